@@ -28,38 +28,38 @@ _EMPTY, _SINGLE_ITEM = 4, 32  # flags of a compact theta sketch
 # `HllSketchUtil`, `RoaringBitmap32` of Paimon.
 
 
-def theta_union(one: bytes, other: bytes) -> bytes:
+def _theta_union(older: bytes, newer: bytes) -> bytes:
     """The union of two theta sketches, compact and ordered. Raises ValueError for bytes that are no
     sketch."""
     sketches = _data_sketches()
     union = sketches.theta_union()
-    for part in (one, other):
+    for part in (older, newer):
         union.update(_read(sketches.compact_theta_sketch, part))
-    found = bytearray(union.get_result().serialize())
-    if found[0] > 1:  # Java writes the sampling probability there
-        struct.pack_into("<f", found, 12, 1.0)
-    elif not found[5] & _EMPTY:
-        found[5] |= _SINGLE_ITEM  # Java sets this flag
-    return bytes(found)
+    sketch = bytearray(union.get_result().serialize())
+    if sketch[0] > 1:  # Java writes the sampling probability there
+        struct.pack_into("<f", sketch, 12, 1.0)
+    elif not sketch[5] & _EMPTY:
+        sketch[5] |= _SINGLE_ITEM  # Java sets this flag
+    return bytes(sketch)
 
 
-def hll_union(one: bytes, other: bytes) -> bytes:
+def _hll_union(older: bytes, newer: bytes) -> bytes:
     """The union of two HLL sketches, compact, with 4 bits a slot. Raises ValueError for bytes that
     are no sketch."""
     sketches = _data_sketches()
-    newer = _read(sketches.hll_sketch, other)
-    union = sketches.hll_union(newer.lg_config_k)
-    union.update(newer)
-    union.update(_read(sketches.hll_sketch, one))
+    last = _read(sketches.hll_sketch, newer)
+    union = sketches.hll_union(last.lg_config_k)
+    union.update(last)
+    union.update(_read(sketches.hll_sketch, older))
     return bytes(union.get_result(sketches.tgt_hll_type.HLL_4).serialize_compact())
 
 
-def rbm32_union(one: bytes, other: bytes) -> bytes:
+def _rbm32_union(older: bytes, newer: bytes) -> bytes:
     """The union of two bitmaps of 32-bit numbers, in the portable format of the Roaring project's
     specification. Raises ValueError for bytes that are no bitmap."""
     from pyroaring import BitMap
 
-    return bytes((_read(BitMap, one) | _read(BitMap, other)).serialize())
+    return bytes((_read(BitMap, older) | _read(BitMap, newer)).serialize())
 
 
 def _read(kind: Any, stored: bytes) -> Any:
@@ -95,9 +95,18 @@ class ColumnFunction:
 
 
 class Aggregator:
-    """Folds the values of a column, one key at a time. `reset` begins the next key."""
+    """Folds the values of a column, one key at a time. `reset` begins the next key.
+
+    Raises UnsupportedStatementError for a function that is not offered.
+    """
 
     def __init__(self, column: str, data_type: pa.DataType, function: ColumnFunction) -> None:
+        if function.name not in _AGG:
+            raise UnsupportedStatementError(
+                f"The aggregate function '{function.name}' of `{column}` is not offered for "
+                "reading.",
+                hint=f"The functions offered are {', '.join(sorted(_AGG))}.",
+            )
         self.column = column
         self.type = data_type
         self.function = function
@@ -110,8 +119,8 @@ class Aggregator:
 
     def agg(self, accumulator: Any, value: Any) -> Any:
         """The accumulator with `value` folded in."""
-        found, self.initialised = _AGG[self.function.name](self, accumulator, value)
-        return found
+        result, self.initialised = _AGG[self.function.name](self, accumulator, value)
+        return result
 
     def agg_reversed(self, accumulator: Any, value: Any) -> Any:
         """The accumulator with a value folded in that is older than those it has."""
@@ -123,24 +132,14 @@ class Aggregator:
         """The accumulator with `value` taken back. Raises JobError where the function can't."""
         if self._ignores_retracts:
             return accumulator
-        found = _RETRACT.get(self.function.name)
-        if found is None:
+        step = _RETRACT.get(self.function.name)
+        if step is None:
             raise JobError(
                 f"The aggregate function '{self.function.name}' of `{self.column}` can't retract "
                 "a row that was deleted or updated.",
                 hint=f"Set 'fields.{self.column}.ignore-retract' = 'true' to leave such rows out.",
             )
-        return found(self, accumulator, value)
-
-
-def aggregator(column: str, data_type: pa.DataType, function: ColumnFunction) -> Aggregator:
-    """The aggregator of a column. Raises UnsupportedStatementError for unsupported functions."""
-    if function.name not in _AGG:
-        raise UnsupportedStatementError(
-            f"The aggregate function '{function.name}' of `{column}` is not offered for reading.",
-            hint=f"The functions offered are {', '.join(sorted(_AGG))}.",
-        )
-    return Aggregator(column, data_type, function)
+        return step(self, accumulator, value)
 
 
 _CHANGES_SINGLE_VALUES = {"listagg", "collect", "nested_update", "nested_partial_update"}
@@ -157,10 +156,10 @@ _Step = Callable[[Aggregator, Any, Any], tuple[Any, bool]]
 def _of_two(combine: Callable[[Aggregator, Any, Any], Any]) -> _Step:
     """A step that calls `combine` for two values; where one is NULL, the other is the result."""
 
-    def step(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
+    def step(rule: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
         if accumulator is None or value is None:
             return (value if accumulator is None else accumulator), True
-        return combine(one, accumulator, value), True
+        return combine(rule, accumulator, value), True
 
     return step
 
@@ -168,54 +167,54 @@ def _of_two(combine: Callable[[Aggregator, Any, Any], Any]) -> _Step:
 _BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 
 
-def _exact(one: Aggregator, value: Any) -> Any:
+def _exact(rule: Aggregator, value: Any) -> Any:
     """The value, rounded to the column's type. For overflow an integer raises JobError, as Java's
     exact arithmetic throws; a decimal becomes NULL."""
-    bits = _BITS.get(str(one.type))
+    bits = _BITS.get(str(rule.type))
     if bits is not None:
         if not -(1 << bits) <= value < 1 << bits:
             raise JobError(
-                f"The values of `{one.column}` are too large for '{one.function.name}': {value} "
-                f"does not fit {one.type}.",
+                f"The values of `{rule.column}` are too large for '{rule.function.name}': {value} "
+                f"does not fit {rule.type}.",
                 hint="Give the column a wider type.",
             )
         return value
     if isinstance(value, Decimal):
-        scaled = round(value, one.type.scale) if one.type.scale else value.to_integral_value()
-        return scaled if abs(scaled) < 10 ** (one.type.precision - one.type.scale) else None
-    return _single(value) if pa.types.is_float32(one.type) else value
+        scaled = round(value, rule.type.scale) if rule.type.scale else value.to_integral_value()
+        return scaled if abs(scaled) < 10 ** (rule.type.precision - rule.type.scale) else None
+    return _single(value) if pa.types.is_float32(rule.type) else value
 
 
 def _single(value: float) -> float:
     return float(np.float32(value))
 
 
-def _divided(one: Aggregator, accumulator: Any, value: Any) -> Any:
+def _divided(rule: Aggregator, accumulator: Any, value: Any) -> Any:
     if accumulator is None or value is None:
         return accumulator
-    if str(one.type) in _BITS:
+    if str(rule.type) in _BITS:
         quotient = abs(accumulator) // abs(value)
-        return _exact(one, quotient if (accumulator < 0) == (value < 0) else -quotient)
-    return _exact(one, accumulator / value)
+        return _exact(rule, quotient if (accumulator < 0) == (value < 0) else -quotient)
+    return _exact(rule, accumulator / value)
 
 
-def _first(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
-    return (accumulator if one.initialised else value), True
+def _first(rule: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
+    return (accumulator if rule.initialised else value), True
 
 
-def _first_non_null(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
-    if one.initialised or value is None:
-        return accumulator, one.initialised
+def _first_non_null(rule: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
+    if rule.initialised or value is None:
+        return accumulator, rule.initialised
     return value, True
 
 
-def _listed(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
+def _listed(rule: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
     if value is None or not value.strip():
         return accumulator, True
     if accumulator is None or not accumulator.strip():
         return value, True
-    delimiter = one.function.options.get("list-agg-delimiter", ",")
-    if not one.function.flag("distinct"):
+    delimiter = rule.function.options.get("list-agg-delimiter", ",")
+    if not rule.function.flag("distinct"):
         return accumulator + delimiter + value, True
     known = set(accumulator.split(delimiter))
     for token in value.split(delimiter):
@@ -225,52 +224,52 @@ def _listed(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
     return accumulator, True
 
 
-def _collected(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
+def _collected(rule: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
     if accumulator is None and value is None:
         return None, True
-    distinct = one.function.flag("distinct")
+    distinct = rule.function.flag("distinct")
     if (accumulator is None or value is None) and not distinct:
         return (value if accumulator is None else accumulator), True
     joined = [*(accumulator or []), *(value or [])]
     if not distinct:
         return joined, True
-    kept: list[Any] = []
+    distinct_items: list[Any] = []
     for item in joined:
-        if item not in kept:
-            kept.append(item)
-    return kept, True
+        if item not in distinct_items:
+            distinct_items.append(item)
+    return distinct_items, True
 
 
-def _uncollected(one: Aggregator, accumulator: Any, value: Any) -> Any:
+def _uncollected(rule: Aggregator, accumulator: Any, value: Any) -> Any:
     if not accumulator or not value:
         return accumulator
-    left, kept = list(value), []
+    left, rest = list(value), []
     for item in accumulator:
         if item in left:
             left.remove(item)
         else:
-            kept.append(item)
-    return kept
+            rest.append(item)
+    return rest
 
 
-def _unmapped(one: Aggregator, accumulator: Any, value: Any) -> Any:
+def _unmapped(rule: Aggregator, accumulator: Any, value: Any) -> Any:
     if not accumulator or not value:
         return accumulator
     gone = [key for key, _ in value]
     return [(key, item) for key, item in accumulator if key not in gone]
 
 
-def _mapped(one: Aggregator, accumulator: Any, value: Any) -> Any:
+def _mapped(rule: Aggregator, accumulator: Any, value: Any) -> Any:
     merged = dict(accumulator)
     merged.update(dict(value))
     return list(merged.items())
 
 
-def _mapped_by_time(one: Aggregator, accumulator: Any, value: Any) -> Any:
+def _mapped_by_time(rule: Aggregator, accumulator: Any, value: Any) -> Any:
     """Keep each map key's struct with the greatest text in the field `ts-field`, by default the
     last field. A NULL in place of a struct removes the key."""
-    fields = one.type.item_type
-    field = one.function.options.get("ts-field") or fields.field(fields.num_fields - 1).name
+    fields = rule.type.item_type
+    field = rule.function.options.get("ts-field") or fields.field(fields.num_fields - 1).name
     merged = dict(accumulator)
     for key, row in value:
         old = merged.get(key)
@@ -288,64 +287,64 @@ def _java(text: str) -> bytes:
     return text.encode("utf-16-be")
 
 
-def _nested_partly(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
+def _nested_partly(rule: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
     """Merge rows with the same `nested-key` into one of their last values that are not NULL."""
     if value is None:
         return accumulator, True
-    keys = _nested_keys(one)
-    nulls = one.function.options.get("nested-key-null-strategy", "merge").lower()
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    keys = _nested_keys(rule)
+    nulls = rule.function.options.get("nested-key-null-strategy", "merge").lower()
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in (*(accumulator or ()), *value):
         if row is None:
             continue
         key = _key(row, keys)
         if None in key and nulls == "error":
             raise JobError(
-                f"A row in `{one.column}` has NULL in its nested key ({', '.join(keys)}).",
-                hint=f"Set 'fields.{one.column}.nested-key-null-strategy' to 'merge' or 'ignore'.",
+                f"A row in `{rule.column}` has NULL in its nested key ({', '.join(keys)}).",
+                hint=f"Set 'fields.{rule.column}.nested-key-null-strategy' to 'merge' or 'ignore'.",
             )
         if None in key and nulls == "ignore":
             continue
-        known = found.setdefault(key, dict.fromkeys(row))
+        known = rows.setdefault(key, dict.fromkeys(row))
         known.update((name, item) for name, item in row.items() if item is not None)
-    return list(found.values()), True
+    return list(rows.values()), True
 
 
 def _united(union: Callable[[bytes, bytes], bytes]) -> _Step:
-    def combine(one: Aggregator, accumulator: Any, value: Any) -> Any:
+    def combine(rule: Aggregator, accumulator: Any, value: Any) -> Any:
         try:
             return union(accumulator, value)
         except ValueError as error:
             raise JobError(
-                f"`{one.column}` has values that '{one.function.name}' can't merge: {error}.",
+                f"`{rule.column}` has values that '{rule.function.name}' can't merge: {error}.",
                 hint="Write values in the function's serialised form.",
             ) from error
 
     return _of_two(combine)
 
 
-def _nested(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
+def _nested(rule: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
     if value is None:
         return accumulator, True
-    limit = int(one.function.options.get("count-limit", 2**31 - 1))
-    keys = _nested_keys(one)
+    limit = int(rule.function.options.get("count-limit", 2**31 - 1))
+    keys = _nested_keys(rule)
     if not keys:
         rows = [row for row in accumulator or [] if row is not None]
         if accumulator is not None and len(accumulator) >= limit:
             return accumulator, True
         room = limit - len(accumulator or [])
         return rows + [row for row in value if row is not None][:room], True
-    found = {_key(row, keys): row for row in accumulator or [] if row is not None}
+    by_key = {_key(row, keys): row for row in accumulator or [] if row is not None}
     for row in value:
-        if row is not None and (_key(row, keys) in found or len(found) < limit):
-            found[_key(row, keys)] = row
-    return list(found.values()), True
+        if row is not None and (_key(row, keys) in by_key or len(by_key) < limit):
+            by_key[_key(row, keys)] = row
+    return list(by_key.values()), True
 
 
-def _unnested(one: Aggregator, accumulator: Any, value: Any) -> Any:
+def _unnested(rule: Aggregator, accumulator: Any, value: Any) -> Any:
     if accumulator is None or value is None:
         return accumulator
-    keys = _nested_keys(one)
+    keys = _nested_keys(rule)
     gone = [row if not keys else _key(row, keys) for row in value if row is not None]
     return [
         row
@@ -354,8 +353,8 @@ def _unnested(one: Aggregator, accumulator: Any, value: Any) -> Any:
     ]
 
 
-def _nested_keys(one: Aggregator) -> list[str]:
-    text = one.function.options.get("nested-key", "")
+def _nested_keys(rule: Aggregator) -> list[str]:
+    text = rule.function.options.get("nested-key", "")
     return [key.strip() for key in text.split(",") if key.strip()]
 
 
@@ -370,8 +369,8 @@ _AGG: dict[str, _Step] = {
     "first_value": _first,
     "first_non_null_value": _first_non_null,
     "first_not_null_value": _first_non_null,
-    "sum": _of_two(lambda one, old, value: _exact(one, old + value)),
-    "product": _of_two(lambda one, old, value: _exact(one, old * value)),
+    "sum": _of_two(lambda rule, old, value: _exact(rule, old + value)),
+    "product": _of_two(lambda rule, old, value: _exact(rule, old * value)),
     "max": _of_two(lambda _, old, value: value if _order(old) < _order(value) else old),
     "min": _of_two(lambda _, old, value: old if _order(old) < _order(value) else value),
     "bool_and": _of_two(lambda _, old, value: old and value),
@@ -382,10 +381,10 @@ _AGG: dict[str, _Step] = {
     "merge_map_with_keytime": _of_two(_mapped_by_time),
     "nested_update": _nested,
     "nested_partial_update": _nested_partly,
-    "rbm32": _united(rbm32_union),
+    "rbm32": _united(_rbm32_union),
     "rbm64": _united(long_bitmap_union),
-    "theta_sketch": _united(theta_union),
-    "hll_sketch": _united(hll_union),
+    "theta_sketch": _united(_theta_union),
+    "hll_sketch": _united(_hll_union),
 }
 
 
@@ -398,10 +397,10 @@ def _order(value: Any) -> Any:
     return value
 
 
-def _taken_away(one: Aggregator, accumulator: Any, value: Any) -> Any:
+def _taken_away(rule: Aggregator, accumulator: Any, value: Any) -> Any:
     if value is None:
         return accumulator
-    return _exact(one, -value if accumulator is None else accumulator - value)
+    return _exact(rule, -value if accumulator is None else accumulator - value)
 
 
 _RETRACT: dict[str, Callable[[Aggregator, Any, Any], Any]] = {

@@ -20,15 +20,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.bucket_hash import is_bytes
+from paimon_magics.columnar.buffers import Ints, bytes_in, decimals_of, is_bytes
 from paimon_magics.errors import TableDamagedError
 
 _ARITY_BYTES = 4
 _COMPACT_DECIMAL_PRECISION_MAX = 18
 _NANOS_PER_MILLI = 1_000_000
 
-_Bytes = npt.NDArray[np.uint8]
-_Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
 
 
@@ -59,9 +57,9 @@ def decode_bounds(rows: pa.Array, types: Sequence[pa.DataType]) -> list[pa.Array
     reader expects the place of the value for some of them.
     """
     arity = len(types).to_bytes(_ARITY_BYTES, "big")
-    found = pc.equal(pc.binary_slice(rows, 0, _ARITY_BYTES), arity)
+    has_arity = pc.equal(pc.binary_slice(rows, 0, _ARITY_BYTES), arity)
     is_whole = pc.greater_equal(pc.binary_length(rows), _ARITY_BYTES + _fixed_bytes(len(types)))
-    known = np.asarray(pc.fill_null(pc.and_(found, is_whole), False))
+    known = np.asarray(pc.fill_null(pc.and_(has_arity, is_whole), False))
     if known.all():
         layout = _Layout(rows, len(types), is_strict=False)
         return [_decode(layout, position, data_type) for position, data_type in enumerate(types)]
@@ -81,14 +79,9 @@ class _Layout:
     whether a value that its row does not hold is an error, otherwise it is unknown."""
 
     def __init__(self, rows: pa.Array, fields: int, is_strict: bool) -> None:
-        rows = rows.cast(pa.large_binary())
-        buffer = rows.buffers()[2]
-        self.data: _Bytes = (
-            np.frombuffer(buffer, dtype=np.uint8) if buffer else np.zeros(8, dtype=np.uint8)
-        )
-        offsets = np.frombuffer(rows.buffers()[1], dtype=np.int64)
-        self.base: _Ints = offsets[rows.offset : rows.offset + len(rows)] + _ARITY_BYTES
-        self._ends: _Ints = offsets[rows.offset + 1 : rows.offset + len(rows) + 1]
+        self.data, offsets = bytes_in(rows.cast(pa.large_binary()))
+        self.base: Ints = offsets[:-1] + _ARITY_BYTES
+        self._ends: Ints = offsets[1:]
         self._is_strict = is_strict
         self._fixed = _fixed_bytes(fields)
         self._slots = self._fixed - 8 * fields
@@ -98,14 +91,14 @@ class _Layout:
 
     def nulls(self, position: int) -> _Bools:
         bit = position + 8
-        found: _Bools = (self.data[self.base + bit // 8] >> (bit % 8)) & 1 == 1
-        return found
+        nulls: _Bools = (self.data[self.base + bit // 8] >> (bit % 8)) & 1 == 1
+        return nulls
 
-    def slot(self, position: int) -> _Ints:
+    def slot(self, position: int) -> Ints:
         """Where the slot of a field begins."""
         return self.base + self._slots + 8 * position
 
-    def unknown(self, nulls: _Bools, places: _Ints, lengths: _Ints | int) -> _Bools:
+    def unknown(self, nulls: _Bools, places: Ints, lengths: Ints | int) -> _Bools:
         """Marks the rows that have NULL, or no such part: `lengths` bytes from `places` on, which
         are counted from the row's begin, behind its slots."""
         lost = (places < self._fixed) | (self.base + places + lengths > self._ends)
@@ -120,11 +113,11 @@ class _Layout:
             )
         return nulls | lost
 
-    def words(self, starts: _Ints) -> _Ints:
+    def words(self, starts: Ints) -> Ints:
         """The eight bytes from each start, as a little-endian number."""
         gathered = self.data[starts[:, None] + np.arange(8)]
-        found: _Ints = np.ascontiguousarray(gathered).view("<i8").reshape(-1)
-        return found
+        words: Ints = np.ascontiguousarray(gathered).view("<i8").reshape(-1)
+        return words
 
 
 def _decode(layout: _Layout, position: int, data_type: pa.DataType) -> pa.Array:
@@ -155,7 +148,7 @@ def _in_32_bits(data_type: pa.DataType) -> pa.DataType:
     return data_type if pa.types.is_date32(data_type) else pa.time32("ms")
 
 
-def _timestamps(layout: _Layout, words: _Ints, nulls: _Bools, data_type: pa.DataType) -> pa.Array:
+def _timestamps(layout: _Layout, words: Ints, nulls: _Bools, data_type: pa.DataType) -> pa.Array:
     if data_type.unit in ("s", "ms"):
         values = words if data_type.unit == "ms" else np.floor_divide(words, 1000)
     else:
@@ -175,24 +168,18 @@ def _timestamps(layout: _Layout, words: _Ints, nulls: _Bools, data_type: pa.Data
 def _decimals(layout: _Layout, position: int, nulls: _Bools, data_type: pa.DataType) -> pa.Array:
     words = layout.words(layout.slot(position))
     if data_type.precision <= _COMPACT_DECIMAL_PRECISION_MAX:
-        pairs = np.empty((len(words), 2), dtype=np.int64)
-        pairs[:, 0] = words
-        pairs[:, 1] = words >> 63
-        validity = pc.invert(pa.array(nulls)).buffers()[1]
-        return pa.Array.from_buffers(
-            data_type, len(words), [validity, pa.py_buffer(pairs.tobytes())]
-        )
-    found: list[Decimal | None] = []
+        return decimals_of(words, data_type, pc.invert(pa.array(nulls)).buffers()[1])
+    values: list[Decimal | None] = []
     nulls = layout.unknown(nulls, words >> 32, words & 0xFFFFFFFF)
     for base, word, null in zip(layout.base, words, nulls, strict=True):
         if null:
-            found.append(None)
+            values.append(None)
             continue
         start, length = int(base + (word >> 32)), int(word & 0xFFFFFFFF)
         unscaled = int.from_bytes(bytes(layout.data[start : start + length]), "big", signed=True)
         digits = tuple(int(digit) for digit in str(abs(unscaled)))
-        found.append(Decimal((unscaled < 0, digits, -data_type.scale)))
-    return pa.array(found, type=data_type)
+        values.append(Decimal((unscaled < 0, digits, -data_type.scale)))
+    return pa.array(values, type=data_type)
 
 
 def _texts(layout: _Layout, position: int, nulls: _Bools, data_type: pa.DataType) -> pa.Array:
@@ -209,14 +196,14 @@ def _texts(layout: _Layout, position: int, nulls: _Bools, data_type: pa.DataType
     data = layout.data[np.repeat(starts, lengths) + within]
     offsets = np.concatenate([[0], ends]).astype(np.int64)
     validity = pc.invert(pa.array(nulls)).buffers()[1]
-    found = pa.Array.from_buffers(
+    values = pa.Array.from_buffers(
         pa.large_binary(),
         len(lengths),
         [validity, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data.tobytes())],
     )
     if pa.types.is_fixed_size_binary(data_type):
-        return found.cast(pa.binary())
-    return found.cast(data_type)
+        return values.cast(pa.binary())
+    return values.cast(data_type)
 
 
 # Encodes a row of values as Paimon stores keys and bounds: a serialised `BinaryRow`.

@@ -38,8 +38,8 @@ def pack_updates(
         if waiting is not None:
             kinds = np.concatenate([waiting[0], kinds])
             columns = [
-                pa.concat_arrays([one, other])
-                for one, other in zip(waiting[1], columns, strict=True)
+                pa.concat_arrays([before, after])
+                for before, after in zip(waiting[1], columns, strict=True)
             ]
             waiting = None
         starts = _starts(kinds)
@@ -56,8 +56,8 @@ def pack_updates(
 def side_by_side(
     columns: Sequence[pa.ListArray], rows: int
 ) -> tuple[npt.NDArray[np.bool_], list[pa.Array]]:
-    """Packed columns, each as two of values, one after the other: that of the row, and that of the
-    row after an update where there are two. Whether there are two comes first, for each of the
+    """Packed columns, each as two columns of values: of the row, and of the row after an update if
+    there are two. Whether there are two comes first, for each of the
     `rows`; where there is one, the second column has any value.
     """
     is_pair = np.zeros(rows, dtype=np.bool_)
@@ -90,8 +90,8 @@ def _packed(
 ) -> tuple[npt.NDArray[np.int8], list[pa.Array]]:
     ends = np.append(starts[1:], len(kinds))
     offsets = np.append(starts, len(kinds)).astype(np.int32)
-    kept = [column.take(pa.array(starts)) for column in columns[:singles]]
-    return kinds[ends - 1], kept + [_lists(column, offsets) for column in columns[singles:]]
+    single = [column.take(pa.array(starts)) for column in columns[:singles]]
+    return kinds[ends - 1], single + [_lists(column, offsets) for column in columns[singles:]]
 
 
 def _lists(column: pa.Array, offsets: npt.NDArray[np.int32]) -> pa.Array:

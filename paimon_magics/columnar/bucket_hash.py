@@ -18,14 +18,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.columnar.buffers import (
+    Bytes,
+    Ints,
+    bytes_in,
+    decimal_bytes,
+    decimal_words,
+    is_bytes,
+    numbers_in,
+    stored_numbers,
+)
+
 SEED = 42
 _INLINE_BYTES_MAX = 7  # longer strings live in the variable part
 _COMPACT_DECIMAL_PRECISION_MAX = 18
 _WIDE_DECIMAL_BYTES = 16
 _WIDE_TIMESTAMP_BYTES = 8
-
-_Bytes = npt.NDArray[np.uint8]
-_Ints = npt.NDArray[np.int64]
 
 
 def default_bucket(columns: Sequence[pa.Array], buckets: int) -> npt.NDArray[np.int32]:
@@ -37,8 +45,7 @@ def default_bucket(columns: Sequence[pa.Array], buckets: int) -> npt.NDArray[np.
     hashes = binary_row_hash(columns)
     # Java's % keeps the dividend's sign, as numpy's fmod does.
     remainders = np.fmod(hashes.astype(np.int64), buckets)
-    found: npt.NDArray[np.int32] = np.abs(remainders).astype(np.int32)
-    return found
+    return np.asarray(np.abs(remainders), dtype=np.int32)
 
 
 def mod_bucket(column: pa.Array, buckets: int) -> npt.NDArray[np.int32]:
@@ -47,8 +54,8 @@ def mod_bucket(column: pa.Array, buckets: int) -> npt.NDArray[np.int32]:
     A NULL counts as 0: Java reads the slot of the binary row, which is zero for NULL.
     """
     values = pc.fill_null(column, 0).to_numpy().astype(np.int64)
-    found: npt.NDArray[np.int32] = np.mod(values, buckets).astype(np.int32)
-    return found
+    remainders: npt.NDArray[np.int32] = np.mod(values, buckets).astype(np.int32)
+    return remainders
 
 
 def binary_row_hash(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
@@ -57,7 +64,7 @@ def binary_row_hash(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
     null_bytes = (len(columns) + 63 + 8) // 64 * 8
     fixed_bytes = null_bytes + 8 * len(columns)
     fixed = np.zeros((rows, fixed_bytes), dtype=np.uint8)
-    variable: list[tuple[_Bytes, _Ints, _Ints, _Ints]] = []
+    variable: list[tuple[Bytes, Ints, Ints, Ints]] = []
     cursor = np.full(rows, fixed_bytes, dtype=np.int64)
     for position, column in enumerate(columns):
         nulls = np.asarray(column.is_null())
@@ -71,8 +78,8 @@ def binary_row_hash(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
 
 
 def _write_field(
-    slot: _Bytes, column: pa.Array, nulls: npt.NDArray[np.bool_], cursor: _Ints
-) -> tuple[_Bytes, _Ints, _Ints, _Ints] | None:
+    slot: Bytes, column: pa.Array, nulls: npt.NDArray[np.bool_], cursor: Ints
+) -> tuple[Bytes, Ints, Ints, Ints] | None:
     """Fill one field's slot; return what it adds to the variable part and advance `cursor`.
 
     The addition is (bytes, start of each row's bytes, their length, where they go in the row).
@@ -80,7 +87,7 @@ def _write_field(
     data_type = column.type
     if pa.types.is_decimal(data_type):
         if data_type.precision <= _COMPACT_DECIMAL_PRECISION_MAX:
-            _store(slot, _decimal_words(column)[:, 0], nulls)
+            _store(slot, decimal_words(column)[:, 0], nulls)
             return None
         return _wide_decimal(slot, column, nulls, cursor)
     if pa.types.is_timestamp(data_type) and data_type.unit in ("us", "ns"):
@@ -93,79 +100,41 @@ def _write_field(
 
 def _fixed_width(column: pa.Array) -> npt.NDArray[np.generic]:
     """The values as the numbers that Java stores; places of NULLs have any number."""
-    data_type = column.type
-    if pa.types.is_timestamp(data_type):
-        millis = column.view(pa.int64()) if data_type.unit == "ms" else None
-        if millis is None:
-            millis = pc.multiply(column.view(pa.int64()), 1000)
-        return _numbers(millis, np.int64)
-    if pa.types.is_date32(data_type):
-        return _numbers(column.view(pa.int32()), np.int32)
-    if pa.types.is_time32(data_type):
-        if data_type.unit == "s":
-            column = column.cast(pa.time32("ms"))
-        return _numbers(column.view(pa.int32()), np.int32)
-    if pa.types.is_boolean(data_type):
-        return _numbers(column.cast(pa.int8()), np.int8)
-    if pa.types.is_integer(data_type) or pa.types.is_floating(data_type):
-        return _numbers(column, data_type.to_pandas_dtype())
-    raise TypeError(f"{data_type} can't be a bucket key")
+    numbers = stored_numbers(column)
+    if pa.types.is_integer(numbers.type) or pa.types.is_floating(numbers.type):
+        return numbers_in(numbers, numbers.type.to_pandas_dtype())
+    raise TypeError(f"{column.type} can't be a bucket key")
 
 
-def _numbers(column: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
-    """The values buffer itself, so that NaN bits and -0.0 stay as they are."""
-    buffer = column.buffers()[1]
-    if buffer is None:
-        return np.zeros(len(column), dtype=dtype)
-    return np.frombuffer(buffer, dtype=dtype)[column.offset : column.offset + len(column)]
-
-
-def _store(slot: _Bytes, values: npt.NDArray[np.generic], nulls: npt.NDArray[np.bool_]) -> None:
+def _store(slot: Bytes, values: npt.NDArray[np.generic], nulls: npt.NDArray[np.bool_]) -> None:
     width = values.dtype.itemsize
     slot[:, :width] = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), width)
     slot[nulls] = 0
 
 
-def _store_offset(slot: _Bytes, offset: _Ints, low: _Ints) -> None:
+def _store_offset(slot: Bytes, offset: Ints, low: Ints) -> None:
     _words = (offset << 32) | low
     slot[:] = np.ascontiguousarray(_words).view(np.uint8).reshape(len(_words), 8)
 
 
-def _decimal_words(column: pa.Array) -> npt.NDArray[np.int64]:
-    """The 128-bit unscaled values as (low, high) int64 pairs."""
-    column = column.cast(pa.decimal128(column.type.precision, column.type.scale))
-    buffer = column.buffers()[1]
-    if buffer is None:
-        return np.zeros((len(column), 2), dtype=np.int64)
-    pairs = np.frombuffer(buffer, dtype="<i8").reshape(-1, 2)
-    return pairs[column.offset : column.offset + len(column)]
-
-
 def _wide_decimal(
-    slot: _Bytes, column: pa.Array, nulls: npt.NDArray[np.bool_], cursor: _Ints
-) -> tuple[_Bytes, _Ints, _Ints, _Ints]:
-    # Java reserves the 16 bytes for a NULL too, and stores BigInteger.toByteArray(): big-endian
-    # two's complement without redundant leading bytes.
-    rows = len(column)
-    little = np.ascontiguousarray(_decimal_words(column)).view(np.uint8).reshape(rows, 16)
-    big = np.ascontiguousarray(little[:, ::-1])
-    sign = np.where(big[:, :1] >= 0x80, np.uint8(0xFF), np.uint8(0))
-    redundant = np.zeros((rows, 16), dtype=bool)
-    redundant[:, :15] = (big[:, :15] == sign) & ((big[:, 1:] >= 0x80) == (sign >= 0x80))
-    leading = np.cumprod(redundant, axis=1).sum(axis=1)
+    slot: Bytes, column: pa.Array, nulls: npt.NDArray[np.bool_], cursor: Ints
+) -> tuple[Bytes, Ints, Ints, Ints]:
+    # Java reserves the 16 bytes for a NULL too.
+    big, leading = decimal_bytes(decimal_words(column))
     length = np.where(nulls, 0, 16 - leading).astype(np.int64)
     where = cursor.copy()
     _store_offset(slot, where, length)
     cursor += _WIDE_DECIMAL_BYTES
-    starts = np.arange(rows, dtype=np.int64) * 16 + leading
+    starts = np.arange(len(column), dtype=np.int64) * 16 + leading
     return big.reshape(-1), starts, length, where
 
 
 def _wide_timestamp(
-    slot: _Bytes, column: pa.Array, nulls: npt.NDArray[np.bool_], cursor: _Ints
-) -> tuple[_Bytes, _Ints, _Ints, _Ints]:
+    slot: Bytes, column: pa.Array, nulls: npt.NDArray[np.bool_], cursor: Ints
+) -> tuple[Bytes, Ints, Ints, Ints]:
     per_milli, to_nanos = (1_000, 1_000) if column.type.unit == "us" else (1_000_000, 1)
-    raw = _numbers(column.view(pa.int64()), np.int64).astype(np.int64)
+    raw = numbers_in(column.view(pa.int64()), np.int64).astype(np.int64)
     millis = np.floor_divide(raw, per_milli)
     nanos = (raw - millis * per_milli) * to_nanos
     where = cursor.copy()
@@ -177,28 +146,10 @@ def _wide_timestamp(
     return np.ascontiguousarray(millis).view(np.uint8), starts, length, where
 
 
-def is_bytes(data_type: pa.DataType) -> bool:
-    """Whether values are texts or bytes, which rows keep in their variable part."""
-    return bool(
-        pa.types.is_string(data_type)
-        or pa.types.is_large_string(data_type)
-        or pa.types.is_binary(data_type)
-        or pa.types.is_large_binary(data_type)
-        or pa.types.is_fixed_size_binary(data_type)
-    )
-
-
 def _bytes_field(
-    slot: _Bytes, column: pa.Array, nulls: npt.NDArray[np.bool_], cursor: _Ints
-) -> tuple[_Bytes, _Ints, _Ints, _Ints]:
-    column = column.cast(pa.large_binary())
-    offsets = _numbers_of(column.buffers()[1], column.offset, len(column) + 1)
-    data_buffer = column.buffers()[2]
-    data = (
-        np.frombuffer(data_buffer, dtype=np.uint8)
-        if data_buffer is not None
-        else np.zeros(0, dtype=np.uint8)
-    )
+    slot: Bytes, column: pa.Array, nulls: npt.NDArray[np.bool_], cursor: Ints
+) -> tuple[Bytes, Ints, Ints, Ints]:
+    data, offsets = bytes_in(column.cast(pa.large_binary()))
     starts = offsets[:-1]
     length = np.where(nulls, 0, offsets[1:] - starts)
     inline = length <= _INLINE_BYTES_MAX
@@ -215,15 +166,9 @@ def _bytes_field(
     return data, starts, stored, where
 
 
-def _numbers_of(buffer: pa.Buffer | None, offset: int, count: int) -> _Ints:
-    if buffer is None:
-        return np.zeros(count, dtype=np.int64)
-    return np.frombuffer(buffer, dtype=np.int64)[offset : offset + count]
-
-
 def _lay_out(
-    fixed: _Bytes, sizes: _Ints, variable: Sequence[tuple[_Bytes, _Ints, _Ints, _Ints]]
-) -> _Bytes:
+    fixed: Bytes, sizes: Ints, variable: Sequence[tuple[Bytes, Ints, Ints, Ints]]
+) -> Bytes:
     """All rows' bytes, one after the other; row i takes `sizes[i]` bytes."""
     rows, fixed_bytes = fixed.shape
     if not variable or int(sizes.sum()) == rows * fixed_bytes:
@@ -242,7 +187,7 @@ def _lay_out(
     return flat
 
 
-def _murmur3(flat: _Bytes, sizes: _Ints) -> npt.NDArray[np.int32]:
+def _murmur3(flat: Bytes, sizes: Ints) -> npt.NDArray[np.int32]:
     """Murmur3-32 of each row's words. Rows are sorted by length, longest first, so that every round
     works on a prefix of them."""
     words = flat.view("<u4")

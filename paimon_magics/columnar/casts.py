@@ -10,6 +10,7 @@ import datetime
 import decimal
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,17 +21,20 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.java_text import cast_text, java_float
 from paimon_magics.errors import JobError
 from paimon_magics.planning.formatting import shortened
+from paimon_magics.planning.options.traits import INTEGER_BITS, family_of
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
 
-_FAMILIES = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), "integer"),
-    **dict.fromkeys(("FLOAT", "DOUBLE"), "float"),
-    **dict.fromkeys(("CHAR", "VARCHAR", "STRING"), "string"),
-    **dict.fromkeys(("BINARY", "VARBINARY", "BYTES"), "binary"),
-    **{name: name.lower() for name in ("DECIMAL", "BOOLEAN", "DATE", "TIME")},
-    **{name: name.lower() for name in ("TIMESTAMP", "TIMESTAMP_LTZ")},
-}
+
+@dataclass(frozen=True, slots=True)
+class _Cast:
+    """The types of stored and wanted values, and the Arrow type of the wanted ones."""
+
+    stored: AtomicType
+    wanted: AtomicType
+    target: pa.DataType
+
+
 _ONLY_TO_STRING = ("date", "time", "timestamp")
 _SHOWN_MAX = 60
 
@@ -40,30 +44,25 @@ _DAY_MS = 86_400_000
 
 # Casts between numbers of seconds, dates, times of day and timestamps without a zone.
 #
-# Source: Paimon's `CastExecutors` and `DateTimeUtils`. All functions take the values, their type,
-# the wanted type, and its Arrow type.
+# Source: Paimon's `CastExecutors` and `DateTimeUtils`.
 
 
-def masked(values: npt.NDArray[Any], like: pa.Array) -> pa.Array:
+def _masked(values: npt.NDArray[Any], like: pa.Array) -> pa.Array:
     """The values as an array, NULL where `like` is."""
     return pa.array(values, mask=np.asarray(like.is_null()) if like.null_count else None)
 
 
-def seconds_to_timestamp(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
+def _seconds_to_timestamp(array: pa.Array, cast: _Cast) -> pa.Array:
     """Seconds since 1970 as a timestamp."""
-    return array.cast(pa.int64()).view(pa.timestamp("s")).cast(target)
+    return array.cast(pa.int64()).view(pa.timestamp("s")).cast(cast.target)
 
 
-def timestamp_to_seconds(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
+def _timestamp_to_seconds(array: pa.Array, cast: _Cast) -> pa.Array:
     """Milliseconds since 1970 divided by 1000, towards zero. A number that does not fit the wanted
     type keeps its low bits."""
     millis = np.asarray(pc.fill_null(_millis(array), 0))
     seconds = np.sign(millis) * (np.abs(millis) // 1000)
-    return pc.cast(masked(seconds, array), target, safe=False)
+    return pc.cast(_masked(seconds, array), cast.target, safe=False)
 
 
 def _millis(array: pa.Array) -> pa.Array:
@@ -73,61 +72,51 @@ def _millis(array: pa.Array) -> pa.Array:
     if per_milli is None:
         return pc.multiply(plain, 1000)
     values = np.floor_divide(np.asarray(pc.fill_null(plain, 0)), per_milli)
-    return masked(values, array)
+    return _masked(values, array)
 
 
-def timestamp_to_date(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
+def _timestamp_to_date(array: pa.Array, cast: _Cast) -> pa.Array:
     """The date of a timestamp."""
     days = np.floor_divide(np.asarray(pc.fill_null(_millis(array), 0)), _DAY_MS)
-    return masked(days.astype(np.int32), array).view(target)
+    return _masked(days.astype(np.int32), array).view(cast.target)
 
 
-def timestamp_to_time(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
+def _timestamp_to_time(array: pa.Array, cast: _Cast) -> pa.Array:
     """The time of day of a timestamp."""
     millis = np.mod(np.asarray(pc.fill_null(_millis(array), 0)), _DAY_MS)
-    return masked(millis.astype(np.int32), array).view(pa.time32("ms")).cast(target)
+    return _masked(millis.astype(np.int32), array).view(pa.time32("ms")).cast(cast.target)
 
 
-def timestamp_to_timestamp(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
+def _timestamp_to_timestamp(array: pa.Array, cast: _Cast) -> pa.Array:
     """Cut the digits beyond the wanted precision: towards zero for 3 digits and fewer, downwards
     for more, as in `DateTimeUtils.truncate`."""
-    (digits,) = wanted.parameters
-    if digits >= stored.parameters[0]:
-        return pc.cast(array, target, safe=False)
+    (digits,) = cast.wanted.parameters
+    if digits >= cast.stored.parameters[0]:
+        return pc.cast(array, cast.target, safe=False)
     if digits <= 3:
         millis = np.asarray(pc.fill_null(_millis(array), 0))
         unit = 10 ** (3 - digits)
         # Only values with more digits than the type are cut at all.
-        kept = np.sign(millis) * (np.abs(millis) // unit) * unit
-        found = masked(kept, array).view(pa.timestamp("ms"))
-        return found.cast(pa.timestamp("ms", array.type.tz)).cast(target)
+        cut = np.sign(millis) * (np.abs(millis) // unit) * unit
+        rounded = _masked(cut, array).view(pa.timestamp("ms"))
+        return rounded.cast(pa.timestamp("ms", array.type.tz)).cast(cast.target)
     per_second = {"us": 6, "ns": 9}[array.type.unit]
     values = np.asarray(pc.fill_null(array.view(pa.int64()), 0))
     unit = 10 ** max(per_second - digits, 0)
-    kept = np.floor_divide(values, unit) * unit
-    return pc.cast(masked(kept, array).view(array.type), target, safe=False)
+    cut = np.floor_divide(values, unit) * unit
+    return pc.cast(_masked(cut, array).view(array.type), cast.target, safe=False)
 
 
-def date_to_timestamp(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
+def _date_to_timestamp(array: pa.Array, cast: _Cast) -> pa.Array:
     """The start of a day."""
     days = array.view(pa.int32()).cast(pa.int64())
-    return pc.multiply(days, _DAY_MS // 1000).view(pa.timestamp("s")).cast(target)
+    return pc.multiply(days, _DAY_MS // 1000).view(pa.timestamp("s")).cast(cast.target)
 
 
-def time_to_timestamp(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
+def _time_to_timestamp(array: pa.Array, cast: _Cast) -> pa.Array:
     """A time of day on 1970-01-01."""
     millis = array.cast(pa.time32("ms")).view(pa.int32()).cast(pa.int64())
-    return millis.view(pa.timestamp("ms")).cast(target)
+    return millis.view(pa.timestamp("ms")).cast(cast.target)
 
 
 class UnreadableValueError(JobError):
@@ -136,8 +125,8 @@ class UnreadableValueError(JobError):
 
     def __init__(self, value: str, column: str, stored: AtomicType, wanted: AtomicType) -> None:
         self.value, self.column, self.stored, self.wanted = value, column, stored, wanted
-        told = self.of_file("an older file", "…")
-        super().__init__(told.message, hint=told.hint)
+        error = self.of_file("an older file", "…")
+        super().__init__(error.message, hint=error.hint)
 
     def of_file(self, path: str, table: str) -> JobError:
         """The same error with the path of the value's file; `table` is the table's name in SQL."""
@@ -157,8 +146,8 @@ def can_cast(stored: AtomicType, wanted: AtomicType) -> bool:
     """Whether `cast_values` can cast as Paimon does, whatever the machine's time zone is."""
     if _same(stored, wanted):
         return True
-    families = _family(stored), _family(wanted)
-    if families[0] in _ONLY_TO_STRING and families[1] == "string":
+    families = family_of(stored), family_of(wanted)
+    if families[0] in _ONLY_TO_STRING and families[1] == "text":
         return wanted.name == "STRING"
     return families in _RULES
 
@@ -174,13 +163,9 @@ def cast_values(
     if _same(stored, wanted):
         return array
     try:
-        return _RULES[_family(stored), _family(wanted)](array, stored, wanted, target)
+        return _RULES[family_of(stored), family_of(wanted)](array, _Cast(stored, wanted, target))
     except (ValueError, ArithmeticError) as error:
         raise UnreadableValueError(str(error), column, stored, wanted) from error
-
-
-def _family(data_type: AtomicType) -> str:
-    return _FAMILIES.get(data_type.name, data_type.name)
 
 
 def _same(stored: AtomicType, wanted: AtomicType) -> bool:
@@ -196,20 +181,16 @@ def _each(array: pa.Array, target: pa.DataType, change: Callable[[Any], object])
     for value in encoded.dictionary.to_pylist():
         try:
             values.append(change(value))
-        except (ValueError, ArithmeticError) as error:
+        except (ValueError, LookupError, ArithmeticError) as error:
             raise ValueError(shortened(repr(value), _SHOWN_MAX)) from error
     return pa.array(values, type=target).take(encoded.indices)
 
 
-def _unsafe(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
-    return pc.cast(array, target, safe=False)  # Java's narrowing keeps the low bits, too
+def _unsafe(array: pa.Array, cast: _Cast) -> pa.Array:
+    return pc.cast(array, cast.target, safe=False)  # Java's narrowing keeps the low bits, too
 
 
-def _truncated(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
+def _truncated(array: pa.Array, cast: _Cast) -> pa.Array:
     """Java's narrowing of floating-point numbers to integers: towards zero, NaN to 0, and numbers
     out of range to the nearest INT or BIGINT. Smaller types take the low bits of that INT."""
     values = np.nan_to_num(
@@ -218,14 +199,14 @@ def _truncated(
         posinf=1e300,
         neginf=-1e300,
     )
-    bits = 64 if wanted.name == "BIGINT" else 32
+    bits = 64 if cast.wanted.name == "BIGINT" else 32
     least, greatest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     whole: npt.NDArray[np.int64] = np.where(
         values >= float(2 ** (bits - 1)), greatest, np.where(values <= float(least), least, 0)
     ).astype(np.int64)
     inside = (values < float(2 ** (bits - 1))) & (values > float(least))
     whole[inside] = np.trunc(values[inside]).astype(np.int64)
-    return pc.cast(masked(whole, array), target, safe=False)
+    return pc.cast(_masked(whole, array), cast.target, safe=False)
 
 
 def _fitting(value: decimal.Decimal, wanted: AtomicType) -> decimal.Decimal | None:
@@ -237,15 +218,13 @@ def _fitting(value: decimal.Decimal, wanted: AtomicType) -> decimal.Decimal | No
         return rounded if abs(rounded) < decimal.Decimal(10) ** (precision - scale) else None
 
 
-def _to_decimal(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
-    precision, scale = wanted.parameters
-    if stored.name == "DECIMAL":
-        before, digits = stored.parameters
+def _to_decimal(array: pa.Array, cast: _Cast) -> pa.Array:
+    precision, scale = cast.wanted.parameters
+    if cast.stored.name == "DECIMAL":
+        before, digits = cast.stored.parameters
         if scale >= digits and precision - scale >= before - digits:
-            return array.cast(target)
-    single = stored.name == "FLOAT"
+            return array.cast(cast.target)
+    single = cast.stored.name == "FLOAT"
 
     def change(value: Any) -> decimal.Decimal | None:
         match value:
@@ -254,13 +233,15 @@ def _to_decimal(
                 text = java_float(float(np.float32(value)) if single else value)
                 if text in ("NaN", "Infinity", "-Infinity"):
                     raise ValueError(text)
-                return _fitting(decimal.Decimal(text), wanted)
+                return _fitting(decimal.Decimal(text), cast.wanted)
             case str():
-                return _fitting(_number(value), wanted)
+                return _fitting(_number(value), cast.wanted)
             case _:
-                return _fitting(decimal.Decimal(int(value) if value is True else value), wanted)
+                return _fitting(
+                    decimal.Decimal(int(value) if value is True else value), cast.wanted
+                )
 
-    return _each(array, target, change)
+    return _each(array, cast.target, change)
 
 
 def _number(text: str) -> decimal.Decimal:
@@ -269,48 +250,38 @@ def _number(text: str) -> decimal.Decimal:
     return decimal.Decimal(text)
 
 
-def _from_decimal(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
-    if _family(wanted) == "integer":
-        bits = target.bit_width
+def _from_decimal(array: pa.Array, cast: _Cast) -> pa.Array:
+    if family_of(cast.wanted) == "integer":
+        bits = cast.target.bit_width
 
         def low_bits(value: decimal.Decimal) -> int:
             half = 1 << int(bits - 1)
             return (int(value) + half) % (2 * half) - half
 
-        return _each(array, target, low_bits)
-    precision, scale = stored.parameters
+        return _each(array, cast.target, low_bits)
+    precision, scale = cast.stored.parameters
 
     def nearest(value: decimal.Decimal) -> float:
         # Up to 18 digits Java divides; for more it parses the text.
         return int(value.scaleb(scale)) / 10.0**scale if precision <= 18 else float(value)
 
-    return pc.cast(_each(array, pa.float64(), nearest), target, safe=False)
+    return pc.cast(_each(array, pa.float64(), nearest), cast.target, safe=False)
 
 
-def _from_boolean(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
-    return pc.cast(array.cast(pa.int8()), target, safe=False)
+def _from_boolean(array: pa.Array, cast: _Cast) -> pa.Array:
+    return pc.cast(array.cast(pa.int8()), cast.target, safe=False)
 
 
-def _to_boolean(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
+def _to_boolean(array: pa.Array, cast: _Cast) -> pa.Array:
     return pc.not_equal(array, pa.scalar(0, array.type))
 
 
-def _to_text(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
-    return _shaped_text(cast_text(array, stored).cast(target), wanted)
+def _to_text(array: pa.Array, cast: _Cast) -> pa.Array:
+    return _shaped_text(cast_text(array, cast.stored).cast(cast.target), cast.wanted)
 
 
-def _text_to_text(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
-    return _shaped_text(array.cast(target), wanted)
+def _text_to_text(array: pa.Array, cast: _Cast) -> pa.Array:
+    return _shaped_text(array.cast(cast.target), cast.wanted)
 
 
 def _shaped_text(texts: pa.Array, wanted: AtomicType) -> pa.Array:
@@ -325,76 +296,63 @@ def _shaped_text(texts: pa.Array, wanted: AtomicType) -> pa.Array:
     return pc.utf8_rpad(cut, length, " ") if wanted.name == "CHAR" else cut
 
 
-def _to_binary(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
+def _to_binary(array: pa.Array, cast: _Cast) -> pa.Array:
     """Bytes cut to the length of BINARY or VARBINARY, and padded for BINARY.
 
     Java: `BinaryStringUtils.toBinaryString`.
     """
     plain = array.cast(pa.binary())
-    if wanted.name == "BYTES":
-        return plain.cast(target)
-    (length,) = wanted.parameters
-    padded = wanted.name == "BINARY"
+    if cast.wanted.name == "BYTES":
+        return plain.cast(cast.target)
+    (length,) = cast.wanted.parameters
+    padded = cast.wanted.name == "BINARY"
 
     def shaped(value: bytes) -> bytes:
         return value[:length].ljust(length, b"\0") if padded else value[:length]
 
-    return _each(plain, target, shaped)
+    return _each(plain, cast.target, shaped)
 
 
 _WHOLE = re.compile(r"[+-]?\d*(\.\d*)?", re.ASCII)
-_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+_NOT_NUMBERS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+_BOOLEANS = {
+    **dict.fromkeys(("t", "true", "y", "yes", "1"), True),
+    **dict.fromkeys(("f", "false", "n", "no", "0"), False),
+}
 
 
-def _text_to_integer(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
+def _text_to_integer(array: pa.Array, cast: _Cast) -> pa.Array:
     """As `BinaryStringUtils.toLong`: digits after the point are cut off."""
-    limit = 1 << (_BITS[wanted.name] - 1)
+    limit = 1 << (INTEGER_BITS[cast.wanted.name] - 1)
 
     def read(text: str) -> int:
         if text in ("", "+", "-") or not _WHOLE.fullmatch(text):
             raise ValueError(f"'{text}' is no whole number")
         value = int(re.sub(r"^([+-]?)(\d*).*$", r"\g<1>0\2", text))
         if not -limit <= value < limit:
-            raise ValueError(f"'{text}' is no {wanted.name}")
+            raise ValueError(f"'{text}' is no {cast.wanted.name}")
         return value
 
-    return _each(array, target, read)
+    return _each(array, cast.target, read)
 
 
-def _text_to_float(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
+def _text_to_float(array: pa.Array, cast: _Cast) -> pa.Array:
     def read(text: str) -> float:
         stripped = text.strip()
-        named = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-        found = named.get(stripped)
-        return float(_number(stripped)) if found is None else found
+        number = _NOT_NUMBERS.get(stripped)
+        return float(_number(stripped)) if number is None else number
 
-    if wanted.name == "DOUBLE":
-        return _each(array, target, read)
+    if cast.wanted.name == "DOUBLE":
+        return _each(array, cast.target, read)
     # The nearest FLOAT of the digits themselves, not of the nearest DOUBLE.
-    return _each(array, target, lambda text: float(np.float32(str(read(text)))))
+    return _each(array, cast.target, lambda text: float(np.float32(str(read(text)))))
 
 
-def _text_to_boolean(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
-    def read(text: str) -> bool:
-        lower = text.lower()
-        if lower not in ("t", "true", "y", "yes", "1", "f", "false", "n", "no", "0"):
-            raise ValueError(f"'{text}' is neither true nor false")
-        return lower in ("t", "true", "y", "yes", "1")
-
-    return _each(array, target, read)
+def _text_to_boolean(array: pa.Array, cast: _Cast) -> pa.Array:
+    return _each(array, cast.target, lambda text: _BOOLEANS[text.lower()])
 
 
-def _text_to_date(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
+def _text_to_date(array: pa.Array, cast: _Cast) -> pa.Array:
     """As `DateTimeUtils.parseDate`: a whole number counts days since 1970-01-01."""
 
     def read(text: str) -> datetime.date:
@@ -407,47 +365,45 @@ def _text_to_date(
         numbers = [int(part) for part in parts] + [1, 1]
         return datetime.date(*numbers[:3])
 
-    return _each(array, target, read)
+    return _each(array, cast.target, read)
 
 
-_RULES: dict[
-    tuple[str, str], Callable[[pa.Array, AtomicType, AtomicType, pa.DataType], pa.Array]
-] = {
+_RULES: dict[tuple[str, str], Callable[[pa.Array, _Cast], pa.Array]] = {
     ("integer", "integer"): _unsafe,
     ("integer", "float"): _unsafe,
     ("integer", "decimal"): _to_decimal,
     ("integer", "boolean"): _to_boolean,
-    ("integer", "string"): _to_text,
-    ("integer", "timestamp"): seconds_to_timestamp,
+    ("integer", "text"): _to_text,
+    ("integer", "timestamp"): _seconds_to_timestamp,
     ("float", "integer"): _truncated,
     ("float", "float"): _unsafe,
     ("float", "decimal"): _to_decimal,
-    ("float", "string"): _to_text,
+    ("float", "text"): _to_text,
     ("decimal", "integer"): _from_decimal,
     ("decimal", "float"): _from_decimal,
     ("decimal", "decimal"): _to_decimal,
-    ("decimal", "string"): _to_text,
+    ("decimal", "text"): _to_text,
     ("boolean", "integer"): _from_boolean,
     ("boolean", "float"): _from_boolean,
     ("boolean", "decimal"): _to_decimal,
-    ("boolean", "string"): _to_text,
-    ("string", "string"): _text_to_text,
-    ("string", "integer"): _text_to_integer,
-    ("string", "float"): _text_to_float,
-    ("string", "decimal"): _to_decimal,
-    ("string", "boolean"): _text_to_boolean,
-    ("string", "date"): _text_to_date,
-    ("string", "binary"): _to_binary,
+    ("boolean", "text"): _to_text,
+    ("text", "text"): _text_to_text,
+    ("text", "integer"): _text_to_integer,
+    ("text", "float"): _text_to_float,
+    ("text", "decimal"): _to_decimal,
+    ("text", "boolean"): _text_to_boolean,
+    ("text", "date"): _text_to_date,
+    ("text", "binary"): _to_binary,
     ("binary", "binary"): _to_binary,
-    ("binary", "string"): lambda array, stored, wanted, target: array.cast(target),
-    ("date", "string"): _to_text,
-    ("date", "timestamp"): date_to_timestamp,
-    ("time", "string"): _to_text,
-    ("time", "timestamp"): time_to_timestamp,
-    ("timestamp", "string"): _to_text,
-    ("timestamp", "date"): timestamp_to_date,
-    ("timestamp", "time"): timestamp_to_time,
-    ("timestamp", "integer"): timestamp_to_seconds,
-    ("timestamp", "timestamp"): timestamp_to_timestamp,
-    ("timestamp_ltz", "timestamp_ltz"): timestamp_to_timestamp,
+    ("binary", "text"): lambda array, cast: array.cast(cast.target),
+    ("date", "text"): _to_text,
+    ("date", "timestamp"): _date_to_timestamp,
+    ("time", "text"): _to_text,
+    ("time", "timestamp"): _time_to_timestamp,
+    ("timestamp", "text"): _to_text,
+    ("timestamp", "date"): _timestamp_to_date,
+    ("timestamp", "time"): _timestamp_to_time,
+    ("timestamp", "integer"): _timestamp_to_seconds,
+    ("timestamp", "timestamp"): _timestamp_to_timestamp,
+    ("timestamp_ltz", "timestamp_ltz"): _timestamp_to_timestamp,
 }

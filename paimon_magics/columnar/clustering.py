@@ -18,7 +18,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.bucket_hash import is_bytes
+from paimon_magics.columnar.buffers import (
+    Bytes,
+    Ints,
+    bytes_in,
+    decimal_bytes,
+    decimal_words,
+    is_bytes,
+    stored_numbers,
+)
 from paimon_magics.columnar.key_numbers import in_java_order
 
 _WIDTH = 8
@@ -27,9 +35,6 @@ _LONG_MAX = np.int64(2**63 - 1)
 _SIGN = np.int64(-(2**63))
 _TRUE_BYTE = 0x81
 _ROWS_AT_ONCE = 8_192  # so few that a processor's cache holds them
-
-_Bytes = npt.NDArray[np.uint8]
-_Longs = npt.NDArray[np.int64]
 
 
 def z_order_keys(columns: Sequence[pa.Array], *, var_length_bytes: int = _WIDTH) -> pa.Array:
@@ -62,7 +67,7 @@ def hilbert_keys(columns: Sequence[pa.Array]) -> pa.Array:
     return _keys(keys)
 
 
-def row_order(columns: Sequence[pa.Array]) -> _Longs:
+def row_order(columns: Sequence[pa.Array]) -> Ints:
     """The rows in ascending order of some columns, NULL first, rows with equal values as they are.
     It sorts keys, too, and orders rows by columns as Paimon's strategy `order` does."""
     names = [str(number) for number in range(len(columns))]
@@ -72,17 +77,17 @@ def row_order(columns: Sequence[pa.Array]) -> _Longs:
     return np.asarray(order).astype(np.int64)
 
 
-def _keys(stored: _Bytes) -> pa.Array:
+def _keys(stored: Bytes) -> pa.Array:
     rows, width = stored.shape
     buffer = pa.py_buffer(np.ascontiguousarray(stored))
     return pa.Array.from_buffers(pa.binary(width), rows, [None, buffer])
 
 
-def _big_endian(numbers: _Longs) -> _Bytes:
+def _big_endian(numbers: Ints) -> Bytes:
     return numbers.astype(">i8").view(np.uint8).reshape(len(numbers), _WIDTH)
 
 
-def _interleaved(columns: Sequence[_Bytes]) -> _Bytes:
+def _interleaved(columns: Sequence[Bytes]) -> Bytes:
     """The first bits of all columns, then the second ones, and so on. A column whose bits are all
     used up is passed over (`ZOrderByteUtils.interleaveBits`)."""
     parts = []
@@ -105,61 +110,61 @@ def _interleaved(columns: Sequence[_Bytes]) -> _Bytes:
 def _spread_bytes(count: int) -> tuple[npt.NDArray[np.uint64], ...]:
     """For each of `count` columns: where the bits of each byte lie among those of all columns."""
     values = np.arange(256, dtype=np.uint64)
-    found = []
+    tables = []
     for number in range(count):
         spread = np.zeros(256, dtype=np.uint64)
         for bit in range(8):
             place = bit * count + count - 1 - number
             spread |= (values >> np.uint64(bit) & np.uint64(1)) << np.uint64(place)
-        found.append(spread)
-    return tuple(found)
+        tables.append(spread)
+    return tuple(tables)
 
 
-def _z_bytes(column: pa.Array, var_length_bytes: int) -> _Bytes:
+def _z_bytes(column: pa.Array, var_length_bytes: int) -> Bytes:
     """Bytes of each row, the same number of a column, that sort as the values do; all zero for
     NULL (`ZIndexer.TypeVisitor`, `ZOrderByteUtils`)."""
     data_type = column.type
     nulls = np.asarray(column.is_null())
     if is_bytes(data_type):
-        found = _first_bytes(column, var_length_bytes)
+        stored = _first_bytes(column, var_length_bytes)
     elif pa.types.is_boolean(data_type):
-        found = np.zeros((len(column), _WIDTH), dtype=np.uint8)
-        found[np.asarray(pc.fill_null(column, False)), 0] = _TRUE_BYTE
+        stored = np.zeros((len(column), _WIDTH), dtype=np.uint8)
+        stored[np.asarray(pc.fill_null(column, False)), 0] = _TRUE_BYTE
     elif pa.types.is_decimal(data_type):
-        found = _decimal_bytes(column)
+        stored = _decimal_bytes(column)
     else:
         if pa.types.is_floating(data_type):
             numbers = _double_bits(column)
             numbers ^= numbers >> 31 | _SIGN
         else:
             numbers = _whole_numbers(column) ^ _SIGN
-        found = _big_endian(numbers)
-    found[nulls] = 0
-    return found
+        stored = _big_endian(numbers)
+    stored[nulls] = 0
+    return stored
 
 
-def _hilbert_values(column: pa.Array) -> _Longs:
+def _hilbert_values(column: pa.Array) -> Ints:
     """`HilbertIndexer.TypeVisitor`."""
     data_type = column.type
     nulls = np.asarray(column.is_null())
     if is_bytes(data_type):
-        found = _leading_number(column)
+        values = _leading_number(column)
     elif pa.types.is_boolean(data_type):
-        found = np.where(np.asarray(pc.fill_null(column, False)), _LONG_MAX, np.int64(0))
+        values = np.where(np.asarray(pc.fill_null(column, False)), _LONG_MAX, np.int64(0))
     elif pa.types.is_decimal(data_type):
         whole = column.cast(pa.decimal128(38, 0), safe=False)
-        found = _decimal_words(whole)[:, 0].copy()
+        values = _decimal_words(whole)[:, 0].copy()
     elif pa.types.is_floating(data_type):
-        found = _double_bits(column)
+        values = _double_bits(column)
     elif pa.types.is_int8(data_type):
-        found = _whole_numbers(column) & 0xFF
+        values = _whole_numbers(column) & 0xFF
     else:
-        found = _whole_numbers(column)
-    found[nulls] = _LONG_MAX
-    return found
+        values = _whole_numbers(column)
+    values[nulls] = _LONG_MAX
+    return values
 
 
-def _transposed(points: list[_Longs]) -> list[_Longs]:
+def _transposed(points: list[Ints]) -> list[Ints]:
     """The index of each point on the curve, its bits divided among the dimensions (Skilling's
     algorithm, as `HilbertCurve.transposedIndex` has it)."""
     first, last = points[0], points[-1]
@@ -181,44 +186,33 @@ def _transposed(points: list[_Longs]) -> list[_Longs]:
     return [point ^ undone for point in points]
 
 
-def _whole_numbers(column: pa.Array) -> _Longs:
+def _whole_numbers(column: pa.Array) -> Ints:
     """Whole numbers, days, times and the milliseconds of timestamps; NULL as 0."""
-    data_type = column.type
-    if pa.types.is_timestamp(data_type):
-        numbers = _filled(column.view(pa.int64()))
-        if data_type.unit == "s":
-            return numbers * 1000
-        return np.floor_divide(numbers, {"ms": 1, "us": 1000, "ns": 1_000_000}[data_type.unit])
-    if pa.types.is_date32(data_type) or pa.types.is_time32(data_type):
-        if data_type == pa.time32("s"):
-            column = column.cast(pa.time32("ms"))
-        return _filled(column.view(pa.int32()))
-    if pa.types.is_integer(data_type):
-        return _filled(column)
-    raise TypeError(f"rows can't be clustered by {data_type}")
+    numbers = stored_numbers(column)
+    if not pa.types.is_integer(numbers.type):
+        raise TypeError(f"rows can't be clustered by {column.type}")
+    filled = np.array(pc.fill_null(numbers, 0), dtype=np.int64)
+    unit = column.type.unit if pa.types.is_timestamp(column.type) else "ms"
+    return np.floor_divide(filled, {"us": 1000, "ns": 1_000_000}.get(unit, 1))
 
 
-def _filled(column: pa.Array) -> _Longs:
-    return np.array(pc.fill_null(column, 0), dtype=np.int64)
-
-
-def _double_bits(column: pa.Array) -> _Longs:
+def _double_bits(column: pa.Array) -> Ints:
     """`Double.doubleToLongBits`: there is one NaN."""
     values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False).astype(np.float64)
     return np.where(np.isnan(values), np.float64(np.nan), values).view(np.int64)
 
 
-def _first_bytes(column: pa.Array, count: int) -> _Bytes:
+def _first_bytes(column: pa.Array, count: int) -> Bytes:
     """The first bytes of each value, zeros behind shorter ones."""
     data, starts, lengths = _parts(column)
-    found = np.zeros((len(column), count), dtype=np.uint8)
+    leading = np.zeros((len(column), count), dtype=np.uint8)
     for place in range(min(count, int(lengths.max(initial=0)))):
         rows = np.flatnonzero(lengths > place)
-        found[rows, place] = data[starts[rows] + place]
-    return found
+        leading[rows, place] = data[starts[rows] + place]
+    return leading
 
 
-def _leading_number(column: pa.Array) -> _Longs:
+def _leading_number(column: pa.Array) -> Ints:
     """The first eight bytes as a number, zeros before shorter values
     (`ConvertBinaryUtil.convertBytesToLong`)."""
     lengths = np.minimum(_parts(column)[2], _WIDTH)
@@ -228,34 +222,20 @@ def _leading_number(column: pa.Array) -> _Longs:
     return moved.view(np.int64)
 
 
-def _parts(column: pa.Array) -> tuple[_Bytes, _Longs, _Longs]:
+def _parts(column: pa.Array) -> tuple[Bytes, Ints, Ints]:
     """All bytes of texts or binaries, where each value starts, and how long it is; NULL is
     empty."""
-    stored = pc.fill_null(column.cast(pa.large_binary()), b"")
-    offsets = np.frombuffer(stored.buffers()[1] or bytes(8), dtype=np.int64)
-    offsets = offsets[stored.offset : stored.offset + len(stored) + 1]
-    data = np.frombuffer(stored.buffers()[2] or b"", dtype=np.uint8)
+    data, offsets = bytes_in(pc.fill_null(column.cast(pa.large_binary()), b""))
     return data, offsets[:-1], np.diff(offsets)
 
 
-def _decimal_words(column: pa.Array) -> _Longs:
+def _decimal_words(column: pa.Array) -> Ints:
     """The 128-bit unscaled values as lower and upper 64 bits; NULL as 0."""
-    data_type = column.type
-    if pa.types.is_decimal256(data_type):
-        raise TypeError(f"rows can't be clustered by {data_type}")
-    words = np.frombuffer(column.buffers()[1] or b"", dtype="<i8").reshape(-1, 2)
-    words = words[column.offset : column.offset + len(column)]
-    return np.where(np.asarray(column.is_null())[:, None], np.int64(0), words)
+    return np.where(np.asarray(column.is_null())[:, None], np.int64(0), decimal_words(column))
 
 
-def _decimal_bytes(column: pa.Array) -> _Bytes:
-    """The first eight bytes of the unscaled values as Java's `BigInteger.toByteArray` has them:
-    highest byte first, without bytes that only repeat the sign."""
-    little = np.ascontiguousarray(_decimal_words(column)).view(np.uint8).reshape(len(column), 16)
-    big = little[:, ::-1]
-    sign = np.where(big[:, :1] >= 0x80, np.uint8(0xFF), np.uint8(0))
-    redundant = (big[:, :15] == sign) & ((big[:, 1:] >= 0x80) == (sign >= 0x80))
-    leading = np.cumprod(redundant, axis=1).sum(axis=1)
+def _decimal_bytes(column: pa.Array) -> Bytes:
+    """The first eight bytes of the unscaled values as Java's `BigInteger.toByteArray` has them."""
+    big, leading = decimal_bytes(_decimal_words(column))
     padded = np.concatenate([big, np.zeros((len(big), _WIDTH), dtype=np.uint8)], axis=1)
-    places = leading[:, None] + np.arange(_WIDTH)
-    return np.take_along_axis(padded, places, axis=1)
+    return np.take_along_axis(padded, leading[:, None] + np.arange(_WIDTH), axis=1)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ import pyarrow as pa
 
 from paimon_magics.columnar.aggregators import single_values_stay
 from paimon_magics.columnar.differences import same_rows
-from paimon_magics.columnar.folding import MergeRule, merge_rows
+from paimon_magics.columnar.folding import MergeRule, merge_rows, retract_error
 from paimon_magics.columnar.merging import (
     KIND,
     LEVEL,
@@ -29,7 +28,7 @@ from paimon_magics.columnar.merging import (
     is_retract,
     last_places,
 )
-from paimon_magics.errors import JobError
+from paimon_magics.planning.options.traits import NO_CHANGELOG, ChangelogProducer
 from paimon_magics.planning.reads.views import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 
 _NO_LEVEL = np.iinfo(np.int16).max
@@ -37,31 +36,23 @@ _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
 
 
-class Changelog(Enum):
-    """Which changelog a compaction writes: by `changelog-producer`."""
-
-    NONE = "none"
-    LOOKUP = "lookup"
-    FULL = "full-compaction"
-
-
 @dataclass(frozen=True)
 class CompactionRule:
     """How the files of one rewrite are compacted.
 
     With `looks_up` rows have the column LEVEL, and rows above `output_level` are looked up: files
-    of level 0 are rewritten in a table whose compactions look up. With Changelog.FULL rows have the
-    column LEVEL, too, and `output_level` is the greatest one. With `marks_deletions` looked-up rows
-    have the column PLACE. `drops_deletes` leaves -U and -D out of the rows to write. Where
-    `unchanged_columns` is given, updates that change none of these columns are left out of the
-    changelog (`changelog-producer.row-deduplicate`).
+    of level 0 are rewritten in a table whose compactions look up. For a changelog of full
+    compactions rows have the column LEVEL, too, and `output_level` is the greatest one. With
+    `marks_deletions` looked-up rows have the column PLACE. `drops_deletes` leaves -U and -D out of
+    the rows to write. Where `unchanged_columns` is given, updates that change none of these columns
+    are left out of the changelog (`changelog-producer.row-deduplicate`).
     """
 
     merge: MergeRule
     output_level: int
     drops_deletes: bool
     looks_up: bool = False
-    changelog: Changelog = Changelog.NONE
+    changelog: ChangelogProducer = NO_CHANGELOG
     marks_deletions: bool = False
     unchanged_columns: tuple[str, ...] | None = None
 
@@ -69,12 +60,12 @@ class CompactionRule:
     def looks_up_values(self) -> bool:
         """Whether looked-up rows need all columns; else those of the merge's order, and SEQUENCE,
         LEVEL and PLACE, will do. Source: the processors in `MergeTreeCompactManagerFactory`."""
-        if self.merge.engine == "first-row":
+        if self.merge.engine.keeps_first_row:
             return False
         return not (
             self.marks_deletions
-            and self.changelog is Changelog.NONE
-            and self.merge.engine == "deduplicate"
+            and not self.changelog.of_compactions
+            and self.merge.engine.keeps_last_row
             and not self.merge.order.sequence_fields
         )
 
@@ -105,7 +96,7 @@ def compacted(groups: Groups, rule: CompactionRule) -> Iterator[Compacted]:
     can't merge.
     """
     if not rule.looks_up:
-        if rule.changelog is Changelog.FULL:
+        if rule.changelog.compacts_fully:
             yield _with_full_changelog(groups, rule)
             return
         in_order = replace(rule.merge, in_key_order=True)
@@ -114,7 +105,7 @@ def compacted(groups: Groups, rule: CompactionRule) -> Iterator[Compacted]:
         return
     if all(_level(batch) > rule.output_level for batch in groups.slices):
         return  # there are no rows to compact
-    if rule.merge.engine == "first-row":
+    if rule.merge.engine.keeps_first_row:
         yield _first_rows(groups, rule)
         return
     yield _looked_up(groups, rule)
@@ -139,8 +130,8 @@ def _looked_up(groups: Groups, rule: CompactionRule) -> Compacted:
     levels = _levels(groups)
     number = np.repeat(np.arange(len(groups.starts)), groups.ends - groups.starts)
     fresh = levels == 0
-    # Of the rows above level 0 only that of the lowest level counts: no looked-up row where the
-    # compaction has one itself.
+    # Above level 0 only the row of the lowest level counts: no looked-up row if the compaction
+    # has one itself.
     lowest = np.minimum.reduceat(np.where(fresh, _NO_LEVEL, levels), groups.starts)
     high = ~fresh & (levels == lowest[number])
     has_high = lowest < _NO_LEVEL
@@ -154,15 +145,15 @@ def _looked_up(groups: Groups, rule: CompactionRule) -> Compacted:
         hit = high_rows[met & has_high & (lowest > rule.output_level)]
         deleted = _places(groups, hit)
     joins = high if rule.looks_up_values else high & (levels <= rule.output_level)
-    kept = (fresh | joins) & met[number]
+    joined = (fresh | joins) & met[number]
     if not rule.looks_up_values:
-        groups, kept_order = _without_slices_above(groups, rule.output_level, groups.order[kept])
+        groups, kept_order = _without_slices_above(groups, rule.output_level, groups.order[joined])
     else:
-        kept_order = groups.order[kept]
-    inner = _inner(groups, kept_order, number[kept], met)
+        kept_order = groups.order[joined]
+    inner = _inner(groups, kept_order, number[joined], met)
     merged = _merged(inner, rule.merge, all_met=True)
     changelog = None
-    if rule.changelog is Changelog.LOOKUP:
+    if rule.changelog.looks_up:
         before = np.where(merged.adds(high_rows[met]), high_rows[met], -1)
         changelog = _changelog(merged, before, has_fresh[met], rule)
     return Compacted(rule.written(_result(merged)), changelog, deleted)
@@ -193,18 +184,14 @@ def _first_rows(groups: Groups, rule: CompactionRule) -> Compacted:
     retracts = is_retract(kinds)[order]
     if retracts.any():
         if not rule.merge.ignore_deletes:
-            raise JobError(
-                "A table with the merge engine first-row has -U or -D rows, and no option that "
-                "says how to apply them.",
-                hint="Set 'ignore-delete' to 'true': then they are left out.",
-            )
+            raise retract_error(rule.merge.engine)
         order, number, levels = order[~retracts], number[~retracts], levels[~retracts]
     starts = np.flatnonzero(np.append([True], number[1:] != number[:-1])) if len(number) else number
     above = np.logical_or.reduceat(levels > 0, starts) if len(starts) else np.zeros(0, dtype=bool)
     first = order[starts]
     new = ~above & ~known[number[starts]]
     changelog = None
-    if rule.changelog is Changelog.LOOKUP:
+    if rule.changelog.looks_up:
         changelog = groups.taken(first[new])
     return Compacted(groups.taken(first[above | new]), changelog)
 
@@ -222,15 +209,15 @@ def _level(batch: pa.RecordBatch) -> int:
 
 def _places(groups: Groups, rows: _Ints) -> _Ints:
     """The PLACE of rows, each from a slice that has it, in ascending order."""
-    found = []
+    places = []
     start = 0
     rows = np.sort(rows)
     for batch in groups.slices:
         low, high = np.searchsorted(rows, (start, start + batch.num_rows))
         if high > low:
-            found.append(np.asarray(batch.column(PLACE))[rows[low:high] - start])
+            places.append(np.asarray(batch.column(PLACE))[rows[low:high] - start])
         start += batch.num_rows
-    return np.sort(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+    return np.sort(np.concatenate(places)) if places else np.zeros(0, dtype=np.int64)
 
 
 def _without(groups: Groups, names: tuple[str, ...]) -> Groups:
@@ -245,21 +232,20 @@ def _without(groups: Groups, names: tuple[str, ...]) -> Groups:
 def _without_slices_above(groups: Groups, level: int, order: _Ints) -> tuple[Groups, _Ints]:
     """The groups without the slices above a level, and `order`, which has no rows of these, as
     numbers of the rows that are left."""
-    kept, shifts, gone = [], [], 0
+    slices, shifts, gone = [], [], 0
     for batch in groups.slices:
         if _level(batch) > level:
             gone += batch.num_rows
         else:
-            kept.append(batch)
+            slices.append(batch)
         shifts.append(np.full(batch.num_rows, gone, dtype=np.int64))
     if gone:
         order = order - np.concatenate(shifts)[order]
-    return _without(replace(groups, slices=tuple(kept)), (LEVEL, PLACE)), order
+    return _without(replace(groups, slices=tuple(slices)), (LEVEL, PLACE)), order
 
 
 def _inner(groups: Groups, order: _Ints, number: _Ints, met: _Bools) -> Groups:
-    """The groups of the rows in `order`, whose group in the whole is `number`: those that are
-    marked in `met`."""
+    """The groups marked in `met`, with the rows in `order`. `number` is the group of each row."""
     starts = np.searchsorted(number, np.flatnonzero(met)).astype(np.int64)
     return replace(_without(groups, (LEVEL, PLACE)), order=order, starts=starts)
 
@@ -273,7 +259,7 @@ def _merged(groups: Groups, rule: MergeRule, *, all_met: bool) -> _Merged:
     if all_met:
         changed = _single_rows_change(groups, rule)
         groups = replace(groups, met=changed)
-    if rule.engine == "deduplicate":
+    if rule.engine.keeps_last_row:
         last = last_places(groups, ignore_retracts=rule.ignore_deletes)
         return _Merged(groups, np.where(last < 0, -1, groups.order[last]))
     rule = replace(rule, looks_up=False, in_key_order=True)
@@ -284,22 +270,22 @@ def _merged(groups: Groups, rule: MergeRule, *, all_met: bool) -> _Merged:
 
 def _single_rows_change(groups: Groups, rule: MergeRule) -> _Bools:
     """Marks the groups for which merging a single row would not give that row."""
-    if rule.engine == "partial-update" and not rule.groups and not rule.functions:
+    if rule.engine.skips_nulls and not rule.groups and not rule.functions:
         return np.ones(len(groups.starts), dtype=bool)  # all columns at once anyway
     first = groups.order[groups.starts]
     kinds = groups.kinds()[first]
-    if rule.engine == "deduplicate":
-        found: _Bools = is_retract(kinds)
-        return found
-    found = kinds != INSERT
+    if rule.engine.keeps_last_row:
+        changed: _Bools = is_retract(kinds)
+        return changed
+    changed = kinds != INSERT
     if not single_values_stay(rule.functions.values()):
-        found[:] = True
+        changed[:] = True
     for group in rule.groups:
         valid = np.zeros(len(first), dtype=bool)
         for name in group.columns:
             valid |= np.asarray(groups.column(name).is_valid())[first]
-        found |= ~valid
-    return found
+        changed |= ~valid
+    return changed
 
 
 def _result(merged: _Merged) -> pa.RecordBatch:

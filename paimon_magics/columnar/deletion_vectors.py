@@ -27,7 +27,7 @@ _Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class StoredVector:
+class _StoredVector:
     """Where the vector of a data file is in an index file, and how many rows it marks.
 
     `length` is what Paimon's metadata says: the size of the vector itself, and for 64 bits also of
@@ -42,23 +42,23 @@ class StoredVector:
 
 def vector_file(
     vectors: Mapping[str, _Rows], *, is_64_bit: bool
-) -> tuple[bytes, list[StoredVector]]:
+) -> tuple[bytes, list[_StoredVector]]:
     """An index file with the vectors of data files by name, and where each of them is.
 
     The rows of a vector ascend without repeating. Raises ValueError for rows that 32 bits can't
     hold.
     """
     content = [_VERSION]
-    found = []
+    stored = []
     offset = len(_VERSION)
     for name, rows in vectors.items():
         data = _data_64(rows) if is_64_bit else _data_32(rows)
         body = struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
         length = len(body) if is_64_bit else len(data)
-        found.append(StoredVector(name, offset, length, len(rows)))
+        stored.append(_StoredVector(name, offset, length, len(rows)))
         content.append(body)
         offset += len(body)
-    return b"".join(content), found
+    return b"".join(content), stored
 
 
 def united_rows(parts: Sequence[_Rows]) -> _Rows:

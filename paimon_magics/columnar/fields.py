@@ -7,12 +7,12 @@ another type is cast (`casts`). Source: Paimon's `SchemaEvolutionUtil`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.columnar.buffers import with_parts
 from paimon_magics.columnar.casts import can_cast, cast_values
 from paimon_magics.statements.data_types import AtomicType
 
@@ -44,14 +44,8 @@ def can_evolve(stored: Field, wanted: Field) -> bool:
             part.id not in by_id or can_evolve(by_id[part.id], part) for part in wanted.parts
         )
     if stored.parts or wanted.parts:
-        return (
-            stored.type.id == wanted.type.id
-            and len(stored.parts) == len(wanted.parts)
-            and all(
-                can_evolve(part, other)
-                for part, other in zip(stored.parts, wanted.parts, strict=True)
-            )
-        )
+        is_alike = stored.type.id == wanted.type.id and len(stored.parts) == len(wanted.parts)
+        return is_alike and all(map(can_evolve, stored.parts, wanted.parts))
     if stored.atomic is None or wanted.atomic is None:
         return bool(stored.type == wanted.type)
     return can_cast(stored.atomic, wanted.atomic)
@@ -71,37 +65,23 @@ def evolved(array: pa.Array, stored: Field | None, wanted: Field, rows: int) -> 
         children = []
         for part in wanted.parts:
             place = places.get(part.id)
-            child = None if place is None else array.field(place)
-            children.append(
-                evolved(child, None if place is None else stored.parts[place], part, len(array))
-            )
+            known = None if place is None else stored.parts[place]
+            values = None if place is None else array.field(place)
+            children.append(evolved(values, known, part, len(array)))
         return pa.StructArray.from_arrays(
             children, fields=list(wanted.type), mask=array.is_null() if array.null_count else None
         )
-    if pa.types.is_list(wanted.type):
-        values = evolved(array.values, stored.parts[0], wanted.parts[0], len(array.values))
-        return _rebuilt(array, [values], wanted.type)
-    if pa.types.is_map(wanted.type):
-        keys = evolved(array.keys, stored.parts[0], wanted.parts[0], len(array.keys))
-        items = evolved(array.items, stored.parts[1], wanted.parts[1], len(array.items))
-        entries = pa.StructArray.from_arrays([keys, items], names=["key", "value"])
-        return _rebuilt(array, [entries], wanted.type)
+    if wanted.parts:
+        pairs = iter(zip(stored.parts, wanted.parts, strict=True))
+
+        def change(part: pa.Array, _: pa.DataType) -> pa.Array:
+            return evolved(part, *next(pairs), len(part))
+
+        return with_parts(array, wanted.type, change)
     array = _as_declared(array, stored.type)
     if stored.atomic is None or wanted.atomic is None:
         return array
     return cast_values(array, stored.atomic, wanted.atomic, wanted.type, wanted.name)
-
-
-def _rebuilt(array: pa.Array, children: Sequence[pa.Array], data_type: pa.DataType) -> pa.Array:
-    validity, offsets = array.buffers()[:2]
-    struct = pa.types.is_map(data_type)
-    if struct:
-        child = children[0]
-        fields = [data_type.key_field, data_type.item_field]
-        children = [pa.StructArray.from_arrays([child.field(0), child.field(1)], fields=fields)]
-    return pa.Array.from_buffers(
-        data_type, len(array), [validity, offsets], array.null_count, array.offset, list(children)
-    )
 
 
 def _differ(stored: Field, wanted: Field) -> bool:
@@ -111,16 +91,14 @@ def _differ(stored: Field, wanted: Field) -> bool:
         if known != [(part.id, part.name) for part in wanted.parts]:
             return True
     if not stored.parts and not wanted.parts:
-        return not _same_type(stored.atomic, wanted.atomic)
-    return len(stored.parts) == len(wanted.parts) and any(
-        _differ(part, other) for part, other in zip(stored.parts, wanted.parts, strict=True)
-    )
+        return not _are_same(stored.atomic, wanted.atomic)
+    return len(stored.parts) == len(wanted.parts) and any(map(_differ, stored.parts, wanted.parts))
 
 
-def _same_type(one: AtomicType | None, other: AtomicType | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return (one.name, one.parameters) == (other.name, other.parameters)
+def _are_same(stored: AtomicType | None, wanted: AtomicType | None) -> bool:
+    if stored is None or wanted is None:
+        return stored is wanted
+    return (stored.name, stored.parameters) == (wanted.name, wanted.parameters)
 
 
 def _as_declared(array: pa.Array, data_type: pa.DataType) -> pa.Array:

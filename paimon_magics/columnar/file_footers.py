@@ -84,10 +84,10 @@ def with_listed_maps(footer: bytes) -> bytes:
         converted = next((f.value for f in fields if f.id == _CONVERTED_TYPE), None)
         if converted not in (_CONVERTED_MAP, _CONVERTED_ENTRIES):
             return element
-        kept = [f for f in fields if f.id not in (_CONVERTED_TYPE, _LOGICAL_TYPE)]
+        rest = [f for f in fields if f.id not in (_CONVERTED_TYPE, _LOGICAL_TYPE)]
         if converted == _CONVERTED_MAP:
-            kept.append(_Field(_CONVERTED_TYPE, _NUMBERS[1], _CONVERTED_LIST))
-        return _struct(sorted(kept, key=lambda f: f.id))
+            rest.append(_Field(_CONVERTED_TYPE, _NUMBERS[1], _CONVERTED_LIST))
+        return _struct(sorted(rest, key=lambda f: f.id))
 
     return _mapped(footer, lambda f: _each(f, of_element) if f.id == _SCHEMA else f)
 
@@ -123,19 +123,19 @@ def _each(field: _Field, change: Callable[[bytes], bytes]) -> _Field:
 
 
 def _fields(struct: bytes) -> list[_Field]:
-    found, _ = _read_struct(struct, 0, 0)
-    return found
+    fields, _ = _read_struct(struct, 0, 0)
+    return fields
 
 
 def _read_struct(source: bytes, place: int, depth: int) -> tuple[list[_Field], int]:
     if depth > _DEPTH_MAX:
         raise ValueError(f"{_WHAT} is nested too deeply")
-    found: list[_Field] = []
+    fields: list[_Field] = []
     number = 0
     while True:
         head, place = _byte(source, place)
         if head == 0:
-            return found, place
+            return fields, place
         kind = head & 0x0F
         if head >> 4:
             number += head >> 4
@@ -143,7 +143,7 @@ def _read_struct(source: bytes, place: int, depth: int) -> tuple[list[_Field], i
             raw, place = varint(source, place, _WHAT)
             number = signed(raw)
         end = place if kind in (_TRUE, _FALSE) else _end(source, place, kind, depth)
-        found.append(_Field(number, kind, source[place:end]))
+        fields.append(_Field(number, kind, source[place:end]))
         place = end
 
 
@@ -258,7 +258,7 @@ def signed(value: int) -> int:
 
 
 @dataclass(frozen=True)
-class OrcTimes:
+class _OrcTimes:
     """`zones` are the time zones of the stripes, in order. `least_ms` and `greatest_ms` are the
     range of all timestamps in milliseconds since 1970, None where there are none."""
 
@@ -267,7 +267,7 @@ class OrcTimes:
     greatest_ms: int | None
 
 
-def orc_times(read: Callable[[int, int], bytes], size_bytes: int) -> OrcTimes:
+def orc_times(read: Callable[[int, int], bytes], size_bytes: int) -> _OrcTimes:
     """The times of an ORC file; `read` returns its bytes for an offset and a length. Raises
     ValueError for a damaged footer, or one compressed by an unsupported codec."""
     tail = read(max(size_bytes - 256, 0), min(size_bytes, 256))
@@ -278,7 +278,7 @@ def orc_times(read: Callable[[int, int], bytes], size_bytes: int) -> OrcTimes:
     zones = []
     for number, value in footer:
         if number == 3:
-            stripe = {key: _number(one) for key, one in _message_fields(_bytes(value))}
+            stripe = {key: _number(length) for key, length in _message_fields(_bytes(value))}
             start = stripe.get(1, 0) + stripe.get(2, 0) + stripe.get(3, 0)
             content = dict(_message_fields(_inflated(read(start, stripe[4]), codec)))
             zones.append(_bytes(content.get(3, b"UTC")).decode() or "UTC")
@@ -291,7 +291,7 @@ def orc_times(read: Callable[[int, int], bytes], size_bytes: int) -> OrcTimes:
         for _, end in _message_fields(_bytes(statistics))
         if _ in (1, 2, 3, 4)
     ]
-    return OrcTimes(tuple(zones), min(ends, default=None), max(ends, default=None))
+    return _OrcTimes(tuple(zones), min(ends, default=None), max(ends, default=None))
 
 
 def _message_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -359,13 +359,13 @@ def _decompressed(block: bytes, codec: str) -> bytes:
         import pyarrow as pa
 
         length, _ = _varint_at(block, 0)
-        found: bytes = pa.Codec("snappy").decompress(block, length, asbytes=True)
-        return found
+        content: bytes = pa.Codec("snappy").decompress(block, length, asbytes=True)
+        return content
     if codec == "lz4":
         import pyarrow as pa
 
-        found = pa.Codec("lz4_raw").decompress(block, _lz4_bytes(block), asbytes=True)
-        return found
+        content = pa.Codec("lz4_raw").decompress(block, _lz4_bytes(block), asbytes=True)
+        return content
     raise ValueError(f"its footer is compressed by {codec}, which is not offered")
 
 

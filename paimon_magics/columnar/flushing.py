@@ -13,17 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_magics.columnar.folding import MergeRule, merge_rows
+from paimon_magics.columnar.folding import MergeRule, merge_rows, retract_error, winning_rows
 from paimon_magics.columnar.merging import (
     KIND,
     SEQUENCE,
     Groups,
-    first_rows,
     group_rows,
     is_retract,
-    last_rows,
 )
-from paimon_magics.errors import JobError
+from paimon_magics.planning.options.traits import MergeEngine
 
 _FOLDED_ROWS = 64 * 1024
 _Ints = npt.NDArray[np.int64]
@@ -50,19 +48,15 @@ def flushed(
     rule = replace(rule, looks_up=False, in_key_order=True)
     kinds = np.concatenate([np.asarray(batch.column(KIND)) for batch in batches])
     groups = _grouped(batches, rule)
-    if rule.engine == "first-row":
-        _check_first_rows(groups, kinds)
+    if rule.engine.keeps_first_row:
+        _check_first_rows(groups, kinds, rule.engine)
     if len(groups.starts) == len(groups.order):  # every key once
         rows = _taken(batches, groups.order)
         yield Flushed(rows, rows if wants_changelog else None)
         return
-    if not wants_changelog and rule.engine in ("deduplicate", "first-row"):
+    if not wants_changelog and rule.engine.keeps_whole_rows:
         # Values of rows that lose are never put together.
-        if rule.engine == "first-row":
-            chosen = first_rows(groups)
-        else:
-            chosen = last_rows(groups, ignore_retracts=rule.ignore_deletes)
-        yield Flushed(_taken(batches, chosen))
+        yield Flushed(_taken(batches, winning_rows(groups, rule)))
         return
     starts, order = groups.starts, groups.order
     del groups
@@ -114,14 +108,10 @@ def _merged(rows: pa.RecordBatch, starts: _Ints, rule: MergeRule) -> pa.RecordBa
     return merged
 
 
-def _check_first_rows(groups: Groups, kinds: npt.NDArray[np.int8]) -> None:
+def _check_first_rows(groups: Groups, kinds: npt.NDArray[np.int8], engine: MergeEngine) -> None:
     """Raise JobError for a row that retracts beside others of its key."""
     if not is_retract(kinds).any():
         return
     several = np.repeat(~groups.alone, groups.ends - groups.starts)
     if is_retract(kinds[groups.order[several]]).any():
-        raise JobError(
-            "A table with the merge engine first-row has -U or -D rows, and no option that "
-            "says how to apply them.",
-            hint="Set 'ignore-delete' to 'true': then they are left out.",
-        )
+        raise retract_error(engine)

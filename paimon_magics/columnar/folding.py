@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_magics.columnar.aggregators import ColumnFunction, aggregator
+from paimon_magics.columnar.aggregators import Aggregator, ColumnFunction
 from paimon_magics.columnar.merging import (
     KIND,
     SEQUENCE,
@@ -27,6 +27,7 @@ from paimon_magics.columnar.merging import (
     last_rows,
 )
 from paimon_magics.errors import JobError
+from paimon_magics.planning.options.traits import MergeEngine
 from paimon_magics.planning.reads.views import DELETE, INSERT, UPDATE_BEFORE
 
 _Ints = npt.NDArray[np.int64]
@@ -45,7 +46,7 @@ class SequenceGroup:
 class MergeRule:
     """How the rows of a key become one.
 
-    `engine` is Paimon's name. `functions` are the aggregate functions of the columns that have one.
+    `functions` are the aggregate functions of the columns that have one.
     With `removes_on_delete`, a -D removes the record so far. `removing_groups` are columns of
     sequence groups for which a -D does so. With `in_key_order`, results are in the order of keys.
     With `looks_up`, compactions merge rows with the key's earlier result on whatever level, so that
@@ -53,7 +54,7 @@ class MergeRule:
     then have the column LEVEL.
     """
 
-    engine: str
+    engine: MergeEngine
     order: RunOrder
     ignore_deletes: bool = False
     removes_on_delete: bool = False
@@ -64,35 +65,41 @@ class MergeRule:
     looks_up: bool = False
 
 
+def retract_error(engine: MergeEngine) -> JobError:
+    """The error for -U and -D rows that the engine can't merge by the table's options."""
+    options = ["'ignore-delete'"]
+    if engine.delete_option is not None:
+        options.append(f"'{engine.delete_option}'")
+    return JobError(
+        f"A table with the merge engine {engine.name} has -U or -D rows, and no option that says "
+        "how to apply them.",
+        hint=f"Set {' or '.join(options)} to 'true'.",
+    )
+
+
 def folds_rows(rule: MergeRule) -> bool:
     """Whether the rows of a key are merged one after the other, not all keys at once."""
-    if rule.engine == "partial-update":
+    if rule.engine.skips_nulls:
         return bool(rule.groups or rule.functions)
-    return rule.engine == "aggregation"
+    return rule.engine.merges_values
 
 
 def merge_rows(groups: Groups, rule: MergeRule) -> Iterator[pa.RecordBatch]:
     """One row for each key, or none. Raises JobError for rows that the engine can't merge."""
     if rule.looks_up:
         groups = groups.of_latest_levels()
-    match rule.engine:
-        case "deduplicate":
-            yield from _kept(groups, last_rows(groups, ignore_retracts=rule.ignore_deletes), rule)
-        case "first-row":
-            yield from _kept(groups, first_rows(groups), rule)
-        case "partial-update" if not folds_rows(rule):
-            yield _last_values(groups, rule)
-        case "partial-update" | "aggregation":
-            yield _folded(groups, rule)
-        case engine:
-            raise ValueError(engine)
+    if rule.engine.keeps_whole_rows:
+        rows = winning_rows(groups, rule)
+        yield from ((groups.taken(rows),) if rule.in_key_order else groups.filtered(rows))
+    else:
+        yield _folded(groups, rule) if folds_rows(rule) else _last_values(groups, rule)
 
 
-def _kept(groups: Groups, rows: _Ints, rule: MergeRule) -> Iterator[pa.RecordBatch]:
-    if not rule.in_key_order:
-        yield from groups.kept(rows)
-        return
-    yield groups.taken(rows)
+def winning_rows(groups: Groups, rule: MergeRule) -> _Ints:
+    """The numbers of the rows that stay, for an engine that keeps whole rows."""
+    if rule.engine.keeps_first_row:
+        return first_rows(groups)
+    return last_rows(groups, ignore_retracts=rule.ignore_deletes)
 
 
 def _last_values(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
@@ -111,11 +118,7 @@ def _last_values(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
             places = np.maximum.accumulate(np.where(deletes, np.arange(len(kinds)), -1))[last]
             since = np.maximum(since, places)
         elif not rule.ignore_deletes and (retracts & several).any():
-            raise JobError(
-                "A table with the merge engine partial-update has -U or -D rows, and no option "
-                "that says how to apply them.",
-                hint="Set 'ignore-delete' or 'partial-update.remove-record-on-delete' to 'true'.",
-            )
+            raise retract_error(rule.engine)
         # A retract row gives no values, unless it begins the record.
         used = ~retracts
         used[since] = True
@@ -137,8 +140,8 @@ def _last_values(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
             continue
         valid = np.asarray(column.is_valid())[groups.order] & used
         places = np.maximum.accumulate(np.where(valid, np.arange(len(valid)), -1))[groups.ends - 1]
-        found = places >= since
-        taken = pa.array(groups.order[np.where(found, places, 0)], mask=~found)
+        has_value = places >= since
+        taken = pa.array(groups.order[np.where(has_value, places, 0)], mask=~has_value)
         arrays.append(column.take(taken))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -149,7 +152,7 @@ def _folded(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
     names = [name for name in schema.names if name not in (SEQUENCE, KIND)]
     folder = (
         _PartialUpdate(schema, names, rule)
-        if rule.engine == "partial-update"
+        if rule.engine.skips_nulls
         else (_Aggregation(schema, names, rule))
     )
     columns = {name: groups.column(name) for name in schema.names}
@@ -188,15 +191,15 @@ class _Aggregation:
     def __init__(self, schema: pa.Schema, names: list[str], rule: MergeRule) -> None:
         self._rule = rule
         self._aggregators = [
-            aggregator(name, schema.field(name).type, _function_of(name, rule)) for name in names
+            Aggregator(name, schema.field(name).type, _function_of(name, rule)) for name in names
         ]
         self.reset()
 
     def reset(self) -> None:
         self._row: list[Any] = [None] * len(self._aggregators)
         self._deleted = False
-        for one in self._aggregators:
-            one.reset()
+        for aggregator in self._aggregators:
+            aggregator.reset()
 
     def add(self, values: list[Any], kind: int) -> None:
         self._deleted = self._rule.removes_on_delete and kind == DELETE
@@ -205,8 +208,8 @@ class _Aggregation:
             return
         retracts = kind in (UPDATE_BEFORE, DELETE)
         self._row = [
-            one.retract(old, value) if retracts else one.agg(old, value)
-            for one, old, value in zip(self._aggregators, self._row, values, strict=True)
+            aggregator.retract(old, value) if retracts else aggregator.agg(old, value)
+            for aggregator, old, value in zip(self._aggregators, self._row, values, strict=True)
         ]
 
     def result(self) -> tuple[list[Any], int]:
@@ -229,12 +232,12 @@ class _PartialUpdate:
         self._names = names
         places = {name: place for place, name in enumerate(names)}
         self._aggregators = {
-            places[name]: aggregator(name, schema.field(name).type, function)
+            places[name]: Aggregator(name, schema.field(name).type, function)
             for name, function in rule.functions.items()
             if name in places
         }
         for name in rule.order.keys:
-            self._aggregators[places[name]] = aggregator(
+            self._aggregators[places[name]] = Aggregator(
                 name, schema.field(name).type, ColumnFunction("primary-key")
             )
         self._group_of: dict[int, tuple[int, ...]] = {}
@@ -251,8 +254,8 @@ class _PartialUpdate:
         self._deleted = False
         self._inserted = False
         self._filled = False
-        for one in self._aggregators.values():
-            one.reset()
+        for aggregator in self._aggregators.values():
+            aggregator.reset()
 
     def add(self, values: list[Any], kind: int) -> None:
         self._deleted = False
@@ -270,11 +273,7 @@ class _PartialUpdate:
                     self._deleted = True
                     self._row = list(values)
                 return
-            raise JobError(
-                "A table with the merge engine partial-update has -U or -D rows, and no option "
-                "that says how to apply them.",
-                hint="Set 'ignore-delete' or 'partial-update.remove-record-on-delete' to 'true'.",
-            )
+            raise retract_error(self._rule.engine)
         self._update(values)
         self._inserted = self._filled = True
 
@@ -295,12 +294,12 @@ class _PartialUpdate:
                 continue
             if place in done:
                 continue
-            if all(values[one] is None for one in group):
+            if all(values[member] is None for member in group):
                 done.update(group)
             elif self._is_not_older(values, group):
                 if place in group:
-                    for one in group:
-                        self._row[one] = values[one]
+                    for member in group:
+                        self._row[member] = values[member]
                     done.update(group)
                 else:
                     self._row[place] = value if aggregate is None else aggregate.agg(old, value)
@@ -314,7 +313,7 @@ class _PartialUpdate:
             if group is None or place in done:
                 continue
             aggregate = self._aggregators.get(place)
-            if all(values[one] is None for one in group):
+            if all(values[member] is None for member in group):
                 done.update(group)
             elif self._is_not_older(values, group):
                 if place in group:
@@ -322,8 +321,8 @@ class _PartialUpdate:
                         self._deleted = True
                         self._row = list(values)
                         return
-                    for one in group:
-                        self._row[one] = values[one]
+                    for member in group:
+                        self._row[member] = values[member]
                     done.update(group)
                 elif aggregate is None:
                     self._row[place] = None

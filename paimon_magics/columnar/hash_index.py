@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-BUCKETS_MAX = 32767  # Paimon keeps a bucket in a short
+_BUCKETS_MAX = 32767  # Paimon keeps a bucket in a short
 
 Hashes = npt.NDArray[np.int32]
 Buckets = npt.NDArray[np.int32]
@@ -33,8 +33,8 @@ class TooManyBucketsError(ValueError):
 def assigner_of(hashes: Hashes, assigners: int) -> npt.NDArray[np.int32]:
     """The assigner, of `assigners`, that is responsible for each hash."""
     remainders = np.fmod(hashes.astype(np.int64), assigners)
-    found: npt.NDArray[np.int32] = np.abs(remainders).astype(np.int32)
-    return found
+    assigner: npt.NDArray[np.int32] = np.abs(remainders).astype(np.int32)
+    return assigner
 
 
 def decode_hashes(content: bytes) -> Hashes:
@@ -67,7 +67,7 @@ class PartitionBuckets:
         self._assigner = assigner
         self._assigners = assigners
         self._rows_per_bucket = rows_per_bucket
-        self._limit = BUCKETS_MAX if buckets_max == -1 else buckets_max
+        self._limit = _BUCKETS_MAX if buckets_max == -1 else buckets_max
         self._limited = buckets_max != -1
         self._sizes: dict[int, int] = {}
         self._runs: list[tuple[Hashes, Buckets]] = []
@@ -102,8 +102,8 @@ class PartitionBuckets:
             if not len(hashes):
                 continue
             at = np.minimum(np.searchsorted(hashes, unique), len(hashes) - 1)
-            found = hashes[at] == unique
-            buckets[found] = places[at[found]]
+            is_known = hashes[at] == unique
+            buckets[is_known] = places[at[is_known]]
         return buckets
 
     def _placed(self, hashes: Hashes) -> Buckets:

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from paimon_magics.columnar.buffers import decimals_of, numbers_in
+
 DIGITS_MAX = 18
 """The digits of a DECIMAL that Spark holds as a number of 64 bits (`Decimal.MAX_LONG_DIGITS`)."""
 
@@ -27,7 +29,7 @@ _MODULUS = 1 << 64
 _Bits = npt.NDArray[np.uint64]
 
 
-def numbers_of_hashes(hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _numbers_of_hashes(hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The BIGINTs that have these hashes."""
     bits = hashes.view(np.uint64)
     bits = bits ^ (bits >> np.uint64(32))
@@ -51,9 +53,7 @@ def decimals_of_hashes(hashes: pa.Array, data_type: pa.Decimal128Type) -> pa.Arr
     Raises ValueError for a hash of a number with more digits than the type has: then Spark, or what
     runs in its place, hashes such values in another way.
     """
-    _, data = hashes.buffers()
-    found = np.frombuffer(data, np.int64)[hashes.offset : hashes.offset + len(hashes)]
-    numbers = numbers_of_hashes(found)
+    numbers = _numbers_of_hashes(numbers_in(hashes, np.int64))
     validity = None
     if hashes.null_count:
         valid = np.asarray(hashes.is_valid())
@@ -65,11 +65,7 @@ def decimals_of_hashes(hashes: pa.Array, data_type: pa.Decimal128Type) -> pa.Arr
             f"Spark's xxhash64 of a {data_type} is not the hash of its number: the values can't be "
             "told from it"
         )
-    words = np.empty((len(numbers), 2), dtype=np.int64)  # little-endian, 128 bits
-    words[:, 0] = numbers
-    words[:, 1] = numbers >> 63
-    buffers = [validity, pa.py_buffer(words.reshape(-1))]
-    return pa.Array.from_buffers(data_type, len(numbers), buffers, null_count=hashes.null_count)
+    return decimals_of(numbers, data_type, validity)
 
 
 def _rotated_right(bits: _Bits, count: int) -> _Bits:

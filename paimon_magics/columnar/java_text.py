@@ -181,10 +181,10 @@ def _iso_text(values: pa.Array) -> pa.Array:
     """`LocalDateTime.toString`: no seconds where they are zero; a fraction has 3, 6 or 9 digits."""
     digits = {"s": 0, "ms": 3, "us": 6, "ns": 9}[values.type.unit]
     text = pc.strftime(values, format="%Y-%m-%dT%H:%M:%S")
-    for kept in range(0, digits, 3):
-        zeros = "0" * (digits - kept)
+    for left in range(0, digits, 3):
+        zeros = "0" * (digits - left)
         text = pc.replace_substring_regex(
-            text, rf"(\.\d{{{kept}}}){zeros}$" if kept else rf"\.{zeros}$", r"\1" if kept else ""
+            text, rf"(\.\d{{{left}}}){zeros}$" if left else rf"\.{zeros}$", r"\1" if left else ""
         )
     return pc.replace_substring_regex(text, r"(T\d\d:\d\d):00$", r"\1")
 

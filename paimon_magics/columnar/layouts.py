@@ -85,10 +85,10 @@ def cells(files: pa.Table, small_below_bytes: int) -> pa.Table:
     return table.sort_by([("partition", "ascending"), ("bucket", "ascending")])
 
 
-def by_partition(found: pa.Table) -> pa.Table:
+def by_partition(table: pa.Table) -> pa.Table:
     """The same sums for each partition, with `bucket_count` in place of the bucket.
     `sorted_run_count` is the greatest of the partition's buckets."""
-    grouped = found.group_by(["partition"], use_threads=False).aggregate(
+    grouped = table.group_by(["partition"], use_threads=False).aggregate(
         [
             ("bucket", "count"),
             *((name, "sum") for name in _SUMMED),

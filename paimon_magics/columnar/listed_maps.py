@@ -1,12 +1,14 @@
 """Maps of Parquet files that say of a map's keys that they may be NULL.
 
 Paimon's writers said so up to 0.8, and Arrow refuses such a file. Its footer is read as one with
-lists of entries (`parquet_footers.with_listed_maps`); here the lists become maps again.
+lists of entries (`file_footers.with_listed_maps`); here the lists become maps again.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
+
+from paimon_magics.columnar.buffers import with_parts
 
 _ENTRIES = "key_value"  # no list of Paimon's writers has elements of this name
 
@@ -38,23 +40,4 @@ def _map_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _as_maps(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if values.type == wanted:
-        return values
-    buffers = values.buffers()
-    if pa.types.is_struct(wanted):
-        parts = [_as_maps(values.field(place), part.type) for place, part in enumerate(wanted)]
-        nulls = values.is_null() if values.null_count else None
-        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=nulls)
-    if pa.types.is_map(wanted):
-        parts = [
-            _as_maps(part, kind)
-            for part, kind in zip(
-                values.values.flatten(), (wanted.key_type, wanted.item_type), strict=True
-            )
-        ]
-        child = pa.StructArray.from_arrays(parts, fields=[wanted.key_field, wanted.item_field])
-    else:
-        child = _as_maps(values.values, wanted.value_type)
-    return pa.Array.from_buffers(
-        wanted, len(values), buffers[:2], offset=values.offset, children=[child]
-    )
+    return values if values.type == wanted else with_parts(values, wanted, _as_maps)

@@ -78,8 +78,8 @@ class Groups:
     @property
     def alone(self) -> _Bools:
         """Marks the groups of a single row, which is not merged at all."""
-        found: _Bools = self.ends - self.starts == 1
-        return found if self.met is None else found & ~self.met
+        alone: _Bools = self.ends - self.starts == 1
+        return alone if self.met is None else alone & ~self.met
 
     def of_latest_levels(self) -> Groups:
         """The groups without the rows that a compaction has merged into other rows of their key.
@@ -96,9 +96,9 @@ class Groups:
         lowest = np.minimum.reduceat(
             np.where(above, levels, np.iinfo(levels.dtype).max), self.starts
         )
-        kept = ~above | (levels == lowest[number])
-        starts = np.searchsorted(number[kept], np.arange(len(self.starts)))
-        return replace(whole, order=self.order[kept], starts=starts, met=~self.alone)
+        counts = ~above | (levels == lowest[number])
+        starts = np.searchsorted(number[counts], np.arange(len(self.starts)))
+        return replace(whole, order=self.order[counts], starts=starts, met=~self.alone)
 
     def column(self, name: str) -> pa.Array:
         """A column of all rows, in the order of the slices."""
@@ -119,7 +119,7 @@ class Groups:
             [self.column(name).take(numbers) for name in schema.names], schema=schema
         )
 
-    def kept(self, rows: _Ints) -> Iterator[pa.RecordBatch]:
+    def filtered(self, rows: _Ints) -> Iterator[pa.RecordBatch]:
         """The rows with the numbers `rows`, in the order of the slices."""
         mask = np.zeros(self.stored_rows, dtype=bool)
         mask[rows] = True
@@ -135,8 +135,8 @@ class Groups:
 
 def is_retract(kinds: npt.NDArray[np.int8]) -> _Bools:
     """Marks the kinds that retract a row: -U and -D."""
-    found: _Bools = (kinds == 1) | (kinds == 3)
-    return found
+    marks: _Bools = (kinds == 1) | (kinds == 3)
+    return marks
 
 
 def last_rows(groups: Groups, *, ignore_retracts: bool) -> _Ints:
@@ -321,7 +321,7 @@ def _by_sequence(slices: tuple[pa.RecordBatch, ...]) -> tuple[tuple[pa.RecordBat
         numbers = np.asarray(batch.column(SEQUENCE))
         ranges.append((int(numbers.min()), int(numbers.max())))
     by_first = sorted(range(len(slices)), key=lambda i: ranges[i])
-    apart = all(ranges[one][1] < ranges[other][0] for one, other in pairwise(by_first))
+    apart = all(ranges[before][1] < ranges[after][0] for before, after in pairwise(by_first))
     return tuple(slices[i] for i in by_first), apart
 
 
@@ -360,8 +360,8 @@ def _stably_sorted(table: pa.Table, sort_keys: list[tuple[str, str, str]]) -> _I
             table = table.append_column(f"{name}_null", first)
             keys.append((f"{name}_null", "descending" if nulls == "at_start" else "ascending"))
         keys.append((name, direction))
-    found: _Ints = np.asarray(pc.sort_indices(table, sort_keys=keys)).astype(np.int64)
-    return found
+    places: _Ints = np.asarray(pc.sort_indices(table, sort_keys=keys)).astype(np.int64)
+    return places
 
 
 def _joined(parts: list[pa.Array]) -> pa.Array:

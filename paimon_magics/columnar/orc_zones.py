@@ -25,6 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.columnar.buffers import with_parts
 from paimon_magics.columnar.time_zones import rules_of
 
 _SECOND_NS = 1_000_000_000
@@ -74,23 +75,8 @@ def in_zone(array: pa.Array, zone: str, *, legacy_instants: bool) -> pa.Array:
             values = _from_legacy(values, zone)
         mask = np.asarray(array.is_null()) if array.null_count else None
         return pa.array(values, mask=mask).view(data_type)
-    buffers = array.buffers()
-    if pa.types.is_struct(data_type):
-        children = [
-            in_zone(array.field(i), zone, legacy_instants=legacy_instants)
-            for i in range(data_type.num_fields)
-        ]
-        mask = array.is_null() if array.null_count else None
-        return pa.StructArray.from_arrays(children, fields=list(data_type), mask=mask)
-    if pa.types.is_map(data_type):
-        entries = pa.StructArray.from_arrays(
-            [array.keys, array.items], fields=[data_type.key_field, data_type.item_field]
-        )
-        child = in_zone(entries, zone, legacy_instants=legacy_instants)
-    else:
-        child = in_zone(array.values, zone, legacy_instants=legacy_instants)
-    return pa.Array.from_buffers(
-        data_type, len(array), buffers[:2], array.null_count, array.offset, [child]
+    return with_parts(
+        array, data_type, lambda part, _: in_zone(part, zone, legacy_instants=legacy_instants)
     )
 
 
@@ -102,13 +88,13 @@ def _wall_clock(values: _Ints, zone: str) -> _Ints:
     instants = _instants(stored, zone)
     old = instants < _YEAR_1900_S
     wall = np.where(old, instants + _present_offset(zone), stored) if old.any() else stored
-    found: _Ints = (wall - (cut & (instants < 0))) * _SECOND_NS + nanos
-    return found
+    corrected: _Ints = (wall - (cut & (instants < 0))) * _SECOND_NS + nanos
+    return corrected
 
 
 def _from_legacy(values: _Ints, zone: str) -> _Ints:
     rules = rules_of(zone)
-    if isinstance(rules, datetime.timezone):  # an offset, of which Arrow knows no rules
+    if isinstance(rules, datetime.timezone):  # an offset: Arrow has no rules for it
         ahead = rules.utcoffset(None)
         return values + int(ahead.total_seconds()) * _SECOND_NS
     seconds, nanos = np.divmod(values, _SECOND_NS)
@@ -117,15 +103,15 @@ def _from_legacy(values: _Ints, zone: str) -> _Ints:
     old = seconds < _YEAR_1900_S
     if old.any():
         wall = np.where(old, seconds + _present_offset(zone), wall)
-    found: _Ints = wall * _SECOND_NS + nanos
-    return found
+    corrected: _Ints = wall * _SECOND_NS + nanos
+    return corrected
 
 
 def _instants(wall: _Ints, zone: str) -> _Ints:
-    found = pc.assume_timezone(
+    zoned = pc.assume_timezone(
         pa.array(wall).view(pa.timestamp("s")), zone, ambiguous="earliest", nonexistent="earliest"
     )
-    instants: _Ints = np.asarray(found.view(pa.int64()))
+    instants: _Ints = np.asarray(zoned.view(pa.int64()))
     first, offset = _first_change(zone)
     ancient = instants < first
     return np.where(ancient, wall - offset, instants) if ancient.any() else instants
@@ -138,9 +124,9 @@ def _first_change(zone: str) -> tuple[int, int]:
     rules = ZoneInfo(zone)
 
     def offset(instant: int) -> int:
-        found = (_EPOCH + datetime.timedelta(seconds=instant)).astimezone(rules).utcoffset()
-        assert found is not None
-        return int(found.total_seconds())
+        ahead = (_EPOCH + datetime.timedelta(seconds=instant)).astimezone(rules).utcoffset()
+        assert ahead is not None
+        return int(ahead.total_seconds())
 
     year_s = 31_556_952
     low = -300 * year_s

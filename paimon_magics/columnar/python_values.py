@@ -51,14 +51,14 @@ def _convert(data_type: pa.DataType) -> _Convert | None:
     if types.is_map(data_type):
         key = _convert(data_type.key_type) or _same
         item = _of_any(data_type.item_type)
-        return lambda pairs: _map([(key(one), item(value)) for one, value in pairs])
+        return lambda pairs: _map([(key(name), item(value)) for name, value in pairs])
     if types.is_list(data_type) or types.is_large_list(data_type):
         if _convert(data_type.value_type) is None:
             return None
         inner = _of_any(data_type.value_type)
         return lambda values: [inner(value) for value in values]
     if types.is_struct(data_type):
-        parts = {one.name: _of_any(one.type) for one in data_type}
+        parts = {field.name: _of_any(field.type) for field in data_type}
         if all(part is _same for part in parts.values()):
             return None
         return lambda value: {name: parts[name](part) for name, part in value.items()}

@@ -35,7 +35,7 @@ class RecordExpiry:
             numbers = np.sign(millis) * (np.abs(millis) // 1000)
         elif times.type == pa.int64():
             numbers = np.where(numbers >= _MILLIS_FROM, numbers // 1000, numbers)
-        found: npt.NDArray[np.bool_] = (numbers < self.before_seconds) & np.asarray(
+        is_old: npt.NDArray[np.bool_] = (numbers < self.before_seconds) & np.asarray(
             times.is_valid()
         )
-        return found
+        return is_old

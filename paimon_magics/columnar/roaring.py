@@ -216,21 +216,21 @@ def _numbers_of_container(
 # `Node48`, `Node256`, `LeafNode` and `Containers` of the RoaringBitmap library for Java.
 
 
-def long_bitmap_union(one: bytes, other: bytes) -> bytes:
+def long_bitmap_union(stored: bytes, other: bytes) -> bytes:
     """The union of two bitmaps. Raises ValueError for bytes that are no bitmap."""
-    found = dict(_parts(one))
+    parts = dict(_parts(stored))
     for key, low in _parts(other):
-        found[key] = np.union1d(found[key], low) if key in found else low
-    return _serialised(sorted(found.items()))
+        parts[key] = np.union1d(parts[key], low) if key in parts else low
+    return _serialised(sorted(parts.items()))
 
 
 def long_bitmap(numbers: Sequence[int]) -> bytes:
     """The bitmap of `numbers`, which Java treats as unsigned."""
-    found: dict[bytes, list[int]] = {}
+    parts: dict[bytes, list[int]] = {}
     for number in sorted({number & 0xFFFF_FFFF_FFFF_FFFF for number in numbers}):
         key = (number >> 16).to_bytes(_KEY_BYTES, "big")
-        found.setdefault(key, []).append(number & 0xFFFF)
-    return _serialised([(key, np.array(low, dtype=np.uint16)) for key, low in found.items()])
+        parts.setdefault(key, []).append(number & 0xFFFF)
+    return _serialised([(key, np.array(low, dtype=np.uint16)) for key, low in parts.items()])
 
 
 def numbers_of(stored: bytes) -> set[int]:
@@ -274,7 +274,7 @@ def _read_node(stored: bytes, place: int, leaves: list[tuple[bytes, int]]) -> in
 
 
 def _read_containers(stored: bytes, place: int) -> dict[int, _Low]:
-    found: dict[int, _Low] = {}
+    containers: dict[int, _Low] = {}
     (arrays,) = struct.unpack_from("<i", stored, place)
     place += 4
     for first in range(arrays):
@@ -283,8 +283,8 @@ def _read_containers(stored: bytes, place: int) -> dict[int, _Low]:
         for second in range(count):
             place += 1
             if stored[place - 1]:
-                found[first << 32 | second], place = _read_container(stored, place)
-    return found
+                containers[first << 32 | second], place = _read_container(stored, place)
+    return containers
 
 
 def _read_container(stored: bytes, place: int) -> tuple[_Low, int]:
@@ -329,7 +329,7 @@ def _write_node(keys: Sequence[bytes], depth: int, first: int, out: list[bytes])
     if len(keys) == 1:
         out.append(struct.pack("<BhB6sq", _LEAF, 0, 0, keys[0], first))
         return
-    shared = (one == other for one, other in zip(keys[0][depth:], keys[-1][depth:], strict=True))
+    shared = (first == last for first, last in zip(keys[0][depth:], keys[-1][depth:], strict=True))
     prefix = keys[0][depth : depth + sum(takewhile(bool, shared))]
     depth += len(prefix)
     starts = [i for i, key in enumerate(keys) if not i or key[depth] != keys[i - 1][depth]]

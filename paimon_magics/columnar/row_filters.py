@@ -88,8 +88,8 @@ def _float_meets(column: pa.ChunkedArray, operator: str, value: float) -> object
         return pc.is_valid(column) if operator == "<=" else pc.and_(is_nan, False)
     with np.errstate(over="ignore"):  # beyond FLOAT's range it is infinity, as in Spark's cast
         number = float(np.float32(value)) if pa.types.is_float32(column.type) else value
-    found = _COMPARED[operator](column, pa.scalar(number, column.type))
-    return pc.or_(found, is_nan) if operator in (">", ">=") else found
+    met = _COMPARED[operator](column, pa.scalar(number, column.type))
+    return pc.or_(met, is_nan) if operator in (">", ">=") else met
 
 
 def _alike(column: pa.ChunkedArray, value: Any) -> tuple[pa.ChunkedArray, pa.Scalar]:
@@ -118,5 +118,5 @@ def _kind(data_type: pa.DataType) -> ColumnKind:
         (types.is_boolean, Kind.BOOLEAN),
         (types.is_date, Kind.DATE),
     )
-    found = (kind for is_such, kind in tests if is_such(data_type))
-    return ColumnKind(next(found, Kind.OTHER))
+    kinds = (kind for is_such, kind in tests if is_such(data_type))
+    return ColumnKind(next(kinds, Kind.OTHER))

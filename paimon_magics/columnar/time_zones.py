@@ -108,20 +108,20 @@ def in_zone(rows: pa.Table, zone: str) -> pa.Table:
 
 def zones_of(schema: pa.Schema) -> dict[str, list[str]]:
     """The names of the columns with instants, by the zone that those are in."""
-    found: dict[str, list[str]] = {}
+    columns: dict[str, list[str]] = {}
     for field in schema:
         for zone in _zones(field.type):
-            names = found.setdefault(zone, [])
+            names = columns.setdefault(zone, [])
             if field.name not in names:
                 names.append(field.name)
-    return found
+    return columns
 
 
 def _zones(data_type: pa.DataType) -> list[str]:
     if pa.types.is_timestamp(data_type):
         return [data_type.tz] if data_type.tz else []
     inner = [data_type.field(place).type for place in range(data_type.num_fields)]
-    return [zone for one in inner for zone in _zones(one)]
+    return [zone for part in inner for zone in _zones(part)]
 
 
 def _zoned(data_type: pa.DataType, zone: str) -> pa.DataType:
@@ -136,7 +136,7 @@ def _zoned(data_type: pa.DataType, zone: str) -> pa.DataType:
     if types.is_list(data_type):
         return pa.list_(_zoned_field(data_type.value_field, zone))
     if types.is_struct(data_type):
-        return pa.struct([_zoned_field(one, zone) for one in data_type])
+        return pa.struct([_zoned_field(part, zone) for part in data_type])
     return data_type
 
 

@@ -33,8 +33,8 @@ _Bools = npt.NDArray[np.bool_]
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What is known of a column's values in a file, as Python's values. `least` and `greatest` are
-    None if they are not known; a longer text or binary may be cut, so that all values lie between
-    them all the same."""
+    None if they are not known; a longer text or binary may be cut; all values still lie
+    between them."""
 
     least: Any
     greatest: Any
@@ -77,8 +77,8 @@ class BoundsCollector:
         if pa.types.is_floating(values.type) and _is_odd(values):
             self._is_known = False
             return
-        found = pc.min_max(values)
-        least, greatest = found["min"], found["max"]
+        ends = pc.min_max(values)
+        least, greatest = ends["min"], ends["max"]
         if self._least is None or pc.less(least, self._least).as_py():
             self._least = least
         if self._greatest is None or pc.greater(greatest, self._greatest).as_py():
@@ -121,8 +121,8 @@ def truncated_greatest(value: str | bytes, length: int) -> str | bytes | None:
     if len(value) <= length:
         return value
     if isinstance(value, bytes):
-        kept = value[:length].rstrip(b"\xff")
-        return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+        prefix = value[:length].rstrip(b"\xff")
+        return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
     for end in range(length, 0, -1):
         following = ord(value[end - 1]) + 1
         if following in _SURROGATES:  # no characters; Java takes them for some, and writes `?`
@@ -182,7 +182,7 @@ def _has_odd(values: pa.Array) -> bool:
 
 
 def may_match(
-    one: ColumnPredicate,
+    predicate: ColumnPredicate,
     least: pa.Array,
     greatest: pa.Array,
     nulls: _Bools,
@@ -193,7 +193,7 @@ def may_match(
     Unknown bounds are NULL. `nulls` marks those with NULLs in the column, `all_null` those with
     nothing else.
     """
-    match one.operator:
+    match predicate.operator:
         case "is null":
             return nulls
         case "is not null":
@@ -201,43 +201,43 @@ def may_match(
         case "remainder":  # bounds tell nothing of it
             return ~all_null
         case "in":
-            found = np.zeros(len(least), dtype=bool)
-            for value in one.values:
-                found |= _compared("=", value, least, greatest)
+            matches = np.zeros(len(least), dtype=bool)
+            for value in predicate.values:
+                matches |= _compared("=", value, least, greatest)
         case operator:
-            found = _compared(operator, one.values[0], least, greatest)
-    return found & ~all_null
+            matches = _compared(operator, predicate.values[0], least, greatest)
+    return matches & ~all_null
 
 
-def can_have(one: ColumnPredicate, data_type: pa.DataType) -> bool:
+def can_have(predicate: ColumnPredicate, data_type: pa.DataType) -> bool:
     """Whether a column of that type can have the values of the condition."""
     try:
-        pa.array(one.values, data_type)
+        pa.array(predicate.values, data_type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return False
     return True
 
 
-def matching(one: ColumnPredicate, values: pa.Array) -> _Bools:
+def matching(predicate: ColumnPredicate, values: pa.Array) -> _Bools:
     """Marks the values that meet the condition. Where the column's type can't have a value of the
     condition all are marked: a caller that needs to know evaluates the condition itself."""
-    if not can_have(one, values.type):
+    if not can_have(predicate, values.type):
         return np.ones(len(values), dtype=bool)
-    if one.operator == "remainder":
-        return _with_remainder(values, one.values)
-    if one.operator == "in":
-        return np.asarray(pc.is_in(values, value_set=pa.array(one.values, values.type)))
+    if predicate.operator == "remainder":
+        return _with_remainder(values, predicate.values)
+    if predicate.operator == "in":
+        return np.asarray(pc.is_in(values, value_set=pa.array(predicate.values, values.type)))
     nulls = np.asarray(values.is_null())
-    return may_match(one, values, values, nulls, nulls)
+    return may_match(predicate, values, values, nulls, nulls)
 
 
 def _with_remainder(values: pa.Array, wanted: Sequence[object]) -> _Bools:
     """Marks the integers that leave the remainder `wanted[1]`, divided by `wanted[0]`."""
     divisor, remainder = np.array(wanted, dtype=np.int64)
-    found: _Bools = np.array(values.is_valid())
+    matches: _Bools = np.array(values.is_valid())
     integers = np.asarray(pc.fill_null(values, 0)).astype(np.int64, copy=False)
-    found &= np.fmod(integers, divisor) == remainder
-    return found
+    matches &= np.fmod(integers, divisor) == remainder
+    return matches
 
 
 def _compared(operator: str, value: object, least: pa.Array, greatest: pa.Array) -> _Bools:
@@ -252,7 +252,7 @@ def _compared(operator: str, value: object, least: pa.Array, greatest: pa.Array)
         ">": ((pc.greater, greatest),),
         ">=": ((pc.greater_equal, greatest),),
     }[operator]
-    kept = np.ones(len(least), dtype=bool)
+    matches = np.ones(len(least), dtype=bool)
     for compare, bounds in conditions:
-        kept &= np.asarray(pc.fill_null(compare(bounds, wanted), fill_value=True))
-    return kept
+        matches &= np.asarray(pc.fill_null(compare(bounds, wanted), fill_value=True))
+    return matches

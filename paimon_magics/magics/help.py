@@ -11,8 +11,7 @@ from paimon_magics.errors import UnknownNameError, likely_meant, nearest
 from paimon_magics.magics.line import VERBS
 from paimon_magics.magics.options import CELL_OPTIONS
 from paimon_magics.planning.commits.procedures import PROCEDURES
-from paimon_magics.planning.options.purposes import OPTION_PURPOSES
-from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIONS, OptionDefinition
+from paimon_magics.planning.options.table_options import OPTIONS, OptionDefinition
 from paimon_magics.planning.reads.stream_points import STREAM_PURPOSES
 from paimon_magics.planning.schemas.alternatives import COMING
 
@@ -194,10 +193,10 @@ def help_text(topic: str = "") -> str:
         return "\n".join(_statement(statement) for statement in found)
     if wanted.lower() == _STREAMS:
         return _streams_help()
-    option = CORE_OPTIONS.get(wanted.lower()) or OWN_OPTIONS.get(wanted.lower())
+    option = OPTIONS.get(wanted.lower())
     if option is not None:
         return _option(option)
-    meant = likely_meant(wanted, [*topics(), *CORE_OPTIONS, *OWN_OPTIONS])
+    meant = likely_meant(wanted, [*topics(), *OPTIONS])
     hint = meant or nearest(wanted, topics(), what="topics")
     raise UnknownNameError(f"There is no help about `{topic}`.", hint=hint)
 
@@ -262,9 +261,7 @@ def _option(option: OptionDefinition) -> str:
     values = f"one of {', '.join(option.choices)}" if option.choices else _a(option.type)
     default = "no default" if option.default is None else f"default '{option.default}'"
     fixed = "\n    It can't change once the table has a snapshot." if option.immutable else ""
-    purpose = OPTION_PURPOSES.get(option.key)
-    said = f"\n    {purpose}" if purpose else ""
-    return f"'{option.key}': {values}, {default}{said}{fixed}"
+    return f"'{option.key}': {values}, {default}\n    {option.purpose}{fixed}"
 
 
 def _a(noun: str) -> str:

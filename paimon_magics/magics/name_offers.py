@@ -245,20 +245,20 @@ class NameOffers:
         return Offer(self._literal(text, is_text=True), about)
 
     def _options(self, of_reads: bool) -> Iterator[Offer]:
-        from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIONS
+        from paimon_magics.planning.options.table_options import OPTIONS
         from paimon_magics.planning.reads.read_points import READ_OPTIONS
 
         if of_reads:
             keys: Iterable[str] = READ_OPTIONS
         else:
-            keys = ["primary-key", *OWN_OPTIONS, *CORE_OPTIONS]
+            keys = ["primary-key", *OPTIONS]
         for key in keys:
             yield Offer(self._literal(key, is_text=True), _about_option(key))
 
     def _option_values(self, key: str) -> Iterator[Offer]:
-        from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIONS
+        from paimon_magics.planning.options.table_options import OPTIONS
 
-        option = CORE_OPTIONS.get(key) or OWN_OPTIONS.get(key)
+        option = OPTIONS.get(key)
         if option is None:
             return
         values = option.choices or (("true", "false") if option.type == "boolean" else ())
@@ -360,15 +360,13 @@ def _system_table(name: str) -> Offer:
 
 
 def _about_option(key: str) -> str:
-    from paimon_magics.planning.options.purposes import OPTION_PURPOSES
-    from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIONS
+    from paimon_magics.planning.options.table_options import OPTIONS
 
-    option = CORE_OPTIONS.get(key) or OWN_OPTIONS.get(key)
+    option = OPTIONS.get(key)
     if option is None:
         return "option"
     default = "no default" if option.default is None else f"default {option.default or 'empty'}"
-    purpose = OPTION_PURPOSES.get(key)
-    return f"{option.type}, {default}" + (f": {purpose}" if purpose else "")
+    return f"{option.type}, {default}: {option.purpose}"
 
 
 def _procedures(is_qualified: bool) -> Iterator[Offer]:

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
+from paimon_magics.planning.options.traits import INTEGERS
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.losses import (
     LOSS_END,
@@ -40,7 +41,6 @@ from paimon_magics.statements.data_types import (
     RowType,
 )
 
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _WHOLE = (
     spark_types.ByteType,
     spark_types.ShortType,
@@ -255,7 +255,7 @@ def _of_decimal(
 ) -> SparkColumn | None:
     whole_digits = source.precision - source.scale
     match target:
-        case AtomicType(name=name) if name in (*_INTEGERS, "TIME"):
+        case AtomicType(name=name) if name in (*INTEGERS, "TIME"):
             if source.scale == 0:
                 return None
             is_short = source.precision <= _EXACT_DIGITS
@@ -294,7 +294,7 @@ def _of_floating(
     is_float = isinstance(source, spark_types.FloatType)
     wide = value.cast("double")
     match target:
-        case AtomicType(name=name) if name in (*_INTEGERS, "TIME"):
+        case AtomicType(name=name) if name in (*INTEGERS, "TIME"):
             return F.rint(wide) != wide  # equal for NaN and infinities, which the cast refuses
         case AtomicType(name="DECIMAL", parameters=(precision, scale)):
             # Without a DECIMAL, which Spark makes of the number's text.
@@ -335,7 +335,7 @@ def _of_timestamp(
             return value != value.cast("date").cast(source)
         case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ", parameters=(digits,)):
             return _has_more_digits(value, source, digits)
-        case AtomicType(name=name) if name in _INTEGERS:
+        case AtomicType(name=name) if name in INTEGERS:
             return _has_more_digits(value, source, 0)
         case _:
             return None
@@ -388,7 +388,7 @@ def _has_more_digits(
 def reason(target: DataType) -> str:
     """What a column of type `target` would do to such a value, as the end of a sentence."""
     match target:
-        case AtomicType(name=name) if name in (*_INTEGERS, "TIME"):
+        case AtomicType(name=name) if name in (*INTEGERS, "TIME"):
             return "its fraction would be cut off"
         case AtomicType(name="DECIMAL", parameters=(_, scale)):
             return f"it would be rounded to {scale} digits after the point"

@@ -33,9 +33,9 @@ from paimon_magics.planning.row_changes.merges import (
     Effect,
     FromSource,
     FromText,
-    Kept,
     MergePlan,
     ToDefault,
+    Unchanged,
     Value,
 )
 from paimon_magics.planning.schemas.column_paths import type_at
@@ -113,7 +113,7 @@ def changed_rows(
             kept = quoted(target_name(at)) if target_name(at) in names else None
             values: dict[int, _Value] = {}
             for number, clause in enumerate(plan.clauses):
-                value: Value = clause.values[at] if clause.values else Kept()
+                value: Value = clause.values[at] if clause.values else Unchanged()
                 made = _made(value, column, kept, (number, at))
                 if isinstance(made, str) and made in types and kept and clause.effect == "update":
                     made = with_fields_kept(F.col(made), types[made], column.type, F.col(kept))
@@ -208,7 +208,7 @@ def _made(value: Value, column: Column, kept: str | None, place: tuple[int, int]
     """The value that a clause gives a column, as SQL text where that is enough; None for the one
     that the target has."""
     match value:
-        case Kept():
+        case Unchanged():
             return None
         case FromSource(position=at):
             return quoted(source_name(at))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paimon_magics.columnar.aggregators import ColumnFunction
-from paimon_magics.columnar.compaction import Changelog, Compacted, CompactionRule, compacted
+from paimon_magics.columnar.compaction import Compacted, CompactionRule, compacted
 from paimon_magics.columnar.folding import MergeRule, SequenceGroup
 from paimon_magics.columnar.merging import (
     FILE_BITS,
@@ -24,6 +24,12 @@ from paimon_magics.columnar.merging import (
     merge_runs,
 )
 from paimon_magics.errors import JobError
+from paimon_magics.planning.options.traits import (
+    CHANGELOG_PRODUCERS,
+    MERGE_ENGINES,
+    NO_CHANGELOG,
+    ChangelogProducer,
+)
 from tests.sampling import examples
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
@@ -128,14 +134,14 @@ def seen(row: Row | None, kind: int | None = None) -> tuple[Any, ...]:
 
 def merge(rows: list[Row], rule: MergeRule) -> Row | None:
     """Paimon's merge function over the rows of a key, in their order."""
-    if rule.ignore_deletes and rule.engine == "deduplicate":
+    if rule.ignore_deletes and rule.engine.keeps_last_row:
         rows = [row for row in rows if row.adds]
     if not rows:
         return None
     last = rows[-1]
-    if rule.engine == "deduplicate":
+    if rule.engine.keeps_last_row:
         return last
-    if rule.engine == "partial-update":
+    if rule.engine.skips_nulls:
         s = v = None
         for row in rows:
             if row.kind == DELETE:
@@ -185,19 +191,23 @@ def looked_up(
     merged = [high] if high is not None and (own or rule.looks_up_values) else []
     result = merge(sort(fresh + merged, rule.merge), rule.merge)
     changes = []
-    if fresh and rule.changelog is Changelog.LOOKUP:
+    if fresh and rule.changelog.looks_up:
         changes = change(high, result, quiet=rule.unchanged_columns is not None)
     return result, changes, [place for place in deleted if place is not None]
 
 
 MERGES = {
-    "deduplicate": MergeRule("deduplicate", RunOrder(("k",))),
-    "deduplicate by s": MergeRule("deduplicate", RunOrder(("k",), ("s",))),
-    "deduplicate without deletes": MergeRule("deduplicate", RunOrder(("k",)), ignore_deletes=True),
-    "partial-update": MergeRule("partial-update", RunOrder(("k",)), removes_on_delete=True),
+    "deduplicate": MergeRule(MERGE_ENGINES["deduplicate"], RunOrder(("k",))),
+    "deduplicate by s": MergeRule(MERGE_ENGINES["deduplicate"], RunOrder(("k",), ("s",))),
+    "deduplicate without deletes": MergeRule(
+        MERGE_ENGINES["deduplicate"], RunOrder(("k",)), ignore_deletes=True
+    ),
+    "partial-update": MergeRule(
+        MERGE_ENGINES["partial-update"], RunOrder(("k",)), removes_on_delete=True
+    ),
 }
 SUM = MergeRule(
-    "aggregation",
+    MERGE_ENGINES["aggregation"],
     RunOrder(("k",)),
     functions={"s": ColumnFunction("last_non_null_value"), "v": ColumnFunction("sum")},
 )
@@ -207,13 +217,18 @@ SUM = MergeRule(
 @given(
     runs(),
     st.sampled_from(list(MERGES)),
-    st.sampled_from([Changelog.NONE, Changelog.LOOKUP]),
+    st.sampled_from([NO_CHANGELOG, CHANGELOG_PRODUCERS["lookup"]]),
     st.booleans(),
     st.booleans(),
     st.integers(1, 4),
 )
 def test_a_compaction_that_looks_up_gives_what_each_key_gives(
-    found: list[list[Row]], engine: str, changelog: Changelog, marks: bool, quiet: bool, size: int
+    found: list[list[Row]],
+    engine: str,
+    changelog: ChangelogProducer,
+    marks: bool,
+    quiet: bool,
+    size: int,
 ) -> None:
     rule = CompactionRule(
         merge=MERGES[engine],
@@ -232,7 +247,9 @@ def test_a_compaction_that_looks_up_gives_what_each_key_gives(
 def test_an_aggregation_that_looks_up_gives_what_each_key_gives(
     found: list[list[Row]], marks: bool, size: int
 ) -> None:
-    _compare(found, CompactionRule(SUM, OUTPUT, False, True, Changelog.LOOKUP, marks), size)
+    _compare(
+        found, CompactionRule(SUM, OUTPUT, False, True, CHANGELOG_PRODUCERS["lookup"], marks), size
+    )
 
 
 def _compare(found: list[list[Row]], rule: CompactionRule, size: int) -> None:
@@ -260,7 +277,7 @@ def test_a_full_compaction_tells_the_changes_since_the_last(
         merge=MERGES[engine],
         output_level=TOP,
         drops_deletes=True,
-        changelog=Changelog.FULL,
+        changelog=CHANGELOG_PRODUCERS["full-compaction"],
         unchanged_columns=("v",) if quiet else None,
     )
     everything = [replace(row, place=None) for run in found for row in run]
@@ -295,8 +312,8 @@ def test_a_full_compaction_tells_the_changes_since_the_last(
 def test_of_first_rows_only_new_keys_are_written(
     found: list[list[Row]], tells: bool, size: int
 ) -> None:
-    merge_rule = MergeRule("first-row", RunOrder(("k",)), ignore_deletes=True)
-    changelog = Changelog.LOOKUP if tells else Changelog.NONE
+    merge_rule = MergeRule(MERGE_ENGINES["first-row"], RunOrder(("k",)), ignore_deletes=True)
+    changelog = CHANGELOG_PRODUCERS["lookup"] if tells else NO_CHANGELOG
     rule = CompactionRule(merge_rule, OUTPUT, False, True, changelog)
     rows, changes = [], []
     for key in range(6):
@@ -313,16 +330,18 @@ def test_of_first_rows_only_new_keys_are_written(
 
 
 def test_first_row_refuses_retracts() -> None:
-    rule = CompactionRule(MergeRule("first-row", RunOrder(("k",))), OUTPUT, False, True)
+    rule = CompactionRule(
+        MergeRule(MERGE_ENGINES["first-row"], RunOrder(("k",))), OUTPUT, False, True
+    )
     with pytest.raises(JobError, match="-D rows"):
         ours([[Row(1, 0, 0, 1, DELETE, 0)]], rule, 4)
 
 
 def test_a_sequence_group_of_nulls_takes_its_values_from_the_row_before() -> None:
     merge_rule = MergeRule(
-        "partial-update", RunOrder(("k",)), groups=(SequenceGroup(("s",), ("v",)),)
+        MERGE_ENGINES["partial-update"], RunOrder(("k",)), groups=(SequenceGroup(("s",), ("v",)),)
     )
-    rule = CompactionRule(merge_rule, OUTPUT, False, True, Changelog.LOOKUP)
+    rule = CompactionRule(merge_rule, OUTPUT, False, True, CHANGELOG_PRODUCERS["lookup"])
     found = [
         [Row(1, None, 7, 4, INSERT, 0), Row(2, None, 7, 5, INSERT, 0)],
         [Row(1, 1, 5, 1, INSERT, 5)],

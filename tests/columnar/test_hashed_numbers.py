@@ -6,18 +6,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_magics.columnar.hashed_numbers import decimals_of_hashes, numbers_of_hashes
+from paimon_magics.columnar.hashed_numbers import _numbers_of_hashes, decimals_of_hashes
 
 
 def test_spark_s_own_examples_are_undone() -> None:
     # Of Spark's documentation and tests: xxhash64(1L), (0L) and (-1L) with the seed 42.
     hashes = np.array([-7001672635703045582, -5252525462095825812, 3858142552250413010], np.int64)
-    assert numbers_of_hashes(hashes).tolist() == [1, 0, -1]
+    assert _numbers_of_hashes(hashes).tolist() == [1, 0, -1]
 
 
 def test_different_hashes_are_of_different_numbers() -> None:
     hashes = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, 100_000, np.int64)
-    assert len(np.unique(numbers_of_hashes(hashes))) == len(np.unique(hashes))
+    assert len(np.unique(_numbers_of_hashes(hashes))) == len(np.unique(hashes))
 
 
 def test_a_hash_of_something_else_is_refused() -> None:

@@ -15,6 +15,7 @@ from paimon_magics.columnar.aggregators import ColumnFunction
 from paimon_magics.columnar.folding import MergeRule, SequenceGroup, merge_rows
 from paimon_magics.columnar.merging import KIND, SEQUENCE, RunOrder, merge_runs
 from paimon_magics.errors import JobError
+from paimon_magics.planning.options.traits import MERGE_ENGINES
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
 INF = math.inf
@@ -116,7 +117,7 @@ def test_the_last_row_of_a_key_is_left(
 ) -> None:
     keys = ("j", "k") if kind == "two" else ("k",)
     order = RunOrder(keys, sequence_fields, descending)
-    rule = MergeRule("deduplicate", order, ignore_deletes=ignores)
+    rule = MergeRule(MERGE_ENGINES["deduplicate"], order, ignore_deletes=ignores)
     expected = []
     for key, rows in by_key(found, order).items():
         left = [row for row in rows if row[2] != DELETE] if ignores and len(rows) > 1 else rows
@@ -134,7 +135,7 @@ def test_a_sequence_field_decides_where_runs_with_the_same_keys_follow_each_othe
     older: list[_Row] = [(1, 0, INSERT, 5, "five"), (2, 1, INSERT, 4, "four")]
     newer: list[_Row] = [(1, 2, INSERT, 4, "four"), (2, 3, INSERT, 5, "five")]
     order = RunOrder(("k",), ("s",), descending, runs_in_sequence=True)
-    rule = MergeRule("deduplicate", order)
+    rule = MergeRule(MERGE_ENGINES["deduplicate"], order)
     found = merged([older, newer], "int", 5, rule)
     assert [row["v"] for row in found] == ["four" if descending else "five"] * 2
 
@@ -145,7 +146,12 @@ def test_partial_updates_keep_the_last_value_that_is_not_null(
     found: list[list[_Row]], size: int, removes: bool
 ) -> None:
     order = RunOrder(("k",))
-    rule = MergeRule("partial-update", order, ignore_deletes=not removes, removes_on_delete=removes)
+    rule = MergeRule(
+        MERGE_ENGINES["partial-update"],
+        order,
+        ignore_deletes=not removes,
+        removes_on_delete=removes,
+    )
     expected = {}
     for key, rows in by_key(found, order).items():
         if len(rows) == 1:
@@ -175,7 +181,7 @@ def test_partial_updates_keep_the_last_value_that_is_not_null(
 @settings(max_examples=100, deadline=None)
 @given(runs(), st.integers(1, 5))
 def test_the_first_row_of_a_key_is_left(found: list[list[_Row]], size: int) -> None:
-    rule = MergeRule("first-row", RunOrder(("k",)))
+    rule = MergeRule(MERGE_ENGINES["first-row"], RunOrder(("k",)))
     expected = {key: rows[0][1] for key, rows in by_key(found, rule.order).items()}
     assert {row["k"]: row[SEQUENCE] for row in merged(found, "int", size, rule)} == expected
 
@@ -197,7 +203,9 @@ AGGREGATES = [
 def test_an_aggregate_folds_the_values_of_a_key(
     function: str, column: str, values: list[Any], expected: Any
 ) -> None:
-    rule = MergeRule("aggregation", RunOrder(("k",)), functions={column: ColumnFunction(function)})
+    rule = MergeRule(
+        MERGE_ENGINES["aggregation"], RunOrder(("k",)), functions={column: ColumnFunction(function)}
+    )
     found = [
         [(1, i, INSERT, value if column == "s" else None, value if column == "v" else None)]
         for i, value in enumerate(values)
@@ -207,7 +215,9 @@ def test_an_aggregate_folds_the_values_of_a_key(
 
 
 def test_what_can_not_be_taken_back_is_told_with_its_option() -> None:
-    rule = MergeRule("aggregation", RunOrder(("k",)), functions={"s": ColumnFunction("max")})
+    rule = MergeRule(
+        MERGE_ENGINES["aggregation"], RunOrder(("k",)), functions={"s": ColumnFunction("max")}
+    )
     found: list[list[_Row]] = [[(1, 0, INSERT, 1, None)], [(1, 1, DELETE, 1, None)]]
     with pytest.raises(JobError, match="max") as error:
         merged(found, "int", 10, rule)
@@ -215,7 +225,9 @@ def test_what_can_not_be_taken_back_is_told_with_its_option() -> None:
 
 
 def test_a_sequence_group_leaves_older_values_out() -> None:
-    rule = MergeRule("partial-update", RunOrder(("k",)), groups=(SequenceGroup(("s",), ("v",)),))
+    rule = MergeRule(
+        MERGE_ENGINES["partial-update"], RunOrder(("k",)), groups=(SequenceGroup(("s",), ("v",)),)
+    )
     found: list[list[_Row]] = [
         [(1, 0, INSERT, 2, "new")],
         [(1, 1, INSERT, 1, "old")],

@@ -26,7 +26,7 @@ from paimon_magics.errors import (
     SetupError,
     UnknownNameError,
 )
-from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files
+from paimon_magics.planning.commits.read_sets import ReadSet, RowSearch, read_files
 from paimon_magics.planning.commits.requests import (
     Append,
     CommitReceipt,
@@ -117,7 +117,7 @@ def test_a_statement_is_refused_where_others_changed_what_it_has_read(process: P
 
     def missing(key: int, snapshot_id: int) -> ReadSet:
         condition = ColumnPredicate("k", "=", (key,))
-        return read_files(snapshot_id, [], Found((condition,), adds_missing=True))
+        return read_files(snapshot_id, [], RowSearch((condition,), adds_missing=True))
 
     first = commit_row(1, missing(1, 0))
     with pytest.raises(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from paimon_magics.planning.commits.read_sets import Found
+from paimon_magics.planning.commits.read_sets import RowSearch
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -40,7 +40,7 @@ def merged(
     new = list(read_messages(table.paimon, write(catalog, transaction, added)))
     messages = plan.messages(results, transaction, schema.names, new)
     bodies = tuple(write_message(table.paimon, message) for message in messages)
-    read_set = plan.read_set(results, Found(adds_missing=True))
+    read_set = plan.read_set(results, RowSearch(adds_missing=True))
     return CommitRequest(transaction, Append(), bodies, read_set=read_set)
 
 

@@ -15,7 +15,7 @@ import pytest
 from paimon_magics.coordinator.core import Committed, Done, Halted, Limits, Overwritten
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import CommitConflictError
-from paimon_magics.planning.commits.read_sets import Found, read_files, read_keys
+from paimon_magics.planning.commits.read_sets import RowSearch, read_files, read_keys
 from paimon_magics.planning.commits.requests import (
     Append,
     CommitRequest,
@@ -336,7 +336,7 @@ def test_what_was_checked_against_its_reads_does_not_come_back_without_them(
     """The request is no longer kept, also after a restart: what it had read is not known then."""
     owner = start(sql)
     outside.stop_before_renaming(owner.warehouse, [OLD])
-    read = read_keys(1) if sql == KEYED else read_files(1, (), Found(adds_missing=True))
+    read = read_keys(1) if sql == KEYED else read_files(1, (), RowSearch(adds_missing=True))
     owner.commit([OURS], read_set=read)
     owner.coordinator.stop()
     outside.go_on()

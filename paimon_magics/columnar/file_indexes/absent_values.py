@@ -70,11 +70,11 @@ def has_none_of(kind: str, body: bytes, wanted: WantedValues) -> bool:
 
 def _has_none(kind: str, body: bytes, wanted: WantedValues) -> bool:
     if kind == "bloom-filter" and len(body) > _BLOOM_HEAD_BYTES:
-        return not any(_may_have(body, one) for one in wanted.hashes)
+        return not any(_may_have(body, value) for value in wanted.hashes)
     if kind == "bitmap" and len(body) >= _BITMAP_HEAD.size:
-        return not any(_in_bitmap(body, one, wanted.width) for one in wanted.stored)
+        return not any(_in_bitmap(body, value, wanted.width) for value in wanted.stored)
     if kind == "range-bitmap":
-        return not any(_in_dictionary(body, one, wanted.width) for one in wanted.stored)
+        return not any(_in_dictionary(body, value, wanted.width) for value in wanted.stored)
     if kind == "bsi" and wanted.width is not None and body[:1] == b"\x01":
         return not any(_in_slices(body, number) for number in wanted.numbers)
     return False
@@ -145,15 +145,15 @@ def _in_dictionary(body: bytes, wanted: bytes, width: int | None) -> bool:
     if width is None:
         return body.find(wanted, firsts, start + length) >= 0
     key = np.frombuffer(wanted, dtype=np.uint8)
-    held = (
+    pieces = (
         _rows(body, firsts + 1, chunks, width, width + _CHUNK_BYTES),
         _rows(body, others, (start + length - others) // width, width, width),
     )
-    return any(bool((one == key).all(axis=1).any()) for one in held)
+    return any(bool((values == key).all(axis=1).any()) for values in pieces)
 
 
 def _in_slices(body: bytes, wanted: int) -> bool:
-    """Whether a row has a number, by the rows of which each bit is set."""
+    """Whether a row has a number, by the rows in which each bit is set."""
     place = 5  # behind the version and the number of rows
     for is_negative in (False, True):
         place += 1
@@ -185,5 +185,5 @@ def _rows(body: bytes, place: int, count: int, width: int, step: int) -> np.ndar
     if not count:
         return np.zeros((0, width), dtype=np.uint8)
     whole = np.frombuffer(body, dtype=np.uint8, count=(count - 1) * step + width, offset=place)
-    found = np.lib.stride_tricks.as_strided(whole, (count, width), (step, 1), writeable=False)
-    return np.ascontiguousarray(found)
+    pieces = np.lib.stride_tricks.as_strided(whole, (count, width), (step, 1), writeable=False)
+    return np.ascontiguousarray(pieces)

@@ -84,18 +84,18 @@ class IndexCollection:
             for index, collected in self._indexes
             if (body := collected.finish()) is not None
         ]
-        return file_index_container(bodies) if bodies else None
+        return _file_index_container(bodies) if bodies else None
 
 
 def _begun(index: FileIndex) -> _Index:
     rules = index.rules
     if isinstance(rules, BloomFilter):
-        return BloomFilterIndex(items=rules.items, false_positives=rules.false_positives)
+        return _BloomFilterIndex(items=rules.items, false_positives=rules.false_positives)
     if isinstance(rules, Bitmap):
-        return BitmapIndex(version=rules.version, block_bytes=rules.block_bytes)
+        return _BitmapIndex(version=rules.version, block_bytes=rules.block_bytes)
     if isinstance(rules, RangeBitmap):
         return RangeBitmapIndex(chunk_bytes=rules.chunk_bytes)
-    return BitSliceIndex()
+    return _BitSliceIndex()
 
 
 # Index `bloom-filter`: a set of hashes, which tells values that are surely absent.
@@ -103,12 +103,12 @@ def _begun(index: FileIndex) -> _Index:
 # Source: `BloomFilterFileIndex` and `BloomFilter64`.
 
 
-class BloomFilterIndex:
+class _BloomFilterIndex:
     """Collects a column's values and writes their filter, which is made for so many `items` and
     takes one in 1 / `false_positives` absent values for present."""
 
     def __init__(self, *, items: int, false_positives: float) -> None:
-        self._bits = bloom_filter_bits(items, false_positives)
+        self._bits = _bloom_filter_bits(items, false_positives)
         # Java's Math.round: halves upwards.
         self._hashes = max(1, math.floor(self._bits / items * math.log(2) + 0.5))
         self._filter = np.zeros(self._bits // 8, dtype=np.uint8)
@@ -132,7 +132,7 @@ class BloomFilterIndex:
         return self._hashes.to_bytes(4, "big") + self._filter.tobytes()
 
 
-def bloom_filter_bits(items: int, false_positives: float) -> int:
+def _bloom_filter_bits(items: int, false_positives: float) -> int:
     """How many bits a filter has (`BloomFilter64`)."""
     bits = int(-items * math.log(false_positives) / (math.log(2) * math.log(2)))
     return bits + 8 - bits % 8
@@ -143,7 +143,7 @@ def bloom_filter_bits(items: int, false_positives: float) -> int:
 # Source: `BitSliceIndexBitmapFileIndex` and `BitSliceIndexRoaringBitmap`.
 
 
-class BitSliceIndex:
+class _BitSliceIndex:
     """Collects a column's numbers and writes their index. Raises ValueError for numbers that it
     can't hold: the least of 64 bits, and decimals of more than 64 bits."""
 
@@ -194,7 +194,7 @@ def _slices(rows: _Longs, numbers: _Longs) -> bytes:
 # Index `bitmap`: for each value of a column the rows that have it (`BitmapFileIndex`).
 
 
-class BitmapIndex:
+class _BitmapIndex:
     """Collects a column's values and writes its index.
 
     Values are written in ascending order; Java's writer orders bitmaps as a hash table does.
@@ -261,7 +261,7 @@ class BitmapIndex:
 def _bitmaps(
     rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
 ) -> tuple[bytes, npt.NDArray[np.int64]]:
-    """The bitmaps of groups of rows, of which each has so many, and the bitmaps' bytes."""
+    """The bitmaps of groups of rows, each of `counts` rows, and the length of each bitmap."""
     if not len(rows):
         return b"", np.zeros(0, dtype=np.int64)
     return roaring_bitmaps(rows, np.cumsum(counts) - counts)
@@ -270,7 +270,7 @@ def _bitmaps(
 # The container of a file's indexes: their columns, kinds and bytes (`FileIndexFormat`).
 
 
-def file_index_container(indexes: Iterable[tuple[str, str, bytes]]) -> bytes:
+def _file_index_container(indexes: Iterable[tuple[str, str, bytes]]) -> bytes:
     """The bytes of a file index. Each of `indexes` has the column, or the MAP column with a key as
     `column[key]`, the index's type, and its bytes."""
     columns: dict[str, dict[str, bytes]] = {}
@@ -279,14 +279,14 @@ def file_index_container(indexes: Iterable[tuple[str, str, bytes]]) -> bytes:
     names = {name: _java_text(name) for name in columns}
     kinds = {kind: _java_text(kind) for column in columns.values() for kind in column}
     length = _HEAD_BYTES + 4 + 4
-    for name, held in columns.items():
-        length += len(names[name]) + 4 + sum(len(kinds[kind]) + 8 for kind in held)
+    for name, indexes_of in columns.items():
+        length += len(names[name]) + 4 + sum(len(kinds[kind]) + 8 for kind in indexes_of)
     parts = [struct.pack(">qiii", _MAGIC, _VERSION, length, len(columns))]
     bodies: list[bytes] = []
     place = length
-    for name, held in columns.items():
-        parts += [names[name], struct.pack(">i", len(held))]
-        for kind, body in held.items():
+    for name, indexes_of in columns.items():
+        parts += [names[name], struct.pack(">i", len(indexes_of))]
+        for kind, body in indexes_of.items():
             parts += [kinds[kind], struct.pack(">ii", place, len(body))]
             bodies.append(body)
             place += len(body)
@@ -305,7 +305,7 @@ def head_bytes(start: bytes) -> int | None:
 def indexes_in(head: bytes) -> dict[tuple[bytes, str], tuple[int, int]]:
     """Where in the file index with that head each index lies: its place and its length, by the
     column's name as `stored_name` spells it, and the kind. Raises ValueError for a damaged head."""
-    found = {}
+    places = {}
     place = _HEAD_BYTES
     try:
         (columns,) = struct.unpack_from(">i", head, place)
@@ -317,11 +317,11 @@ def indexes_in(head: bytes) -> dict[tuple[bytes, str], tuple[int, int]]:
             for _ in range(kinds):
                 kind, place = _text_at(head, place)
                 start, length = struct.unpack_from(">ii", head, place)
-                found[name, kind.decode("ascii", "replace")] = start, length
+                places[name, kind.decode("ascii", "replace")] = start, length
                 place += 8
     except struct.error as error:
         raise ValueError("the head of a file index is damaged") from error
-    return found
+    return places
 
 
 def stored_name(column: str) -> bytes:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from paimon_magics.columnar.buffers import bytes_in
 from paimon_magics.columnar.file_indexes.values import index_values
 
 _Hashes = npt.NDArray[np.uint64]
@@ -51,9 +52,8 @@ def _number_hashes(keys: npt.NDArray[np.int64]) -> _Hashes:
 def _text_hashes(values: pa.Array) -> _Hashes:
     if not len(values):
         return np.zeros(0, dtype=np.uint64)
-    offsets = np.frombuffer(values.buffers()[1], dtype=np.int64)
-    offsets = offsets[values.offset : values.offset + len(values) + 1]
-    data = np.frombuffer(values.buffers()[2] or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
+    data, offsets = bytes_in(values)
+    data = data[offsets[0] : offsets[-1]]
     padded = np.concatenate([data, np.zeros(8, dtype=np.uint8)])
     # Words begin at any byte: views of the same bytes with steps of one.
     words = np.ndarray((len(data) + 1,), "<u8", padded.data, strides=(1,))
@@ -98,13 +98,13 @@ def _after_stripes(words: _Hashes, places: _Places, lengths: _Places) -> _Hashes
         here = places[:active] + _STRIPE_BYTES * stripe
         for number, lane in enumerate(lanes):
             lane[:active] = _round(lane[:active], words[here + 8 * number])
-    found = sum(
+    joined = sum(
         (_rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)),
         np.zeros(long, dtype=np.uint64),
     )
     for lane in lanes:
-        found = (found ^ _round(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
-    state[:long] = found
+        joined = (joined ^ _round(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
+    state[:long] = joined
     return state
 
 

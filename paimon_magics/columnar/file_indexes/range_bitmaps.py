@@ -103,9 +103,9 @@ def _slices(places: npt.NDArray[np.int32], count: int) -> bytes:
     slices = [roaring_bitmap(there[place >> bit & 1 == 1]) for bit in range(number)]
     rows = roaring_bitmap(there)
     table, offset = [], 0
-    for one in slices:
-        table += [offset, len(one)]
-        offset += len(one)
+    for bitmap in slices:
+        table += [offset, len(bitmap)]
+        offset += len(bitmap)
     header = struct.pack(">bbii", _VERSION, number, len(rows), 4 * len(table))
     header += struct.pack(f">{len(table)}i", *table)
     return b"".join([struct.pack(">i", len(header)), header, rows, *slices])

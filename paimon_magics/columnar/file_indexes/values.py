@@ -12,14 +12,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.bucket_hash import is_bytes
+from paimon_magics.columnar.buffers import (
+    Bytes,
+    Ints,
+    bytes_in,
+    decimal_words,
+    is_bytes,
+    stored_numbers,
+)
 from paimon_magics.columnar.key_numbers import from_java_order, in_java_order
 
 _LONG_DIGITS = 18
-
-
-Bytes = npt.NDArray[np.uint8]
-Lengths = npt.NDArray[np.int64]
 
 
 def index_values(column: pa.Array) -> pa.Array:
@@ -28,34 +31,22 @@ def index_values(column: pa.Array) -> pa.Array:
     data_type = column.type
     if is_bytes(data_type):
         return column.cast(pa.large_binary())
-    if pa.types.is_timestamp(data_type):
-        numbers = column.view(pa.int64())
-        if data_type.unit == "s":
-            return pc.multiply(numbers, 1000)
-        return _floor_divided(numbers, 1000) if data_type.unit == "ns" else numbers
-    if pa.types.is_date32(data_type) or pa.types.is_time32(data_type):
-        if data_type == pa.time32("s"):
-            column = column.cast(pa.time32("ms"))
-        return column.view(pa.int32())
     if pa.types.is_decimal(data_type):
         return _unscaled_longs(column)
-    return column.cast(pa.int8()) if pa.types.is_boolean(data_type) else column
+    numbers = stored_numbers(column)
+    if pa.types.is_timestamp(data_type) and data_type.unit == "ns":
+        return _floor_divided(numbers, 1000)
+    return numbers
 
 
 def _unscaled_longs(column: pa.Array) -> pa.Array:
     """The unscaled values of decimals. Raises ValueError for one of more than 64 bits."""
-    data_type = column.type
-    if data_type.precision > _LONG_DIGITS:
-        whole = column.cast(pa.decimal128(data_type.precision, data_type.scale))
-        pairs = np.frombuffer(whole.buffers()[1], dtype="<i8").reshape(-1, 2)
-        pairs = pairs[whole.offset : whole.offset + len(whole)]
-        fits = pairs[:, 1] == pairs[:, 0] >> 63
-        if not np.all(fits | np.asarray(column.is_null())):
-            raise ValueError("a bsi index can't hold decimals of more than 64 bits")
-        return pa.array(pairs[:, 0], mask=np.asarray(column.is_null()))
-    pairs = np.frombuffer(column.buffers()[1] or b"", dtype="<i8").reshape(-1, 2)
-    low = pairs[column.offset : column.offset + len(column), 0]
-    return pa.array(low, mask=np.asarray(column.is_null()))
+    words = decimal_words(column)
+    nulls = np.asarray(column.is_null())
+    fits = words[:, 1] == words[:, 0] >> 63
+    if column.type.precision > _LONG_DIGITS and not np.all(fits | nulls):
+        raise ValueError("a bsi index can't hold decimals of more than 64 bits")
+    return pa.array(words[:, 0], mask=nulls)
 
 
 def stored_pieces(values: pa.Array) -> Pieces:
@@ -64,15 +55,11 @@ def stored_pieces(values: pa.Array) -> Pieces:
     Numbers are big-endian. Texts follow their length. Source:
     `BitmapFileIndexMeta.getValueWriter`, `KeyFactory.KeySerializer`.
     """
-    if pa.types.is_large_binary(values.type):
-        if not len(values):
-            return Pieces(np.zeros(0, dtype=np.uint8), np.zeros(0, dtype=np.int64))
-        offsets = np.frombuffer(values.buffers()[1], dtype=np.int64)
-        offsets = offsets[values.offset : values.offset + len(values) + 1]
-        data = np.frombuffer(values.buffers()[2] or b"", dtype=np.uint8)
-        texts = Pieces(data[offsets[0] : offsets[-1]], np.diff(offsets))
-        return written_side_by_side(big_endian(texts.lengths.astype(np.int32)), texts)
-    return big_endian(values.to_numpy(zero_copy_only=False))
+    if not pa.types.is_large_binary(values.type):
+        return big_endian(values.to_numpy(zero_copy_only=False))
+    data, offsets = bytes_in(values)
+    texts = Pieces(data[offsets[0] : offsets[-1]], np.diff(offsets))
+    return written_side_by_side(big_endian(texts.lengths.astype(np.int32)), texts)
 
 
 class DistinctValues:
@@ -117,7 +104,7 @@ def _floor_divided(numbers: pa.Array, by: int) -> pa.Array:
 class Pieces:
     """Pieces one after the other in `data`; `lengths` and `ends` of each of them."""
 
-    def __init__(self, data: Bytes, lengths: Lengths) -> None:
+    def __init__(self, data: Bytes, lengths: Ints) -> None:
         self.data = data
         self.lengths = lengths
         self.ends = np.cumsum(lengths)
@@ -136,7 +123,7 @@ def big_endian(numbers: npt.NDArray[np.generic]) -> Pieces:
 
 def written_side_by_side(*columns: Pieces) -> Pieces:
     """For each row the pieces of all columns, one after the other."""
-    lengths: Lengths = np.zeros(len(columns[0].lengths), dtype=np.int64)
+    lengths: Ints = np.zeros(len(columns[0].lengths), dtype=np.int64)
     for column in columns:
         lengths += column.lengths
     data = np.zeros(int(lengths.sum()), dtype=np.uint8)

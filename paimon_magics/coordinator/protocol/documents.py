@@ -21,7 +21,7 @@ from paimon_magics.coordinator.core import Origin
 from paimon_magics.coordinator.core.state import CompactedBucket
 from paimon_magics.coordinator.protocol.json_text import dataclass_members, member
 from paimon_magics.errors import InvalidValueError
-from paimon_magics.planning.commits.read_sets import Found, ReadSet
+from paimon_magics.planning.commits.read_sets import ReadSet, RowSearch
 from paimon_magics.planning.commits.requests import (
     Append,
     Change,
@@ -246,16 +246,16 @@ def read_set_document(read: ReadSet) -> dict[str, Any]:
         "files": None if read.files is None else list(read.files),
         "written_keys": read.written_keys,
         "found": None
-        if read.found is None
+        if read.search is None
         else {
-            "adds_missing": read.found.adds_missing,
+            "adds_missing": read.search.adds_missing,
             "conditions": [
                 {
                     "column": condition.column,
                     "operator": condition.operator,
                     "values": [_value_document(value) for value in condition.values],
                 }
-                for condition in read.found.conditions
+                for condition in read.search.conditions
             ],
         },
     }
@@ -275,14 +275,14 @@ def read_set_of(document: Any) -> ReadSet:
         snapshot_id=member(document, "snapshot_id", int),
         files=files,
         written_keys=member(document, "written_keys", bool),
-        found=None if found is None else _found_of(found),
+        search=None if found is None else _search_of(found),
         manifest_list=member(document, "manifest_list", str),
     )
 
 
-def _found_of(document: Any) -> Found:
+def _search_of(document: Any) -> RowSearch:
     conditions = member(document, "conditions", Sequence)
-    return Found(tuple(map(_condition_of, conditions)), member(document, "adds_missing", bool))
+    return RowSearch(tuple(map(_condition_of, conditions)), member(document, "adds_missing", bool))
 
 
 def _condition_of(document: Any) -> ColumnPredicate:

@@ -28,7 +28,7 @@ from paimon_magics.planning.commits.requests import (
     Compact,
     Transaction,
 )
-from paimon_magics.planning.compaction.key_moves import obstacle_to_moves
+from paimon_magics.planning.compaction.schedule import obstacle_to_moves
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.dynamic_keys import KEYS_MOVED_FOR

@@ -66,17 +66,14 @@ class ExpiryRules:
             or changelogs.time_ms > snapshots.time_ms
             or changelogs.count_min > snapshots.count_min
         )
-        consumer_time = schema.option("consumer.expiration-time")
         return cls(
             snapshots=snapshots,
             changelogs=changelogs,
-            limit=_integer(schema, "snapshot.expire.limit"),
+            limit=schema.parsed("snapshot.expire.limit", integer_value, 0),
             keeps_changelogs=keeps,
             has_changelog_files=schema.changelog_producer != "none",
             consumers_keep_snapshots=not (schema.flag("consumer.changelog-only") and keeps),
-            consumer_time_ms=None
-            if consumer_time is None
-            else duration_ms("consumer.expiration-time", consumer_time),
+            consumer_time_ms=schema.parsed("consumer.expiration-time", duration_ms, None),
             removes_empty_folders=schema.flag("snapshot.clean-empty-directories"),
         )
 
@@ -108,7 +105,7 @@ def snapshots_end(
     first = max(latest - rules.snapshots.count_max + 1, earliest)
     end = min(latest - rules.snapshots.count_min + 1, floor, earliest + rules.limit)
     for snapshot_id in range(first, end):
-        # A snapshot expires when the next one is old enough: until then somebody may read it.
+        # A snapshot expires when the next one is old enough: until then it may be read.
         next_ms = time_of(snapshot_id + 1)
         if next_ms is not None and now_ms - rules.snapshots.time_ms <= next_ms:
             return snapshot_id
@@ -142,14 +139,11 @@ def changelogs_end(
 
 
 def _retention(schema: TableSchema, what: str, default: Retention) -> Retention:
-    low, high, time = (
-        f"{what}.{rest}" for rest in ("num-retained.min", "num-retained.max", "time-retained")
-    )
-    least, most, long = (schema.option(key) for key in (low, high, time))
+    low, high = f"{what}.num-retained.min", f"{what}.num-retained.max"
     retention = Retention(
-        count_min=default.count_min if least is None else integer_value(low, least),
-        count_max=default.count_max if most is None else integer_value(high, most),
-        time_ms=default.time_ms if long is None else duration_ms(time, long),
+        count_min=schema.parsed(low, integer_value, default.count_min),
+        count_max=schema.parsed(high, integer_value, default.count_max),
+        time_ms=schema.parsed(f"{what}.time-retained", duration_ms, default.time_ms),
     )
     if retention.count_min < 1 or retention.count_max < retention.count_min:
         raise InvalidTableError(
@@ -158,7 +152,3 @@ def _retention(schema: TableSchema, what: str, default: Retention) -> Retention:
             hint=f"'{low}' must be at least 1, and '{high}' at least '{low}'.",
         )
     return retention
-
-
-def _integer(schema: TableSchema, key: str) -> int:
-    return integer_value(key, schema.option(key) or "")

@@ -7,7 +7,7 @@ quotes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +58,6 @@ _OTHERS = word_set(
 _STATEMENTS = {"drop_partition": "Write ALTER TABLE t DROP PARTITION (day = '2026-01-31')."}
 """What does the work of procedures that other engines have."""
 
-_Values = Mapping[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class _Parameter:
@@ -72,11 +70,12 @@ class _Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """A procedure that is offered. `make` builds the change from the checked arguments."""
+    """A procedure that is offered. `make` builds the change from the checked
+    arguments behind the table."""
 
     name: str
     parameters: tuple[_Parameter, ...]
-    make: Callable[[_Values], VersionChange | Maintenance]
+    make: Callable[..., VersionChange | Maintenance]
 
     @property
     def form(self) -> str:
@@ -111,11 +110,11 @@ def plan_call(call: Call, parameters: Mapping[str, object], catalog: str) -> Pla
     for an unknown procedure or parameter, and InvalidValueError for missing, surplus or mistyped
     arguments. Each error has its position in the statement.
     """
-    procedure = _procedure(call, catalog)
-    given = _assigned(call, procedure)
+    procedure = _offered_procedure(call, catalog)
+    arguments = _assigned(call, procedure)
     values: dict[str, Any] = {}
     for parameter in procedure.parameters:
-        argument = given.get(parameter.name)
+        argument = arguments.get(parameter.name)
         value = None if argument is None else _value(argument, parameter, parameters, call)
         if value is None and parameter.required:
             raise InvalidValueError(
@@ -124,18 +123,18 @@ def plan_call(call: Call, parameters: Mapping[str, object], catalog: str) -> Pla
                 statement=call.text,
                 position=call.procedure_position if argument is None else argument.position,
             )
-        values[parameter.name] = value
+        values[parameter.name] = bool(value) if parameter.kind is bool else value
+    table = arguments.get("table")
     try:
-        change = procedure.make(values)
+        change = procedure.make(*(value for name, value in values.items() if name != "table"))
     except PaimonMagicsError as error:
         error.statement, error.position = call.text, call.procedure_position
         raise
-    table = given.get("table")
     position = call.procedure_position if table is None else table.position
     return PlannedCall(procedure.name, values.get("table"), change, position)
 
 
-def _procedure(call: Call, catalog: str) -> Procedure:
+def _offered_procedure(call: Call, catalog: str) -> Procedure:
     *prefix, name = call.procedure
     wanted = name.lower()
     if [part.lower() for part in prefix[-1:]] != [NAMESPACE] or prefix[:-1] not in (
@@ -169,10 +168,10 @@ def _procedure(call: Call, catalog: str) -> Procedure:
 
 
 def _assigned(call: Call, procedure: Procedure) -> dict[str, Argument]:
-    """The given arguments by parameter name."""
+    """The arguments by parameter name."""
     names = [parameter.name for parameter in procedure.parameters]
     by_name = {name.lower(): name for name in names}
-    found: dict[str, Argument] = {}
+    assigned: dict[str, Argument] = {}
     for position, argument in enumerate(call.arguments):
         if argument.name is None:
             if position > 0 and call.arguments[0].name is not None:
@@ -181,7 +180,7 @@ def _assigned(call: Call, procedure: Procedure) -> dict[str, Argument]:
                 raise _misplaced(
                     call, argument, f"This argument is one too many for {procedure.form}."
                 )
-            found[names[position]] = argument
+            assigned[names[position]] = argument
             continue
         if call.arguments[0].name is None:
             raise _misplaced(call, argument, "Positional and named arguments can't be mixed.")
@@ -193,10 +192,10 @@ def _assigned(call: Call, procedure: Procedure) -> dict[str, Argument]:
                 statement=call.text,
                 position=argument.position,
             )
-        if name in found:
+        if name in assigned:
             raise _misplaced(call, argument, f"`{name}` is given twice.")
-        found[name] = argument
-    return found
+        assigned[name] = argument
+    return assigned
 
 
 def _misplaced(call: Call, argument: Argument, message: str) -> InvalidValueError:
@@ -242,131 +241,85 @@ def _converted(value: Any, kind: type) -> Any:
 
 
 _COMPACTION = (
-    "partitions",
-    "compact_strategy",
-    "order_strategy",
-    "order_by",
-    "where",
-    "options",
-    "partition_idle_time",
+    "partitions compact_strategy order_strategy order_by where options partition_idle_time"
 )
-_DATABASE_COMPACTION = ("including_databases", "including_tables", "excluding_tables", "options")
+_DATABASE_COMPACTION = "including_databases including_tables excluding_tables options"
 
 
 def _offered() -> str:
     return f"The procedures offered are {', '.join(sorted(PROCEDURES))}."
 
 
-def _given(text: str | None) -> str | None:
-    """The text; None for a blank one, which counts as not given."""
-    return (text or "").strip() or None
+def _stated(make: Callable[..., Maintenance]) -> Callable[..., Maintenance]:
+    """`make` with None in place of blank texts, which count as not given."""
+
+    def make_change(*values: Any) -> Maintenance:
+        return make(
+            *((value.strip() or None) if isinstance(value, str) else value for value in values)
+        )
+
+    return make_change
 
 
-def _tag_list(text: str) -> tuple[str, ...]:
+def _names_in(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(","))
 
 
-def _roll_back(values: _Values) -> VersionChange:
+def _roll_back(version: str | None, snapshot: int | None, tag: str | None) -> VersionChange:
     """Exactly one of the three names the target; `version` is a snapshot's number or a tag."""
-    given = [key for key in ("version", "snapshot", "tag") if values[key] is not None]
-    if len(given) != 1:
+    count = sum(value is not None for value in (version, snapshot, tag))
+    if count != 1:
         raise InvalidValueError(
-            f"sys.rollback takes one of `version`, `snapshot` and `tag`, not {len(given)}.",
+            f"sys.rollback takes one of `version`, `snapshot` and `tag`, not {count}.",
             hint="For example CALL sys.rollback(table => 't', snapshot => 3).",
         )
-    version = values["version"]
-    if values["snapshot"] is not None:
-        return RollBackToSnapshot(values["snapshot"])
     if version is not None and version.isdigit():
-        return RollBackToSnapshot(int(version))
-    return RollBackToTag(version if version is not None else values["tag"])
+        snapshot = int(version)
+    if snapshot is not None:
+        return RollBackToSnapshot(snapshot)
+    return RollBackToTag(version or tag or "")
 
 
-def _listed(*procedures: Procedure) -> Mapping[str, Procedure]:
-    return {procedure.name: procedure for procedure in procedures}
-
-
-def _takes(required: Sequence[str], optional: Sequence[str] = ()) -> tuple[_Parameter, ...]:
-    """Parameters from `name` or `name:kind`, after `table`, which comes first."""
-    return _parameters(("table", *required), optional)
-
-
-def _parameters(required: Sequence[str], optional: Sequence[str]) -> tuple[_Parameter, ...]:
+def _procedure(
+    name: str,
+    make: Callable[..., VersionChange | Maintenance],
+    required: str = "",
+    optional: str = "",
+    *,
+    is_about_a_table: bool = True,
+) -> Procedure:
+    """A procedure with the parameters `name` or `name:kind`; that of its table comes first."""
     kinds: dict[str, type] = {"": str, "int": int, "bool": bool}
-    found = []
-    for text in (*required, *optional):
-        name, _, kind = text.partition(":")
-        found.append(_Parameter(name, kinds[kind], text not in optional))
-    return tuple(found)
+    parameters = [_Parameter("table", str, True)] if is_about_a_table else []
+    for names, is_required in ((required, True), (optional, False)):
+        for text in names.split():
+            parameter, _, kind = text.partition(":")
+            parameters.append(_Parameter(parameter, kinds[kind], is_required))
+    return Procedure(name, tuple(parameters), make)
 
 
-PROCEDURES = _listed(
-    Procedure(
-        "compact",
-        _takes([], _COMPACTION),
-        lambda v: CompactTable(**{name: _given(v[name]) for name in _COMPACTION}),
+_OFFERED = (
+    _procedure("compact", _stated(CompactTable), "", _COMPACTION),
+    _procedure(
+        "compact_database", CompactDatabase, "", _DATABASE_COMPACTION, is_about_a_table=False
     ),
-    Procedure(
-        "compact_database",
-        _parameters((), _DATABASE_COMPACTION),
-        lambda v: CompactDatabase(**{name: v[name] for name in _DATABASE_COMPACTION}),
+    _procedure("compact_manifest", CompactManifest, "", "options dry_run:bool"),
+    _procedure("rescale", _stated(RescaleBuckets), "", "bucket_num:int partitions where"),
+    _procedure("rewrite_file_index", _stated(RewriteFileIndex), "", "where"),
+    _procedure("create_tag", CreateTag, "tag", "snapshot:int time_retained"),
+    _procedure(
+        "create_tag_from_timestamp", CreateTagFromTimestamp, "tag timestamp:int", "time_retained"
     ),
-    Procedure(
-        "compact_manifest",
-        _takes([], ["options", "dry_run:bool"]),
-        lambda v: CompactManifest(v["options"], bool(v["dry_run"])),
-    ),
-    Procedure(
-        "rescale",
-        _takes([], ["bucket_num:int", "partitions", "where"]),
-        lambda v: RescaleBuckets(v["bucket_num"], _given(v["partitions"]), _given(v["where"])),
-    ),
-    Procedure(
-        "rewrite_file_index", _takes([], ["where"]), lambda v: RewriteFileIndex(_given(v["where"]))
-    ),
-    Procedure(
-        "create_tag",
-        _takes(["tag"], ["snapshot:int", "time_retained"]),
-        lambda v: CreateTag(v["tag"], v["snapshot"], v["time_retained"]),
-    ),
-    Procedure(
-        "create_tag_from_timestamp",
-        _takes(["tag", "timestamp:int"], ["time_retained"]),
-        lambda v: CreateTagFromTimestamp(v["tag"], v["timestamp"], v["time_retained"]),
-    ),
-    Procedure(
-        "replace_tag",
-        _takes(["tag"], ["snapshot:int", "time_retained"]),
-        lambda v: ReplaceTag(v["tag"], v["snapshot"], v["time_retained"]),
-    ),
-    Procedure(
-        "rename_tag", _takes(["tag", "target_tag"]), lambda v: RenameTag(v["tag"], v["target_tag"])
-    ),
-    Procedure("delete_tag", _takes(["tag"]), lambda v: DeleteTags(_tag_list(v["tag"]))),
-    Procedure(
-        "create_branch",
-        _takes(["branch"], ["tag", "ignoreIfExists:bool"]),
-        lambda v: CreateBranch(v["branch"], v["tag"], bool(v["ignoreIfExists"])),
-    ),
-    Procedure(
-        "rename_branch",
-        _takes(["from_branch", "to_branch"]),
-        lambda v: RenameBranch(v["from_branch"], v["to_branch"]),
-    ),
-    Procedure(
-        "delete_branch", _takes(["branch"]), lambda v: DeleteBranches(_tag_list(v["branch"]))
-    ),
-    Procedure("fast_forward", _takes(["branch"]), lambda v: FastForward(v["branch"])),
-    Procedure("rollback", _takes([], ["version", "snapshot:int", "tag"]), _roll_back),
-    Procedure(
-        "rollback_to_timestamp",
-        _takes(["timestamp:int"]),
-        lambda v: RollBackToTimestamp(v["timestamp"]),
-    ),
-    Procedure(
-        "rollback_to_watermark",
-        _takes(["watermark:int"]),
-        lambda v: RollBackToWatermark(v["watermark"]),
-    ),
+    _procedure("replace_tag", ReplaceTag, "tag", "snapshot:int time_retained"),
+    _procedure("rename_tag", RenameTag, "tag target_tag"),
+    _procedure("delete_tag", lambda tag: DeleteTags(_names_in(tag)), "tag"),
+    _procedure("create_branch", CreateBranch, "branch", "tag ignoreIfExists:bool"),
+    _procedure("rename_branch", RenameBranch, "from_branch to_branch"),
+    _procedure("delete_branch", lambda branch: DeleteBranches(_names_in(branch)), "branch"),
+    _procedure("fast_forward", FastForward, "branch"),
+    _procedure("rollback", _roll_back, "", "version snapshot:int tag"),
+    _procedure("rollback_to_timestamp", RollBackToTimestamp, "timestamp:int"),
+    _procedure("rollback_to_watermark", RollBackToWatermark, "watermark:int"),
 )
+PROCEDURES = {procedure.name: procedure for procedure in _OFFERED}
 """The procedures that are offered, by name."""

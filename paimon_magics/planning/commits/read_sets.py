@@ -22,12 +22,11 @@ _CHARACTERS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RowSearch:
     """The rows that a statement looked for: those that meet all `conditions`, () for all rows.
 
-    With `adds_missing` it adds rows for what it did not find, as MERGE does: then nobody may have
-    added such rows meanwhile. Without, only rows matter that were made of rows of the table, by
-    statements that have read it, too.
+    With `adds_missing` it adds rows for what it did not find, as MERGE does: such rows that others
+    add meanwhile are a conflict. Without it, only those of statements that read the table are.
     """
 
     conditions: tuple[ColumnPredicate, ...] = ()
@@ -38,10 +37,10 @@ class Found:
 class ReadSet:
     """What a statement has read at the snapshot `snapshot_id` (0 for a table without any).
 
-    Since then nobody may have removed one of `files` (names of data files), also by compacting it,
-    or deleted more of its rows; None stands for all files that can hold what `found` says. With
-    `written_keys` nobody may have written the keys that this commit writes (a primary-key table).
-    Where `found` is not None, nobody may have added such rows.
+    The commit is refused if one of `files` (names of data files) was removed since, even by a
+    compaction, or lost more rows. None stands for all files that can hold what `search` looked for.
+    With `written_keys` (a primary-key table) it is refused if its keys were written since.
+    With a `search` it is refused if rows were added that match.
 
     `manifest_list` names the delta manifest list of the snapshot, by which another snapshot with
     its id is noticed; "" where that is unknown.
@@ -50,50 +49,50 @@ class ReadSet:
     snapshot_id: int
     files: tuple[str, ...] | None = ()
     written_keys: bool = False
-    found: Found | None = None
+    search: RowSearch | None = None
     manifest_list: str = ""
 
 
-def read_keys(snapshot_id: int, found: Found | None = None, *, manifest_list: str = "") -> ReadSet:
-    """What a statement on a primary-key table has read: the rows whose keys it writes. `found` is
+def read_keys(
+    snapshot_id: int, search: RowSearch | None = None, *, manifest_list: str = ""
+) -> ReadSet:
+    """What a statement on a primary-key table has read: the rows whose keys it writes. `search` is
     needed only where it adds rows for what it looked for by other columns than the key."""
-    return ReadSet(
-        snapshot_id, written_keys=True, found=_bounded(found), manifest_list=manifest_list
-    )
+    return ReadSet(snapshot_id, (), True, _bounded(search), manifest_list)
 
 
 def read_files(
-    snapshot_id: int, files: Iterable[str], found: Found, *, manifest_list: str = ""
+    snapshot_id: int, files: Iterable[str], search: RowSearch, *, manifest_list: str = ""
 ) -> ReadSet:
     """What a statement on an append table has read: the `files` whose rows it changes (their
     names, each rewritten or given a deletion vector), and the rows that it looked for.
 
-    The value is bounded: of more than FILES_MAX files only what they were found by is kept, and
-    conditions with many or long values are left out. Both make the check stricter, never laxer.
+    The value is bounded: of more than FILES_MAX files only the search is kept, and conditions with
+    many or long values are left out. Both make the check stricter, never laxer.
     """
     names = tuple(sorted(set(files)))
     return ReadSet(
         snapshot_id,
         names if len(names) <= FILES_MAX else None,
-        found=_bounded(found),
+        search=_bounded(search),
         manifest_list=manifest_list,
     )
 
 
-def read_rows(snapshot_id: int, found: Found, *, manifest_list: str = "") -> ReadSet:
+def read_rows(snapshot_id: int, search: RowSearch, *, manifest_list: str = "") -> ReadSet:
     """What a statement has read that adds rows made of others, and leaves those as they are."""
-    return ReadSet(snapshot_id, files=None, found=_bounded(found), manifest_list=manifest_list)
+    return ReadSet(snapshot_id, None, False, _bounded(search), manifest_list)
 
 
-def _bounded(found: Found | None) -> Found | None:
+def _bounded(search: RowSearch | None) -> RowSearch | None:
     """Without the conditions that are too large for a request."""
-    if found is None:
+    if search is None:
         return None
-    kept = tuple(
+    small = tuple(
         condition
-        for condition in found.conditions
+        for condition in search.conditions
         if len(condition.values) <= _VALUES_MAX
         and sum(len(value) for value in condition.values if isinstance(value, str))
         <= _CHARACTERS_MAX
     )
-    return Found(kept, found.adds_missing)
+    return RowSearch(small, search.adds_missing)

@@ -78,7 +78,7 @@ class Compact:
     with other commits. The files that they add are removed when the others are committed.
 
     With `moves_keys` rows go from one bucket of a partition to another, with the hashes of their
-    keys: files and indexes are added, and nobody may have written the buckets since the base.
+    keys: files and indexes are added. A write to the buckets since the base is a conflict.
     """
 
     left_out: tuple[bytes, ...] = ()

@@ -23,7 +23,7 @@ class AppendFile:
     """A data file as compaction sees it.
 
     `vector_file` is the index file that holds its deletion vector, None without one;
-    `deleted_rows` counts the rows that the vector marks, None if nobody noted it.
+    `deleted_rows` counts the rows that the vector marks, None if unknown.
     """
 
     name: str
@@ -51,20 +51,13 @@ class AppendRules:
     def of(cls, schema: TableSchema) -> AppendRules:
         """The options of a table. Raises InvalidTableError for a value that can't be read."""
 
-        def size(key: str, otherwise: int) -> int:
-            text = schema.option(key)
-            return otherwise if text is None else memory_size_bytes(key, text)
-
-        def text_of(key: str) -> tuple[str, str]:
-            return key, schema.option(key) or "0"
-
         return cls(
-            target_bytes=size("target-file-size", _TARGET_BYTES),
-            small_file_ratio=double_value(*text_of("compaction.small-file-ratio")),
-            open_file_cost_bytes=size("source.split.open-file-cost", 0),
-            file_count_min=integer_value(*text_of("compaction.min.file-num")),
-            file_count_max=integer_value(*text_of("compaction.file-num-limit")),
-            delete_ratio_max=double_value(*text_of("compaction.delete-ratio-threshold")),
+            target_bytes=schema.parsed("target-file-size", memory_size_bytes, _TARGET_BYTES),
+            small_file_ratio=schema.parsed("compaction.small-file-ratio", double_value, 0.0),
+            open_file_cost_bytes=schema.parsed("source.split.open-file-cost", memory_size_bytes, 0),
+            file_count_min=schema.parsed("compaction.min.file-num", integer_value, 0),
+            file_count_max=schema.parsed("compaction.file-num-limit", integer_value, 0),
+            delete_ratio_max=schema.parsed("compaction.delete-ratio-threshold", double_value, 0.0),
             has_deletion_vectors=schema.flag("deletion-vectors.enabled"),
             rewrites_all_files=schema.flag("compaction.force-rewrite-all-files"),
         )
@@ -120,8 +113,8 @@ def window_of_files(files: Iterable[AppendFile], rules: AppendRules) -> tuple[Ap
 def files_in_order(files: Iterable[AppendFile], rules: AppendRules) -> tuple[AppendFile, ...]:
     """The files of a bucket that a full compaction rewrites, the oldest first; () for none.
 
-    Large files at the beginning stay, unless rows of them are deleted. Without deletion vectors the
-    rest stays, too, unless it is at least three files of which most are small. Source:
+    Large files at the beginning stay, unless they have deleted rows. Without deletion vectors the
+    rest stays, too, unless it is three files or more, most of them small. Source:
     `BucketedAppendCompactManager.triggerFullCompaction`, `FullCompactTask`.
     """
     ordered = _by_age(files)
@@ -222,17 +215,17 @@ def row_range_bins(files: Iterable[RowRangeFile], rules: AppendRules) -> list[tu
     bins.append(bin_)
     # A single file would be rewritten as it is.
     least = max(rules.file_count_min, 2)
-    return [tuple(file.place for file in one) for one in bins if len(one) >= least]
+    return [tuple(file.place for file in group) for group in bins if len(group) >= least]
 
 
 def _groups(files: Iterable[RowRangeFile]) -> list[Sequence[RowRangeFile]]:
     """The files of the same rows, in the order of these."""
-    found: list[list[RowRangeFile]] = []
-    for file in sorted(files, key=lambda one: (one.first_row_id, one.rows, one.place)):
-        if not found or file.first_row_id >= found[-1][0].next_row_id:
-            found.append([file])
+    groups: list[list[RowRangeFile]] = []
+    for file in sorted(files, key=lambda each: (each.first_row_id, each.rows, each.place)):
+        if not groups or file.first_row_id >= groups[-1][0].next_row_id:
+            groups.append([file])
             continue
-        before = found[-1][0]
+        before = groups[-1][0]
         if (before.first_row_id, before.rows) != (file.first_row_id, file.rows):
             raise TableDamagedError(
                 f"Two data files share some of their rows: those of one have the ids from "
@@ -241,5 +234,5 @@ def _groups(files: Iterable[RowRangeFile]) -> list[Sequence[RowRangeFile]]:
                 hint="Files of the same rows must have all of them. Go back to a snapshot without "
                 "such files.",
             )
-        found[-1].append(file)
-    return list(found)
+        groups[-1].append(file)
+    return list(groups)

@@ -45,29 +45,27 @@ class PickOptions:
         """The options of a table. Raises InvalidTableError for a value that can't be read."""
 
         def number(key: str) -> int:
-            return integer_value(key, schema.option(key) or "0")
+            return schema.parsed(f"compaction.{key}", integer_value, 0)
 
-        def size(key: str) -> int | None:
-            text = schema.option(key)
-            return None if text is None else memory_size_bytes(key, text)
-
-        trigger = number("num-sorted-run.compaction-trigger")
-        levels = schema.option("num-levels")
-        interval = schema.option("compaction.optimization-interval")
-        hours = (number("compaction.offpeak.start.hour"), number("compaction.offpeak.end.hour"))
+        trigger = schema.parsed("num-sorted-run.compaction-trigger", integer_value, 0)
+        hours = (number("offpeak.start.hour"), number("offpeak.end.hour"))
         return cls(
             compaction_trigger=trigger,
-            level_count=trigger + 1 if levels is None else integer_value("num-levels", levels),
-            max_size_amplification_percent=number("compaction.max-size-amplification-percent"),
-            size_ratio=number("compaction.size-ratio"),
+            level_count=schema.parsed("num-levels", integer_value, trigger + 1),
+            max_size_amplification_percent=number("max-size-amplification-percent"),
+            size_ratio=number("size-ratio"),
             offpeak_hours=None if -1 in hours or hours[0] == hours[1] else hours,
-            offpeak_ratio=number("compaction.offpeak-ratio"),
-            optimization_interval_ms=None
-            if interval is None
-            else duration_ms("compaction.optimization-interval", interval),
-            total_size_threshold_bytes=size("compaction.total-size-threshold"),
-            incremental_size_threshold_bytes=size("compaction.incremental-size-threshold"),
-            forces_level_0_up=schema.flag("compaction.force-up-level-0") or _needs_lookup(schema),
+            offpeak_ratio=number("offpeak-ratio"),
+            optimization_interval_ms=schema.parsed(
+                "compaction.optimization-interval", duration_ms, None
+            ),
+            total_size_threshold_bytes=schema.parsed(
+                "compaction.total-size-threshold", memory_size_bytes, None
+            ),
+            incremental_size_threshold_bytes=schema.parsed(
+                "compaction.incremental-size-threshold", memory_size_bytes, None
+            ),
+            forces_level_0_up=schema.flag("compaction.force-up-level-0") or schema.looks_up,
             rewrites_all_files=schema.flag("compaction.force-rewrite-all-files"),
         )
 
@@ -107,13 +105,13 @@ def pick(runs: Sequence[SortedRun], options: PickOptions, at: Moment) -> Pick | 
     `MergeTreeCompactManager.triggerCompaction`.
     """
     max_level = options.max_level(runs)
-    found = _early_full(runs, options, max_level, at) or _universal(runs, options, max_level, at)
-    if found is None and options.forces_level_0_up:
-        found = _level_0(runs, options, max_level, at)
-    if found is None or not found.files:
+    choice = _early_full(runs, options, max_level, at) or _universal(runs, options, max_level, at)
+    if choice is None and options.forces_level_0_up:
+        choice = _level_0(runs, options, max_level, at)
+    if choice is None or not choice.files:
         return None
-    only = found.files[0] if len(found.files) == 1 else None
-    return None if only is not None and only.level == found.output_level else found
+    only = choice.files[0] if len(choice.files) == 1 else None
+    return None if only is not None and only.level == choice.output_level else choice
 
 
 def pick_all(runs: Sequence[SortedRun], options: PickOptions) -> Pick | None:
@@ -133,16 +131,6 @@ def pick_all(runs: Sequence[SortedRun], options: PickOptions) -> Pick | None:
         if options.rewrites_all_files or file.may_hold_expired_rows or file.has_deletion_vector
     )
     return Pick(max_level, (SortedRun(max_level, files),), each_file_alone=True) if files else None
-
-
-def _needs_lookup(schema: TableSchema) -> bool:
-    """`CoreOptions.needLookup`."""
-    return (
-        schema.merge_engine == "first-row"
-        or schema.changelog_producer == "lookup"
-        or schema.flag("deletion-vectors.enabled")
-        or schema.flag("force-lookup")
-    )
 
 
 def _early_full(
@@ -278,17 +266,18 @@ def sorted_runs(files: Iterable[BucketFile]) -> list[SortedRun]:
 
     Source: `Levels.levelSortedRuns` and the order of its `level0`.
     """
-    by_level: dict[int, list[BucketFile]] = {}
-    for file in files:
-        by_level.setdefault(file.level, []).append(file)
+    by_key = sorted(files, key=lambda file: file.least_key)
     newest_first = sorted(
-        by_level.pop(0, []),
-        key=lambda f: (-f.max_sequence_number, f.min_sequence_number, f.created_ms, f.name),
+        by_key, key=lambda f: (-f.max_sequence_number, f.min_sequence_number, f.created_ms, f.name)
     )
-    return [SortedRun(0, (file,)) for file in newest_first] + [
-        SortedRun(level, _in_key_order(by_level[level])) for level in sorted(by_level)
+    return runs_of_levels(newest_first, by_key)
+
+
+def runs_of_levels(fresh: Iterable[BucketFile], others: Iterable[BucketFile]) -> list[SortedRun]:
+    """The files of level 0 in `fresh`, each a run, then a run of each other level in `others`."""
+    by_level: dict[int, list[BucketFile]] = {}
+    for file in others:
+        by_level.setdefault(file.level, []).append(file)
+    return [SortedRun(0, (file,)) for file in fresh if file.level == 0] + [
+        SortedRun(level, tuple(by_level[level])) for level in sorted(by_level) if level
     ]
-
-
-def _in_key_order(files: Sequence[BucketFile]) -> tuple[BucketFile, ...]:
-    return tuple(sorted(files, key=lambda file: file.least_key))

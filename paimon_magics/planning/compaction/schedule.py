@@ -158,18 +158,22 @@ class Schedule:
 
     def next(self, now_ms: int) -> Next | None:
         """What to do now, which is then running; None if nothing is due."""
-        idle = {key: one for key, one in self.tables.items() if not one.is_running}
-        due = [key for key, one in idle.items() if one.due_ms is not None and one.due_ms <= now_ms]
+        idle = {key: table for key, table in self.tables.items() if not table.is_running}
+        due = [
+            key
+            for key, table in idle.items()
+            if table.due_ms is not None and table.due_ms <= now_ms
+        ]
         if due:
-            key = min(due, key=lambda one: idle[one].due_ms or 0)
+            key = min(due, key=lambda key: idle[key].due_ms or 0)
             idle[key].due_ms = None
             idle[key].commits = 0
             idle[key].is_running = True
             return Assess(key)
-        waiting = [key for key, one in idle.items() if one.state is State.WAITING]
+        waiting = [key for key, table in idle.items() if table.state is State.WAITING]
         if not waiting:
             return None
-        key = min(waiting, key=lambda one: _cost(idle[one], now_ms))
+        key = min(waiting, key=lambda key: _cost(idle[key], now_ms))
         idle[key].is_running = True
         return Work(key)
 
@@ -240,8 +244,7 @@ def compacts_inline(schema: TableSchema) -> bool:
 
 def is_full(schema: TableSchema) -> bool:
     """Whether writers compact all files of the buckets that they have written."""
-    text = schema.stored_option("full-compaction.delta-commits")
-    return text is not None and integer_value("full-compaction.delta-commits", text) > 0
+    return schema.parsed("full-compaction.delta-commits", integer_value, 0) > 0
 
 
 def not_compacted(schema: TableSchema) -> str | None:
@@ -253,4 +256,29 @@ def not_compacted(schema: TableSchema) -> str | None:
         return "'chain-table.enabled' = 'true'"
     if schema.flag("pk-clustering-override"):
         return "'pk-clustering-override' = 'true'"
+    return None
+
+
+# Whether keys of a table can be moved to other buckets by new files alone.
+#
+# They can where a deletion removes any earlier row, for readers and compactions alike, and where no
+# changelog is made of what compactions find: that would record a deletion, in another bucket's
+# changelog than the row that comes back, and so in any order.
+
+
+def obstacle_to_moves(schema: TableSchema) -> str | None:
+    """The option that keeps keys from being moved, None if they can be."""
+    if not schema.engine.keeps_last_row:
+        return f"'merge-engine' = '{schema.merge_engine}'"
+    if schema.producer.of_compactions:
+        return f"'changelog-producer' = '{schema.changelog_producer}'"
+    for key in (
+        "ignore-delete",
+        "deletion-vectors.enabled",
+        "force-lookup",
+        "sequence.snapshot-ordering",
+        "pk-clustering-override",
+    ):
+        if schema.flag(key):
+            return f"'{key}' = 'true'"
     return None

@@ -22,6 +22,7 @@ from paimon_magics.planning.compaction.picks import (
     PickOptions,
     SortedRun,
     pick,
+    runs_of_levels,
 )
 from paimon_magics.planning.options.values import duration_ms, integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
@@ -65,7 +66,7 @@ def sort_order(schema: TableSchema, strategy: str | None, order_by: str | None) 
             f"There is no order_strategy '{strategy}'.",
             hint=nearest(name, (*_STRATEGIES, "none"), what="strategies"),
         )
-    columns = tuple(one.strip() for one in (order_by or "").split(",") if one.strip())
+    columns = column_list(order_by)
     if not columns:
         raise InvalidValueError(
             f"order_strategy '{name}' needs columns.", hint="Name them: order_by => 'a,b'."
@@ -77,8 +78,8 @@ def sort_order(schema: TableSchema, strategy: str | None, order_by: str | None) 
             "A Hilbert curve needs two columns or more.",
             hint="Name another column in order_by, or use order_strategy => 'order'.",
         )
-    key = "zorder.var-length-contribution"
-    return SortOrder(name, columns, integer_value(key, schema.option(key) or "8"))
+    contribution = schema.parsed("zorder.var-length-contribution", integer_value, 8)
+    return SortOrder(name, columns, contribution)
 
 
 def _check_column(schema: TableSchema, name: str) -> None:
@@ -151,17 +152,13 @@ class ClusteringRules:
             size_ratio=known.size_ratio,
         )
         has_buckets = schema.bucket_mode != "BUCKET_UNAWARE"
-        idle, limit = (
-            schema.option(f"clustering.history-partition.{key}")
-            for key in ("idle-to-full-sort", "limit")
-        )
-        looks_back = idle is not None and schema.is_partitioned and not has_buckets
+        looks_back = schema.is_partitioned and not has_buckets
         return cls(
             order,
             picks,
             has_buckets,
-            duration_ms(_IDLE, idle) if looks_back and idle is not None else None,
-            integer_value("clustering.history-partition.limit", limit or "5"),
+            schema.parsed(_IDLE, duration_ms, None) if looks_back else None,
+            schema.parsed("clustering.history-partition.limit", integer_value, 5),
         )
 
     @property
@@ -186,18 +183,15 @@ class ClusteringRules:
 def clustered_runs(files: Iterable[BucketFile]) -> list[SortedRun]:
     """The runs of a partition: each file of level 0 in the order of their sequence numbers, then
     level by level. Source: `IncrementalClusterManager.constructPartitionLevels`."""
-    by_level: dict[int, list[BucketFile]] = {}
-    for file in sorted(files, key=lambda file: file.min_sequence_number):
-        by_level.setdefault(file.level, []).append(file)
-    fresh = [SortedRun(0, (file,)) for file in by_level.pop(0, [])]
-    return fresh + [SortedRun(level, tuple(by_level[level])) for level in sorted(by_level)]
+    in_sequence = sorted(files, key=lambda file: file.min_sequence_number)
+    return runs_of_levels(in_sequence, in_sequence)
 
 
 def _strategy(schema: TableSchema, columns: int) -> str:
     """`CoreOptions.clusteringStrategy`."""
-    given = (schema.option("clustering.strategy") or "auto").lower()
-    if given != "auto":
-        return given
+    strategy = (schema.option("clustering.strategy") or "auto").lower()
+    if strategy != "auto":
+        return strategy
     if columns == 1:
         return "order"
     return "zorder" if columns < _HILBERT_COLUMNS_MIN else "hilbert"

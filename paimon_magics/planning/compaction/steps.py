@@ -11,19 +11,16 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from paimon_magics.planning.compaction.picks import BucketFile, Pick, SortedRun
+from paimon_magics.planning.options.traits import ChangelogProducer
 from paimon_magics.planning.reads.splits import KeyRange, sections
 from paimon_magics.planning.schemas.table_schema import TableSchema
 
 _T = TypeVar("_T")
 
 
-_FULL = "full-compaction"
-_LOOKUP = "lookup"
-
-
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """A file that goes to another level as it is. With `is_read` its rows are read all the same:
+    """A file that moves to another level unchanged. With `is_read` its rows are read anyway:
     for a changelog, or for the rows that they replace (see `with_lookups`)."""
 
     file: BucketFile
@@ -47,7 +44,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class RewriteRules:
-    """When a file that overlaps no other is rewritten all the same: below `min_size_bytes`
+    """When a file that overlaps no other is rewritten anyway: below `min_size_bytes`
     (`target-file-size` x `compaction.small-file-ratio`) with its neighbours, and always with
     `compaction.force-rewrite-all-files`."""
 
@@ -128,7 +125,7 @@ def balanced(
         size, number = heapq.heappop(sizes)
         groups[number].append(item)
         heapq.heappush(sizes, (size + max(size_bytes(item), 1), number))
-    order = sorted(sizes, key=lambda one: (-one[0], one[1]))
+    order = sorted(sizes, key=lambda sized: (-sized[0], sized[1]))
     return tuple(tuple(groups[number]) for _, number in order)
 
 
@@ -148,7 +145,7 @@ class LookupRules:
     """
 
     looks_up: bool
-    changelog_producer: str
+    producer: ChangelogProducer
     has_deletion_vectors: bool
     sees_all: bool
     formats: tuple[str, ...]
@@ -158,10 +155,10 @@ class LookupRules:
     def of(cls, schema: TableSchema, formats: Sequence[str], max_level: int) -> LookupRules:
         """The rules of a table whose levels have these file formats."""
         return cls(
-            looks_up=schema.looks_up and schema.changelog_producer != _FULL,
-            changelog_producer=schema.changelog_producer,
+            looks_up=schema.looks_up and not schema.producer.compacts_fully,
+            producer=schema.producer,
             has_deletion_vectors=schema.deletion_vectors_enabled,
-            sees_all=schema.merge_engine == "deduplicate" and not schema.sequence_fields,
+            sees_all=schema.engine.keeps_last_row and not schema.sequence_fields,
             formats=tuple(formats),
             max_level=max_level,
         )
@@ -172,9 +169,9 @@ class LookupRules:
 
     def tells_changes_of(self, files: Sequence[BucketFile], output_level: int) -> bool:
         """Whether rewriting these files gives a changelog."""
-        if self.changelog_producer == _FULL:
+        if self.producer.compacts_fully:
             return output_level >= self.max_level
-        return self.changelog_producer == _LOOKUP and self.looks_up_in(files, output_level)
+        return self.producer.looks_up and self.looks_up_in(files, output_level)
 
 
 def with_lookups(
@@ -193,7 +190,7 @@ def with_lookups(
 
 def _looked_up_upgrade(step: Upgrade, output_level: int, rules: LookupRules) -> Rewrite | Upgrade:
     file = step.file
-    if rules.changelog_producer == _FULL:
+    if rules.producer.compacts_fully:
         return replace(step, is_read=output_level >= rules.max_level)
     if not rules.looks_up or file.level != 0:
         return step
@@ -205,5 +202,5 @@ def _looked_up_upgrade(step: Upgrade, output_level: int, rules: LookupRules) -> 
         or not (to_top or rules.sees_all)
     ):
         return Rewrite((((file,),),), drops_deletes=rules.has_deletion_vectors)
-    tells = rules.changelog_producer == _LOOKUP
+    tells = rules.producer.looks_up
     return replace(step, is_read=tells or (rules.has_deletion_vectors and not to_top))

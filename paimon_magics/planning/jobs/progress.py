@@ -1,6 +1,6 @@
 """The progress of Spark jobs: stages, tasks, rows and bytes, and the line that shows them.
 
-Counts come from Spark, and from our own tasks that report theirs; a count that nobody reports is 0
+Counts come from Spark, and from our own tasks that report theirs; a count that is not reported is 0
 and is not shown. The amount of work comes from the plan, as far as it is known beforehand. Skipped
 stages, whose result exists already, are not included.
 """
@@ -88,12 +88,12 @@ class Pace:
     def then(self, seconds: float, rows: int, size_bytes: int) -> Pace:
         """Return a pace with one more sample. Samples older than 5 seconds are dropped, and so are
         samples with more rows: counts fall when a stage begins to write or a task is retried."""
-        kept = [
+        recent = [
             sample
             for sample in self.samples
             if sample[0] >= seconds - _WINDOW_SECONDS and sample[1] <= rows
         ]
-        return Pace((*kept, (seconds, rows, size_bytes)))
+        return Pace((*recent, (seconds, rows, size_bytes)))
 
     @property
     def rates(self) -> tuple[float, float]:
@@ -147,15 +147,15 @@ class Progress:
             return None
         shares = [(self._share_of(stage), stage.tasks) for stage in self.current]
         tasks = sum(count for _, count in shares)
-        found = sum(share * count for share, count in shares) / tasks if tasks else 0.0
+        share = sum(share * count for share, count in shares) / tasks if tasks else 0.0
         whole = 1 + _SORTING + _WRITING
         if self._waits_for_writers:
-            return found / whole
+            return share / whole
         if self._has_shuffled:
             if any(stage.writes for stage in self.current):
-                return (1 + _SORTING + found * _WRITING) / whole
-            return (1 + found * _SORTING) / whole
-        return found
+                return (1 + _SORTING + share * _WRITING) / whole
+            return (1 + share * _SORTING) / whole
+        return share
 
     @property
     def seconds_left(self) -> float | None:
@@ -164,13 +164,13 @@ class Progress:
         if self._has_shuffled and self.current and self._before >= 1:
             return self._seconds_of_writers
         left = [self._seconds_left(stage) for stage in self.current]
-        known = [seconds for seconds in left if seconds is not None]
+        known = [each for each in left if each is not None]
         if not known or len(known) < len(left):
             return None
-        found = max(known)
+        seconds = max(known)
         if self._waits_for_writers:
-            found += (found + self._seconds) * (_SORTING + _WRITING)
-        return found
+            seconds += (seconds + self._seconds) * (_SORTING + _WRITING)
+        return seconds
 
     @property
     def _seconds_of_writers(self) -> float:
@@ -178,15 +178,15 @@ class Progress:
         before them while their own says little."""
         share = min(self._share_of(stage) for stage in self.current)
         trust = min(1.0, share / _SHARE_TRUSTED) ** 2
-        writers = [one.rows_seconds or one.seconds for one in self.current if one.writes]
+        writers = [stage.rows_seconds or stage.seconds for stage in self.current if stage.writes]
         since = max(writers, default=self._seconds)
         usual = self._before * (_WRITING if writers else _SORTING)
         by_pace = since * (1 - share) / share if share else 0.0
-        found = trust * by_pace + (1 - trust) * max(0.0, usual - since)
+        left = trust * by_pace + (1 - trust) * max(0.0, usual - since)
         if writers:
-            return found
+            return left
         # Fetched rows must still be sorted: fetching ends before sorting does.
-        return max(found, usual - since, 0.0) + self._before * _WRITING
+        return max(left, usual - since, 0.0) + self._before * _WRITING
 
     @property
     def _seconds(self) -> float:
@@ -249,7 +249,7 @@ class Progress:
             is_last = stage.writes or (self.is_all and not self.work.shuffle)
             done = stage.rows_written
             if not is_last:  # stages that read at the same time share the rows
-                done = sum(one.rows_read for one in self.current)
+                done = sum(other.rows_read for other in self.current)
                 rows = max(rows - sum(stage.rows_read for stage in self.stages if stage.is_done), 1)
             # Ended tasks may have read fewer rows than planned: conditions skipped some.
             return max(by_tasks, min(1.0, done / rows))
@@ -280,8 +280,8 @@ class Progress:
 
     def _doing(self, stages: tuple[StageProgress, ...]) -> str:
         """What the stages do, in words."""
-        found = list(dict.fromkeys(self._named(stage) for stage in stages))
-        return " and ".join(found)
+        names = list(dict.fromkeys(self._named(stage) for stage in stages))
+        return " and ".join(names)
 
     def _named(self, stage: StageProgress) -> str:
         parts = []
@@ -319,7 +319,7 @@ class Progress:
             parts.append(f"{of or count_text(read, 'row')} read")
         if read_bytes:
             parts.append(f"{size_text(read_bytes)} read")
-        fetched = sum(one.rows_fetched for one in current if not one.writes)
+        fetched = sum(stage.rows_fetched for stage in current if not stage.writes)
         if fetched:
             to_fetch = count_text(self._to_fetch, "row") if self.current else None
             parts.append(
@@ -336,8 +336,8 @@ class Progress:
             parts.append(f"{rows:,.0f} rows/s")
         if size_bytes >= 1:
             parts.append(f"{size_text(int(size_bytes))}/s")
-        is_silent = not parts and max(one.seconds for one in current) >= _SILENT_SECONDS
-        return ["no rows told yet"] if is_silent else parts
+        is_silent = not parts and max(stage.seconds for stage in current) >= _SILENT_SECONDS
+        return ["no rows reported yet"] if is_silent else parts
 
 
 def duration_text(seconds: float) -> str:

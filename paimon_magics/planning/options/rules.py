@@ -14,22 +14,22 @@ from __future__ import annotations
 
 import difflib
 import re
-from functools import cache, lru_cache
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache, partial
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError
-from paimon_magics.planning.options import values as values
+from paimon_magics.planning.options import values
 from paimon_magics.planning.options.table_options import (
-    CORE_OPTIONS,
     DEPRECATED_KEYS,
     ENGINE_OPTIONS,
     FIELD_OPTIONS,
     OPEN_FAMILIES,
-    OWN_OPTIONS,
+    OPTIONS,
     OptionDefinition,
 )
 
 _SIMILAR = 0.75
-_KNOWN_KEYS = (*CORE_OPTIONS, *OWN_OPTIONS, *DEPRECATED_KEYS, *sorted(ENGINE_OPTIONS))
+_KNOWN_KEYS = (*OPTIONS, *DEPRECATED_KEYS, *sorted(ENGINE_OPTIONS))
 
 
 def check_option_value(key: str, value: str) -> None:
@@ -41,7 +41,7 @@ def check_option_value(key: str, value: str) -> None:
 
 def known_option(key: str) -> OptionDefinition | None:
     """Return the option with this key, which may be a deprecated one; None for an unknown key."""
-    return CORE_OPTIONS.get(DEPRECATED_KEYS.get(key, key)) or OWN_OPTIONS.get(key)
+    return OPTIONS.get(DEPRECATED_KEYS.get(key, key))
 
 
 def check_option_key(key: str) -> None:
@@ -88,30 +88,28 @@ def _folded(key: str) -> str:
 
 
 def _check_value(option: OptionDefinition, key: str, value: str) -> None:
-    match option.type:
-        case "boolean":
-            values.boolean_value(key, value)
-        case "integer":
-            values.integer_value(key, value)
-        case "long":
-            values.integer_value(key, value, bits=64)
-        case "positive":
-            values.positive_value(key, value)
-        case "double":
-            values.double_value(key, value)
-        case "memory size":
-            values.memory_size_bytes(key, value)
-        case "duration":
-            values.duration_ms(key, value)
-        case "tag retention":
-            values.retention_ms(key, value)
-        case "choice":
-            values.choice_value(key, value, option.choices)
-        case "map":
-            if any(item.count(":") != 1 for item in value.split(",") if item):
-                raise InvalidTableError(
-                    f"The option '{key}' can't be '{value}'.",
-                    hint="Its value must be pairs such as '0:lz4,1:zstd'.",
-                )
-        case "string":
-            pass
+    if option.type == "choice":
+        values.choice_value(key, value, option.choices)
+    elif option.type in _PARSERS:
+        _PARSERS[option.type](key, value)
+
+
+def _check_map(key: str, value: str) -> None:
+    if any(item.count(":") != 1 for item in value.split(",") if item):
+        raise InvalidTableError(
+            f"The option '{key}' can't be '{value}'.",
+            hint="Its value must be pairs such as '0:lz4,1:zstd'.",
+        )
+
+
+_PARSERS: Mapping[str, Callable[[str, str], object]] = {
+    "boolean": values.boolean_value,
+    "integer": values.integer_value,
+    "long": partial(values.integer_value, bits=64),
+    "positive": values.positive_value,
+    "double": values.double_value,
+    "memory size": values.memory_size_bytes,
+    "duration": values.duration_ms,
+    "tag retention": values.retention_ms,
+    "map": _check_map,
+}

@@ -115,13 +115,13 @@ def retention_ms(key: str, text: str) -> float:
 
 def choice_value(key: str, text: str, choices: Sequence[str]) -> str:
     """The one of `choices` that `text` names, in any case; returned as Paimon spells it."""
-    found = {choice.lower(): choice for choice in choices}.get(text.lower())
-    if found is None:
+    choice = {each.lower(): each for each in choices}.get(text.lower())
+    if choice is None:
         raise InvalidTableError(
             f"The option '{key}' can't be '{text}'.",
             hint=nearest(text, choices, what=f"values of '{key}'"),
         )
-    return found
+    return choice
 
 
 def _number(digits: str) -> float:

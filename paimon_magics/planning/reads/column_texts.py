@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
+from paimon_magics.planning.options.traits import INTEGERS
 from paimon_magics.planning.reads.predicates import PredicateValue, plain_day
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import AtomicType
@@ -40,7 +41,6 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _WORDS = frozenset({"true", "false", "null"})
 _CALL = re.compile(r"(==|=|<=|>=|<|>|in|isNull|isNotNull)\((.*)\)", re.DOTALL)
 _OPERATORS = {"==": "="}
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +113,9 @@ def guesses(text: str, columns: Collection[Column]) -> Iterator[Guess]:
         return
     for as_text in (False, True):
         values = [_value(part, type_name, as_text=as_text) for part in parts]
-        kept = tuple(value for value in values if value is not None)
-        if len(kept) == len(parts):
-            yield Guess(column.name, _OPERATORS.get(operator, operator), kept, as_text)
+        known = tuple(value for value in values if value is not None)
+        if len(known) == len(parts):
+            yield Guess(column.name, _OPERATORS.get(operator, operator), known, as_text)
 
 
 def _value(text: str, type_name: str, *, as_text: bool) -> PredicateValue | None:
@@ -129,7 +129,7 @@ def _value(text: str, type_name: str, *, as_text: bool) -> PredicateValue | None
         return {"true": True, "false": False}.get(text.lower())
     if type_name == "DATE":
         return plain_day(text)
-    if re.fullmatch(r"-?\d+", text) and type_name in (*_INTEGERS, "DECIMAL"):
+    if re.fullmatch(r"-?\d+", text) and type_name in (*INTEGERS, "DECIMAL"):
         return int(text)
     if type_name == "DECIMAL":
         try:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import prod
 
+from paimon_magics.planning.options.traits import INTEGERS, family_of
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.clauses.names import spelled, text_literal
 from paimon_magics.statements.data_types import AtomicType
@@ -47,16 +48,22 @@ def column_predicates(
     filters: Iterable[ColumnFilter], columns: Sequence[Column], bound: Mapping[str, object]
 ) -> tuple[ColumnPredicate, ...]:
     """Return the conditions that can be compared with statistics. `bound` are the bind values."""
-    found = []
-    for one in filters:
-        named = [column for column in columns if column.name.lower() == one.column.lower()]
-        if len(named) != 1:
+    predicates = []
+    for condition in filters:
+        column = _only_named(columns, condition.column)
+        if column is None or not isinstance(column.type, AtomicType):
             continue
-        values = [_value_for(named[0], value, bound) for value in one.values]
-        if isinstance(named[0].type, AtomicType) and None not in values:
-            kept = tuple(value for value in values if value is not None)
-            found.append(ColumnPredicate(named[0].name, one.operator, kept))
-    return tuple(found)
+        values = [_value_for(column, value, bound) for value in condition.values]
+        known = tuple(value for value in values if value is not None)
+        if len(known) == len(values):
+            predicates.append(ColumnPredicate(column.name, condition.operator, known))
+    return tuple(predicates)
+
+
+def _only_named(columns: Iterable[Column], name: str) -> Column | None:
+    """The only column of that name, in upper or lower case."""
+    named = [column for column in columns if column.name.lower() == name.lower()]
+    return named[0] if len(named) == 1 else None
 
 
 def few_values(
@@ -64,19 +71,17 @@ def few_values(
 ) -> tuple[tuple[PredicateValue, ...], ...] | None:
     """The values that the conditions leave for each of `columns`; None where they leave a column
     any value, or allow more than `most` combinations."""
-    given: dict[str, tuple[PredicateValue, ...]] = {}
+    known: dict[str, tuple[PredicateValue, ...]] = {}
     for predicate in predicates:
         if predicate.operator in ("=", "in"):
             values = tuple(dict.fromkeys(predicate.values))
-            known = given.get(predicate.column)
-            given[predicate.column] = values if known is None or len(values) < len(known) else known
-    if not set(columns) <= set(given):
+            known[predicate.column] = min(known.get(predicate.column, values), values, key=len)
+    if not set(columns) <= set(known):
         return None
-    found = tuple(given[column] for column in columns)
-    return found if prod(map(len, found)) <= most else None
+    combined = tuple(known[column] for column in columns)
+    return combined if prod(map(len, combined)) <= most else None
 
 
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _DECIMAL = re.compile(r"-?(\d+\.?\d*|\.\d+)")
 """Not 1e2, a DOUBLE: Spark compares it as such, and rounds the column's values for that."""
 
@@ -96,12 +101,10 @@ def _value_for(
 ) -> PredicateValue | None:
     if not isinstance(column.type, AtomicType):
         return None
-    kind: object = value.text if value.kind != "parameter" else bound.get(value.text)
-    name = column.type.name
     if value.kind == "parameter":
-        return _bound_value(name, kind)
-    match name, value.kind:
-        case _, "number" if name in _INTEGERS and re.fullmatch(r"-?\d+", value.text):
+        return _bound_value(column.type.name, bound.get(value.text))
+    match column.type.name, value.kind:
+        case name, "number" if name in INTEGERS and re.fullmatch(r"-?\d+", value.text):
             return int(value.text)
         case "DECIMAL", "number" if _DECIMAL.fullmatch(value.text):
             return Decimal(value.text)
@@ -111,26 +114,24 @@ def _value_for(
             return plain_day(value.text)
         case "BOOLEAN", "boolean":
             return value.text == "true"
-        case _:
-            return None
+    return None
 
 
 def _bound_value(name: str, value: object) -> PredicateValue | None:
+    """A bound value that a column of the type `name` may have."""
     match value:
         case bool():
             return value if name == "BOOLEAN" else None
         case int():
-            return value if name in _INTEGERS or name == "DECIMAL" else None
+            return value if name in (*INTEGERS, "DECIMAL") else None
         case Decimal():
             return value if name == "DECIMAL" and value.is_finite() else None
         case str():
             return value if name in ("STRING", "VARCHAR") else None
-        case datetime.datetime():
-            return None
         case datetime.date():
-            return value if name == "DATE" else None
-        case _:
-            return None
+            is_day = name == "DATE" and not isinstance(value, datetime.datetime)
+            return value if is_day else None
+    return None
 
 
 # Conditions that prune files, as text for a person. Pure.
@@ -138,11 +139,11 @@ def _bound_value(name: str, value: object) -> PredicateValue | None:
 
 def condition_text(condition: ColumnPredicate | ColumnFilter) -> str:
     """A condition in SQL: `day = '2026-11-20'`. A long list is cut after its first values."""
-    column, said = spelled(condition.column), [_value_text(value) for value in condition.values]
+    column, values = spelled(condition.column), [_value_text(value) for value in condition.values]
     if condition.operator == "in":
-        more = ["…"] if len(said) > _VALUES_SHOWN else []
-        return f"{column} IN ({', '.join([*said[:_VALUES_SHOWN], *more])})"
-    return " ".join((column, condition.operator.upper(), *said))
+        more = ["…"] if len(values) > _VALUES_SHOWN else []
+        return f"{column} IN ({', '.join([*values[:_VALUES_SHOWN], *more])})"
+    return " ".join((column, condition.operator.upper(), *values))
 
 
 def _value_text(value: object) -> str:
@@ -170,18 +171,14 @@ def remainder_predicates(
 ) -> tuple[ColumnPredicate, ...]:
     """The conditions on remainders of integer columns, from the texts of a WHERE's terms
     (`TableReference.other_conditions`). `alias` is the table's name in them."""
-    found = []
+    predicates = []
     for text in conditions:
         match = _REMAINDER.fullmatch(text)
         if match is None or (match["alias"] or alias).lower() != alias.lower():
             continue
-        named = [column for column in columns if column.name.lower() == match["column"].lower()]
-        divisor, wanted = int(match["divisor"]), int(match["wanted"])
+        column = _only_named(columns, match["column"])
+        divisor, remainder = int(match["divisor"]), int(match["wanted"])
         # Division by zero is NULL or an error: Spark's to say.
-        if len(named) == 1 and divisor and _is_integer(named[0]):
-            found.append(ColumnPredicate(named[0].name, "remainder", (divisor, wanted)))
-    return tuple(found)
-
-
-def _is_integer(column: Column) -> bool:
-    return isinstance(column.type, AtomicType) and column.type.name in _INTEGERS
+        if column is not None and divisor and family_of(column.type) == "integer":
+            predicates.append(ColumnPredicate(column.name, "remainder", (divisor, remainder)))
+    return tuple(predicates)

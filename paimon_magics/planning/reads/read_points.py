@@ -11,10 +11,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
-from paimon_magics.planning.options.table_options import CORE_OPTIONS, DEPRECATED_KEYS
+from paimon_magics.errors import (
+    InvalidValueError,
+    UnknownNameError,
+    UnsupportedStatementError,
+    nearest,
+)
+from paimon_magics.planning.options.table_options import (
+    CORE_OPTIONS,
+    DEPRECATED_KEYS,
+    HONOURED,
+    IDLE,
+)
 from paimon_magics.planning.options.values import boolean_value, choice_value, integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.statements.clauses.names import table_text, text_literal
+from paimon_magics.statements.statement import TableName
 
 
 class ScanMode(Enum):
@@ -152,6 +164,10 @@ READ_OPTIONS = (
     "source.split.target-size",
     "source.split.open-file-cost",
 )
+_REFUSED = tuple(
+    option for option in CORE_OPTIONS.values() if option.in_reads not in (HONOURED, IDLE)
+)
+_NOT_SET = ("", "main", "false")
 _MODES_WITHOUT_POINT = ("default", "latest-full", "full", "latest")
 _KEY_OF_MODE = {
     "from-timestamp": ("scan.timestamp-millis", "scan.timestamp"),
@@ -167,14 +183,30 @@ _KEY_OF_MODE = {
 }
 
 
+def check_readable(name: TableName, schema: TableSchema) -> None:
+    """Raise UnsupportedStatementError for a table with an option that its reads can't honour."""
+    for option in _REFUSED:
+        value = schema.stored_option(option.key)
+        if value is None or value.strip().lower() in _NOT_SET:
+            continue
+        if option.key != "branch" or value != name.branch:
+            table = table_text(name)
+            raise UnsupportedStatementError(
+                f"{table} can't be read here: its option '{option.key}' = '{value}' is not "
+                f"honoured, and {option.in_reads}.",
+                hint=f"Read it with Flink or Spark, or remove the option: ALTER TABLE {table} "
+                f"UNSET TBLPROPERTIES ({text_literal(option.key)}).",
+            )
+
+
 def read_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options of one read under Paimon's present names.
 
     Raises UnknownNameError for an option that Paimon does not have, InvalidValueError for an
     option that can only be set for the table.
     """
-    found = {DEPRECATED_KEYS.get(key, key): value for key, value in options.items()}
-    for key in found:
+    chosen = {DEPRECATED_KEYS.get(key, key): value for key, value in options.items()}
+    for key in chosen:
         if key in READ_OPTIONS:
             continue
         if key in CORE_OPTIONS:
@@ -186,36 +218,36 @@ def read_options(options: Mapping[str, str]) -> dict[str, str]:
             f"There is no read option '{key}'.",
             hint=nearest(key, READ_OPTIONS, what="read options"),
         )
-    return found
+    return chosen
 
 
 def point_of_read(schema: TableSchema, options: Mapping[str, str]) -> ReadPoint:
-    """Return the read point of one read of a table: that of the read's options, else that of the
-    options which are stored with the table.
+    """Return the read point of one read of a table, by the read's options, else by the options
+    stored with the table.
 
     Paimon refuses a read option that chooses a read point when the table stores another one; here
-    the read option wins. Raises what `read_options` and `read_point` raise.
+    the read option wins. Raises what `read_options` and `_read_point` raise.
     """
-    given = read_options(options)
-    if any(key in given for key in (*_POINT_KEYS, "scan.mode")):
-        return read_point(given)
+    chosen = read_options(options)
+    if any(key in chosen for key in (*_POINT_KEYS, "scan.mode")):
+        return _read_point(chosen)
     stored = {key: schema.stored_option(key) for key in POINT_OPTIONS}
-    return read_point({key: value for key, value in stored.items() if value is not None} | given)
+    return _read_point({key: value for key, value in stored.items() if value is not None} | chosen)
 
 
-def read_point(options: Mapping[str, str]) -> ReadPoint:
+def _read_point(options: Mapping[str, str]) -> ReadPoint:
     """Return the read point that the options of one read ask for.
 
     Other options are ignored. Raises InvalidValueError for options that contradict each other,
     and for a value that can't be read.
     """
-    given = [key for key in _POINT_KEYS if key in options]
-    if len(given) > 1:
+    keys = [key for key in _POINT_KEYS if key in options]
+    if len(keys) > 1:
         raise InvalidValueError(
-            f"The read options {_listed(given)} contradict each other.", hint="Give one of them."
+            f"The read options {_listed(keys)} contradict each other.", hint="Give one of them."
         )
-    _check_mode(options.get("scan.mode"), given[0] if given else None)
-    return _POINTS[given[0]](options[given[0]], options) if given else Latest()
+    _check_mode(options.get("scan.mode"), keys[0] if keys else None)
+    return _POINTS[keys[0]](options[keys[0]], options) if keys else Latest()
 
 
 def _check_mode(mode: str | None, key: str | None) -> None:

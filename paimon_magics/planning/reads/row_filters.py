@@ -48,20 +48,25 @@ class Kind(Enum):
     @property
     def operators(self) -> tuple[str, ...]:
         """The operators that a condition on such a column may have."""
-        match self:
-            case Kind.TEXT:
-                return OPERATORS
-            case Kind.BOOLEAN:
-                return (*_COMPARISONS[:2], *_NULL_OPERATORS)
-            case Kind.OTHER:
-                return _NULL_OPERATORS
-            case _:
-                return (*_COMPARISONS, *_NULL_OPERATORS)
+        if self in (Kind.TEXT, Kind.OTHER):
+            return OPERATORS if self is Kind.TEXT else _NULL_OPERATORS
+        comparisons = _COMPARISONS[:2] if self is Kind.BOOLEAN else _COMPARISONS
+        return (*comparisons, *_NULL_OPERATORS)
 
     @property
     def is_number(self) -> bool:
         """Whether its values are numbers, which are aligned to the right."""
         return self in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DOUBLE)
+
+
+_EXAMPLES = {
+    Kind.INTEGER: "42",
+    Kind.DECIMAL: "12.50",
+    **dict.fromkeys((Kind.FLOAT, Kind.DOUBLE), "12.5, 1e-3, NaN or Infinity"),
+    Kind.BOOLEAN: "true",
+    Kind.DATE: "2026-01-31",
+    Kind.WALL_CLOCK: "2026-01-31 12:00:00",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +106,15 @@ def filter_sql(
     rows: str,
     row_filter: RowFilter,
     kinds: Mapping[str, ColumnKind],
-    given: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
 ) -> str:
     """Return the query that applies a filter to `rows`.
 
     `rows` is a query, the name of a table, or another statement that returns rows, such as SHOW.
-    `given` are the columns that it returns, None for all; a comment names the missing columns.
+    `columns` are the columns that it returns, None for all; a comment names the missing columns.
 
-    Returns "" where no SQL gives the rows: `rows` or `given` is empty, the filter uses a column
-    that is not given, or it filters a statement that can't be a subquery.
+    Returns "" where no SQL gives the rows: `rows` or `columns` is empty, the filter uses a column
+    that is not returned, or it filters a statement that can't be a subquery.
 
     Raises InvalidValueError for a value that does not fit its column, UnknownNameError for an
     unknown column.
@@ -120,16 +125,16 @@ def filter_sql(
                 f"Rows can't be sorted by `{order.column}`.", hint="Choose another column."
             )
     conditions = [condition_sql(condition, kinds) for condition in row_filter.conditions]
-    asked = {condition.column for condition in row_filter.conditions} | {
+    used = {condition.column for condition in row_filter.conditions} | {
         order.column for order in row_filter.orders
     }
-    if not rows or (given is not None and (not given or not asked <= set(given))):
+    if not rows or (columns is not None and (not columns or not used <= set(columns))):
         return ""
-    said = "" if given is None else _lacking(kinds, given)
+    comment = "" if columns is None else _lacking(kinds, columns)
     is_query = _QUERY.match(rows) is not None
     is_table = not is_query and _TABLE.fullmatch(rows) is not None
     if not row_filter.orders and not row_filter.conditions:
-        return said + (f"SELECT * FROM {rows}" if is_table else rows)
+        return comment + (f"SELECT * FROM {rows}" if is_table else rows)
     if not is_query and not is_table:
         return ""
     parts = [f"SELECT * FROM {rows if is_table else _within(rows)}"]
@@ -139,7 +144,7 @@ def filter_sql(
         ways = ("ASC NULLS LAST", "DESC NULLS LAST")
         keys = (f"{quoted(order.column)} {ways[order.descending]}" for order in row_filter.orders)
         parts.append("ORDER BY " + ", ".join(keys))
-    return said + " ".join(parts)
+    return comment + " ".join(parts)
 
 
 def limited_sql(rows: str, count: int) -> str:
@@ -152,8 +157,8 @@ def _within(query: str) -> str:
     return f"({query}\n)" if "--" in query else f"({query})"
 
 
-def _lacking(kinds: Mapping[str, ColumnKind], given: Sequence[str]) -> str:
-    names = [quoted(name) for name in kinds if name not in given and not name.startswith("\0")]
+def _lacking(kinds: Mapping[str, ColumnKind], columns: Sequence[str]) -> str:
+    names = [quoted(name) for name in kinds if name not in columns and not name.startswith("\0")]
     return f"-- without {', '.join(names)}: no table has that\n" if names else ""
 
 
@@ -184,15 +189,15 @@ def value_of(condition: Condition, column: ColumnKind) -> _Value:
     A time without an offset is in the column's zone; if it occurs twice there, the earlier one is
     meant, as in Spark. Raises InvalidValueError for text that is no such value.
     """
-    found = None
+    value = None
     with suppress(ValueError, decimal.InvalidOperation):
-        found = _read(condition.text, column)
-    if found is None:
+        value = _read(condition.text, column)
+    if value is None:
         raise InvalidValueError(
             f"`{condition.text}` is not a value of column `{condition.column}`.",
             hint=f"Write it as: {_example(column)}",
         )
-    return found
+    return value
 
 
 def _read(typed: str, column: ColumnKind) -> _Value | None:
@@ -223,24 +228,10 @@ def _read(typed: str, column: ColumnKind) -> _Value | None:
 
 
 def _example(column: ColumnKind) -> str:
-    match column.kind:
-        case Kind.INTEGER:
-            return "42"
-        case Kind.DECIMAL:
-            return "12.50"
-        case Kind.FLOAT | Kind.DOUBLE:
-            return "12.5, 1e-3, NaN or Infinity"
-        case Kind.BOOLEAN:
-            return "true"
-        case Kind.DATE:
-            return "2026-01-31"
-        case Kind.INSTANT:
-            noon = datetime.datetime(2026, 1, 31, 12, tzinfo=column.zone).isoformat(sep=" ")
-            return f"2026-01-31 12:00:00, or with an offset: {noon}"
-        case Kind.WALL_CLOCK:
-            return "2026-01-31 12:00:00"
-        case _:
-            return "a text"
+    if column.kind is Kind.INSTANT:
+        noon = datetime.datetime(2026, 1, 31, 12, tzinfo=column.zone).isoformat(sep=" ")
+        return f"2026-01-31 12:00:00, or with an offset: {noon}"
+    return _EXAMPLES.get(column.kind, "a text")
 
 
 def _literal(value: _Value, kind: Kind) -> str:

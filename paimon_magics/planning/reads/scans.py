@@ -14,6 +14,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
+from paimon_magics.planning.options.traits import (
+    FILE_FORMATS,
+    FLOATS,
+    INTEGERS,
+    family_of,
+    types_of,
+)
 from paimon_magics.planning.reads.predicates import ColumnPredicate, few_values
 from paimon_magics.planning.reads.splits import PlainSplit, RawFiles, StoredFile, TaskSplit
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
@@ -35,7 +42,6 @@ OWN_PREFIXES = {"data-file.prefix": "wdata-", "changelog-file.prefix": "wchangel
 """The same for files of the writers of our own, which stamp them otherwise
 (`planning.reports.view_queries`)."""
 
-_FLOATING = ("FLOAT", "DOUBLE")
 _MENDED = re.compile(r"pm-[0-9a-f]{32}-[mw](?:data|changelog)-[^/]*\.parquet", re.IGNORECASE)
 
 
@@ -151,16 +157,17 @@ def plan_local(
 
 def _scans(files: RawFiles, columns: tuple[RawColumn, ...]) -> Iterator[RawScan]:
     """One scan of the files; two, by `true_bounds`, if floating-point columns are read."""
-    known = [has_true_bounds(path) for path in files.paths]
+    are_true = [has_true_bounds(path) for path in files.paths]
     if not any(judged_by_bounds(column.stored_type) for column in columns):
-        known = [True] * len(known)
-    for told in sorted(set(known), reverse=True):
+        are_true = [True] * len(are_true)
+    for true_bounds in sorted(set(are_true), reverse=True):
+        selected = [is_true is true_bounds for is_true in are_true]
         yield RawScan(
             files.format,
             columns,
-            tuple(compress(files.paths, (one is told for one in known))),
-            tuple(compress(files.sizes_bytes, (one is told for one in known))),
-            told,
+            tuple(compress(files.paths, selected)),
+            tuple(compress(files.sizes_bytes, selected)),
+            true_bounds,
         )
 
 
@@ -206,14 +213,14 @@ def _unreadable(
     """Why a raw scan would not read the files as Paimon does; None if it would."""
     by_id = {column.id: column for column in stored}
     for column in columns:
-        found = by_id.get(column.id)
-        if found is None:
+        known = by_id.get(column.id)
+        if known is None:
             continue
         if (files.schema_id, column.id) in changed:
             return f"`{column.name}` had other fields when they were written"
-        if not _readable(found.type, files.format):
+        if not _readable(known.type, files.format):
             return f"Spark reads the type of `{column.name}` differently from {files.format}"
-        if not _same_or_wider(found.type, column.type):
+        if not _same_or_wider(known.type, column.type):
             return f"`{column.name}` had another type when they were written"
     return None
 
@@ -221,29 +228,25 @@ def _unreadable(
 def _map_columns(columns: Sequence[Column], stored: Sequence[Column]) -> tuple[RawColumn, ...]:
     """Each column's place in files of another schema, by field id."""
     by_id = {column.id: column for column in stored}
-    result = []
-    for column in columns:
-        found = by_id.get(column.id)
-        if found is None:
-            result.append(RawColumn(column, None, column.type))
-        else:
-            result.append(RawColumn(column, found.name, found.type))
-    return tuple(result)
+    places = ((column, by_id.get(column.id)) for column in columns)
+    return tuple(
+        RawColumn(column, None, column.type)
+        if known is None
+        else RawColumn(column, known.name, known.type)
+        for column, known in places
+    )
 
 
-_RAW_ATOMIC = {
-    "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "CHAR",
-    "VARCHAR", "STRING", "BINARY", "VARBINARY", "BYTES",
-}  # fmt: skip
+_RAW_ATOMIC = types_of("boolean", "integer", "float", "decimal", "text", "binary")
 _MICROSECOND_DIGITS = 6
 
 
 def _readable(data_type: DataType, file_format: str) -> bool:
     """Whether a raw scan of `file_format` reads the type exactly as Paimon stores it."""
-    if file_format not in ("parquet", "orc"):
-        return False
+    traits = FILE_FORMATS.get(file_format)
     atomic = (part for part in parts_of(data_type) if isinstance(part, AtomicType))
-    return all(_reads(part, file_format) for part in atomic)
+    is_exact = traits is not None and traits.is_spark_exact
+    return is_exact and all(_reads(part, file_format) for part in atomic)
 
 
 def _reads(data_type: AtomicType, file_format: str) -> bool:
@@ -261,17 +264,14 @@ def _reads(data_type: AtomicType, file_format: str) -> bool:
     return name == "DATE" or (digits is not None and digits <= _MICROSECOND_DIGITS)
 
 
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-
-
 def _same_or_wider(stored: DataType, wanted: DataType) -> bool:
     """Whether every stored value is the same value in the wanted type, in Spark as in Paimon."""
     stored, wanted = as_nullable(stored, True), as_nullable(wanted, True)
     if stored == wanted:
         return True
     match stored, wanted:
-        case AtomicType(name=a), AtomicType(name=b) if a in _INTEGERS and b in _INTEGERS:
-            return _INTEGERS.index(a) <= _INTEGERS.index(b)
+        case AtomicType(name=a), AtomicType(name=b) if a in INTEGERS and b in INTEGERS:
+            return INTEGERS.index(a) <= INTEGERS.index(b)
         case AtomicType(name="FLOAT"), AtomicType(name="DOUBLE"):
             return True
         case AtomicType(name="DECIMAL", parameters=a), AtomicType(name="DECIMAL", parameters=b):
@@ -298,7 +298,7 @@ def has_true_bounds(path: str) -> bool:
 
 def is_floating(data_type: DataType) -> bool:
     """Whether the type is FLOAT or DOUBLE."""
-    return isinstance(data_type, AtomicType) and data_type.name in _FLOATING
+    return family_of(data_type) == "float"
 
 
 def floating_columns(columns: Sequence[Column]) -> tuple[str, ...]:
@@ -306,7 +306,7 @@ def floating_columns(columns: Sequence[Column]) -> tuple[str, ...]:
     return tuple(
         column.name
         for column in columns
-        if any(contains_type(column.type, name) for name in _FLOATING)
+        if any(contains_type(column.type, name) for name in FLOATS)
     )
 
 
@@ -333,7 +333,7 @@ class LocalLimits:
     memory, from files of `bytes_max` bytes, and `files_max` files.
 
     With `by_key` the conditions leave few keys, so that files may be larger than the rows that are
-    handed on. With `first_rows` that many rows are wanted, whichever: the rest is not read.
+    handed on. `first_rows` is an upper bound on the rows needed (LIMIT without ORDER BY).
     """
 
     rows_max: int

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from paimon_magics.errors import UnsupportedStatementError, nearest
 from paimon_magics.planning.options.table_options import CORE_OPTIONS, DEPRECATED_KEYS
@@ -31,139 +30,104 @@ class RefusedSetting:
     consequence: str
 
 
-HONOURED: Mapping[str, str] = MappingProxyType(
-    {
-        "spark.sql.ansi.enabled": "values are cast as it says",
-        "spark.sql.session.timeZone": "the zone of times without one, in a statement and a result",
-        "spark.sql.sources.partitionOverwriteMode": "what an INSERT OVERWRITE replaces",
-        "spark.sql.shuffle.partitions": "how many tasks write",
-        "spark.sql.variable.substitute": "a statement with a `${…}` that Spark replaces is refused",
-    }
-)
+HONOURED: Mapping[str, str] = {
+    "spark.sql.ansi.enabled": "values are cast as it says",
+    "spark.sql.session.timeZone": "the zone of times without one, in a statement and a result",
+    "spark.sql.sources.partitionOverwriteMode": "what an INSERT OVERWRITE replaces",
+    "spark.sql.shuffle.partitions": "how many tasks write",
+    "spark.sql.variable.substitute": "a statement with a `${…}` that Spark replaces is refused",
+}
 """Settings of Spark that this project itself looks at, with what they say."""
 
-REFUSED: Mapping[str, RefusedSetting] = MappingProxyType(
-    {
-        "spark.sql.ansi.doubleQuotedIdentifiers": RefusedSetting(
-            "false", 'a text in double quotes, "…", would be a name'
-        ),
-        "spark.sql.parser.escapedStringLiterals": RefusedSetting(
-            "false", "a backslash in a text would stand for itself"
-        ),
-        "spark.sql.parser.quotedRegexColumnNames": RefusedSetting(
-            "false", "a name in back-quotes would be a pattern of columns"
-        ),
-        "spark.sql.legacy.consecutiveStringLiterals.enabled": RefusedSetting(
-            "false", "two quotes in a text would be the end of one and the begin of another"
-        ),
-        "spark.sql.legacy.exponentLiteralAsDecimal.enabled": RefusedSetting(
-            "false", "a number with an exponent would be a DECIMAL"
-        ),
-        "spark.sql.legacy.keepPartitionSpecAsStringLiteral": RefusedSetting(
-            "false", "a value of PARTITION (…) would be the text that is written"
-        ),
-        "spark.sql.legacy.parseNullPartitionSpecAsStringLiteral": RefusedSetting(
-            "false", "NULL in PARTITION (…) would be the text 'null'"
-        ),
-        "spark.sql.legacy.typeCoercion.datetimeToString.enabled": RefusedSetting(
-            "false", "times would be compared with texts as texts"
-        ),
-        "spark.sql.timestampType": RefusedSetting(
-            "timestamp_ltz", "TIMESTAMP would be a time without a zone"
-        ),
-        "spark.sql.caseSensitive": RefusedSetting(
-            "false", "columns whose names differ in case alone would be others"
-        ),
-        "spark.sql.storeAssignmentPolicy": RefusedSetting(
-            "ansi", "what does not fit into a column would be stored as NULL or cut"
-        ),
-        "spark.sql.defaultColumn.enabled": RefusedSetting("true", "columns would have no defaults"),
-        "spark.sql.defaultColumn.useNullsForMissingDefaultValues": RefusedSetting(
-            "true", "columns that an INSERT leaves out would need a default"
-        ),
-        "spark.sql.legacy.charVarcharAsString": RefusedSetting(
-            "false", "CHAR(n) and VARCHAR(n) would be STRING"
-        ),
-        "spark.sql.charAsVarchar": RefusedSetting("false", "CHAR(n) would be VARCHAR(n)"),
-        "spark.sql.readSideCharPadding": RefusedSetting(
-            "true", "texts of CHAR(n) columns would be shown without spaces at their ends"
-        ),
-        "spark.sql.preserveCharVarcharTypeInfo": RefusedSetting(
-            "false", "CHAR(n) and VARCHAR(n) would be types of their own in a query"
-        ),
-        "spark.sql.functionResolution.sessionOrder": RefusedSetting(
-            "second", "functions of the session would hide those of Spark"
-        ),
-        "spark.sql.parquet.int96TimestampConversion": RefusedSetting(
-            "false", "times in files that Java did not write would be moved by the zone"
-        ),
-        "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": RefusedSetting(
-            "false", "a STRUCT whose chosen fields a file lacks would be NULL"
-        ),
-        "spark.sql.stableDerivedColumnAlias.enabled": RefusedSetting(
-            "false", "columns without a name would get other ones"
-        ),
-        "spark.sql.files.ignoredPathSegmentRegex": RefusedSetting(
-            "^[._]", "data files whose names match would not be read"
-        ),
-    }
-)
+_REFUSED_IF_TRUE = {
+    "spark.sql.ansi.doubleQuotedIdentifiers": 'a text in double quotes, "…", would be a name',
+    "spark.sql.parser.escapedStringLiterals": "a backslash in a text would stand for itself",
+    "spark.sql.parser.quotedRegexColumnNames": "a name in back-quotes would be a pattern of "
+    "columns",
+    "spark.sql.legacy.consecutiveStringLiterals.enabled": "two quotes in a text would be the end "
+    "of one and the begin of another",
+    "spark.sql.legacy.exponentLiteralAsDecimal.enabled": "a number with an exponent would be a "
+    "DECIMAL",
+    "spark.sql.legacy.keepPartitionSpecAsStringLiteral": "a value of PARTITION (…) would be the "
+    "text that is written",
+    "spark.sql.legacy.parseNullPartitionSpecAsStringLiteral": "NULL in PARTITION (…) would be the "
+    "text 'null'",
+    "spark.sql.legacy.typeCoercion.datetimeToString.enabled": "times would be compared with texts "
+    "as texts",
+    "spark.sql.caseSensitive": "columns whose names differ in case alone would be others",
+    "spark.sql.legacy.charVarcharAsString": "CHAR(n) and VARCHAR(n) would be STRING",
+    "spark.sql.charAsVarchar": "CHAR(n) would be VARCHAR(n)",
+    "spark.sql.preserveCharVarcharTypeInfo": "CHAR(n) and VARCHAR(n) would be types of their own "
+    "in a query",
+    "spark.sql.parquet.int96TimestampConversion": "times in files that Java did not write would be "
+    "moved by the zone",
+    "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "a STRUCT whose chosen fields a "
+    "file lacks would be NULL",
+    "spark.sql.stableDerivedColumnAlias.enabled": "columns without a name would get other ones",
+}
+REFUSED: Mapping[str, RefusedSetting] = {
+    **{key: RefusedSetting("false", text) for key, text in _REFUSED_IF_TRUE.items()},
+    "spark.sql.timestampType": RefusedSetting(
+        "timestamp_ltz", "TIMESTAMP would be a time without a zone"
+    ),
+    "spark.sql.storeAssignmentPolicy": RefusedSetting(
+        "ansi", "what does not fit into a column would be stored as NULL or cut"
+    ),
+    "spark.sql.defaultColumn.enabled": RefusedSetting("true", "columns would have no defaults"),
+    "spark.sql.defaultColumn.useNullsForMissingDefaultValues": RefusedSetting(
+        "true", "columns that an INSERT leaves out would need a default"
+    ),
+    "spark.sql.readSideCharPadding": RefusedSetting(
+        "true", "texts of CHAR(n) columns would be shown without spaces at their ends"
+    ),
+    "spark.sql.functionResolution.sessionOrder": RefusedSetting(
+        "second", "functions of the session would hide those of Spark"
+    ),
+    "spark.sql.files.ignoredPathSegmentRegex": RefusedSetting(
+        "^[._]", "data files whose names match would not be read"
+    ),
+}
 """By key. `spark.sql.storeAssignmentPolicy` = STRICT is honoured, too."""
 
 _ACCEPTED_BESIDE = {"spark.sql.storeAssignmentPolicy": ("strict",)}
 
-LEXING = (
-    "spark.sql.ansi.doubleQuotedIdentifiers",
-    "spark.sql.parser.escapedStringLiterals",
-    "spark.sql.parser.quotedRegexColumnNames",
-    "spark.sql.legacy.consecutiveStringLiterals.enabled",
-)
+LEXING = tuple(_REFUSED_IF_TRUE)[:4]
 """Those of REFUSED that change how a text is taken apart."""
 
 _STORED = "the files of tables are read as Paimon stores them, whatever it says"
-WITHOUT_INFLUENCE: Mapping[str, str] = MappingProxyType(
-    {
-        "spark.sql.avro.datetimeRebaseModeInRead": _STORED,
-        "spark.sql.files.ignoreCorruptFiles": _STORED,
-        "spark.sql.files.ignoreMissingFiles": _STORED,
-        "spark.sql.parquet.datetimeRebaseModeInRead": _STORED,
-        "spark.sql.parquet.int96RebaseModeInRead": _STORED,
-        "spark.sql.defaultCatalog": "names without a catalog are Paimon's here",
-        "spark.sql.sources.default": "a table without USING is Paimon's here",
-    }
-)
+WITHOUT_INFLUENCE: Mapping[str, str] = {
+    "spark.sql.avro.datetimeRebaseModeInRead": _STORED,
+    "spark.sql.files.ignoreCorruptFiles": _STORED,
+    "spark.sql.files.ignoreMissingFiles": _STORED,
+    "spark.sql.parquet.datetimeRebaseModeInRead": _STORED,
+    "spark.sql.parquet.int96RebaseModeInRead": _STORED,
+    "spark.sql.defaultCatalog": "names without a catalog are Paimon's here",
+    "spark.sql.sources.default": "a table without USING is Paimon's here",
+}
 """Settings that change what a statement means to Spark, with the reason that they don't here."""
 
-PAIMON_HONOURED: Mapping[str, str] = MappingProxyType(
-    {
-        "write.merge-schema": "INSERT BY NAME and MERGE add columns",
-        "write.merge-schema.type-widening": "they widen types, too",
-        "write.merge-schema.explicit-cast": "they change types by casts, too",
-    }
-)
+PAIMON_HONOURED: Mapping[str, str] = {
+    "write.merge-schema": "INSERT BY NAME and MERGE add columns",
+    "write.merge-schema.type-widening": "they widen types, too",
+    "write.merge-schema.explicit-cast": "they change types by casts, too",
+}
 """Options behind `spark.paimon.` that hold for the session, beside those of reads."""
 
-_HOW_FAST = "it only changes how fast the connector is"
 _OF_STREAMS = "it limits batches of a stream, which session.stream takes as options"
-PAIMON_WITHOUT_INFLUENCE: Mapping[str, str] = MappingProxyType(
-    {
-        "requiredSparkConfsCheck.enabled": "there is no connector whose settings are checked",
-        "write.use-v2-write": "it chooses between two writers of the connector with the same rows",
-        "source.split.target-size-with-column-pruning": _HOW_FAST,
-        **dict.fromkeys(LIMIT_OPTIONS, _OF_STREAMS),
-        **dict.fromkeys(
-            (
-                "cache-page-size", "file-operation.thread-num", "file-reader-async-threshold",
-                "local-merge-buffer-size", "local-sort.max-num-file-handles", "page-size",
-                "read.batch-size", "scan.manifest.parallelism", "scan.max-splits-per-task",
-                "sort-spill-buffer-size", "sort-spill-threshold", "spill-compression",
-                "write-buffer-size", "write-buffer-spill.max-disk-size", "write-buffer-spillable",
-                "write-max-writers-to-spill", "write.batch-memory", "write.batch-size",
-            ),
-            _HOW_FAST,
-        ),
-    }
-)  # fmt: skip
+_SPEED_ONLY = """
+cache-page-size file-operation.thread-num file-reader-async-threshold local-merge-buffer-size
+local-sort.max-num-file-handles page-size read.batch-size scan.manifest.parallelism
+scan.max-splits-per-task sort-spill-buffer-size sort-spill-threshold
+source.split.target-size-with-column-pruning spill-compression write-buffer-size
+write-buffer-spill.max-disk-size write-buffer-spillable write-max-writers-to-spill
+write.batch-memory write.batch-size
+"""
+PAIMON_WITHOUT_INFLUENCE: Mapping[str, str] = {
+    "requiredSparkConfsCheck.enabled": "there is no connector whose settings are checked",
+    "write.use-v2-write": "it chooses between two writers of the connector with the same rows",
+    **dict.fromkeys(LIMIT_OPTIONS, _OF_STREAMS),
+    **dict.fromkeys(_SPEED_ONLY.split(), "it only changes how fast the connector is"),
+}
 """Options behind `spark.paimon.` that change neither rows nor files' contents, with the reason."""
 
 _USUAL = {"read.allow.fullScan": "true", "read.changelog": "false"}
@@ -196,10 +160,10 @@ class _Option:
         return 0 if self.scope is None else 1 + sum(part != "*" for part in self.scope)
 
 
-def check_sql_settings(given: Mapping[str, str]) -> None:
+def check_sql_settings(settings: Mapping[str, str]) -> None:
     """Raise UnsupportedStatementError for the first setting in REFUSED that is not as usual."""
     for key, setting in REFUSED.items():
-        value = given.get(key)
+        value = settings.get(key)
         if value is None or value.lower() in (setting.default, *_ACCEPTED_BESIDE.get(key, ())):
             continue
         usual = setting.default.upper() if setting.default.isalpha() else setting.default
@@ -212,48 +176,48 @@ def check_sql_settings(given: Mapping[str, str]) -> None:
 
 
 def options_set(
-    given: Mapping[str, str],
+    settings: Mapping[str, str],
     catalog: str,
     table: TableName | None,
     choosing: Mapping[str, str],
     known: Collection[str] = READ_OPTIONS,
 ) -> dict[str, str]:
-    """The read options among `known` that the settings `given` have for a table of the catalog;
+    """The read options among `known` that the `settings` have for a table of the catalog;
     `choosing` are the read's own, which go before them. Without a table: those of any table.
 
     Raises UnsupportedStatementError for an option behind `spark.paimon.` that is for the table and
     neither honoured nor without influence.
     """
-    found: dict[str, str] = {}
+    chosen: dict[str, str] = {}
     own = {DEPRECATED_KEYS.get(key, key) for key in choosing}
     chooses = any(key in POINT_OPTIONS for key in own)
-    options = [option for option in _options(given) if option.is_for(catalog, table)]
+    options = [option for option in _options(settings) if option.is_for(catalog, table)]
     for option in sorted(options, key=lambda option: option.rank):
         name = DEPRECATED_KEYS.get(option.name, option.name)
         if name in known:
             if name not in own and not (chooses and name in POINT_OPTIONS):
-                found[name] = option.value
+                chosen[name] = option.value
         elif name in PAIMON_HONOURED and option.scope is None:
             continue
         elif name not in PAIMON_WITHOUT_INFLUENCE and _USUAL.get(name) != option.value.lower():
             raise _not_honoured(option, name)
-    return found
+    return chosen
 
 
 def refuse_read_point(
-    given: Mapping[str, str], catalog: str, table: TableName | None, verb: str
+    settings: Mapping[str, str], catalog: str, table: TableName | None, verb: str
 ) -> None:
     """Raise UnsupportedStatementError for a setting that is not honoured, and where the settings
     choose a branch of a table that a statement of the kind `verb` writes or changes; for DELETE,
     UPDATE and MERGE, which read the table, also where they choose a state."""
-    options = options_set(given, catalog, table, {})
+    options = options_set(settings, catalog, table, {})
     wrong = ("branch", *POINT_OPTIONS) if verb in _READING else ("branch",)
     name = next((option for option in options if option in wrong), None)
     if name is None or options[name] == "main":
         return
     key = next(
         option.key
-        for option in _options(given)
+        for option in _options(settings)
         if option.is_for(catalog, table) and DEPRECATED_KEYS.get(option.name, option.name) == name
     )
     raise UnsupportedStatementError(
@@ -263,8 +227,8 @@ def refuse_read_point(
     )
 
 
-def _options(given: Mapping[str, str]) -> Iterator[_Option]:
-    for key, value in sorted(given.items()):
+def _options(settings: Mapping[str, str]) -> Iterator[_Option]:
+    for key, value in sorted(settings.items()):
         if not key.startswith(PAIMON_PREFIX):
             continue
         rest = key.removeprefix(PAIMON_PREFIX)

@@ -33,8 +33,8 @@ class StoredFile:
 
     `deleted_rows` counts the stored rows with the kinds -U and -D, None if its writer did not say.
     `first_row_id` and `write_columns` are set in tables with row tracking and data evolution.
-    `sequence_number` is that of all its rows in place of the stored ones, None where those count
-    (`sequence.snapshot-ordering`).
+    `sequence_number` replaces the stored numbers of all its rows (`sequence.snapshot-ordering`);
+    None keeps them.
     """
 
     path: str
@@ -135,18 +135,18 @@ def sections(files: Sequence[KeyRange]) -> list[list[list[int]]]:
     their keys. The runs are in the order in which Java's priority queue holds them, which decides
     the order of rows where runs are read one after the other.
     """
-    found: list[list[list[int]]] = []
+    divided: list[list[list[int]]] = []
     section: list[KeyRange] = []
     bound = 0
     for file in sorted(files, key=lambda f: (f.least, f.greatest)):
         if section and file.least > bound:
-            found.append(_runs(section))
+            divided.append(_runs(section))
             section = []
         bound = max(bound, file.greatest) if section else file.greatest
         section.append(file)
     if section:
-        found.append(_runs(section))
-    return found
+        divided.append(_runs(section))
+    return divided
 
 
 def row_groups(files: Sequence[StoredFile]) -> list[tuple[StoredFile, ...]]:
@@ -155,19 +155,19 @@ def row_groups(files: Sequence[StoredFile]) -> list[tuple[StoredFile, ...]]:
 
     Source: `DataEvolutionSplitGenerator`, `DataEvolutionSplitRead.mergeRangesAndSort`.
     """
-    found: list[list[StoredFile]] = []
+    groups: list[list[StoredFile]] = []
     end = 0
     for file in sorted(files, key=lambda f: (f.first_row_id or 0, -f.max_sequence_number)):
         first = file.first_row_id or 0
-        if found and first < end:
-            found[-1].append(file)
+        if groups and first < end:
+            groups[-1].append(file)
         else:
-            found.append([file])
+            groups.append([file])
             end = first
         end = max(end, first + file.rows)
     return [
         tuple(sorted(group, key=lambda f: (f.is_dedicated, -f.max_sequence_number)))
-        for group in found
+        for group in groups
     ]
 
 
@@ -205,12 +205,12 @@ class _Run:
 
 def _runs(section: Sequence[KeyRange]) -> list[list[int]]:
     queue = [_Run(section[0])]
-    for one in section[1:]:
+    for file_range in section[1:]:
         top = _poll(queue)
-        if one.least > top.files[-1].greatest:
-            top.files.append(one)
+        if file_range.least > top.files[-1].greatest:
+            top.files.append(file_range)
         else:
-            _offer(queue, _Run(one))
+            _offer(queue, _Run(file_range))
         _offer(queue, top)
     return [[file.file for file in run.files] for run in queue]
 

@@ -31,6 +31,7 @@ from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 
+_SNAPSHOT = "scan.snapshot-id"
 _BYTES_MAX = 240
 _NAME = re.compile(r"[^/\\\s\x00-\x1f]{1,200}")
 
@@ -54,6 +55,12 @@ STREAM_PURPOSES: Mapping[str, str] = {
     "source.split.open-file-cost": "bytes that opening a file counts as",
 }
 """By option, in the order of the documentation."""
+STREAM_OPTIONS = tuple(STREAM_PURPOSES)
+"""The options of a stream, by Paimon's names and those of its connector for Spark."""
+LIMIT_OPTIONS = tuple(key for key in STREAM_OPTIONS if key.startswith("read.stream."))
+_START_KEYS = STREAM_OPTIONS[:4]
+_SIZE_KEYS = ("source.split.target-size", "source.split.open-file-cost")
+_READ_KEYS = ("branch", *_SIZE_KEYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +110,8 @@ class StreamOffset:
 
     def document(self) -> dict[str, object]:
         """The offset as Spark stores it in a checkpoint."""
-        made = {} if self.created_ms is None else {"tableCreatedMs": self.created_ms}
-        return {"snapshotId": self.snapshot_id, "scanSnapshot": self.full, **made}
+        created = {} if self.created_ms is None else {"tableCreatedMs": self.created_ms}
+        return {"snapshotId": self.snapshot_id, "scanSnapshot": self.full, **created}
 
     @classmethod
     def of(cls, document: Mapping[str, object]) -> StreamOffset:
@@ -137,8 +144,8 @@ class Limits:
     def is_limited(self) -> bool:
         """Whether a batch may be less than everything."""
         return any(
-            one is not None
-            for one in (self.snapshots, self.rows, self.files, self.size_bytes, self.rows_min)
+            limit is not None
+            for limit in (self.snapshots, self.rows, self.files, self.size_bytes, self.rows_min)
         )
 
     @property
@@ -168,26 +175,7 @@ class StreamRequest:
     reads: tuple[tuple[str, str], ...]
 
 
-LIMIT_OPTIONS = (
-    "read.stream.maxSnapshotsPerTrigger",
-    "read.stream.maxRowsPerTrigger",
-    "read.stream.maxFilesPerTrigger",
-    "read.stream.maxBytesPerTrigger",
-    "read.stream.minRowsPerTrigger",
-    "read.stream.maxTriggerDelayMs",
-)
-_SIZE_KEYS = ("source.split.target-size", "source.split.open-file-cost")
-_READ_KEYS = ("branch", *_SIZE_KEYS)
-_START_KEYS = (
-    "scan.mode",
-    "scan.snapshot-id",
-    "scan.timestamp-millis",
-    "scan.timestamp",
-)
 _CONSUMER_MODES, _IGNORES = ("exactly-once", "at-least-once"), "consumer.ignore-progress"
-_CONSUMER_KEYS = ("consumer-id", _IGNORES, "consumer.mode")
-STREAM_OPTIONS = (*_START_KEYS, *_CONSUMER_KEYS, *LIMIT_OPTIONS, *_READ_KEYS)
-"""The options of a stream, by Paimon's names and those of its connector for Spark."""
 
 # Options that choose what a batch read is about, and none of a stream.
 _OF_BATCHES = (
@@ -223,38 +211,38 @@ def stream_request(schema: TableSchema, options: Mapping[str, str]) -> StreamReq
     Raises UnknownNameError for an option that there is not, InvalidValueError for options that
     contradict each other, UnsupportedStatementError for ways to read that are no stream's.
     """
-    given = _known(options)
-    if not any(key in given for key in (*_START_KEYS, *_OF_BATCHES)):
+    chosen = _known(options)
+    if not any(key in chosen for key in (*_START_KEYS, *_OF_BATCHES)):
         stored = {key: schema.stored_option(key) for key in (*_START_KEYS, *_OF_BATCHES)}
-        given |= {key: value for key, value in stored.items() if value is not None}
+        chosen |= {key: value for key, value in stored.items() if value is not None}
     for key, reason in _NOT_OFFERED.items():
-        value = given.pop(key, schema.stored_option(key))
+        value = chosen.pop(key, schema.stored_option(key))
         if value is not None and value.lower() != "false":
             raise UnsupportedStatementError(
                 f"A stream with '{key}' = '{value}' is not offered.", hint=reason
             )
-    batch = next((key for key in _OF_BATCHES if key in given), None)
+    batch = next((key for key in _OF_BATCHES if key in chosen), None)
     if batch is not None:
         raise UnsupportedStatementError(
             f"A stream can't begin with '{batch}', which is for batch reads.",
             hint="A stream begins with 'scan.snapshot-id', 'scan.timestamp-millis' or "
             "'scan.timestamp', or with 'scan.mode' = 'latest-full' or 'latest'.",
         )
-    consumer_id = given.get("consumer-id", schema.stored_option("consumer-id"))
+    consumer_id = chosen.get("consumer-id", schema.stored_option("consumer-id"))
     if consumer_id is not None:
         check_consumer_name(consumer_id)
     try:
         choice_value(
-            "consumer.mode", given.get("consumer.mode", _CONSUMER_MODES[0]), _CONSUMER_MODES
+            "consumer.mode", chosen.get("consumer.mode", _CONSUMER_MODES[0]), _CONSUMER_MODES
         )
-        for key in set(_SIZE_KEYS) & given.keys():
-            memory_size_bytes(key, given[key])
+        for key in set(_SIZE_KEYS) & chosen.keys():
+            memory_size_bytes(key, chosen[key])
         return StreamRequest(
-            _start(given),
-            _limits(given),
+            _start(chosen),
+            _limits(chosen),
             consumer_id,
-            boolean_value(_IGNORES, given.get(_IGNORES, "false")),
-            tuple((key, given[key]) for key in _READ_KEYS if key in given),
+            boolean_value(_IGNORES, chosen.get(_IGNORES, "false")),
+            tuple((key, chosen[key]) for key in _READ_KEYS if key in chosen),
         )
     except InvalidTableError as error:  # it was about a table's option
         raise InvalidValueError(error.message, hint=error.hint) from None
@@ -270,8 +258,7 @@ def check_streamable(name: TableName, schema: TableSchema, kind: ViewKind | None
             f"`{name}` can't be read as a stream: it has no changes.",
             hint="Read the table, its $audit_log or its $binlog as a stream.",
         )
-    engines = ("partial-update", "aggregation", "first-row")
-    merges = schema.is_primary_key_table and schema.merge_engine in engines
+    merges = schema.is_primary_key_table and not schema.engine.keeps_last_row
     if merges and schema.changelog_producer == "none":
         raise UnsupportedStatementError(
             f"`{name}` can't be read as a stream: it has 'merge-engine' = "
@@ -300,7 +287,7 @@ def admitted(
             (limits.files, files + size.files),
             (limits.size_bytes, size_bytes + size.size_bytes),
         )
-        if snapshots and any(most is not None and most < found for most, found in over):
+        if snapshots and any(limit is not None and limit < amount for limit, amount in over):
             return end
         end = StreamOffset(size.snapshot_id + 1)
         snapshots, rows = snapshots + 1, rows + size.rows
@@ -315,11 +302,11 @@ def _known(options: Mapping[str, str]) -> dict[str, str]:
     """The options under Paimon's present names."""
     names = (*STREAM_OPTIONS, *_OF_BATCHES, *_NOT_OFFERED)
     by_case = {name.lower(): name for name in (*names, *CORE_OPTIONS)}
-    found = {}
-    for given, value in options.items():
-        key = by_case.get(DEPRECATED_KEYS.get(given, given).lower(), given)
+    known = {}
+    for name, value in options.items():
+        key = by_case.get(DEPRECATED_KEYS.get(name, name).lower(), name)
         if key in names:
-            found[key] = value
+            known[key] = value
         elif key in CORE_OPTIONS:
             raise InvalidValueError(
                 f"The option '{key}' belongs to the table: it can't be given for one stream.",
@@ -327,20 +314,20 @@ def _known(options: Mapping[str, str]) -> dict[str, str]:
             )
         else:
             raise UnknownNameError(
-                f"A stream has no option '{given}'.",
-                hint=nearest(given, STREAM_OPTIONS, what="options of a stream"),
+                f"A stream has no option '{name}'.",
+                hint=nearest(name, STREAM_OPTIONS, what="options of a stream"),
             )
-    return found
+    return known
 
 
-def _start(given: Mapping[str, str]) -> StreamStart:
-    points = [key for key in _START_KEYS[1:] if key in given]
+def _start(chosen: Mapping[str, str]) -> StreamStart:
+    points = [key for key in _START_KEYS[1:] if key in chosen]
     if len(points) > 1:
         raise InvalidValueError(
             f"The options '{points[0]}' and '{points[1]}' contradict each other.",
             hint="Give one of them.",
         )
-    mode = given.get("scan.mode", "default").lower()
+    mode = chosen.get("scan.mode", "default").lower()
     if mode not in STREAM_MODES:
         raise UnsupportedStatementError(
             f"A stream with 'scan.mode' = '{mode}' is not offered.",
@@ -348,7 +335,7 @@ def _start(given: Mapping[str, str]) -> StreamStart:
         )
     needed = _NEEDED.get(mode, ())
     if mode == "default" and points:
-        mode = "from-snapshot" if points[0] == "scan.snapshot-id" else "from-timestamp"
+        mode = "from-snapshot" if points[0] == _SNAPSHOT else "from-timestamp"
     elif points and points[0] not in needed:
         raise InvalidValueError(
             f"'scan.mode' = '{mode}' and '{points[0]}' contradict each other.",
@@ -362,32 +349,23 @@ def _start(given: Mapping[str, str]) -> StreamStart:
         )
     match mode:
         case "from-snapshot":
-            return FromSnapshot(_snapshot_id(given))
+            return FromSnapshot(positive_value(_SNAPSHOT, chosen[_SNAPSHOT]))
         case "from-snapshot-full":
-            return AtSnapshotFull(_snapshot_id(given))
+            return AtSnapshotFull(positive_value(_SNAPSHOT, chosen[_SNAPSHOT]))
         case "from-timestamp":
-            return FromTime(_time(given))
+            if points[0] == "scan.timestamp":
+                return FromTime(chosen[points[0]])
+            return FromTime(integer_value(points[0], chosen[points[0]], bits=64))
         case "latest":
             return Next()
         case _:
             return AtFull()
 
 
-def _snapshot_id(given: Mapping[str, str]) -> int:
-    return positive_value("scan.snapshot-id", given["scan.snapshot-id"])
-
-
-def _time(given: Mapping[str, str]) -> int | str:
-    millis = given.get("scan.timestamp-millis")
-    if millis is None:
-        return given["scan.timestamp"]
-    return integer_value("scan.timestamp-millis", millis, bits=64)
-
-
-def _limits(given: Mapping[str, str]) -> Limits:
+def _limits(options: Mapping[str, str]) -> Limits:
     def number(name: str, parse: Callable[[str, str], int] = positive_value) -> int | None:
         key = f"read.stream.{name}"
-        return parse(key, given[key]) if key in given else None
+        return parse(key, options[key]) if key in options else None
 
     rows_min, delay = number("minRowsPerTrigger"), number("maxTriggerDelayMs")
     if (rows_min is None) != (delay is None):

@@ -10,27 +10,6 @@ from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import ArrayType, AtomicType, as_nullable
 from paimon_magics.statements.queries.rewriting import ROW_ID_COLUMNS
 
-__all__ = [
-    "DELETE",
-    "INSERT",
-    "KIND_NAMES",
-    "OLDER",
-    "PARTLY",
-    "ROW_ID",
-    "SEQUENCE_NUMBER",
-    "UNCHANGED",
-    "UPDATED_KINDS",
-    "UPDATE_AFTER",
-    "UPDATE_BEFORE",
-    "RowView",
-    "ViewKind",
-    "row_id_columns",
-    "shown_columns",
-    "shown_kind",
-    "view_named",
-]
-
-
 ROW_ID, SEQUENCE_NUMBER = ROW_ID_COLUMNS
 # Field ids as in `SpecialFields`.
 _ROWKIND = Column(2147483643, "rowkind", AtomicType("STRING"))
@@ -44,9 +23,9 @@ KIND_NAMES = ("+I", "-U", "+U", "-D")
 """Their names in `$audit_log` and in `rowkind.field`."""
 
 OLDER, UNCHANGED, PARTLY = range(len(KIND_NAMES), len(KIND_NAMES) + 3)
-"""What an UPDATE computes in place of UPDATE_AFTER for a row that the merge engine would not take
-as it is: one that would lose against the stored row, one of which no value would be taken, and one
-of which some would. The first two are not written, the third is a +U in files."""
+"""What an UPDATE computes in place of UPDATE_AFTER for a row that the merge engine would not apply
+as a whole: the row is older than the stored one, would change nothing, or is applied in part. The
+first two are not written, the third is a +U in files."""
 
 UPDATED_KINDS = (UPDATE_AFTER, PARTLY)
 """The kinds of rows that an UPDATE writes."""
@@ -101,7 +80,7 @@ def row_id_columns(schema: TableSchema, names: Collection[str] | None) -> tuple[
     if shown_kind(schema, None, names_row_ids=True) is not ViewKind.ROW_TRACKING:
         return ()
     both = (_ROW_ID, _SEQUENCE)
-    return tuple(one for one in both if names is None or one.name.lower() in names)
+    return tuple(column for column in both if names is None or column.name.lower() in names)
 
 
 def shown_columns(columns: Iterable[Column], view: RowView) -> tuple[Column, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from paimon_magics.planning.formatting import count_text, size_text
-from paimon_magics.planning.options.values import integer_value, memory_size_bytes
+from paimon_magics.planning.options.values import double_value, integer_value, memory_size_bytes
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import table_text, text_literal
 from paimon_magics.statements.statement import TableName
@@ -64,20 +64,15 @@ class LayoutRules:
     def of(cls, schema: TableSchema) -> LayoutRules:
         """Return the rules of a table. Raises InvalidTableError for values that can't be read."""
         keyed = schema.is_primary_key_table
-        target = schema.option("target-file-size")
-        target_bytes = (
-            _TARGET_BYTES[keyed]
-            if target is None
-            else memory_size_bytes("target-file-size", target)
-        )
-        ratio = float(schema.option("compaction.small-file-ratio") or "0.7")
-        trigger = _whole(schema, "num-sorted-run.compaction-trigger", 5)
+        target_bytes = schema.parsed("target-file-size", memory_size_bytes, _TARGET_BYTES[keyed])
+        ratio = schema.parsed("compaction.small-file-ratio", double_value, 0.7)
+        trigger = schema.parsed("num-sorted-run.compaction-trigger", integer_value, 5)
         return cls(
             target_bytes,
             int(target_bytes * ratio),
             trigger,
-            _whole(schema, "num-sorted-run.stop-trigger", trigger + 3),
-            _whole(schema, "compaction.min.file-num", 5),
+            schema.parsed("num-sorted-run.stop-trigger", integer_value, trigger + 3),
+            schema.parsed("compaction.min.file-num", integer_value, 5),
             schema.bucket,
             keyed,
         )
@@ -132,7 +127,7 @@ def findings(
     what = "partition" if partition else "table"
     if figures.files == 0:
         return (Finding(Severity.GOOD, f"The {what} has no files."),)
-    found = [
+    problems = [
         finding
         for finding in (
             _runs(name, rules, figures, partition),
@@ -143,14 +138,14 @@ def findings(
         )
         if finding is not None
     ]
-    if not found:
+    if not problems:
         return (Finding(Severity.GOOD, _match(rules, figures)),)
-    return tuple(sorted(found, key=lambda finding: -finding.severity))
+    return tuple(sorted(problems, key=lambda finding: -finding.severity))
 
 
-def worst(found: tuple[Finding, ...]) -> Severity:
+def worst(problems: tuple[Finding, ...]) -> Severity:
     """The highest severity of the findings."""
-    return max((finding.severity for finding in found), default=Severity.GOOD)
+    return max((finding.severity for finding in problems), default=Severity.GOOD)
 
 
 def _match(rules: LayoutRules, figures: Figures) -> str:
@@ -252,8 +247,3 @@ def _partition_sizes(figures: Figures) -> Finding | None:
 def _compact(name: TableName, partition: str) -> str:
     where = f", partitions => {text_literal(partition.replace('/', ','))}" if partition else ""
     return f"CALL sys.compact(table => {text_literal(table_text(name))}{where})"
-
-
-def _whole(schema: TableSchema, key: str, otherwise: int) -> int:
-    text = schema.option(key)
-    return otherwise if text is None else integer_value(key, text)

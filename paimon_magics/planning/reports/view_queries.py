@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from paimon_magics.planning.options.traits import family_of
 from paimon_magics.planning.reads.views import SEQUENCE_NUMBER
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import quoted, text_literal
-from paimon_magics.statements.data_types import AtomicType, DataType
+from paimon_magics.statements.data_types import DataType
 
 HISTORY_IN_SQL = ("snapshot_id", "commit_kind", "commit_time", "commit_user")
 """The columns of a history that `$snapshots` has; only snapshot files name users and notebooks."""
@@ -53,10 +54,10 @@ def files_sql(files: str, partitions: PartitionNames) -> str:
     if partitions.zone != "UTC":
         is_native = f"file_path RLIKE {text_literal(f'/{NATIVE_NAME}[^/]*$')}"
         zone = f"if({is_native}, ' UTC', {zone})"
-    made = f"CAST(concat(CAST(creation_time AS STRING), {zone}) AS TIMESTAMP) AS creation_time"
+    instant = f"CAST(concat(CAST(creation_time AS STRING), {zone}) AS TIMESTAMP) AS creation_time"
     return (
         f"SELECT {partitions.of_files()} AS partition, bucket, level, record_count, "
-        f"file_size_in_bytes, {made}, {name} FROM {files}"
+        f"file_size_in_bytes, {instant}, {name} FROM {files}"
     )
 
 
@@ -206,11 +207,11 @@ class KeyKind(Enum):
 
 
 _KINDS = {
-    **dict.fromkeys(("CHAR", "VARCHAR", "STRING"), KeyKind.TEXT),
-    **dict.fromkeys(("BINARY", "VARBINARY", "BYTES", "TIME"), KeyKind.OPAQUE),
-    "DATE": KeyKind.DATE,
-    "TIMESTAMP": KeyKind.CLOCK,
-    "TIMESTAMP_LTZ": KeyKind.INSTANT,
+    "text": KeyKind.TEXT,
+    **dict.fromkeys(("binary", "time"), KeyKind.OPAQUE),
+    "date": KeyKind.DATE,
+    "timestamp": KeyKind.CLOCK,
+    "timestamp_ltz": KeyKind.INSTANT,
 }
 
 
@@ -304,7 +305,7 @@ class PartitionNames:
         text = f"CAST({instant} AS STRING)"
         if not self.twice:
             return text
-        among = ", ".join(f"TIMESTAMP{text_literal(one)}" for one in self.twice)
+        among = ", ".join(f"TIMESTAMP{text_literal(moment)}" for moment in self.twice)
         return f"concat({text}, if({instant} IN ({among}), date_format({instant}, 'xxx'), ''))"
 
 
@@ -315,8 +316,7 @@ def _clock(path: str, end: str) -> str:
 
 def key_kind(data_type: DataType) -> KeyKind:
     """How the values of a partition column of this type are written as text."""
-    name = data_type.name if isinstance(data_type, AtomicType) else ""
-    return _KINDS.get(name, KeyKind.PLAIN)
+    return _KINDS.get(family_of(data_type), KeyKind.PLAIN)
 
 
 def escaped(text: str) -> str:

@@ -150,7 +150,7 @@ def assigned_paths(update: Update, schema: TableSchema) -> tuple[AssignedPath, .
     UnsupportedStatementError for a key column; with the assignment's position.
     """
     table = AssignedTable(update.target, update.alias, schema)
-    found: list[AssignedPath] = []
+    paths: list[AssignedPath] = []
     for number, assignment in enumerate(update.assignments):
         try:
             path = table.path_of(assignment.path)
@@ -163,9 +163,9 @@ def assigned_paths(update: Update, schema: TableSchema) -> tuple[AssignedPath, .
                     f"`{update.target}`.",
                     hint="A row of another key is another row: INSERT it, and DELETE the old one.",
                 )
-            check_apart(found, path)
+            check_apart(paths, path)
         except PaimonMagicsError as error:
             error.statement, error.position = update.text, assignment.position
             raise
-        found.append(AssignedPath(path.column, path.fields, number))
-    return tuple(found)
+        paths.append(AssignedPath(path.column, path.fields, number))
+    return tuple(paths)

@@ -12,14 +12,12 @@ from enum import Enum
 from itertools import pairwise
 
 from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.options.traits import MERGE_ENGINES
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, QUERY_WORDS, tokenize, word_set
 from paimon_magics.statements.row_changes import RowChange
 from paimon_magics.statements.statement import TableName
-
-_UPDATABLE = ("deduplicate", "partial-update")
-
 
 _NO_FUNCTION = word_set(
     "AND OR NOT IN EXISTS BETWEEN LIKE RLIKE ILIKE ANY SOME ALL WHEN THEN ELSE CASE WHERE FROM "
@@ -33,6 +31,9 @@ _DETERMINISTIC = _NO_FUNCTION | word_set(
     "SUBSTR SUBSTRING LEFT RIGHT CONCAT CONCAT_WS REPLACE COALESCE NVL IFNULL NULLIF IF ABS MOD "
     "PMOD ROUND FLOOR CEIL GREATEST LEAST MAX MIN COUNT SUM AVG STARTSWITH ENDSWITH CONTAINS"
 )
+
+
+_UPDATABLE = " and ".join(name for name, engine in MERGE_ENGINES.items() if engine.takes_updates)
 
 
 class ChangeMethod(Enum):
@@ -63,7 +64,7 @@ def method_of_delete(name: TableName, schema: TableSchema) -> ChangeMethod:
             "then ('deletion-vectors.enabled' = 'true'). Or delete whole partitions.",
         )
     if not schema.is_primary_key_table:
-        return _method_of_append(name, schema)
+        return _method_in_files(schema)
     if not _takes_deletes(schema):
         return _method_of_merged(name, schema)
     _check_kinds(name, schema, "DELETE")
@@ -84,11 +85,11 @@ def method_of_update(name: TableName, schema: TableSchema) -> ChangeMethod:
     if schema.data_evolution_enabled:
         return ChangeMethod.COLUMNS
     if not schema.is_primary_key_table:
-        return _method_of_append(name, schema)
-    if schema.merge_engine not in _UPDATABLE:
+        return _method_in_files(schema)
+    if not schema.engine.takes_updates:
         raise UnsupportedStatementError(
             f"Table `{name}` has the merge engine {schema.merge_engine}, which can not support "
-            "UPDATE; currently only deduplicate and partial-update can.",
+            f"UPDATE; currently only {_UPDATABLE} can.",
             hint="INSERT INTO merges rows in by their keys, as the engine does.",
         )
     _check_kinds(name, schema, "UPDATE")
@@ -105,11 +106,11 @@ def check_moves(name: TableName, schema: TableSchema, assigned: Collection[str] 
     """Raise UnsupportedStatementError if the columns `assigned` could move rows to another
     partition that the merge engine keeps in theirs (`UseOldExistingProcessor`)."""
     moved = sorted(set(schema.partition_keys).intersection(assigned or ()))
-    if moved and schema.merge_engine == "partial-update":
+    if moved and schema.engine.skips_nulls:
         raise UnsupportedStatementError(
             f"UPDATE can't move rows of `{name}` to another partition: with the merge engine "
-            f"partial-update a row stays in the partition of its key, whatever `{moved[0]}` it is "
-            "given.",
+            f"{schema.merge_engine} a row stays in the partition of its key, whatever "
+            f"`{moved[0]}` it is given.",
             hint="DELETE the rows, and INSERT them anew.",
         )
 
@@ -119,20 +120,18 @@ def _takes_deletes(schema: TableSchema) -> bool:
     `partial-update.remove-record-on-sequence-group` a sequence has to say so: Paimon 2.0 takes such
     a DELETE and changes nothing (`PrimaryKeyTableUtils.validatePKUpsertDeletable`), later versions
     write the files anew, too."""
-    engine = schema.merge_engine
-    if engine == "deduplicate":
-        return True
-    return engine != "first-row" and schema.flag(f"{engine}.remove-record-on-delete")
+    option = schema.engine.delete_option
+    return schema.engine.keeps_last_row or (option is not None and schema.flag(option))
 
 
 def _method_of_merged(name: TableName, schema: TableSchema) -> ChangeMethod:
     """How rows are deleted that the merge engine can't delete: in their files, where those need no
     merge."""
     engine = schema.merge_engine
-    option = f"{engine}.remove-record-on-delete"
+    option = schema.engine.delete_option
     if schema.changelog_producer != "none":
         has_groups = any(key.endswith(".sequence-group") for key, _ in schema.options)
-        may_take = engine != "first-row" and not has_groups
+        may_take = option is not None and not has_groups
         more = f" Or set '{option}' = 'true'." if may_take else ""
         raise UnsupportedStatementError(
             f"Table `{name}` has the merge engine {engine}, which takes no deletes: its rows could "
@@ -147,10 +146,10 @@ def _method_of_merged(name: TableName, schema: TableSchema) -> ChangeMethod:
             "would count as newer.",
             hint="INSERT OVERWRITE … SELECT the rows that stay.",
         )
-    return ChangeMethod.VECTORS if schema.deletion_vectors_enabled else ChangeMethod.FILES
+    return _method_in_files(schema)
 
 
-def _method_of_append(name: TableName, schema: TableSchema) -> ChangeMethod:
+def _method_in_files(schema: TableSchema) -> ChangeMethod:
     return ChangeMethod.VECTORS if schema.deletion_vectors_enabled else ChangeMethod.FILES
 
 
@@ -199,6 +198,6 @@ def chooses_row_by_row(change: RowChange) -> bool:
     if len(change.selection.query.references) != 1:
         return False
     return not any(
-        one.text == "(" and following.upper in QUERY_WORDS
-        for one, following in pairwise(tokenize(change.text))
+        token.text == "(" and following.upper in QUERY_WORDS
+        for token, following in pairwise(tokenize(change.text))
     )

@@ -31,7 +31,7 @@ from paimon_magics.planning.writes.inserts import level_zero_hidden_by, takes_sm
 from paimon_magics.statements.row_changes import Delete, RowChange, Update
 from paimon_magics.statements.statement import TableName
 
-KEYS_MAX = 1000
+_KEYS_MAX = 1000
 """Keys of one statement. More of them are better read by a statement of its own."""
 
 
@@ -48,8 +48,8 @@ class LoggedChange:
 
 
 def check_takes_change(name: TableName, schema: TableSchema, *, updates: bool) -> None:
-    """Raise UnsupportedStatementError for a table whose log of small inserts takes no DELETE of a
-    key, with `updates` no UPDATE, because it could not be carried out right when it is loaded."""
+    """Raise UnsupportedStatementError if deletes (with `updates`, updates) of keys can't be logged:
+    loading them later would not give the right rows."""
     verb = "UPDATE" if updates else "DELETE"
     method = (method_of_update if updates else method_of_delete)(name, schema)
     why = ""
@@ -79,9 +79,8 @@ def check_takes_change(name: TableName, schema: TableSchema, *, updates: bool) -
 
 def _folds(schema: TableSchema) -> bool:
     ends = (".aggregate-function", ".sequence-group")
-    return schema.merge_engine == "aggregation" or (
-        schema.merge_engine == "partial-update"
-        and any(key.endswith(ends) for key, _ in schema.options)
+    return schema.engine.merges_values and (
+        not schema.engine.skips_nulls or any(key.endswith(ends) for key, _ in schema.options)
     )
 
 
@@ -94,8 +93,8 @@ def pinned_columns(schema: TableSchema) -> frozenset[str]:
 def logged_change(
     change: RowChange, name: TableName, schema: TableSchema, bound: Mapping[str, object]
 ) -> LoggedChange | None:
-    """The small change that a DELETE or UPDATE is; None for a statement that is none, or a table
-    that takes none. `bound` are the values of bind names.
+    """A DELETE or UPDATE as a small change; None if the statement is not one, or the table takes
+    none. `bound` are the values of bind names.
 
     Raises the errors of a wrong assignment.
     """
@@ -113,12 +112,12 @@ def logged_change(
     assigned = _assigned(change, schema, bound) if isinstance(change, Update) else ()
     if len(predicates) != len(filters) or assigned is None:
         return None
-    given = few_values(predicates, schema.primary_keys, KEYS_MAX)
-    if given is None:
+    key_values = few_values(predicates, schema.primary_keys, _KEYS_MAX)
+    if key_values is None:
         return None
     return LoggedChange(
         schema.primary_keys,
-        tuple(product(*given)),
+        tuple(product(*key_values)),
         tuple(_further(predicates, schema.primary_keys)),
         None if isinstance(change, Delete) else assigned,
     )
@@ -137,16 +136,16 @@ def _further(
 def _assigned(
     update: Update, schema: TableSchema, bound: Mapping[str, object]
 ) -> tuple[tuple[str, object], ...] | None:
-    """The values by column; None where one depends on the row, or on Spark, or belongs to a pinned
-    column, and where NULL would become the column's default, or leave the value as it is."""
-    found: list[tuple[str, object]] = []
+    """The values by column. None if a value depends on the row or on Spark, if a column is pinned,
+    or if NULL would not be stored as NULL."""
+    assigned: list[tuple[str, object]] = []
     pinned = pinned_columns(schema)
-    is_partial = schema.merge_engine == "partial-update"
-    for one in plain_values(update, schema.columns, assigned_paths(update, schema)) or ():
-        values = None if one.sources else computed(one, {}, 1, bound)
-        if values is None or one.column.name in pinned:
+    is_partial = schema.engine.skips_nulls
+    for value in plain_values(update, schema.columns, assigned_paths(update, schema)) or ():
+        values = None if value.sources else computed(value, {}, 1, bound)
+        if values is None or value.column.name in pinned:
             return None
-        if values[0] is None and (one.column.default is not None or is_partial):
+        if values[0] is None and (value.column.default is not None or is_partial):
             return None
-        found.append((one.column.name, values[0]))
-    return tuple(found) if found else None
+        assigned.append((value.column.name, values[0]))
+    return tuple(assigned) if assigned else None

@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from paimon_magics.planning.row_changes.merges import (
     ByField,
     FromText,
-    Kept,
     MergePlan,
     PlannedClause,
+    Unchanged,
 )
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import quoted
@@ -88,23 +88,25 @@ def needed_columns(
     updated: Collection[str] | None = None,
     compared: Collection[str] = (),
 ) -> tuple[int, ...]:
-    """The positions of the target's columns that a MERGE reads, at least one: those that keep their
-    value in a changed row, those that are `compared`, and those that a text may name. Where the
-    places of rows are known, deleted ones need no values, and updated ones those of the columns
-    `updated`."""
+    """The positions of the target's columns that a MERGE reads, at least one.
+
+    It reads columns that keep their value in a changed row, are `compared`, or may be named in a
+    text. If the places of rows are known, deleted rows need no values, and updated rows only those
+    of the columns `updated`.
+    """
     used = used_names(merge.text, merge.within)
-    found = set()
+    places = set()
     for at, name in enumerate(names):
         keeps = any(
             not clause.values
-            or isinstance(clause.values[at], Kept | ByField)
+            or isinstance(clause.values[at], Unchanged | ByField)
             or (at in plan.nested and clause.effect == "update")
             for clause in plan.clauses
             if updated is None or (clause.effect == "update" and name in updated)
         )
         if keeps or used is None or name in compared or name.lower() in used:
-            found.add(at)
-    return tuple(sorted(found)) or (0,)
+            places.add(at)
+    return tuple(sorted(places)) or (0,)
 
 
 def users_text(
@@ -114,8 +116,8 @@ def users_text(
     `replacements` lies inside it."""
     qualifiers = ((place, quoted(alias)) for place, alias in merge.qualifiers)
     inside = [
-        one for one in (*replacements, *qualifiers)
-        if range.start <= one[0].start and one[0].end <= range.end
+        replacement for replacement in (*replacements, *qualifiers)
+        if range.start <= replacement[0].start and replacement[0].end <= range.end
     ]  # fmt: skip
     return rewrite(merge.text, range, inside)
 
@@ -141,10 +143,10 @@ class _Query:
                 inner, names = self.alone(kind, inner, names)
         numbers = [quoted(_number(kind)) for kind, _ in _PLACES if self.plan.numbered(kind)]
         chosen = f"coalesce({', '.join(numbers)})"
-        kept = ", ".join(quoted(name) for name in names if name not in _NUMBERS)
+        shown = ", ".join(quoted(name) for name in names if name not in _NUMBERS)
         return joined_text(
             [
-                f"SELECT {kept}, {chosen} AS {quoted(CLAUSE_COLUMN)} FROM (",
+                f"SELECT {shown}, {chosen} AS {quoted(CLAUSE_COLUMN)} FROM (",
                 *inner,
                 f") WHERE {chosen} IS NOT NULL",
             ]
@@ -232,16 +234,16 @@ _NUMBERS = frozenset(_number(kind) for kind, _ in _PLACES)
 
 
 def _texts(number: int, clause: PlannedClause) -> list[tuple[str, TextRange]]:
-    found = []
+    texts = []
     for at, value in enumerate(clause.values):
         match value:
             case FromText(range=range):
-                found.append((value_name(number, at), range))
+                texts.append((value_name(number, at), range))
             case ByField(fields=fields):
-                for field, (_, one) in enumerate(fields):
-                    if isinstance(one, FromText):
-                        found.append((value_name(number, at, field), one.range))
-    return found
+                for field, (_, value) in enumerate(fields):
+                    if isinstance(value, FromText):
+                        texts.append((value_name(number, at, field), value.range))
+    return texts
 
 
 # Which rows of its target a MERGE needs, as conditions by which files are pruned.
@@ -259,7 +261,7 @@ def _texts(number: int, clause: PlannedClause) -> list[tuple[str, TextRange]]:
 #
 # The same holds for the commit: of rows that others have added meanwhile only those count that meet
 # these conditions, since no run of the statement on these source rows would do anything with others
-# (`Found`). Where the source is made of rows of the target, those count whatever ON says.
+# (`RowSearch`). Where the source is made of rows of the target, those count whatever ON says.
 
 
 def target_filters(
@@ -268,23 +270,25 @@ def target_filters(
     """Return conditions that all rows of the target meet which matter to the MERGE. Their columns
     have the table's own names."""
     needed = [dict.fromkeys(_filters(merge, plan, schema, need)) for need in _needs(merge, plan)]
-    return tuple(one for one in needed[0] if all(one in other for other in needed[1:]))
+    return tuple(
+        condition for condition in needed[0] if all(condition in other for other in needed[1:])
+    )
 
 
 def _needs(merge: MergeInto, plan: MergePlan) -> list[tuple[tuple[TextRange, bool], ...]]:
     """What makes a row matter: all conditions of one of these. Each is a text, and whether columns
     of the source can be meant in it."""
     on = (merge.condition, True)
-    found: list[tuple[tuple[TextRange, bool], ...]] = []
+    needs: list[tuple[tuple[TextRange, bool], ...]] = []
     if plan.numbered("NOT MATCHED"):
-        found.append((on,))
+        needs.append((on,))
     else:
         for _, clause in plan.numbered("MATCHED"):
             own = () if clause.condition is None else ((clause.condition, True),)
-            found.append((on, *own))
+            needs.append((on, *own))
     for _, clause in plan.numbered("NOT MATCHED BY SOURCE"):
-        found.append(() if clause.condition is None else ((clause.condition, False),))
-    return found
+        needs.append(() if clause.condition is None else ((clause.condition, False),))
+    return needs
 
 
 def _filters(
@@ -294,9 +298,11 @@ def _filters(
     conditions: tuple[tuple[TextRange, bool], ...],
 ) -> list[ColumnFilter]:
     return [
-        one
+        condition
         for text, sees_source in conditions
-        for one in _filters_of(merge, schema, text, _is_own(merge, plan, sees_source=sees_source))
+        for condition in _filters_of(
+            merge, schema, text, _is_own(merge, plan, sees_source=sees_source)
+        )
     ]
 
 

@@ -16,8 +16,12 @@ from dataclasses import dataclass
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.views import OLDER, PARTLY, UNCHANGED, UPDATE_AFTER
-from paimon_magics.planning.schemas.merge_rules import field_option_keys
-from paimon_magics.planning.schemas.table_schema import Column, TableSchema, column_list
+from paimon_magics.planning.schemas.table_schema import (
+    Column,
+    TableSchema,
+    column_list,
+    field_option_keys,
+)
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import (
     AtomicType,
@@ -107,7 +111,7 @@ class MergedUpdate:
         return tuple(dict.fromkeys(names))
 
     def kind(self, before: Text, after: Text) -> str:
-        """The kind of an updated row, or what becomes of it, as SQL text of a TINYINT."""
+        """The kind of an updated row, or the reason that it is not written, as SQL of a TINYINT."""
         cases = []
         if self.sequence:
             less = _is_less(self.sequence, after, before, descending=self.descending)
@@ -126,7 +130,7 @@ def merged_update(
     assigned: Collection[str],
     nulls: Collection[str] = (),
 ) -> MergedUpdate:
-    """How the rows of an UPDATE are merged that assigns the columns `assigned`, of which `nulls`
+    """How the rows of an UPDATE are merged that assigns the columns `assigned`. The columns `nulls`
     get NULL in all rows.
 
     Raises UnsupportedStatementError for a column that can't get the value that is assigned, or that
@@ -136,7 +140,7 @@ def merged_update(
     sequence = tuple(map(schema.column, schema.sequence_fields)) if names else ()
     order = (schema.option("sequence.field.sort-order") or "").lower()
     descending = bool(sequence) and order == "descending"
-    if schema.merge_engine != "partial-update":
+    if not schema.engine.skips_nulls:
         return MergedUpdate(sequence, descending)
     groups, functions = _groups(schema), _functions(schema)
     rules = []
@@ -253,7 +257,7 @@ def _needed_error(name: TableName, column: Column, function: str) -> Unsupported
 @dataclass(frozen=True, slots=True)
 class UnseenCounts:
     """The numbers of rows that were not written, because they are `older` than the stored ones or
-    none of their values would be taken (`unchanged`), and of those that were changed `partly`."""
+    would change nothing (`unchanged`), and of rows that were changed `partly`."""
 
     older: int = 0
     unchanged: int = 0

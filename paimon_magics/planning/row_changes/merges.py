@@ -65,7 +65,7 @@ class ToDefault:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Unchanged:
     """What the target row has."""
 
 
@@ -76,7 +76,7 @@ class ByField:
     fields: tuple[tuple[tuple[str, ...], FromText | ToDefault], ...]
 
 
-Value = FromText | FromSource | ToDefault | Kept | ByField
+Value = FromText | FromSource | ToDefault | Unchanged | ByField
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,8 @@ def plan_merge(
 
 
 def inserts_keys_of_on(merge: MergeInto, plan: MergePlan, schema: TableSchema) -> bool:
-    """Whether each inserted row has the key by which ON looked for it, so that somebody who adds
-    what it did not find writes the same key."""
+    """Whether each inserted row has the key by which ON looked for it, so that concurrent inserts
+    collide on the key."""
     columns = _Columns(merge, schema, plan.source_columns)
     equated = equated_columns(merge)
     return all(
@@ -177,7 +177,7 @@ def assigned_columns(
         for clause in plan.clauses
         if clause.effect == "update"
         for column, value in zip(schema.columns, clause.values, strict=True)
-        if not isinstance(value, Kept)
+        if not isinstance(value, Unchanged)
         and not (isinstance(value, FromText) and columns.is_own(column, value.range))
     )
 
@@ -216,30 +216,28 @@ class _Columns:
         return merged_table(self.merge, self.schema)
 
     def planned(self, clause: MergeClause) -> PlannedClause:
-        action = clause.action
-        match action:
+        match clause.action:
             case DeleteAction():
                 return PlannedClause(clause.kind, clause.condition, "delete", ())
             case UpdateAction(assignments=None):
-                given = self.by_name(clause, "UPDATE SET *", Kept())
-                for column, value in zip(self.schema.columns, given, strict=True):
+                sources = self.by_name(clause, "UPDATE SET *", Unchanged())
+                for column, value in zip(self.schema.columns, sources, strict=True):
                     self.check_key(column, value, clause.position)
                 values = tuple(
-                    Kept() if column.name in self.schema.primary_keys else value
-                    for column, value in zip(self.schema.columns, given, strict=True)
+                    Unchanged() if column.name in self.schema.primary_keys else value
+                    for column, value in zip(self.schema.columns, sources, strict=True)
                 )
-                return PlannedClause(clause.kind, clause.condition, "update", values)
-            case InsertAction(assignments=None):
-                values = self.by_name(clause, "INSERT *", ToDefault())
-                self.check_given(clause, values)
-                return PlannedClause(clause.kind, clause.condition, "insert", values)
             case UpdateAction(assignments=assignments):
-                values = self.assigned(assignments or (), Kept())
-                return PlannedClause(clause.kind, clause.condition, "update", values)
+                values = self.assigned(assignments or (), Unchanged())
             case InsertAction(assignments=assignments):
-                values = self.assigned(assignments or (), ToDefault())
-                self.check_given(clause, values)
+                values = (
+                    self.by_name(clause, "INSERT *", ToDefault())
+                    if assignments is None
+                    else self.assigned(assignments, ToDefault())
+                )
+                self.check_inserted(clause, values)
                 return PlannedClause(clause.kind, clause.condition, "insert", values)
+        return PlannedClause(clause.kind, clause.condition, "update", values)
 
     def by_name(self, clause: MergeClause, what: str, others: Value) -> tuple[Value, ...]:
         """The source's columns of the same names; those that the table lacks are not used. A
@@ -260,8 +258,8 @@ class _Columns:
                 statement=self.merge.text,
                 position=clause.position,
             )
-        found = (positions.get(column_name.lower()) for column_name in self.schema.column_names)
-        return tuple(others if at is None else FromSource(at) for at in found)
+        places = (positions.get(column_name.lower()) for column_name in self.schema.column_names)
+        return tuple(others if at is None else FromSource(at) for at in places)
 
     def assigned(self, assignments: Sequence[Assignment], others: Value) -> tuple[Value, ...]:
         """The value of each column; `others` is that of a column without an assignment."""
@@ -277,10 +275,10 @@ class _Columns:
             known.append(path)
             column, fields = path.column, path.fields
             value = ToDefault() if assignment.value is None else FromText(assignment.value)
-            if isinstance(others, Kept) and column.name in self.schema.primary_keys:
+            if isinstance(others, Unchanged) and column.name in self.schema.primary_keys:
                 self.check_key(column, value if not fields else None, assignment.position)
                 continue
-            if fields and not isinstance(others, Kept):
+            if fields and not isinstance(others, Unchanged):
                 raise UnsupportedStatementError(
                     f"INSERT can't write a field of `{column.name}` alone.",
                     hint="Write the whole column: named_struct('field', value, …).",
@@ -298,7 +296,7 @@ class _Columns:
     def check_key(self, column: Column, value: Value | None, position: int) -> None:
         """Raise UnsupportedStatementError if an UPDATE gives a row another primary key. One that is
         equal to the row's own is not written either: `'01' = 1` is true, but 1 is another key."""
-        if column.name not in self.schema.primary_keys or isinstance(value, Kept):
+        if column.name not in self.schema.primary_keys or isinstance(value, Unchanged):
             return
         if isinstance(value, FromText) and self.is_own(column, value.range):
             return
@@ -314,17 +312,17 @@ class _Columns:
                 position=position,
             )
 
-    def pair_of(self, column: Column, value: Value | None) -> ColumnPair | None:
+    def pair_of(self, column: Column, value: Value | None) -> _ColumnPair | None:
         """The pair of a column and the source's column that is its value; None for other values."""
         name = column.name.lower()
         match value:
             case FromSource(position=at):
-                return ColumnPair(name, self.source_columns[at].lower())
+                return _ColumnPair(name, self.source_columns[at].lower())
             case FromText(range=text):
                 *qualifier, source = dotted_name(self.written(text)) or ("",)
                 alias = self.merge.source_alias.lower()
-                if source and [one.lower() for one in qualifier] in ([], [alias]):
-                    return ColumnPair(name, source.lower())
+                if source and [part.lower() for part in qualifier] in ([], [alias]):
+                    return _ColumnPair(name, source.lower())
         return None
 
     def is_own(self, column: Column, text: TextRange) -> bool:
@@ -335,7 +333,7 @@ class _Columns:
         """A value as the user wrote it."""
         return self.merge.text[text.start : text.end]
 
-    def check_given(self, clause: MergeClause, values: Sequence[Value]) -> None:
+    def check_inserted(self, clause: MergeClause, values: Sequence[Value]) -> None:
         for column, value in zip(self.schema.columns, values, strict=True):
             missing = isinstance(value, ToDefault) and column.default is None
             if missing and not column.type.nullable:
@@ -356,24 +354,24 @@ def _listed(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnPair:
+class _ColumnPair:
     """A target's and a source's column, in lower case."""
 
     target: str
     source: str
 
 
-def equated_columns(merge: MergeInto) -> frozenset[ColumnPair]:
+def equated_columns(merge: MergeInto) -> frozenset[_ColumnPair]:
     """Return the pairs that are equal wherever ON is true: its terms `t.a = s.b` and `t.a <=> s.b`,
     if nothing but AND connects them with the rest.
 
     Both names have to be qualified with the aliases: which side has a bare name is Spark's to say.
     """
-    found = (_pair(merge, term) for term in on_terms(merge))
-    return frozenset(pair for pair in found if pair is not None)
+    pairs = (_pair(merge, term) for term in on_terms(merge))
+    return frozenset(pair for pair in pairs if pair is not None)
 
 
-def _pair(merge: MergeInto, term: tuple[Token, ...]) -> ColumnPair | None:
+def _pair(merge: MergeInto, term: tuple[Token, ...]) -> _ColumnPair | None:
     for at, token in enumerate(term):
         if token.text in ("=", "==", "<=>"):
             left = side_and_column(merge, term[:at])
@@ -381,7 +379,7 @@ def _pair(merge: MergeInto, term: tuple[Token, ...]) -> ColumnPair | None:
             if left is None or right is None or left[0] == right[0]:
                 return None
             by_side = dict((left, right))
-            return ColumnPair(by_side["target"], by_side["source"])
+            return _ColumnPair(by_side["target"], by_side["source"])
     return None
 
 
@@ -416,13 +414,13 @@ def on_terms(merge: MergeInto) -> tuple[tuple[Token, ...], ...]:
 
 
 def _terms(cursor: Cursor) -> Iterator[tuple[Token, ...]]:
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     start, in_between = cursor.index, False
     while not cursor.at_end:
         if cursor.at_any("OR", "CASE"):
             return
         if cursor.at("AND") and not in_between:
-            found.append((start, cursor.index))
+            ranges.append((start, cursor.index))
             start = cursor.index + 1
         elif cursor.at("AND"):
             in_between = False
@@ -431,7 +429,7 @@ def _terms(cursor: Cursor) -> Iterator[tuple[Token, ...]]:
             cursor.skip_brackets()
         else:
             cursor.next()
-    for first, stop in [*found, (start, cursor.stop)]:
+    for first, stop in [*ranges, (start, cursor.stop)]:
         if first == stop:
             continue  # Spark says what is wrong with it
         if cursor.tokens[first].text == "(" and cursor.brackets[first] == stop - 1:
@@ -460,13 +458,13 @@ def side_and_column(merge: MergeInto, tokens: tuple[Token, ...]) -> tuple[str, s
     alias = qualifier[-1]
     if len(qualifier) > 1:  # shop.t.id, replaced by the alias where Spark evaluates it
         replaced = {
-            merge.text[one.start : one.end].replace("`", "").lower(): name.lower()
-            for one, name in merge.qualifiers
+            merge.text[qualified.start : qualified.end].replace("`", "").lower(): name.lower()
+            for qualified, name in merge.qualifiers
         }
-        found = replaced.get(".".join(qualifier))
-        if found is None:
+        known = replaced.get(".".join(qualifier))
+        if known is None:
             return None
-        alias = found
+        alias = known
     if alias == merge.target_alias.lower():
         return "target", column
     if alias == merge.source_alias.lower():

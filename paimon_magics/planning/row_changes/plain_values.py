@@ -1,4 +1,4 @@
-"""Values that an UPDATE assigns and nobody has to evaluate, read from their text: a literal, a
+"""Values that an UPDATE assigns and Spark need not evaluate, read from their text: a literal, a
 bound value, another column, or a number that is added to a column, subtracted or multiplied.
 
 They are only taken where Spark's result does not depend on its settings and no check of the column
@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from paimon_magics.planning.options.traits import INTEGER_BITS
 from paimon_magics.planning.row_changes.assignments import AssignedPath
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import AtomicType
@@ -28,8 +29,7 @@ from paimon_magics.statements.lexing.tokens import (
 from paimon_magics.statements.row_changes import RowChange, Update
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 
-_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
-_NUMERIC = frozenset({*_BITS, "DOUBLE", "DECIMAL"})
+_NUMERIC = frozenset({*INTEGER_BITS, "DOUBLE", "DECIMAL"})
 _DECIMAL_DIGITS_MAX = 38
 _OPERATORS: Mapping[str, Callable[[object, object], object]] = {
     "+": operator.add,
@@ -96,7 +96,7 @@ def plain_values(
         if names.setdefault(column.name.lower(), column) is not column:
             return None  # names that differ by their letters' case
     table = (update.alias or update.target.table).lower()
-    found = []
+    parsed = []
     for path in paths:
         value = update.assignments[path.number].value
         if path.fields or value is None:
@@ -104,10 +104,10 @@ def plain_values(
         text = update.text[value.start : value.end]
         cursor = Cursor(text, _without_brackets(text))
         try:
-            found.append(_plain(cursor, path.column, names, table))
+            parsed.append(_plain(cursor, path.column, names, table))
         except _NotPlainError:
             return None
-    return tuple(found)
+    return tuple(parsed)
 
 
 def _without_brackets(text: str) -> tuple[Token, ...]:
@@ -119,19 +119,22 @@ def _without_brackets(text: str) -> tuple[Token, ...]:
 
 
 def computed(
-    value: PlainValue, rows: Mapping[str, Sequence[object]], count: int, bound: Mapping[str, object]
+    value: PlainValue,
+    rows: Mapping[str, Sequence[object]],
+    count: int,
+    bound: Mapping[str, object],
 ) -> list[object] | None:
-    """The value for each of `count` rows, of which `rows` has the columns that it uses, as the
-    column stores it. `bound` are the values of bind names. None if Spark has to evaluate it."""
+    """The value for each of `count` rows, as the column stores it; None if Spark must evaluate it.
+    `rows` has the columns that it uses, `bound` the values of bind names."""
     first = _values(value.first, rows, count, bound)
     try:
         if not value.operator:
-            return [_fitting(one, value.column.type) for one in first]
+            return [_fitting(left, value.column.type) for left in first]
         second = _values(value.second, rows, count, bound)
         apply = _OPERATORS[value.operator]
         return [
-            _fitting(_applied(apply, one, other, value.column.type), value.column.type)
-            for one, other in zip(first, second, strict=True)
+            _fitting(_applied(apply, left, right, value.column.type), value.column.type)
+            for left, right in zip(first, second, strict=True)
         ]
     except _NotPlainError:
         return None
@@ -148,8 +151,8 @@ def _plain(cursor: Cursor, column: Column, names: Mapping[str, Column], table: s
         plain_value = PlainValue(column, first, sign, _operand(cursor, names, table))
         # Only of the column's own type: between two types Spark chooses a third.
         if not plain_value.sources or any(
-            isinstance(one, _Stored) and one.column.type != column.type
-            for one in (plain_value.first, plain_value.second)
+            isinstance(operand, _Stored) and operand.column.type != column.type
+            for operand in (plain_value.first, plain_value.second)
         ):
             raise _NotPlainError
     if not cursor.at_end:
@@ -215,18 +218,18 @@ def _values(
 
 
 def _applied(
-    apply: Callable[[object, object], object], one: object, other: object, data_type: object
+    apply: Callable[[object, object], object], left: object, right: object, data_type: object
 ) -> object:
     """The result for one row. Whole numbers are computed without a limit, and refused where the
     result does not fit: a narrower type of Spark's would have failed or wrapped before."""
-    if one is None or other is None:
+    if left is None or right is None:
         return None
     match data_type:
         case AtomicType(name="DOUBLE"):
-            return apply(_double(one), _double(other))
-        case AtomicType(name=name) if name in _BITS:
-            if type(one) is int and type(other) is int:
-                return apply(_long(one), _long(other))
+            return apply(_double(left), _double(right))
+        case AtomicType(name=name) if name in INTEGER_BITS:
+            if type(left) is int and type(right) is int:
+                return apply(_long(left), _long(right))
     raise _NotPlainError
 
 
@@ -268,8 +271,8 @@ def _fitting(value: object, data_type: object) -> object:
     match data_type.name:
         case _ if value is None:
             return None
-        case name if name in _BITS and kind is int:
-            limit = 1 << (_BITS[name] - 1)
+        case name if name in INTEGER_BITS and kind is int:
+            limit = 1 << (INTEGER_BITS[name] - 1)
             if -limit <= value < limit:  # type: ignore[operator]
                 return value
         case "DOUBLE":
@@ -297,7 +300,7 @@ def _decimal(value: Decimal, precision: int, scale: int) -> Decimal:
 
 # Conditions that only compare columns with plain values, read from their text.
 #
-# Such a condition needs nobody to evaluate it but a comparison of values. Anything else, as a
+# Comparing values is enough to evaluate such a condition. Anything else, as a
 # function, a text with an escape or a number with a point, is Spark's to evaluate.
 
 
@@ -317,30 +320,30 @@ def plain_filters(change: RowChange, columns: Collection[str]) -> tuple[ColumnFi
     if alone is not None and cursor.at_end:
         return (alone,)
     cursor.index = 0
-    found: list[ColumnFilter] = []
+    filters: list[ColumnFilter] = []
     while True:
         if cursor.accept("("):
-            one = _alternatives(cursor, names, table)
+            condition = _alternatives(cursor, names, table)
             if not cursor.accept(")"):
                 return None
         else:
-            one = _comparison(cursor, names, table)
-        if one is None:
+            condition = _comparison(cursor, names, table)
+        if condition is None:
             return None
-        found.append(one)
+        filters.append(condition)
         if cursor.at_end:
-            return tuple(found)
+            return tuple(filters)
         if not cursor.accept("AND"):
             return None
 
 
 def _alternatives(cursor: Cursor, names: Mapping[str, str], table: str) -> ColumnFilter | None:
     """Comparisons with OR between them, as one."""
-    found = _comparison(cursor, names, table)
-    while found is not None and cursor.accept("OR"):
+    either = _comparison(cursor, names, table)
+    while either is not None and cursor.accept("OR"):
         other = _comparison(cursor, names, table)
-        found = None if other is None else found.either(other)
-    return found
+        either = None if other is None else either.either(other)
+    return either
 
 
 def _comparison(cursor: Cursor, names: Mapping[str, str], table: str) -> ColumnFilter | None:

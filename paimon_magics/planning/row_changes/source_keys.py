@@ -71,14 +71,14 @@ def source_keys(merge: MergeInto, plan: MergePlan, schema: TableSchema) -> tuple
     if plan.numbered("NOT MATCHED BY SOURCE"):
         return ()
     terms = on_terms(merge)
-    found = [(term, _key(merge, plan, schema, term)) for term in terms]
+    keys = [(term, _key(merge, plan, schema, term)) for term in terms]
     if plan.join == "INNER" and any(
-        key is None and not _names_target(merge, schema, term) for term, key in found
+        key is None and not _names_target(merge, schema, term) for term, key in keys
     ):
         # Spark may look at such a term first, and compute no value of the rows that it rules out,
         # which may fail for those.
-        found = [(term, key) for term, key in found if key is not None and key.is_column]
-    return tuple(key for _, key in found if key is not None)
+        keys = [(term, key) for term, key in keys if key is not None and key.is_column]
+    return tuple(key for _, key in keys if key is not None)
 
 
 def _key(
@@ -112,7 +112,7 @@ def _target_column(
     else:
         return None
     known = schema.partition_keys if schema.data_evolution_enabled else schema.column_names
-    named = [one for one in known if one.lower() == name]
+    named = [known_name for known_name in known if known_name.lower() == name]
     return named[0] if len(named) == 1 else None
 
 
@@ -174,17 +174,17 @@ def compare_alike(column: DataType, value: AtomicType) -> bool:
     """Whether a column and a value of these types are equal only if the value is in the column's
     own order where it is, so that the values' range holds for the column."""
     match column, value:
-        case AtomicType(name=own), AtomicType(name=given) if own in _DIGITS:
-            return given in _DIGITS
+        case AtomicType(name=own), AtomicType(name=other) if own in _DIGITS:
+            return other in _DIGITS
         case AtomicType(name="DECIMAL", parameters=(precision, scale)), AtomicType() as other:
             digits, places = _decimal(other)
             whole = max(precision - scale, digits - places)
             # With more digits Spark would round both sides (`DecimalPrecision.widerDecimalType`).
             return digits > 0 and whole + max(scale, places) <= _DIGITS_MAX
-        case AtomicType(name="STRING" | "VARCHAR"), AtomicType(name=given):
-            return given in ("STRING", "VARCHAR")
-        case AtomicType(name="DATE"), AtomicType(name=given):
-            return given == "DATE"
+        case AtomicType(name="STRING" | "VARCHAR"), AtomicType(name=other):
+            return other in ("STRING", "VARCHAR")
+        case AtomicType(name="DATE"), AtomicType(name=other):
+            return other == "DATE"
         case _:
             return False
 
@@ -215,17 +215,17 @@ def range_filters(
 
 
 def _conditions(ranges: Iterable[KeyRange], bound: dict[str, object]) -> Iterator[ColumnFilter]:
-    def value(given: KeyValue) -> tuple[FilterValue]:
+    def value(bound_value: KeyValue) -> tuple[FilterValue]:
         name = f"__paimon_magics_key_{len(bound)}"
-        bound[name] = given
+        bound[name] = bound_value
         return (FilterValue("parameter", name),)
 
-    for one in ranges:
-        column = one.key.column
-        if one.least is None or one.greatest is None:
+    for key_range in ranges:
+        column = key_range.key.column
+        if key_range.least is None or key_range.greatest is None:
             yield ColumnFilter(column, "in", ())  # nothing is equal to a NULL
-        elif one.least == one.greatest:
-            yield ColumnFilter(column, "=", value(one.least))
+        elif key_range.least == key_range.greatest:
+            yield ColumnFilter(column, "=", value(key_range.least))
         else:
-            yield ColumnFilter(column, ">=", value(one.least))
-            yield ColumnFilter(column, "<=", value(one.greatest))
+            yield ColumnFilter(column, ">=", value(key_range.least))
+            yield ColumnFilter(column, "<=", value(key_range.greatest))

@@ -7,8 +7,9 @@ in case alone. The edits expect a path that `resolve` returned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
@@ -22,6 +23,8 @@ from paimon_magics.statements.data_types import (
     RowType,
     VectorType,
 )
+
+_Field = TypeVar("_Field", Column, RowField)
 
 
 def resolve(columns: Sequence[Column | RowField], path: tuple[str, ...]) -> tuple[str, ...]:
@@ -97,18 +100,16 @@ def siblings_at(columns: Sequence[Column], parents: tuple[str, ...]) -> list[str
 
 def type_at(columns: Sequence[Column | RowField], path: tuple[str, ...]) -> DataType:
     """The type at the end of the path."""
-    found = next(c.type for c in columns if c.name == path[0])
+    inside = next(column.type for column in columns if column.name == path[0])
     for token in path[1:]:
-        match found:
-            case ArrayType(element=element):
-                found = element
-            case MapType(value=value):
-                found = value
+        match inside:
+            case ArrayType(element=part) | MapType(value=part):
+                inside = part
             case RowType(fields=fields):
-                found = next(f.type for f in fields if f.name == token)
+                inside = next(field.type for field in fields if field.name == token)
             case AtomicType() | MultisetType() | VectorType():
                 raise AssertionError(f"{path} was resolved")
-    return found
+    return inside
 
 
 def with_field(
@@ -118,12 +119,8 @@ def with_field(
 ) -> TableSchema:
     """Return the schema with the column or nested field at `path` edited."""
     if len(path) == 1:
-        columns = []
-        for column in schema.columns:
-            edited = edit(column) if column.name == path[0] else column
-            assert isinstance(edited, Column)
-            columns.append(edited)
-        return replace(schema, columns=tuple(columns))
+        columns = tuple(_edited(schema.columns, path[0], edit))
+        return replace(schema, columns=columns)
     if path[-1] in ("element", "value") and not isinstance(
         type_at(schema.columns, path[:-1]), RowType
     ):
@@ -131,16 +128,21 @@ def with_field(
             f"`{'.'.join(path)}` is not a field: only its type can be changed.",
             hint="Use ALTER COLUMN … TYPE, or SET or DROP NOT NULL.",
         )
+    return replace(
+        schema,
+        columns=with_siblings(
+            schema.columns, path[:-1], lambda fields: tuple(_edited(fields, path[-1], edit))
+        ),
+    )
 
-    def on_fields(fields: tuple[RowField, ...]) -> tuple[RowField, ...]:
-        result = []
-        for field in fields:
-            edited = edit(field) if field.name == path[-1] else field
-            assert isinstance(edited, RowField)
-            result.append(edited)
-        return tuple(result)
 
-    return replace(schema, columns=with_siblings(schema.columns, path[:-1], on_fields))
+def _edited(
+    fields: Iterable[_Field], name: str, edit: Callable[[Column | RowField], Column | RowField]
+) -> Iterator[_Field]:
+    for field in fields:
+        changed = edit(field) if field.name == name else field
+        assert isinstance(changed, type(field))
+        yield changed
 
 
 def with_siblings(
@@ -201,13 +203,6 @@ def type_name(data_type: DataType) -> str:
     match data_type:
         case AtomicType(name=name, parameters=parameters):
             return f"{name}({', '.join(map(str, parameters))})" if parameters else name
-        case ArrayType():
-            return "ARRAY"
-        case MapType():
-            return "MAP"
         case RowType():
             return "STRUCT"
-        case MultisetType():
-            return "MULTISET"
-        case VectorType():
-            return "VECTOR"
+    return type(data_type).__name__.removesuffix("Type").upper()

@@ -11,9 +11,9 @@ import datetime
 import re
 
 from paimon_magics.errors import InvalidTableError
+from paimon_magics.planning.options.traits import INTEGER_BITS, family_of
 from paimon_magics.statements.data_types import AtomicType, DataType
 
-_INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 # Numbers and booleans whose text is the same to Paimon and as Spark's CAST to STRING writes it.
 _PLAIN = re.compile(r"(-?(0|[1-9]\d*)(\.\d+)?|true|false)")
@@ -36,7 +36,7 @@ def stored_default(column: str, data_type: DataType, text: str | None) -> str | 
     quoted = _LITERAL.fullmatch(text)
     if quoted and ("\\" in value or "'" in value or '"' in value):
         raise _refused(column, text, "A default can't contain quotes or backslashes.")
-    if data_type.name in ("STRING", "CHAR", "VARCHAR", "BYTES", "BINARY", "VARBINARY"):
+    if family_of(data_type) in ("text", "binary"):
         if not quoted:
             raise _refused(column, text, "Write a literal in quotes; expressions are not stored.")
         if data_type.parameters and len(value) > data_type.parameters[0]:
@@ -52,8 +52,7 @@ def retyped_default(column: str, data_type: DataType, stored: str | None) -> str
     A number or a boolean becomes a text in quotes where the type is one of texts. Raises
     InvalidTableError where the default doesn't fit the type.
     """
-    is_text = isinstance(data_type, AtomicType) and data_type.name in ("STRING", "CHAR", "VARCHAR")
-    if is_text and stored and _PLAIN.fullmatch(stored):
+    if family_of(data_type) == "text" and stored and _PLAIN.fullmatch(stored):
         stored = f"'{stored}'"
     return stored_default(column, data_type, stored)
 
@@ -68,8 +67,8 @@ def _fits(data_type: AtomicType, value: str) -> bool:
     match data_type.name:
         case "BOOLEAN":
             return value.lower() in ("true", "false")
-        case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
-            half = 2 ** (_INTEGER_BITS[data_type.name] - 1)
+        case name if name in INTEGER_BITS:
+            half = 2 ** (INTEGER_BITS[name] - 1)
             return bool(re.fullmatch(r"[+-]?\d+", value)) and -half <= int(value) < half
         case "FLOAT" | "DOUBLE":
             return bool(_NUMBER.fullmatch(value))

@@ -8,8 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from paimon_magics.errors import InvalidTableError, nearest
+from paimon_magics.planning.options.traits import family_of, is_type, types_of
 from paimon_magics.planning.options.values import double_value, integer_value
-from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
+from paimon_magics.planning.schemas.table_schema import (
+    TableSchema,
+    check_columns_exist,
+    column_list,
+    field_option_keys,
+)
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,
@@ -18,93 +24,85 @@ from paimon_magics.statements.data_types import (
     contains_type,
 )
 
-# By scan.mode: the options of which exactly one must be set. The others must not be set then.
-_TIME_OPTIONS = ("scan.timestamp-millis", "scan.timestamp")
-_SNAPSHOT_OPTIONS = ("scan.snapshot-id", "scan.tag-name", "scan.watermark")
-_INCREMENTAL_OPTIONS = (
-    "incremental-between", "incremental-between-timestamp", "incremental-to-auto-tag"
-)  # fmt: skip
-_FILE_TIME_OPTIONS = ("scan.file-creation-time-millis",)
+# By scan.mode: exactly one of these options must be set, and none of another mode.
 _SCAN_MODES = {
-    "from-timestamp": _TIME_OPTIONS,
-    "from-snapshot": _SNAPSHOT_OPTIONS,
+    "from-timestamp": ("scan.timestamp-millis", "scan.timestamp"),
+    "from-snapshot": ("scan.snapshot-id", "scan.tag-name", "scan.watermark"),
     "from-snapshot-full": ("scan.snapshot-id",),
-    "incremental": _INCREMENTAL_OPTIONS,
-    "from-file-creation-time": _FILE_TIME_OPTIONS,
+    "incremental": (
+        "incremental-between",
+        "incremental-between-timestamp",
+        "incremental-to-auto-tag",
+    ),
+    "from-file-creation-time": ("scan.file-creation-time-millis",),
 }
 
 
-_TEXTS = ("CHAR", "VARCHAR", "STRING")
-_NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ")
-_BINARIES = ("BINARY", "VARBINARY", "BYTES")
-_FLOATS = ("FLOAT", "DOUBLE")
-
+_WHOLE = types_of("integer", "date", "time", "timestamp", "timestamp_ltz")
 FILE_INDEXES = {
-    "bitmap": (*_TEXTS, *_NUMBERS, *_FLOATS, "BOOLEAN"),
-    "bloom-filter": (*_TEXTS, *_NUMBERS, *_FLOATS, *_BINARIES),
-    "bsi": (*_NUMBERS, "DECIMAL"),
-    "range-bitmap": (*_TEXTS, *_NUMBERS, *_FLOATS, "BOOLEAN", "DECIMAL"),
+    "bitmap": (*types_of("text", "float", "boolean"), *_WHOLE),
+    "bloom-filter": (*types_of("text", "float", "binary"), *_WHOLE),
+    "bsi": (*types_of("decimal"), *_WHOLE),
+    "range-bitmap": (*types_of("text", "float", "boolean", "decimal"), *_WHOLE),
 }
 """The file indexes, and the types of the columns that each can hold."""
 
 _RANGE_BITMAP_PRECISIONS = {"DECIMAL": 18, "TIMESTAMP": 6, "TIMESTAMP_LTZ": 6}
 
-_PRIMARY_KEY_INDEXES = (
-    "pk-btree.index.columns",
-    "pk-bitmap.index.columns",
-    "pk-full-text.index.columns",
-)
-
 
 # Rules on the options of indexes and of the layout inside files (`SchemaValidation`).
 
 
-def _check_file_indexes(schema: TableSchema) -> None:
-    """`validateFileIndex`."""
-    declared: set[tuple[str, str]] = set()
-    others: list[tuple[str, list[str]]] = []
+def declared_file_indexes(
+    schema: TableSchema,
+) -> tuple[list[tuple[str, str | None, str]], dict[tuple[str, str], dict[str, str]]]:
+    """The file indexes that the options `file-index.*` ask for, each as its column, its key in a
+    MAP column, and its kind; and the options of each kind and column. Raises InvalidTableError for
+    an index that there is not, or can't be (`validateFileIndex`)."""
+    declared: dict[tuple[str, str | None, str], None] = {}
+    options: dict[tuple[str, str], dict[str, str]] = {}
     for key, value in schema.options:
+        index, columns, rest = key.removeprefix("file-index.").rpartition(".columns")
         if not key.startswith("file-index."):
             continue
-        rest = key.removeprefix("file-index.")
-        if not rest.endswith(".columns"):
-            if rest.count(".") == 2:
-                others.append((key, rest.split(".")))
+        if not columns or rest:
+            if key.count(".") == 3:
+                kind, column, option = key.removeprefix("file-index.").split(".")
+                options.setdefault((kind, column), {})[option] = value
             continue
-        index = rest.removesuffix(".columns")
-        check_file_index(index, key)
+        if index not in FILE_INDEXES:
+            raise InvalidTableError(
+                f"There is no file index '{index}' (option '{key}').",
+                hint=nearest(index, tuple(FILE_INDEXES), what="file indexes"),
+            )
         for name in column_list(value):
-            column, bracket, _ = name.partition("[")
-            check_exist(schema, (column,), key)
-            declared.add((index, column))
+            column, bracket, inside = name.partition("[")
+            check_columns_exist(schema, (column,), f"The option '{key}'")
             data_type = schema.column(column).type
-            if bracket and not (
-                isinstance(data_type, MapType)
-                and isinstance(data_type.key, AtomicType)
-                and data_type.key.name in ("CHAR", "VARCHAR", "STRING")
-            ):
-                raise InvalidTableError(
-                    f"The option '{key}' names `{name}`, and `{column}` is not a MAP with text "
-                    "keys.",
-                    hint="Only a MAP with text keys can be indexed by key.",
-                )
-            value_type = data_type.value if isinstance(data_type, MapType) else data_type
-            check_file_index_type(index, column, value_type if bracket else data_type)
-    for key, (index, column, _) in others:
-        if (index, column) not in declared:
+            if bracket:
+                if not isinstance(data_type, MapType) or family_of(data_type.key) != "text":
+                    raise InvalidTableError(
+                        f"The option '{key}' names `{name}`, and `{column}` is not a MAP with text "
+                        "keys.",
+                        hint="Only a MAP with text keys can be indexed by key.",
+                    )
+                data_type = data_type.value
+            check_file_index_type(index, column, data_type)
+            declared[column, inside.removesuffix("]") if bracket else None, index] = None
+    return list(declared), options
+
+
+def _check_file_indexes(schema: TableSchema) -> None:
+    """`validateFileIndex`."""
+    declared, options = declared_file_indexes(schema)
+    indexed = {(index, column) for column, _, index in declared}
+    for (index, column), settings in options.items():
+        if (index, column) not in indexed:
+            key = f"file-index.{index}.{column}.{next(iter(settings))}"
             raise InvalidTableError(
                 f"The option '{key}' is for the column `{column}`, which has no such index.",
                 hint=f"Add `{column}` to 'file-index.{index}.columns'.",
             )
-
-
-def check_file_index(index: str, key: str) -> None:
-    """Raise InvalidTableError for a file index, in option `key`, that there is not."""
-    if index not in FILE_INDEXES:
-        raise InvalidTableError(
-            f"There is no file index '{index}' (option '{key}').",
-            hint=nearest(index, tuple(FILE_INDEXES), what="file indexes"),
-        )
 
 
 def check_file_index_type(index: str, column: str, data_type: DataType) -> None:
@@ -128,11 +126,12 @@ def check_file_index_type(index: str, column: str, data_type: DataType) -> None:
 def _check_primary_key_indexes(schema: TableSchema) -> None:
     """`validatePrimaryKeyIndexColumns`, `…SortedIndexes`, `…FullTextIndex`."""
     indexed: set[str] = set()
-    for key in _PRIMARY_KEY_INDEXES:
+    for kind in ("btree", "bitmap", "full-text"):
+        key = f"pk-{kind}.index.columns"
         names = column_list(schema.stored_option(key))
         if not names:
             continue
-        check_exist(schema, names, key)
+        check_columns_exist(schema, names, f"The option '{key}'")
         for name in names:
             if name in indexed or names.count(name) > 1:
                 raise InvalidTableError(
@@ -140,12 +139,13 @@ def _check_primary_key_indexes(schema: TableSchema) -> None:
                     hint="Name it once.",
                 )
         indexed.update(names)
-        full_text = key == "pk-full-text.index.columns"
-        for given, what in (
+        is_text = kind == "full-text"
+        has_vectors = schema.deletion_vectors_enabled
+        _check_needs(
+            f"The option '{key}'",
             (schema.primary_keys, "a primary key"),
             (
-                schema.deletion_vectors_enabled
-                or (full_text and schema.merge_engine == "first-row"),
+                has_vectors or (is_text and schema.engine.keeps_first_row),
                 "'deletion-vectors.enabled'",
             ),
             (
@@ -153,39 +153,40 @@ def _check_primary_key_indexes(schema: TableSchema) -> None:
                 "'deletion-vectors.merge-on-read' = 'false'",
             ),
             (schema.bucket > 0 or schema.bucket == -2, "'bucket' above 0 or -2"),
+            (not schema.flag("pk-clustering-override"), "'pk-clustering-override' = 'false'"),
+            (not is_text or len(names) == 1, "exactly one column"),
             (
-                not schema.flag("pk-clustering-override"),
-                "'pk-clustering-override' = 'false'",
-            ),
-            (not full_text or len(names) == 1, "exactly one column"),
-            (
-                not full_text or is_type(schema.column(names[0]).type, "CHAR", "VARCHAR", "STRING"),
+                not is_text or family_of(schema.column(names[0]).type) == "text",
                 "a text column",
             ),
-        ):
-            if not given:
-                raise InvalidTableError(
-                    f"The option '{key}' needs {what}.", hint=f"Change that, or leave out '{key}'."
-                )
+        )
+
+
+def _check_needs(what: str, *needs: tuple[object, str]) -> None:
+    """Raise InvalidTableError for the first of the `needs` that is not met."""
+    for is_met, need in needs:
+        if not is_met:
+            raise InvalidTableError(f"{what} needs {need}.", hint=f"Set that, or leave out {what}.")
 
 
 def _check_map_layout(schema: TableSchema) -> None:
     """`validateMapStorageLayout`, without its rules on compression."""
-    for key, value in schema.options:
-        if not (key.startswith("fields.") and key.endswith(".map.storage-layout")):
+    for key, columns, suffix in field_option_keys(schema):
+        if suffix != "map.storage-layout":
             continue
-        name = key.removeprefix("fields.").removesuffix(".map.storage-layout")
-        check_exist(schema, (name,), key)
-        data_type = schema.column(name).type
+        layout = (schema.stored_option(key) or "").lower()
+        check_columns_exist(schema, columns, f"The option '{key}'")
+        data_type = schema.column(columns[0]).type
         if not isinstance(data_type, MapType):
             raise InvalidTableError(
-                f"The option '{key}' is for `{name}`, which is not a MAP.", hint="Leave it out."
+                f"The option '{key}' is for `{columns[0]}`, which is not a MAP.",
+                hint="Leave it out.",
             )
-        if value.lower() not in ("default", "shared-shredding"):
+        if layout not in ("default", "shared-shredding"):
             raise InvalidTableError(
-                f"The option '{key}' can't be '{value}'.", hint="Use default or shared-shredding."
+                f"The option '{key}' can't be '{layout}'.", hint="Use default or shared-shredding."
             )
-        if value.lower() == "shared-shredding" and (
+        if layout == "shared-shredding" and (
             not is_type(data_type.key, "STRING")
             or data_type.key.nullable
             or schema.file_format not in ("parquet", "orc")
@@ -202,45 +203,26 @@ def _check_map_layout(schema: TableSchema) -> None:
 
 def _check_variant_shredding(schema: TableSchema) -> None:
     """`validateVariantShreddingInferenceOptions`."""
-    ratios: dict[str, float] = {}
-    for key, low in (
-        ("variant.shredding.maxInferBufferRow", 1),
-        ("variant.shredding.adaptive.maxInferBufferRow", 1),
-    ):
-        if integer_value(key, schema.option(key) or "1") < low:
-            raise InvalidTableError(f"The option '{key}' must be above 0.", hint="Raise it.")
-    for key in (
-        "variant.shredding.minFieldCardinalityRatio",
-        "variant.shredding.adaptive.retentionRatio",
-    ):
-        ratios[key] = double_value(key, schema.option(key) or "0")
-        if not 0 <= ratios[key] <= 1:
+    prefix = "variant.shredding."
+    for name in ("maxInferBufferRow", "adaptive.maxInferBufferRow"):
+        if schema.parsed(prefix + name, integer_value, 1) < 1:
             raise InvalidTableError(
-                f"The option '{key}' must be from 0 to 1.", hint="Correct its value."
+                f"The option '{prefix}{name}' must be above 0.", hint="Raise it."
             )
-    admission, retention = ratios.values()
+    ratios = []
+    for name in ("minFieldCardinalityRatio", "adaptive.retentionRatio"):
+        ratios.append(schema.parsed(prefix + name, double_value, 0.0))
+        if not 0 <= ratios[-1] <= 1:
+            raise InvalidTableError(
+                f"The option '{prefix}{name}' must be from 0 to 1.", hint="Correct its value."
+            )
     mode = (schema.option("variant.shredding.inferenceMode") or "").lower()
-    if mode == "adaptive" and retention > admission:
+    if mode == "adaptive" and ratios[1] > ratios[0]:
         raise InvalidTableError(
             "'variant.shredding.adaptive.retentionRatio' is above "
             "'variant.shredding.minFieldCardinalityRatio'.",
             hint="Lower 'variant.shredding.adaptive.retentionRatio'.",
         )
-
-
-def check_exist(schema: TableSchema, names: tuple[str, ...], key: str) -> None:
-    """Raise InvalidTableError for a column in option `key` that the table does not have."""
-    for name in names:
-        if name not in schema.column_names:
-            raise InvalidTableError(
-                f"The option '{key}' names the column `{name}`, which the table does not have.",
-                hint=nearest(name, schema.column_names, what="columns"),
-            )
-
-
-def is_type(data_type: DataType, *names: str) -> bool:
-    """Whether the type is atomic and has one of these names."""
-    return isinstance(data_type, AtomicType) and data_type.name in names
 
 
 INDEX_RULES: tuple[Callable[[TableSchema], None], ...] = (
@@ -265,16 +247,16 @@ def _check_deletion_vectors(schema: TableSchema) -> None:
     """`validateForDeletionVectors`."""
     if not schema.deletion_vectors_enabled:
         return
-    if schema.changelog_producer == "full-compaction":
+    if schema.producer.compacts_fully:
         raise _contradiction(
             "'deletion-vectors.enabled'",
-            "'changelog-producer' = 'full-compaction'",
+            f"'changelog-producer' = '{schema.changelog_producer}'",
             "Use none, input or lookup.",
         )
-    if schema.merge_engine == "first-row" and not schema.flag("pk-clustering-override"):
+    if schema.engine.keeps_first_row and not schema.flag("pk-clustering-override"):
         raise _contradiction(
             "'deletion-vectors.enabled'",
-            "the merge engine first-row, which never deletes old rows",
+            f"the merge engine {schema.merge_engine}, which never deletes old rows",
             "Leave out 'deletion-vectors.enabled'.",
         )
 
@@ -329,7 +311,7 @@ def _check_blobs(schema: TableSchema) -> None:
             hint="Set 'row-tracking.enabled' and 'data-evolution.enabled' to true.",
         )
     if schema.primary_keys and (
-        schema.merge_engine != "deduplicate"
+        not schema.engine.keeps_last_row
         or schema.changelog_producer != "none"
         or set(blobs) & set(schema.sequence_fields)
         or schema.flag("pk-clustering-override")
@@ -363,8 +345,7 @@ def _check_clustering(schema: TableSchema) -> None:
             "'pk-clustering-override' needs 'clustering.columns'.",
             hint="Set 'clustering.columns' to the columns to sort by.",
         )
-    first_row = schema.merge_engine == "first-row"
-    if not schema.deletion_vectors_enabled and not first_row:
+    if not schema.deletion_vectors_enabled and not schema.engine.keeps_first_row:
         raise InvalidTableError(
             "'pk-clustering-override' needs 'deletion-vectors.enabled'.",
             hint="Set 'deletion-vectors.enabled' = 'true' too.",
@@ -372,12 +353,12 @@ def _check_clustering(schema: TableSchema) -> None:
     for unwanted, what in (
         (schema.stored_option("record-level.expire-time"), "'record-level.expire-time'"),
         (
-            schema.merge_engine not in ("deduplicate", "first-row"),
+            not schema.engine.keeps_whole_rows,
             f"the merge engine {schema.merge_engine}",
         ),
         (schema.sequence_fields, "'sequence.field'"),
         (
-            schema.changelog_producer not in ("none", "input"),
+            schema.producer.of_compactions,
             f"'changelog-producer' = '{schema.changelog_producer}'",
         ),
     ):
@@ -389,17 +370,18 @@ def _check_chain_table(schema: TableSchema) -> None:
     """`validateChainTable`."""
     if not schema.flag("chain-table.enabled"):
         return
-    needs = (
+    _check_needs(
+        "'chain-table.enabled'",
         (schema.primary_keys, "a primary key"),
         (schema.partition_keys, "partition keys"),
         (schema.bucket > 0, "'bucket' above 0"),
         (schema.sequence_fields, "'sequence.field'"),
         (
-            schema.changelog_producer in ("none", "input"),
+            not schema.producer.of_compactions,
             "'changelog-producer' none or input",
         ),
         (
-            not schema.deletion_vectors_enabled or schema.merge_engine == "deduplicate",
+            not schema.deletion_vectors_enabled or schema.engine.keeps_last_row,
             "the merge engine deduplicate with deletion vectors",
         ),
         (schema.stored_option("partition.timestamp-pattern"), "'partition.timestamp-pattern'"),
@@ -413,9 +395,6 @@ def _check_chain_table(schema: TableSchema) -> None:
             "'partition.expiration-strategy' = 'values-time'",
         ),
     )
-    for given, what in needs:
-        if not given:
-            raise InvalidTableError(f"'chain-table.enabled' needs {what}.", hint="Set it too.")
     chain = schema.stored_option("chain-table.chain-partition-keys")
     keys = column_list(chain)
     if chain is not None and (not keys or schema.partition_keys[-len(keys) :] != keys):
@@ -431,7 +410,7 @@ def _check_record_level_expire(schema: TableSchema) -> None:
     field = schema.stored_option("record-level.time-field")
     if field is None:
         return
-    check_exist(schema, (field,), "record-level.time-field")
+    check_columns_exist(schema, (field,), "The option 'record-level.time-field'")
     match schema.column(field).type:
         case AtomicType(name="INT" | "BIGINT" | "TIMESTAMP" | "TIMESTAMP_LTZ"):
             return
@@ -485,8 +464,8 @@ def _check_scan_mode(schema: TableSchema) -> None:
         raise _contradiction("'scan.fallback-branch'", "'scan.primary-branch'", "Leave out one.")
 
 
-def _contradiction(one: str, other: str, hint: str) -> InvalidTableError:
-    return InvalidTableError(f"{one} can't go with {other}.", hint=hint)
+def _contradiction(option: str, other: str, hint: str) -> InvalidTableError:
+    return InvalidTableError(f"{option} can't go with {other}.", hint=hint)
 
 
 FEATURE_RULES: tuple[Callable[[TableSchema], None], ...] = (

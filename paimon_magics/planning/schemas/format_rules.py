@@ -7,7 +7,9 @@ These formats can't store every type so that other engines read the same values.
 from __future__ import annotations
 
 from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.options.traits import FILE_FORMATS, WRITTEN_FORMATS, is_type
 from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.planning.schemas.written_options import values_by_level
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,
@@ -19,35 +21,33 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.statement import TableName
 
-_TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
+_NOT_IN_AVRO = {ArrayType: "arrays", MapType: "maps", RowType: "structs"}
 _MICROSECONDS = 6
 _LTZ_LEGACY = "orc.timestamp-ltz.legacy.type"
 
 
 def check_file_format(name: TableName, schema: TableSchema) -> None:
     """Raise UnsupportedStatementError for a table whose files this version can't write safely."""
-    for file_format in sorted(written_formats(schema) - {"parquet"}):
-        if file_format not in ("orc", "avro"):
+    for file_format in sorted(_written_formats(schema) - {"parquet"}):
+        if file_format not in WRITTEN_FORMATS:
+            *others, last = (f"'{written}'" for written in WRITTEN_FORMATS)
             raise UnsupportedStatementError(
                 f"`{name}` has {file_format} files; writing those is not offered.",
-                hint="Set 'file.format' to 'parquet', 'orc' or 'avro'.",
+                hint=f"Set 'file.format' to {', '.join(others)} or {last}.",
             )
         _check_types(name, schema, file_format)
 
 
-def written_formats(schema: TableSchema) -> frozenset[str]:
+def _written_formats(schema: TableSchema) -> frozenset[str]:
     """The formats of the files that are written to a table, at any level; changelogs included."""
     if not schema.is_primary_key_table:
         return frozenset([schema.file_format])
-    found = {schema.file_format}
-    for pair in (schema.stored_option("file.format.per.level") or "").split(","):
-        _, colon, file_format = pair.partition(":")
-        if colon:
-            found.add(file_format.strip().lower())
+    by_level = values_by_level(schema, "file.format.per.level")
     changelog = schema.stored_option("changelog-file.format")
+    formats = {schema.file_format, *by_level.values()}
     if changelog is not None and schema.changelog_producer != "none":
-        found.add(changelog.lower())
-    return frozenset(found)
+        formats.add(changelog.lower())
+    return frozenset(formats)
 
 
 def fits_format(schema: TableSchema, file_format: str) -> bool:
@@ -87,22 +87,16 @@ def _check_types(name: TableName, schema: TableSchema, file_format: str) -> None
 
 
 def _reason(file_format: str, data_type: DataType) -> str | None:
-    if file_format == "avro":
-        for part in parts_of(data_type):
-            match part:
-                case ArrayType():
-                    return "arrays are not offered in such files"
-                case MapType():
-                    return "maps are not offered in such files"
-                case RowType():
-                    return "structs are not offered in such files"
-                case AtomicType(name="BINARY"):
-                    return "BINARY(n) is not offered in such files"
-                case AtomicType() if _digits(part) > _MICROSECONDS:
-                    return "the format has no timestamps finer than microseconds"
-        return None
     for part in parts_of(data_type):
-        if part is not data_type and _digits(part) > 0:
+        if file_format == "avro":
+            for kind, name in _NOT_IN_AVRO.items():
+                if isinstance(part, kind):
+                    return f"{name} are not offered in such files"
+            if is_type(part, "BINARY"):
+                return "BINARY(n) is not offered in such files"
+            if _digits(part) > FILE_FORMATS[file_format].timestamp_digits_max:
+                return "the format has no timestamps finer than microseconds"
+        elif part is not data_type and _digits(part) > 0:
             return (
                 "other engines misread nested timestamps before 1970 with fractions of seconds "
                 "there"
@@ -112,6 +106,6 @@ def _reason(file_format: str, data_type: DataType) -> str | None:
 
 def _digits(data_type: DataType) -> int:
     """The fractional digits of a timestamp's seconds; 0 for any other type."""
-    if isinstance(data_type, AtomicType) and data_type.name in _TIMESTAMPS:
+    if isinstance(data_type, AtomicType) and data_type.name.startswith("TIMESTAMP"):
         return data_type.parameters[0]
     return 0

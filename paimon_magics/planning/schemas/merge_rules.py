@@ -13,49 +13,51 @@ from collections.abc import Callable, Iterator
 
 from paimon_magics.errors import InvalidTableError, nearest
 from paimon_magics.planning.options.table_options import CORE_OPTIONS
+from paimon_magics.planning.options.traits import family_of, is_type
 from paimon_magics.planning.options.values import choice_value
-from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
-from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, MapType, RowType
+from paimon_magics.planning.schemas.table_schema import (
+    TableSchema,
+    check_columns_exist,
+    column_list,
+    field_option_keys,
+)
+from paimon_magics.statements.data_types import ArrayType, DataType, MapType, RowType
 
-_NUMERIC = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 _AGGREGATES_OF_ANY_TYPE = (
     "first_non_null_value", "first_not_null_value", "first_value", "last_non_null_value",
     "last_value", "max", "min",
 )  # fmt: skip
 _AGGREGATE_TYPES: dict[str, tuple[str, Callable[[DataType], bool]]] = {
-    "bool_and": ("BOOLEAN", lambda t: _is(t, "BOOLEAN")),
-    "bool_or": ("BOOLEAN", lambda t: _is(t, "BOOLEAN")),
+    **dict.fromkeys(("bool_and", "bool_or"), ("BOOLEAN", lambda t: family_of(t) == "boolean")),
+    **dict.fromkeys(
+        ("hll_sketch", "rbm32", "rbm64", "theta_sketch"),
+        ("VARBINARY", lambda t: is_type(t, "VARBINARY", "BYTES")),
+    ),
+    **dict.fromkeys(
+        ("product", "sum"), ("number", lambda t: family_of(t) in ("integer", "float", "decimal"))
+    ),
+    **dict.fromkeys(
+        ("nested_partial_update", "nested_update"),
+        (
+            "ARRAY of STRUCT",
+            lambda t: isinstance(t, ArrayType) and isinstance(t.element, RowType),
+        ),
+    ),
     "collect": ("ARRAY", lambda t: isinstance(t, ArrayType)),
-    "hll_sketch": ("VARBINARY", lambda t: _is(t, "VARBINARY", "BYTES")),
-    "listagg": ("STRING", lambda t: _is(t, "STRING")),
+    "listagg": ("STRING", lambda t: is_type(t, "STRING")),
     "merge_map": ("MAP", lambda t: isinstance(t, MapType)),
     "merge_map_with_keytime": (
         "MAP with STRUCT values",
         lambda t: isinstance(t, MapType) and isinstance(t.value, RowType),
     ),
-    "nested_partial_update": ("ARRAY of STRUCT", lambda t: _is_array_of_rows(t)),
-    "nested_update": ("ARRAY of STRUCT", lambda t: _is_array_of_rows(t)),
-    "product": ("number", lambda t: _is(t, *_NUMERIC)),
-    "rbm32": ("VARBINARY", lambda t: _is(t, "VARBINARY", "BYTES")),
-    "rbm64": ("VARBINARY", lambda t: _is(t, "VARBINARY", "BYTES")),
-    "sum": ("number", lambda t: _is(t, *_NUMERIC)),
-    "theta_sketch": ("VARBINARY", lambda t: _is(t, "VARBINARY", "BYTES")),
 }
 _AGGREGATES = (*_AGGREGATES_OF_ANY_TYPE, *_AGGREGATE_TYPES)
-
-
-def field_option_keys(schema: TableSchema) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Yield (key, columns, suffix) for each option `fields.<columns>.<suffix>`."""
-    for key, _ in schema.options:
-        parts = key.split(".", 2)
-        if parts[0] == "fields" and len(parts) == 3:
-            yield key, tuple(parts[1].split(",")), parts[2]
 
 
 def _check_field_options(schema: TableSchema) -> None:
     """`SchemaValidation.validateFieldsPrefix`."""
     for key, columns, suffix in field_option_keys(schema):
-        _check_exist(schema, columns, key)
+        check_columns_exist(schema, columns, f"The option '{key}'")
         if "." in suffix and not suffix.startswith(("map.", "pk-")):
             for name in columns:
                 if len(columns) == 1 and isinstance(schema.column(name).type, RowType):
@@ -90,17 +92,18 @@ def _check_changelog_producer(schema: TableSchema) -> None:
             f"The option 'changelog-producer' = '{producer}' needs a primary key.",
             hint="Add PRIMARY KEY or the option 'primary-key', or leave 'changelog-producer' out.",
         )
-    if schema.merge_engine == "first-row" and producer != "lookup":
+    if schema.engine.keeps_first_row and not schema.producer.looks_up:
         raise InvalidTableError(
-            f"The merge engine first-row can't go with 'changelog-producer' = '{producer}'.",
+            f"The merge engine {schema.merge_engine} can't go with 'changelog-producer' = "
+            f"'{producer}'.",
             hint="Use lookup or none.",
         )
-    if producer == "lookup" and schema.stored_option("full-compaction.delta-commits"):
+    if schema.producer.looks_up and schema.stored_option("full-compaction.delta-commits"):
         raise InvalidTableError(
-            "'full-compaction.delta-commits' can't go with 'changelog-producer' = 'lookup'.",
+            f"'full-compaction.delta-commits' can't go with 'changelog-producer' = '{producer}'.",
             hint="Leave it out, or set 'changelog-producer' to full-compaction.",
         )
-    if schema.flag("streaming-read-overwrite") and producer != "input":
+    if schema.flag("streaming-read-overwrite") and not schema.producer.is_input:
         raise InvalidTableError(
             f"'streaming-read-overwrite' can't go with 'changelog-producer' = '{producer}': "
             "readers would see changes twice.",
@@ -111,7 +114,7 @@ def _check_changelog_producer(schema: TableSchema) -> None:
 def _check_sequence(schema: TableSchema) -> None:
     """`SchemaValidation.validateSequenceField`, `validateSnapshotSequenceOrdering`."""
     fields = schema.sequence_fields
-    _check_exist(schema, fields, "sequence.field")
+    check_columns_exist(schema, fields, "The option 'sequence.field'")
     for name in fields:
         if fields.count(name) > 1:
             raise InvalidTableError(
@@ -122,9 +125,9 @@ def _check_sequence(schema: TableSchema) -> None:
                 f"The sequence field `{name}` can't have an aggregate function.",
                 hint=f"Leave out 'fields.{name}.aggregate-function'.",
             )
-    if fields and schema.merge_engine == "first-row":
+    if fields and schema.engine.keeps_first_row:
         raise InvalidTableError(
-            "The merge engine first-row can't go with 'sequence.field'.",
+            f"The merge engine {schema.merge_engine} can't go with 'sequence.field'.",
             hint="Leave out 'sequence.field'.",
         )
     if fields and schema.is_cross_partition_update:
@@ -147,7 +150,7 @@ def _check_sequence(schema: TableSchema) -> None:
 def _check_rowkind_field(schema: TableSchema) -> None:
     field = schema.rowkind_field
     if field is not None:
-        _check_exist(schema, (field,), "rowkind.field")
+        check_columns_exist(schema, (field,), "The option 'rowkind.field'")
     if schema.flag("streaming-read-overwrite") and not schema.primary_keys:
         raise InvalidTableError(
             "'streaming-read-overwrite' needs a primary key.",
@@ -161,7 +164,7 @@ def _check_rowkind_field(schema: TableSchema) -> None:
 
 def _aggregates(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
     """Each column that is merged by an aggregate function, with the option and the function."""
-    if not schema.primary_keys or schema.merge_engine not in ("aggregation", "partial-update"):
+    if not schema.primary_keys or not schema.engine.merges_values:
         return
     for name in schema.column_names:
         for key in (f"fields.{name}.aggregate-function", "fields.default-aggregate-function"):
@@ -197,7 +200,7 @@ def _check_types_of_aggregates(schema: TableSchema) -> None:
 
 def _check_partial_update(schema: TableSchema) -> None:
     """`PartialUpdateMergeFunction.Factory`."""
-    if not schema.primary_keys or schema.merge_engine != "partial-update":
+    if not schema.primary_keys or not schema.engine.skips_nulls:
         return
     protected: set[str] = set()
     sequences: set[str] = set()
@@ -205,7 +208,7 @@ def _check_partial_update(schema: TableSchema) -> None:
         if suffix != "sequence-group":
             continue
         members = column_list(schema.stored_option(key))
-        _check_exist(schema, members, key)
+        check_columns_exist(schema, members, f"The option '{key}'")
         for name in (*columns, *members):
             if name in schema.primary_keys:
                 raise InvalidTableError(
@@ -232,14 +235,14 @@ def _check_partial_update(schema: TableSchema) -> None:
     on_group = column_list(schema.stored_option("partial-update.remove-record-on-sequence-group"))
     on_delete = schema.flag("partial-update.remove-record-on-delete")
     ignore = schema.flag("ignore-delete") or schema.flag("partial-update.ignore-delete")
-    for set_one, one, set_other, other in (
+    for has_option, option, has_other, other in (
         (on_delete, "partial-update.remove-record-on-delete", ignore, "ignore-delete"),
         (on_group, "partial-update.remove-record-on-sequence-group", ignore, "ignore-delete"),
         (on_delete, "partial-update.remove-record-on-delete", sequences, "sequence-group"),
     ):
-        if set_one and set_other:
+        if has_option and has_other:
             raise InvalidTableError(
-                f"'{one}' and '{other}' contradict each other.", hint="Leave out one of them."
+                f"'{option}' and '{other}' contradict each other.", hint="Leave out one of them."
             )
     for name in on_group:
         if name not in sequences:
@@ -248,23 +251,6 @@ def _check_partial_update(schema: TableSchema) -> None:
                 "sequence column of a sequence group.",
                 hint=nearest(name, sequences, what="sequence columns"),
             )
-
-
-def _check_exist(schema: TableSchema, names: tuple[str, ...], key: str) -> None:
-    for name in names:
-        if name not in schema.column_names:
-            raise InvalidTableError(
-                f"The option '{key}' names the column `{name}`, which the table does not have.",
-                hint=nearest(name, schema.column_names, what="columns"),
-            )
-
-
-def _is(data_type: DataType, *names: str) -> bool:
-    return isinstance(data_type, AtomicType) and data_type.name in names
-
-
-def _is_array_of_rows(data_type: DataType) -> bool:
-    return isinstance(data_type, ArrayType) and isinstance(data_type.element, RowType)
 
 
 MERGE_RULES: tuple[Callable[[TableSchema], None], ...] = (

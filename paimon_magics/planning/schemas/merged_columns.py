@@ -43,82 +43,82 @@ class MergeRules:
 
 
 def merged_columns(
-    schema: TableSchema, given: Sequence[RowField], rules: MergeRules
+    schema: TableSchema, written: Sequence[RowField], rules: MergeRules
 ) -> tuple[AddColumn | RetypeColumn, ...]:
-    """The changes after which the table has all columns of `given`, () where it has them. Names
+    """The changes after which the table has all columns of `written`, () where it has them. Names
     are compared without case.
 
     Raises InvalidTableError for two types that can't become one.
     """
     changes: _Changes = []
     own = [RowField(column.name, column.type) for column in schema.columns]
-    _merge_fields(own, given, (), rules, changes)
+    _merge_fields(own, written, (), rules, changes)
     return tuple(changes)
 
 
 def _merge_fields(
     own: Sequence[RowField],
-    given: Sequence[RowField],
+    written: Sequence[RowField],
     path: _Path,
     rules: MergeRules,
     changes: _Changes,
 ) -> None:
-    by_name = {field.name.lower(): field for field in given}
+    by_name = {field.name.lower(): field for field in written}
     for field in own:
         other = by_name.get(field.name.lower())
         if other is not None:
             _merge(field.type, other.type, (*path, field.name), rules, changes)
     known = {field.name.lower() for field in own}
-    for field in given:
+    for field in written:
         if field.name.lower() not in known:
             known.add(field.name.lower())
             changes.append(AddColumn((*path, field.name), as_nullable(field.type, True)))
 
 
 def _merge(
-    own: DataType, given: DataType, path: _Path, rules: MergeRules, changes: _Changes
+    own: DataType, written: DataType, path: _Path, rules: MergeRules, changes: _Changes
 ) -> None:
-    match own, given:
+    match own, written:
         case RowType(fields=ours), RowType(fields=theirs):
             _merge_fields(ours, theirs, path, rules, changes)
         case ArrayType(element=ours), ArrayType(element=theirs):
             _merge(ours, theirs, (*path, "element"), rules, changes)
         case MapType(), MapType():
             in_keys: _Changes = []
-            _merge(own.key, given.key, (*path, "key"), rules, in_keys)
+            _merge(own.key, written.key, (*path, "key"), rules, in_keys)
             if in_keys:
-                raise _unlike(path, own.key, given.key, "The keys of a MAP keep their type.")
-            _merge(own.value, given.value, (*path, "value"), rules, changes)
+                raise _unlike(path, own.key, written.key, "The keys of a MAP keep their type.")
+            _merge(own.value, written.value, (*path, "value"), rules, changes)
         case _:
             if rules.widens_types:
-                wanted = as_nullable(_widened(own, given, path, rules), own.nullable)
+                wanted = as_nullable(_widened(own, written, path, rules), own.nullable)
                 if wanted != own:
                     changes.append(RetypeColumn(path, wanted))
 
 
-def _widened(own: DataType, given: DataType, path: _Path, rules: MergeRules) -> DataType:
+def _widened(own: DataType, written: DataType, path: _Path, rules: MergeRules) -> DataType:
     """The type that a column gets for values of another type."""
-    if as_nullable(own, True) == as_nullable(given, True):
+    if as_nullable(own, True) == as_nullable(written, True):
         return own
-    match own, given:
+    match own, written:
         case (
             AtomicType(name="DECIMAL", parameters=(digits, scale)),
             AtomicType(name="DECIMAL", parameters=(other_digits, other_scale)),
         ):
             if scale == other_scale:
                 return AtomicType("DECIMAL", (max(digits, other_digits), scale))
-            raise _unlike(path, own, given, "Both must have as many digits after the point.")
+            raise _unlike(path, own, written, "Both must have as many digits after the point.")
     explicit = rules.casts_explicitly
-    if can_retype(own, given, allow_explicit=explicit) and (
-        explicit or _size(own) <= _size(given) or _kind(own) != _kind(given)
+    if can_retype(own, written, allow_explicit=explicit) and (
+        explicit or _size(own) <= _size(written) or _kind(own) != _kind(written)
     ):
-        return given
-    if not explicit and can_retype(given, own, allow_explicit=False):
+        return written
+    if not explicit and can_retype(written, own, allow_explicit=False):
         return own
     raise _unlike(
         path,
         own,
-        given,
+        written,
         "Cast it in the query" + ("." if explicit else ", or allow a lossy change."),
     )
 
@@ -135,9 +135,9 @@ def _size(data_type: DataType) -> int:
     return 0
 
 
-def _unlike(path: _Path, own: DataType, given: DataType, hint: str) -> InvalidTableError:
+def _unlike(path: _Path, own: DataType, written: DataType, hint: str) -> InvalidTableError:
     return InvalidTableError(
-        f"`{'.'.join(path)}` is {type_name(own)} in the table and {type_name(given)} in what is "
+        f"`{'.'.join(path)}` is {type_name(own)} in the table and {type_name(written)} in what is "
         "written: these can't be merged ('write.merge-schema.type-widening').",
         hint=hint,
     )

@@ -9,14 +9,20 @@ that this project does not have (VECTOR, MULTISET) are left out. Rules on merge 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from paimon_magics.errors import InvalidTableError, nearest
 from paimon_magics.planning.options.rules import check_option_key, check_option_value
+from paimon_magics.planning.options.traits import FILE_FORMATS, WRITTEN_FORMATS, is_type
 from paimon_magics.planning.options.values import integer_value
 from paimon_magics.planning.schemas.feature_rules import FEATURE_RULES
 from paimon_magics.planning.schemas.merge_rules import MERGE_RULES, STATED_MERGE_RULES
-from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
+from paimon_magics.planning.schemas.table_schema import (
+    TableSchema,
+    check_columns_exist,
+    column_list,
+)
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,
@@ -32,9 +38,6 @@ _KEY_PREFIX = "_KEY_"
 # Paimon takes a comment with such a beginning as a change of the column's type
 # (`ColumnDirectiveUtils`).
 _COMMENT_DIRECTIVES = ("__BLOB", "__VECTOR")
-# Paimon's file formats; the last five need an engine's plug-in or are for format tables only.
-_FILE_FORMATS = ("parquet", "orc", "avro", "row", "blob", "lance", "mosaic", "vortex", "csv",
-                 "json", "text")  # fmt: skip
 
 
 def check_schema(schema: TableSchema, *, from_engine: bool = False) -> None:
@@ -86,16 +89,6 @@ def is_of_an_engine(schema: TableSchema) -> bool:
     except InvalidTableError:
         return True
     return False
-
-
-def check_columns_exist(schema: TableSchema, names: Iterable[str], where: str) -> None:
-    """Raise InvalidTableError for a name that is no column; `where` says what names it."""
-    for name in names:
-        if name not in schema.column_names:
-            raise InvalidTableError(
-                f"{where} names the column `{name}`, which the table does not have.",
-                hint=nearest(name, schema.column_names, what="columns"),
-            )
 
 
 def _check_column_names(schema: TableSchema) -> None:
@@ -256,7 +249,7 @@ def _check_buckets(schema: TableSchema) -> None:
                 "The option 'bucket-key' needs a number of buckets, and 'bucket' is -1.",
                 hint="Set 'bucket' to a number above 0, or leave out 'bucket-key'.",
             )
-        if not schema.primary_keys and _has(schema, "full-compaction.delta-commits"):
+        if not schema.primary_keys and schema.stored_option("full-compaction.delta-commits"):
             raise InvalidTableError(
                 "The option 'full-compaction.delta-commits' can't be set for an append table "
                 "without buckets.",
@@ -281,7 +274,7 @@ def _check_buckets(schema: TableSchema) -> None:
             )
     if (schema.option("bucket-function.type") or "").lower() == "mod":
         types = [schema.column(name).type for name in schema.bucket_keys]
-        if len(types) != 1 or not _is_atomic(types[0], "INT", "BIGINT"):
+        if len(types) != 1 or not is_type(types[0], "INT", "BIGINT"):
             raise InvalidTableError(
                 "'bucket-function.type' = 'mod' needs one bucket key of the type INT or BIGINT; "
                 f"the bucket keys are {', '.join(schema.bucket_keys)}.",
@@ -293,10 +286,10 @@ def _check_formats(schema: TableSchema) -> None:
     """`FileFormat.fromIdentifier` and the formats' `validateDataFields`."""
     for key in ("file.format", "changelog-file.format", "manifest.format"):
         name = schema.option(key)
-        if name is not None and name.lower() not in _FILE_FORMATS:
+        if name is not None and name.lower() not in FILE_FORMATS:
             raise InvalidTableError(
                 f"The option '{key}' can't be '{name}'.",
-                hint=nearest(name, _FILE_FORMATS[:3], what="file formats"),
+                hint=nearest(name, WRITTEN_FORMATS, what="file formats"),
             )
     if (schema.option("type") or "table").lower() != "table":
         raise InvalidTableError(
@@ -322,38 +315,21 @@ def _check_formats(schema: TableSchema) -> None:
 
 def _check_retention(schema: TableSchema) -> None:
     """`SchemaValidation.validateTableSchema`: numbers that must be at least 1, or in order."""
-    if _integer(schema, "target-file-row-num", bits=64) < 1:
-        raise _too_small("target-file-row-num")
-    low = _integer(schema, "snapshot.num-retained.min")
-    high = _integer(schema, "snapshot.num-retained.max")
-    changelog_low = _integer(schema, "changelog.num-retained.min", low)
-    changelog_high = _integer(schema, "changelog.num-retained.max", high)
-    for kind, minimum, maximum in (
-        ("snapshot", low, high),
-        ("changelog", changelog_low, changelog_high),
-    ):
+    if schema.parsed("target-file-row-num", partial(integer_value, bits=64), 0) < 1:
+        raise InvalidTableError(
+            "The option 'target-file-row-num' is below 1.", hint="Set it to 1 or more."
+        )
+    minimum = maximum = 0
+    for kind in ("snapshot", "changelog"):  # changelogs are kept as snapshots are by default
+        minimum = schema.parsed(f"{kind}.num-retained.min", integer_value, minimum)
+        maximum = schema.parsed(f"{kind}.num-retained.max", integer_value, maximum)
         if minimum < 1:
-            raise _too_small(f"{kind}.num-retained.min")
+            raise InvalidTableError(
+                f"The option '{kind}.num-retained.min' is below 1.", hint="Set it to 1 or more."
+            )
         if minimum > maximum:
             raise InvalidTableError(
                 f"'{kind}.num-retained.min' ({minimum}) is above '{kind}.num-retained.max' "
                 f"({maximum}).",
                 hint=f"Set '{kind}.num-retained.min' to {maximum} or less too.",
             )
-
-
-def _too_small(key: str) -> InvalidTableError:
-    return InvalidTableError(f"The option '{key}' is below 1.", hint="Set it to 1 or more.")
-
-
-def _integer(schema: TableSchema, key: str, default: int = 0, *, bits: int = 32) -> int:
-    text = schema.option(key)
-    return default if text is None else integer_value(key, text, bits=bits)
-
-
-def _has(schema: TableSchema, key: str) -> bool:
-    return schema.stored_option(key) is not None
-
-
-def _is_atomic(data_type: DataType, *names: str) -> bool:
-    return isinstance(data_type, AtomicType) and data_type.name in names

@@ -8,12 +8,18 @@ schema is checked by `rules.check_schema`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
 from paimon_magics.planning.options.table_options import DEPRECATED_KEYS, default_value
+from paimon_magics.planning.options.traits import (
+    CHANGELOG_PRODUCERS,
+    MERGE_ENGINES,
+    ChangelogProducer,
+    MergeEngine,
+)
 from paimon_magics.planning.options.values import boolean_value, integer_value
 from paimon_magics.planning.schemas.defaults import stored_default
 from paimon_magics.statements.data_types import (
@@ -29,6 +35,7 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.statement import CreateTable
 
+_T = TypeVar("_T")
 DEFAULT_PARTITION_NAME = "__DEFAULT_PARTITION__"
 """The default of `partition.default-name`."""
 
@@ -47,7 +54,7 @@ class Column:
     default: str | None = None
 
 
-class ColumnLike(Protocol):
+class _ColumnLike(Protocol):
     """What a column of a query must offer to become a column of a table."""
 
     @property
@@ -106,14 +113,21 @@ class TableSchema:
         stored = self.stored_option(key)
         return default_value(key) if stored is None else stored
 
+    def parsed(self, key: str, parse: Callable[[str, str], _T], otherwise: _T) -> _T:
+        """Return the option's value as `parse` reads it, `otherwise` if it has none.
+
+        Raises InvalidTableError for a value that can't be read.
+        """
+        text = self.option(key)
+        return otherwise if text is None else parse(key, text)
+
     def has_type(self, name: str) -> bool:
         """Whether a column has this atomic type, at any level."""
         return any(contains_type(column.type, name) for column in self.columns)
 
     def flag(self, key: str) -> bool:
         """Return a boolean option's value; raises InvalidTableError for text that is no boolean."""
-        text = self.option(key)
-        return False if text is None else boolean_value(key, text)
+        return self.parsed(key, boolean_value, False)
 
     @property
     def is_primary_key_table(self) -> bool:
@@ -138,7 +152,7 @@ class TableSchema:
     @property
     def bucket(self) -> int:
         """The `bucket` option: a number of buckets, -1 (dynamic or none) or -2 (postponed)."""
-        return integer_value("bucket", self.option("bucket") or "-1")
+        return self.parsed("bucket", integer_value, -1)
 
     @property
     def bucket_keys(self) -> tuple[str, ...]:
@@ -160,13 +174,24 @@ class TableSchema:
 
     @property
     def merge_engine(self) -> str:
-        """`merge-engine` in lower case: deduplicate, partial-update, aggregation or first-row."""
+        """`merge-engine` in lower case; `engine` says what it does."""
         return (self.option("merge-engine") or "deduplicate").lower()
 
     @property
+    def engine(self) -> MergeEngine:
+        """What the merge engine does; nothing of it is known for an engine that is not Paimon's."""
+        return MERGE_ENGINES.get(self.merge_engine) or MergeEngine(self.merge_engine)
+
+    @property
     def changelog_producer(self) -> str:
-        """`changelog-producer` in lower case: none, input, lookup or full-compaction."""
+        """`changelog-producer` in lower case; `producer` says what it does."""
         return (self.option("changelog-producer") or "none").lower()
+
+    @property
+    def producer(self) -> ChangelogProducer:
+        """What the changelog producer does."""
+        name = self.changelog_producer
+        return CHANGELOG_PRODUCERS.get(name) or ChangelogProducer(name)
 
     @property
     def file_format(self) -> str:
@@ -187,8 +212,8 @@ class TableSchema:
     def looks_up(self) -> bool:
         """Whether compactions look up what was merged before (Paimon's `LookupStrategy`)."""
         return (
-            self.changelog_producer == "lookup"
-            or self.merge_engine == "first-row"
+            self.producer.looks_up
+            or self.engine.keeps_first_row
             or self.deletion_vectors_enabled
             or self.flag("force-lookup")
         )
@@ -226,7 +251,7 @@ class TableSchema:
 
 
 def plan_create_table(
-    statement: CreateTable, query_columns: Sequence[ColumnLike] | None = None
+    statement: CreateTable, query_columns: Sequence[_ColumnLike] | None = None
 ) -> TableSchema:
     """Return the schema that CREATE TABLE asks for; `query_columns` are those of its AS query.
 
@@ -260,6 +285,24 @@ def plan_create_table(
         options=tuple(options.items()),
         comment=comment,
     )
+
+
+def check_columns_exist(schema: TableSchema, names: Iterable[str], where: str) -> None:
+    """Raise InvalidTableError for a name that is no column; `where` says what names it."""
+    for name in names:
+        if name not in schema.column_names:
+            raise InvalidTableError(
+                f"{where} names the column `{name}`, which the table does not have.",
+                hint=nearest(name, schema.column_names, what="columns"),
+            )
+
+
+def field_option_keys(schema: TableSchema) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """Yield (key, columns, suffix) for each option `fields.<columns>.<suffix>`."""
+    for key, _ in schema.options:
+        parts = key.split(".", 2)
+        if parts[0] == "fields" and len(parts) == 3:
+            yield key, tuple(parts[1].split(",")), parts[2]
 
 
 def column_list(text: str | None) -> tuple[str, ...]:
@@ -300,15 +343,15 @@ def _options(statement: CreateTable) -> dict[str, str]:
 
 
 def _columns(
-    statement: CreateTable, query_columns: Sequence[ColumnLike] | None
+    statement: CreateTable, query_columns: Sequence[_ColumnLike] | None
 ) -> tuple[Column, ...]:
     columns: list[Column] = []
     next_id = 0
     if statement.columns or query_columns is None:
-        asked = [(c.name, c.type, c.comment, c.default) for c in statement.columns]
+        stated = [(c.name, c.type, c.comment, c.default) for c in statement.columns]
     else:
-        asked = [(c.name, c.type, c.comment, None) for c in query_columns]
-    for name, data_type, comment, default in asked:
+        stated = [(c.name, c.type, c.comment, None) for c in query_columns]
+    for name, data_type, comment, default in stated:
         default = stored_default(name, data_type, default)
         columns.append(Column(next_id, name, data_type, comment, default))
         next_id += 1 + nested_field_count(data_type)

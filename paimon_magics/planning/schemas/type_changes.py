@@ -7,18 +7,19 @@ older files (`CastExecutors`). Implicit casts are always permitted, explicit cas
 
 from __future__ import annotations
 
+from paimon_magics.planning.options.traits import INTEGERS
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,
     DataType,
     MapType,
     MultisetType,
+    RowType,
     VectorType,
     as_nullable,
 )
 
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-_NUMBERS = (*_INTEGERS, "FLOAT", "DOUBLE", "DECIMAL")
+_NUMBERS = (*INTEGERS, "FLOAT", "DOUBLE", "DECIMAL")
 _STRINGS = ("CHAR", "VARCHAR")
 _BINARIES = ("BINARY", "VARBINARY")
 _TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
@@ -34,15 +35,15 @@ _CASTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         _STRINGS,
         (*_NUMBERS, "BOOLEAN", "DATE", "TIME", *_TIMESTAMPS, *_BINARIES, *_NESTED),
     ),
-    "BOOLEAN": ((), (*_STRINGS, *_INTEGERS)),
+    "BOOLEAN": ((), (*_STRINGS, *INTEGERS)),
     "BINARY": (("BINARY",), (*_STRINGS, "VARBINARY")),
     "VARBINARY": (_BINARIES, _STRINGS),
     "DECIMAL": (_NUMBERS, (*_STRINGS, "BOOLEAN")),
     "TINYINT": (("TINYINT",), (*_NUMBERS, *_STRINGS, "BOOLEAN")),
-    "SMALLINT": (_INTEGERS[:2], (*_NUMBERS, *_STRINGS, "BOOLEAN")),
-    "INT": (_INTEGERS[:3], (*_NUMBERS, *_STRINGS, "BOOLEAN", *_TIMESTAMPS)),
-    "BIGINT": (_INTEGERS, (*_NUMBERS, *_STRINGS, "BOOLEAN", *_TIMESTAMPS)),
-    "FLOAT": ((*_INTEGERS, "FLOAT", "DECIMAL"), (*_NUMBERS, *_STRINGS, "BOOLEAN")),
+    "SMALLINT": (INTEGERS[:2], (*_NUMBERS, *_STRINGS, "BOOLEAN")),
+    "INT": (INTEGERS[:3], (*_NUMBERS, *_STRINGS, "BOOLEAN", *_TIMESTAMPS)),
+    "BIGINT": (INTEGERS, (*_NUMBERS, *_STRINGS, "BOOLEAN", *_TIMESTAMPS)),
+    "FLOAT": ((*INTEGERS, "FLOAT", "DECIMAL"), (*_NUMBERS, *_STRINGS, "BOOLEAN")),
     "DOUBLE": (_NUMBERS, (*_STRINGS, "BOOLEAN")),
     "DATE": (("TIMESTAMP",), ("TIMESTAMP_LTZ", *_STRINGS)),
     "TIME": (("TIMESTAMP",), ("TIMESTAMP_LTZ", *_STRINGS)),
@@ -80,7 +81,7 @@ def _root(data_type: DataType) -> str:
             return "MULTISET"
         case VectorType():
             return "VECTOR"
-        case _:
+        case RowType():
             return "ROW"
 
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 
 from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.options.traits import FILE_FORMATS
 from paimon_magics.planning.options.values import integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
@@ -27,7 +28,7 @@ _REFUSED = {
     "commit.callbacks": ("", "Java classes to be called at each commit"),
     "metadata.iceberg.storage": ("disabled", "Iceberg metadata at each commit"),
     "chain-table.enabled": ("false", "a chain of branches"),
-    "pk-clustering-override": ("false", "files in another order than that of their keys"),
+    "pk-clustering-override": ("false", "files in another order than their keys"),
     "commit.strict-mode.last-safe-snapshot": ("", "a check that belongs to one job"),
     "branch": ("main", "another branch than the one that is named in a statement"),
     "vector.file.format": ("", "vectors in files of their own"),
@@ -44,13 +45,6 @@ _NOT_APPLIED = {
     "data-evolution.row-sidecar.enabled": "false",
     # The native writer shreds, too, but leaves out field ids without which Java fails to read.
     **dict.fromkeys(SHREDDING_OPTIONS, "false"),
-}
-# The compressions of data files that can be written, by format. Any other one fails in Java, too,
-# or would fail here only in the tasks.
-_COMPRESSIONS = {
-    "parquet": ("none", "uncompressed", "snappy", "gzip", "gz", "lz4", "lz4_raw", "zstd"),
-    "orc": ("none", "uncompressed", "snappy", "lz4", "zlib", "zstd"),
-    "avro": ("none", "null", "bzip2", "deflate", "snappy", "xz", "zstandard", "zstd"),
 }
 # Those of pypaimon's writer of manifests.
 _MANIFEST_COMPRESSIONS = ("null", "deflate", "snappy", "zstd", "bzip2", "xz")
@@ -70,7 +64,7 @@ def check_written_options(name: TableName, schema: TableSchema) -> None:
 
 def options_not_applied(schema: TableSchema) -> tuple[str, ...]:
     """The sorted keys of stored options that have no effect on what is written here."""
-    found = {
+    keys = {
         key
         for key, idle in _NOT_APPLIED.items()
         if (schema.stored_option(key) or idle).lower() != idle
@@ -78,8 +72,8 @@ def options_not_applied(schema: TableSchema) -> tuple[str, ...]:
     if schema.flag("clustering.incremental") and not schema.flag(
         "clustering.incremental.optimize-write"
     ):
-        found.discard("clustering.columns")  # as in Paimon only compactions sort by them
-    return tuple(sorted(found))
+        keys.discard("clustering.columns")  # as in Paimon only compactions sort by them
+    return tuple(sorted(keys))
 
 
 def _refused(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
@@ -95,34 +89,40 @@ def _refused(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
     for key, value in schema.options:
         if key.endswith(".map.storage-layout") and value.lower() != "default":
             yield key, value, "another storage layout of maps"
-    if schema.is_primary_key_table and schema.changelog_producer != "none":
-        changelog = (schema.stored_option("changelog-file.format") or schema.file_format).lower()
-        key = "changelog-file.compression"
-        if schema.stored_option(key) is None:
-            key = "file.compression"
-        codec = (schema.option(key) or "zstd").lower()
-        if codec not in _COMPRESSIONS.get(changelog, (codec,)):
-            yield key, codec, f"a compression that {changelog} files don't have"
     manifests = schema.stored_option("manifest.compression")
     if manifests is not None and manifests.lower() not in _MANIFEST_COMPRESSIONS:
         yield "manifest.compression", manifests, "a compression that manifests don't have"
     outside = schema.stored_option("global-index.external-path")
     if outside and not _SCHEME.match(outside.strip()):
         yield "global-index.external-path", outside, "a folder without its store, as file:/ or s3:/"
+    for key, shown, codec, file_format in _compressions(schema):
+        traits = FILE_FORMATS.get(file_format)
+        if traits is not None and traits.compressions and codec not in traits.compressions:
+            yield key, shown, f"a compression that {file_format} files don't have"
+    rows = schema.stored_option("target-file-row-num")
+    traits = FILE_FORMATS.get(schema.file_format)
+    if rows is not None and (traits is None or not traits.limits_rows):
+        what = f"{schema.file_format} files with a limited number of rows"
+        yield "target-file-row-num", rows, what
+
+
+def _compressions(schema: TableSchema) -> Iterator[tuple[str, str, str, str]]:
+    """Each option that chooses a codec: its key, its value, the codec, and the format of the
+    files."""
+    if schema.is_primary_key_table and schema.changelog_producer != "none":
+        key = "changelog-file.compression"
+        if schema.stored_option(key) is None:
+            key = "file.compression"
+        codec = (schema.option(key) or "zstd").lower()
+        changelog = schema.stored_option("changelog-file.format") or schema.file_format
+        yield key, codec, codec, changelog.lower()
     formats = values_by_level(schema, "file.format.per.level")
     for level, codec in values_by_level(schema, "file.compression.per.level").items():
-        data = formats.get(level, schema.file_format)
-        if codec not in _COMPRESSIONS.get(data, (codec,)):
-            what = f"a compression that {data} files don't have"
-            yield "file.compression.per.level", f"{level}:{codec}", what
-    file_format = schema.file_format
-    compression = schema.stored_option("file.compression")
-    possible = _COMPRESSIONS.get(file_format)
-    if compression is not None and possible and compression.lower() not in possible:
-        yield "file.compression", compression, f"a compression that {file_format} files don't have"
-    if file_format != "parquet" and schema.stored_option("target-file-row-num") is not None:
-        value = schema.stored_option("target-file-row-num") or ""
-        yield "target-file-row-num", value, f"{file_format} files with a limited number of rows"
+        of_level = formats.get(level, schema.file_format)
+        yield "file.compression.per.level", f"{level}:{codec}", codec, of_level
+    codec = schema.stored_option("file.compression") or ""
+    if codec:
+        yield "file.compression", codec, codec.lower(), schema.file_format
 
 
 def values_by_level(schema: TableSchema, key: str) -> dict[int, str]:

@@ -23,8 +23,8 @@ _ROW_GROUP_ROWS = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is kept of a column: nothing, the number of NULLs, or its least and greatest values,
-    too, of which texts and binaries are cut to `length` characters or bytes, if it is given."""
+    """What is kept of a column: nothing, the number of NULLs, or also its least and greatest
+    values. Texts and binaries are cut to `length` characters or bytes, if it is given."""
 
     wants_nulls: bool = True
     wants_values: bool = True
@@ -53,20 +53,21 @@ class FileRules:
 
 def data_file_format(schema: TableSchema, level: int) -> str:
     """The format of data files on a level. Raises as `data_file_rules`."""
-    return _at_level(schema, "file.format.per.level", level) or schema.file_format
+    return values_by_level(schema, "file.format.per.level").get(level) or schema.file_format
 
 
 def data_file_rules(schema: TableSchema, level: int) -> FileRules:
     """The rules for data files on a level. Raises InvalidTableError for an option's value that
     can't be read."""
-    mode = _at_level(schema, "metadata.stats-mode.per.level", level)
+    mode = values_by_level(schema, "metadata.stats-mode.per.level").get(level)
+    compression = values_by_level(schema, "file.compression.per.level").get(level)
+    dictionaries = schema.stored_option("parquet.enable.dictionary")
     return FileRules(
         format=data_file_format(schema, level),
-        compression=_at_level(schema, "file.compression.per.level", level)
-        or _text(schema, "file.compression"),
-        zstd_level=_number(schema, "file.compression.zstd-level"),
-        statistics=_statistics(schema, mode or _text(schema, "metadata.stats-mode")),
-        dictionaries=_flag(schema, "parquet.enable.dictionary"),
+        compression=compression or schema.option("file.compression") or "",
+        zstd_level=schema.parsed("file.compression.zstd-level", integer_value, 1),
+        statistics=_statistics(schema, mode or schema.option("metadata.stats-mode") or ""),
+        dictionaries=None if dictionaries is None else dictionaries.strip().lower() == "true",
     )
 
 
@@ -95,24 +96,24 @@ def check_file_rules(schema: TableSchema) -> None:
 def _statistics(schema: TableSchema, mode: str) -> dict[str, Statistics]:
     """A column's own mode comes first, then the keys' where files have no key columns of their own
     (`data-file.thin-mode`); `metadata.stats-keep-first-n-columns` counts the others."""
-    first = _number(schema, "metadata.stats-keep-first-n-columns")
+    first = schema.parsed("metadata.stats-keep-first-n-columns", integer_value, -1)
     keys = schema.trimmed_primary_keys if schema.flag("data-file.thin-mode") else ()
-    found = {}
+    by_column = {}
     counted = 0
     for name in schema.column_names:
         key = f"fields.{name}.stats-mode"
         own = schema.stored_option(key)
         if own is not None:
-            found[name] = _mode(key, own)
+            by_column[name] = _mode(key, own)
         elif name in keys:
-            found[name] = KEY_STATISTICS
+            by_column[name] = KEY_STATISTICS
             continue
         elif 0 <= first <= counted:
-            found[name] = NO_STATISTICS
+            by_column[name] = NO_STATISTICS
         else:
-            found[name] = _mode("metadata.stats-mode", mode)
+            by_column[name] = _mode("metadata.stats-mode", mode)
         counted += 1
-    return found
+    return by_column
 
 
 def _mode(key: str, text: str) -> Statistics:
@@ -130,21 +131,3 @@ def _mode(key: str, text: str) -> Statistics:
             hint="Use none, counts, full or truncate(16), with any number of characters above 0.",
         )
     return Statistics(length=int(cut[1]))
-
-
-def _at_level(schema: TableSchema, key: str, level: int) -> str | None:
-    """The value for a level in an option such as `0:avro,5:parquet`."""
-    return values_by_level(schema, key).get(level)
-
-
-def _text(schema: TableSchema, key: str) -> str:
-    return schema.option(key) or ""
-
-
-def _number(schema: TableSchema, key: str) -> int:
-    return integer_value(key, _text(schema, key))
-
-
-def _flag(schema: TableSchema, key: str) -> bool | None:
-    stored_option = schema.stored_option(key)
-    return None if stored_option is None else stored_option.strip().lower() == "true"

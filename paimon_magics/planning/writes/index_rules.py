@@ -16,16 +16,11 @@ from paimon_magics.planning.options.values import (
     memory_size_bytes,
     positive_value,
 )
-from paimon_magics.planning.schemas.feature_rules import (
-    check_exist,
-    check_file_index,
-    check_file_index_type,
-)
-from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
+from paimon_magics.planning.schemas.feature_rules import declared_file_indexes
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.data_types import AtomicType, DataType, MapType
 
 _PREFIX = "file-index."
-_COLUMNS = ".columns"
 _BITS_MAX = 2**31 - 8
 _UNCHUNKED = ("BOOLEAN", "TINYINT", "SMALLINT")
 
@@ -87,38 +82,20 @@ def file_indexes_of(schema: TableSchema) -> FileIndexes:
 
     Raises InvalidTableError for options that ask for what can't be.
     """
-    declared: dict[tuple[str, str | None, str], None] = {}
-    given: dict[tuple[str, str], dict[str, str]] = {}
-    for key, value in schema.options:
-        if not key.startswith(_PREFIX):
-            continue
-        rest = key.removeprefix(_PREFIX)
-        if rest.endswith(_COLUMNS):
-            kind = rest.removesuffix(_COLUMNS)
-            check_file_index(kind, key)
-            for name in column_list(value):
-                column, bracket, inside = name.partition("[")
-                nested = bool(bracket) and name.endswith("]")
-                declared[column if nested else name, inside[:-1] if nested else None, kind] = None
-        elif rest.count(".") == 2:
-            kind, name, option = rest.split(".")
-            given.setdefault((kind, name), {})[option] = value
+    declared, column_options = declared_file_indexes(schema)
     indexes = []
     for column, map_key, kind in declared:
-        check_exist(schema, (column,), f"{_PREFIX}{kind}{_COLUMNS}")
         data_type = schema.column(column).type
         if map_key is not None and isinstance(data_type, MapType):
             data_type = data_type.value
-        check_file_index_type(kind, column, data_type)
         # What is said of the MAP holds for all of its keys.
-        options = dict(given.get((kind, column), {}))
+        options = dict(column_options.get((kind, column), {}))
         if map_key is not None:
-            options |= given.get((kind, f"{column}[{map_key}]"), {})
+            options |= column_options.get((kind, f"{column}[{map_key}]"), {})
         rules = _rules(kind, f"{_PREFIX}{kind}.{column}.", data_type, options)
         indexes.append(FileIndex(column, map_key, kind, rules))
-    threshold = "file-index.in-manifest-threshold"
-    size = memory_size_bytes(threshold, schema.option(threshold) or "500 B")
-    return FileIndexes(tuple(indexes), size)
+    in_manifest_max = schema.parsed("file-index.in-manifest-threshold", memory_size_bytes, 500)
+    return FileIndexes(tuple(indexes), in_manifest_max)
 
 
 def _rules(

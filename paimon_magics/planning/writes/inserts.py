@@ -111,19 +111,19 @@ def match_columns(
     columns = schema.columns
     open_columns = [column for column in columns if column.name not in static]
     if insert.columns is not None:
-        given = _by_list(insert, open_columns, static, input_names)
+        positions = _by_list(insert, open_columns, static, input_names)
     elif insert.by_name:
-        given = _by_name(insert, open_columns, static, input_names)
+        positions = _by_name(insert, open_columns, static, input_names)
     else:
-        given = _by_position(
+        positions = _by_position(
             insert, _as_in_hive(insert, open_columns, input_names), static, input_names
         )
     sources: list[Source] = []
     for column in columns:
         if column.name in static:
             sources.append(Constant(static[column.name]))
-        elif column.name in given:
-            sources.append(FromInput(given[column.name]))
+        elif column.name in positions:
+            sources.append(FromInput(positions[column.name]))
         elif column.type.nullable or column.default is not None:
             sources.append(Missing())
         else:
@@ -227,8 +227,8 @@ def rows_hidden_by(schema: TableSchema) -> str | None:
 def level_zero_hidden_by(schema: TableSchema) -> str | None:
     """The option, as text, of a primary-key table that hides files of level 0; None if they are
     read."""
-    if schema.merge_engine == "first-row":
-        return "'merge-engine' = 'first-row'"
+    if schema.engine.keeps_first_row:
+        return f"'merge-engine' = '{schema.merge_engine}'"
     if schema.deletion_vectors_enabled and not schema.flag("deletion-vectors.merge-on-read"):
         return "'deletion-vectors.enabled' = 'true'"
     return None

@@ -10,20 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from paimon_magics.planning.formatting import count_text, shortened
+from paimon_magics.planning.options.traits import family_of
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import to_spark_sql
-
-__all__ = [
-    "LOSSES",
-    "LOSS_END",
-    "LOSS_IS",
-    "ColumnLoss",
-    "added_losses",
-    "column_type",
-    "in_order",
-    "loss_texts",
-]
 
 LOSSES = "__paimon_magics_losses"
 """The column of a job's rows: for each changed value the name of its column, LOSS_IS, the value as
@@ -32,8 +22,6 @@ a text, and LOSS_END."""
 LOSS_IS, LOSS_END = "\x1f", "\x1e"
 
 _SHOWN_MAX = 60
-_CUT = ("TINYINT", "SMALLINT", "INT", "BIGINT", "TIME", "DATE", "TIMESTAMP", "TIMESTAMP_LTZ")
-_ROUNDED = ("DECIMAL", "FLOAT", "DOUBLE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +66,12 @@ def loss_texts(
 
 
 def _how(data_type: DataType) -> str:
-    match data_type:
-        case AtomicType(name=name) if name in _CUT:
+    match family_of(data_type):
+        case "integer" | "time" | "date" | "timestamp" | "timestamp_ltz":
             return "cut to"
-        case AtomicType(name=name) if name in _ROUNDED:
+        case "decimal" | "float":
             return "rounded to"
-        case _:
-            return "changed to"
+    return "changed to"
 
 
 def column_type(column: Column) -> str:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from paimon_magics.errors import InvalidValueError, value_text
 from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.options.traits import INTEGER_BITS
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.session.python_frames import (
     arrow_of,
@@ -43,7 +44,6 @@ from paimon_magics.statements.data_types import (
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.schema.types import arrow_schema
 
-_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _TAKEN = {
     "BOOLEAN": "True or False",
     "FLOAT": "a number of at most 3.4e38",
@@ -166,8 +166,8 @@ def _unfit(value: object, number: int, column: Column, why: str) -> InvalidValue
 def _taken(data_type: DataType) -> str:
     """The Python types that a column of that type takes, in words."""
     match data_type:
-        case AtomicType(name=name) if name in _BITS:
-            most = 2 ** (_BITS[name] - 1)
+        case AtomicType(name=name) if name in INTEGER_BITS:
+            most = 2 ** (INTEGER_BITS[name] - 1)
             return f"a whole number from {-most} to {most - 1}"
         case AtomicType(name="DECIMAL", parameters=(precision, scale)):
             before = count_text(precision - scale, "digit")

@@ -201,7 +201,7 @@ def run_place_merge(
         bodies, files = _bodies(table, places, results, added, transaction)
         read_set = prepared.read_set
         if places.plan is not None and read_set is not None:
-            read_set = places.plan.read_set(results, read_set.found)
+            read_set = places.plan.read_set(results, read_set.search)
         found = ToCommit(
             bodies,
             counts.updated + counts.deleted + counts.inserted,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
-from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files, read_keys
+from paimon_magics.planning.commits.read_sets import ReadSet, RowSearch, read_files, read_keys
 from paimon_magics.planning.commits.requests import Append, CommitReceipt
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
@@ -261,7 +261,7 @@ def _read_set(
     """What the commit is checked against: the rows that were looked for are those that meet
     `conditions`. Rows that are inserted because nothing matched them must have nothing that matches
     them still; where their keys are those of ON, the keys tell."""
-    found = Found(conditions, adds_missing="insert" in plan.effects)
+    found = RowSearch(conditions, adds_missing="insert" in plan.effects)
     base, name = state
     if not schema.is_primary_key_table:
         return read_files(base, (), found, manifest_list=name)

@@ -129,10 +129,9 @@ def _write_notes(table: Table, *, compacts: bool) -> tuple[str, ...]:
     schema = table.schema
     notes = []
     compacted = compacts and compacts_inline(schema)
-    producer = schema.changelog_producer
-    if schema.is_primary_key_table and producer == "lookup" and not compacted:
+    if schema.is_primary_key_table and schema.producer.looks_up and not compacted:
         notes.append("Changes appear in the changelog after the next compaction.")
-    if schema.is_primary_key_table and producer == "full-compaction":
+    if schema.is_primary_key_table and schema.producer.compacts_fully:
         notes.append("Changes appear in the changelog after the next full compaction.")
     hidden = rows_hidden_by(schema)
     if hidden is not None and not compacted:

@@ -12,7 +12,7 @@ from paimon_magics.errors import (
     InvalidValueError,
     PaimonMagicsError,
 )
-from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_keys, read_rows
+from paimon_magics.planning.commits.read_sets import ReadSet, RowSearch, read_keys, read_rows
 from paimon_magics.planning.commits.requests import (
     Append,
     InsertChange,
@@ -315,7 +315,7 @@ def own_read_set(
     """What the commit of an INSERT INTO is checked against, None where its query does not read the
     table as it is now. `state` tells the latest snapshot before the query was planned
     (`latest_state`), `bound` are the values of the bind names."""
-    if insert.overwrite or table.schema.merge_engine == "first-row":
+    if insert.overwrite or table.schema.engine.keeps_first_row:
         return None  # an overwrite has a check of its own; first-row keeps rows that are there
     references = insert.source.references
     own = [reference for reference in references if reads_now(scope, insert.text, table, reference)]
@@ -325,7 +325,7 @@ def own_read_set(
     if table.schema.is_primary_key_table:
         return read_keys(snapshot_id, manifest_list=name)
     filters = own[0].filters if len(own) == 1 else ()
-    found = Found(column_predicates(filters, table.schema.columns, bound))
+    found = RowSearch(column_predicates(filters, table.schema.columns, bound))
     return read_rows(snapshot_id, found, manifest_list=name)
 
 

@@ -38,7 +38,7 @@ from paimon_magics.planning.commits.requests import (
     OverwritePartitions,
     OverwriteTouched,
 )
-from paimon_magics.planning.compaction.key_moves import obstacle_to_moves
+from paimon_magics.planning.compaction.schedule import obstacle_to_moves
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.tables.commits.log_positions import is_of_log
@@ -280,7 +280,7 @@ def _remove(table: IndexedTable, paths: Iterable[str]) -> None:
 #
 # A streaming job reads the hash indexes when it starts, and can't prepare a commit anew. Where it
 # brings a key that a batch has added before, the coordinator moves the key to the job's bucket,
-# unless the table's options forbid it (`planning.compaction.key_moves`). Then the job's commit is
+# unless the table's options forbid it (`planning.compaction.schedule`). Then the job's commit is
 # refused, and so is every repetition. A batch can be started again, so it is the one to be refused.
 #
 # Batches of small inserts are not: their rows were acknowledged before.

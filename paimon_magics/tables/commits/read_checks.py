@@ -154,8 +154,8 @@ class _ReadCheck:
             return  # the rows that were read are still there, in other files
         deletes = entries.filter(pc.equal(entries["kind"], DELETE))
         if read.files is None:
-            assert read.found is not None  # the constructors see to it
-            deletes = may_be_found(self._table, deletes, read.found.conditions)
+            assert read.search is not None  # the constructors see to it
+            deletes = may_be_found(self._table, deletes, read.search.conditions)
         adds = entries.filter(pc.equal(entries["kind"], ADD))
         kept = set(adds["file_name"].to_pylist())
         for name in deletes["file_name"].to_pylist():
@@ -293,7 +293,7 @@ class _ReadCheck:
 
     def _none_are_added(self, newer: Any, entries: pa.Table) -> None:
         """Raise OutdatedPlanError if a snapshot added rows that the statement would have found."""
-        found = self._read.found
+        found = self._read.search
         if found is None:
             return
         has_read = newer.commit_kind == "OVERWRITE" or READ_SNAPSHOT in (newer.properties or {})

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.compaction import Changelog, Compacted, CompactionRule, compacted
+from paimon_magics.columnar.compaction import Compacted, CompactionRule, compacted
 from paimon_magics.columnar.deletion_vectors import united_rows
 from paimon_magics.columnar.merging import FILE_BITS, LEVEL, comparable_keys, merge_runs
 from paimon_magics.planning.reads.predicates import ColumnPredicate
@@ -70,7 +70,7 @@ class SectionReader:
         looked up; rows of them that are deleted now go to `marks`."""
         rule = self.rule
         reader = replace(self.files, batch_rows=_block_rows((*section, *above)))
-        leveled = rule.looks_up or rule.changelog is Changelog.FULL or rule.merge.looks_up
+        leveled = rule.looks_up or rule.changelog.compacts_fully or rule.merge.looks_up
         runs = [self._run(reader, run, leveled=leveled) for run in section]
         if len(runs) == 1 and not leveled:
             for rows in runs[0]:

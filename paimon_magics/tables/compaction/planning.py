@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.columnar.compaction import Changelog
 from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.columnar.record_expiry import RecordExpiry
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.picks import Moment, PickOptions
 from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.planning.compaction.steps import LookupRules, Rewrite
+from paimon_magics.planning.options.traits import NO_CHANGELOG
 from paimon_magics.planning.options.values import double_value, duration_ms
 from paimon_magics.planning.reads.scans import OWN_PREFIXES
 from paimon_magics.planning.reads.splits import Section
@@ -180,7 +180,7 @@ class CompactionPlan:
             share=share,
             looks_up=looks_up,
             above=tuple(unit.looked_up(section) for section in sections) if looks_up else (),
-            changelog=Changelog(self.lookups.changelog_producer) if tells else Changelog.NONE,
+            changelog=self.lookups.producer if tells else NO_CHANGELOG,
         )
 
     def spec(self, transaction: Transaction) -> RewriteSpec:

@@ -16,11 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_magics.columnar.binary_rows import decode_rows
-from paimon_magics.columnar.compaction import Changelog, CompactionRule
+from paimon_magics.columnar.compaction import CompactionRule
 from paimon_magics.columnar.folding import MergeRule
 from paimon_magics.columnar.record_expiry import RecordExpiry
 from paimon_magics.faults import reach
 from paimon_magics.planning.compaction.steps import balanced
+from paimon_magics.planning.options.traits import NO_CHANGELOG, ChangelogProducer
 from paimon_magics.planning.reads.splits import Section, StoredFile
 from paimon_magics.tables.compaction.merged_sections import (
     ALL_KEYS,
@@ -55,7 +56,7 @@ class RewriteTask:
     share: int = 1
     looks_up: bool = False
     above: tuple[Section, ...] = ()
-    changelog: Changelog = Changelog.NONE
+    changelog: ChangelogProducer = NO_CHANGELOG
     writes: bool = True
 
     @property
@@ -169,7 +170,7 @@ def _rewritten(
     writer = KeyValueFileWriter(spec.outputs[task.output_level], task.folder, names[0])
     writers.append(writer)
     changes = None
-    if task.changelog is not Changelog.NONE:
+    if task.changelog.of_compactions:
         changes = KeyValueFileWriter(spec.changelogs[task.output_level], task.folder, names[1])
         writers.append(changes)
     marks = Marks()

@@ -188,7 +188,7 @@ class _Timeline:
         """Rows to be deleted, as they are written. With partial-update the next row of the key is
         merged into that one, which so must have no values (`PartialUpdateMergeFunction`)."""
         schema = self._schema
-        if schema.merge_engine == "deduplicate":
+        if schema.engine.keeps_last_row:
             return rows
         kept = {*schema.primary_keys, *schema.sequence_fields}
         for at, field in enumerate(rows.schema):
@@ -246,7 +246,7 @@ def needs_rows_below(schema: TableSchema) -> bool:
     """Whether merging new rows needs the table's rows of the same keys. It does not where the last
     row wins whatever it holds."""
     return (
-        schema.merge_engine != "deduplicate"
+        not schema.engine.keeps_last_row
         or bool(schema.sequence_fields)
         or schema.flag("ignore-delete")
     )

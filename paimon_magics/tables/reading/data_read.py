@@ -17,9 +17,8 @@ from paimon_magics.columnar.folding import MergeRule
 from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
-from paimon_magics.planning.reads.read_points import point_of_read, read_options
+from paimon_magics.planning.reads.read_points import check_readable, point_of_read, read_options
 from paimon_magics.planning.reads.splits import PlainSplit, StoredFile, TaskSplit
-from paimon_magics.planning.reads.stored_options import check_readable
 from paimon_magics.planning.reads.views import ROW_ID, RowView, ViewKind
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import table_text

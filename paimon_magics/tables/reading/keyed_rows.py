@@ -173,7 +173,7 @@ def _keys_first(read: DataRead, split: TaskSplit) -> TaskSplit:
     """The split, as one that is read keys first: where a row wins as a whole, files of a state that
     need no merge are merged alone. Files of changes have several rows of a key, which all count."""
     rule = read.reader.rule
-    wins = rule is not None and rule.engine in ("deduplicate", "first-row")
+    wins = rule is not None and rule.engine.keeps_whole_rows
     wins = wins and isinstance(read.target, TableState) and not read.view.keeps_retracts
     if wins and isinstance(split, PlainSplit):
         return MergeSplit(tuple(((file,),) for file in split.files))

@@ -39,7 +39,7 @@ def takes_late(files: FileReader, rule: MergeRule, section: Section) -> bool:
     )
     return (
         worthwhile
-        and rule.engine in ("deduplicate", "first-row")
+        and rule.engine.keeps_whole_rows
         and all(file.format == "parquet" for file in stored)
         and any(one.name not in _deciding(rule) for one in files.wanted)
     )

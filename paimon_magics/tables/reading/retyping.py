@@ -25,6 +25,7 @@ from paimon_magics.columnar.fields import Field, can_evolve, evolved
 from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.formatting import count_text, shortened
+from paimon_magics.planning.options.traits import INTEGERS
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.clauses.names import table_text
@@ -50,7 +51,6 @@ _VALUE_CHARACTERS_MAX = 40
 
 # The relative precision of floating-point numbers: 15 decimal digits, 6 for FLOAT.
 _DOUBLE_SHARE, _FLOAT_SHARE = 5e-15, 5e-6
-INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 @dataclass(frozen=True, slots=True)

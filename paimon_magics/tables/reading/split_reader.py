@@ -170,7 +170,7 @@ class SplitReader:
             changed &= ~(gone & retracts[last])
         else:
             changed &= ~gone & ~retracts[last]
-        for batch in groups.kept(last[changed]):
+        for batch in groups.filtered(last[changed]):
             before = np.asarray(batch.column(SEQUENCE)) == 0
             if before.any():
                 found = _kinds(batch).copy()

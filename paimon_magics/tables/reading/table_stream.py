@@ -175,9 +175,9 @@ class TableStream:
         schema = self._table.schema
         level_min = 0
         options = self._options()
-        if schema.changelog_producer == "lookup":
+        if schema.producer.looks_up:
             level_min = 1
-        elif schema.changelog_producer == "full-compaction":
+        elif schema.producer.compacts_fully:
             level_min = PickOptions.of(schema).level_count - 1
         elif schema.deletion_vectors_enabled:
             options["deletion-vectors.merge-on-read"] = "true"

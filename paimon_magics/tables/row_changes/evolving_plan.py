@@ -19,7 +19,7 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.columnar.roaring import numbers_at
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files
+from paimon_magics.planning.commits.read_sets import ReadSet, RowSearch, read_files
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import RowRange
@@ -109,7 +109,7 @@ class EvolvingChange:
         vectors = sum(1 for result in results if result.deleted)
         return None, vectors if self.table.schema.deletion_vectors_enabled else None
 
-    def read_set(self, results: Sequence[ChangedFile], found: Found | None = None) -> ReadSet:
+    def read_set(self, results: Sequence[ChangedFile], found: RowSearch | None = None) -> ReadSet:
         """What the commit of the results is checked against; `found` are the rows that were looked
         for, if they are others than those that meet `predicates`."""
         names = [
@@ -118,7 +118,7 @@ class EvolvingChange:
             for file in self.ranges[result.number].files
         ]
         list_name = str(self.snapshot.delta_manifest_list)
-        found = found or Found(self.predicates)
+        found = found or RowSearch(self.predicates)
         return read_files(self.snapshot.id, names, found, manifest_list=list_name)
 
     def messages(

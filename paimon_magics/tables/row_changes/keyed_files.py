@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.commits.read_sets import Found, ReadSet
+from paimon_magics.planning.commits.read_sets import ReadSet, RowSearch
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
@@ -74,12 +74,12 @@ class KeyedChange(AppendChange):
         output = FilesByLevel({level: self._files(transaction, level) for level in levels})
         return FileChanges(self.units, reader, output, None, self.marks, has_buckets=True)
 
-    def read_set(self, results: Sequence[ChangedFile], found: Found | None = None) -> ReadSet:
+    def read_set(self, results: Sequence[ChangedFile], found: RowSearch | None = None) -> ReadSet:
         """What the commit is checked against: the files. Rows that others add to these keys
         meanwhile count as added after the rows were deleted."""
         read = super().read_set(results, found)
         # Too many files to be named: those that conditions allow are checked.
-        return read if read.files is None else replace(read, found=None)
+        return read if read.files is None else replace(read, search=None)
 
     def _files(self, transaction: Transaction, level: int) -> RowFiles:
         return RowFiles(
@@ -149,7 +149,7 @@ def _merged_files(
     """How many files have rows that may not be those of their keys: files that share keys with
     others, and files with deletes."""
     schema = table.schema
-    once = schema.deletion_vectors_enabled or schema.merge_engine == "first-row"
+    once = schema.deletion_vectors_enabled or schema.engine.keeps_first_row
     ranks = KeyRanks(files, schema)
     count = 0
     for group in groups:

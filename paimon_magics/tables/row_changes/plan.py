@@ -21,7 +21,7 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.columnar.roaring import numbers_at
 from paimon_magics.errors import TableDamagedError
-from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_files
+from paimon_magics.planning.commits.read_sets import ReadSet, RowSearch, read_files
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
@@ -123,13 +123,13 @@ class AppendChange:
             with_row_ids=with_row_ids,
         )
 
-    def read_set(self, results: Sequence[ChangedFile], found: Found | None = None) -> ReadSet:
+    def read_set(self, results: Sequence[ChangedFile], found: RowSearch | None = None) -> ReadSet:
         """What the commit of the results is checked against; `found` are the rows that were looked
         for, if they are others than those that meet `predicates`."""
         numbers = pa.array([result.number for result in results], pa.int64())
         names = self.files["file_name"].take(numbers).to_pylist()
         list_name = str(self.snapshot.delta_manifest_list)
-        found = found or Found(self.predicates)
+        found = found or RowSearch(self.predicates)
         return read_files(self.snapshot.id, names, found, manifest_list=list_name)
 
     def messages(

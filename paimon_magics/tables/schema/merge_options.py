@@ -12,8 +12,8 @@ from paimon_magics.columnar.aggregators import ColumnFunction
 from paimon_magics.columnar.folding import MergeRule, SequenceGroup
 from paimon_magics.columnar.merging import RunOrder
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.schemas.merge_rules import field_option_keys
-from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
+from paimon_magics.planning.options.traits import MERGE_ENGINES
+from paimon_magics.planning.schemas.table_schema import TableSchema, column_list, field_option_keys
 
 _OPTIONS = ("data-file.external-paths", "global-index.external-path")
 _MAIN = "main"
@@ -22,12 +22,11 @@ _MAIN = "main"
 def merge_rule(schema: TableSchema) -> MergeRule:
     """The rule by which a primary-key table's rows are merged. Raises UnsupportedStatementError
     for an unknown merge engine."""
-    engine = schema.merge_engine
-    if engine not in ("deduplicate", "first-row", "partial-update", "aggregation"):
+    engine = schema.engine
+    if engine.name not in MERGE_ENGINES:
         raise UnsupportedStatementError(
-            f"The merge engine '{engine}' is not offered for reading.",
-            hint="The merge engines offered are deduplicate, partial-update, aggregation, "
-            "first-row.",
+            f"The merge engine '{engine.name}' is not offered for reading.",
+            hint=f"The merge engines offered are {', '.join(MERGE_ENGINES)}.",
         )
     order = RunOrder(
         keys=schema.trimmed_primary_keys,
@@ -40,27 +39,26 @@ def merge_rule(schema: TableSchema) -> MergeRule:
         engine=engine,
         order=order,
         ignore_deletes=schema.flag("ignore-delete"),
-        removes_on_delete=schema.flag(f"{engine}.remove-record-on-delete")
-        if engine in ("partial-update", "aggregation")
-        else False,
+        removes_on_delete=engine.delete_option is not None and schema.flag(engine.delete_option),
         functions=functions,
         groups=groups,
         removing_groups=frozenset(removing),
-        looks_up=engine in ("partial-update", "aggregation") and schema.looks_up,
+        looks_up=engine.merges_values and schema.looks_up,
     )
 
 
 def _field_rules(
     schema: TableSchema,
 ) -> tuple[tuple[SequenceGroup, ...], Mapping[str, ColumnFunction]]:
-    if schema.merge_engine not in ("partial-update", "aggregation"):
+    engine = schema.engine
+    if not engine.merges_values:
         return (), {}
     groups = []
     options: dict[str, dict[str, str]] = {}
     for key, columns, suffix in field_option_keys(schema):
         value = schema.stored_option(key) or ""
         if suffix == "sequence-group":
-            if schema.merge_engine == "partial-update":
+            if engine.skips_nulls:
                 groups.append(SequenceGroup(columns, column_list(value)))
         else:
             for name in columns:
@@ -70,9 +68,8 @@ def _field_rules(
     functions = {}
     for name in schema.column_names:
         function = options.get(name, {}).get("aggregate-function") or default
-        if function is None and schema.merge_engine == "aggregation":
-            function = "last_non_null_value"
-        if name in schema.primary_keys and schema.merge_engine == "aggregation":
+        function = function or engine.default_function
+        if name in schema.primary_keys and engine.default_function is not None:
             # Rows of the kinds -U and -D take nothing back from what identifies a row.
             function = "primary-key"
         elif function is None or name in (*schema.primary_keys, *ordering):

@@ -44,7 +44,7 @@ class BucketSplits:
         self._open_bytes = self._memory("source.split.open-file-cost")
         self._evolves = schema.data_evolution_enabled
         # Above level 0 each key has at most one row that is not deleted.
-        self._key_once = schema.deletion_vectors_enabled or (schema.merge_engine == "first-row")
+        self._key_once = schema.deletion_vectors_enabled or schema.engine.keeps_first_row
 
     def _memory(self, key: str) -> int:
         return memory_size_bytes(key, self._schema.option(key) or "")

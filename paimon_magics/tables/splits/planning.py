@@ -198,7 +198,7 @@ class SplitPlanner:
         schema = self._schema
         if (schema.option("batch-scan-mode") or "none") != "none":
             return False
-        return schema.merge_engine == "first-row" or (
+        return schema.engine.keeps_first_row or (
             schema.deletion_vectors_enabled and not schema.flag("deletion-vectors.merge-on-read")
         )
 
@@ -269,7 +269,7 @@ class SplitPlanner:
         deletes = np.asarray(pc.fill_null(files["delete_row_count"], -1))
         lengths = np.diff(np.append(starts, len(level)))
         merged = np.logical_and.reduceat((level > 0) & (deletes == 0), starts)
-        if not (schema.deletion_vectors_enabled or schema.merge_engine == "first-row"):
+        if not (schema.deletion_vectors_enabled or schema.engine.keeps_first_row):
             merged &= np.maximum.reduceat(level, starts) == np.minimum.reduceat(level, starts)
         found: npt.NDArray[np.bool_] = merged | ((lengths == 1) & (deletes[starts] == 0))
         return found

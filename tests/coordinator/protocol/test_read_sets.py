@@ -15,8 +15,8 @@ from paimon_magics.coordinator.protocol.documents import request_document, reque
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.read_sets import (
     FILES_MAX,
-    Found,
     ReadSet,
+    RowSearch,
     read_files,
     read_keys,
 )
@@ -47,12 +47,12 @@ _read_sets = st.builds(
     st.integers(0, 2**62),
     st.none() | st.lists(st.text(), max_size=3).map(tuple),
     st.booleans(),
-    st.none() | st.builds(Found, st.lists(_conditions, max_size=3).map(tuple), st.booleans()),
+    st.none() | st.builds(RowSearch, st.lists(_conditions, max_size=3).map(tuple), st.booleans()),
     st.text(),
 )
 
 
-@given(_read_sets.filter(lambda read: read.files is not None or read.found is not None))
+@given(_read_sets.filter(lambda read: read.files is not None or read.search is not None))
 def test_a_read_set_arrives_as_it_was_sent(read: ReadSet) -> None:
     asked = CommitRequest(_OPENED, Append(), (), (), read)
     sent = json.loads(json.dumps(request_document(asked)))
@@ -64,7 +64,7 @@ def test_a_read_set_arrives_as_it_was_sent(read: ReadSet) -> None:
 
 
 def _all_values(read: ReadSet) -> list[Any]:
-    return [value for one in (read.found or Found()).conditions for value in one.values]
+    return [value for one in (read.search or RowSearch()).conditions for value in one.values]
 
 
 def test_a_request_without_a_read_set_is_sent_as_before() -> None:
@@ -114,7 +114,7 @@ def test_a_read_set_is_bounded_and_then_stricter() -> None:
         ColumnPredicate("v", "=", ("x" * 1_001,)),
     )
     names = [f"data-{number}.parquet" for number in range(FILES_MAX)]
-    assert read_files(1, names, Found((*small, *large))) == ReadSet(
-        1, tuple(sorted(names)), found=Found(small)
+    assert read_files(1, names, RowSearch((*small, *large))) == ReadSet(
+        1, tuple(sorted(names)), search=RowSearch(small)
     )
-    assert read_files(1, [*names, "one-more"], Found(large)).files is None
+    assert read_files(1, [*names, "one-more"], RowSearch(large)).files is None

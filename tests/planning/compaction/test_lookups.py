@@ -8,6 +8,7 @@ import pytest
 
 from paimon_magics.planning.compaction.picks import BucketFile
 from paimon_magics.planning.compaction.steps import LookupRules, Rewrite, Upgrade, with_lookups
+from paimon_magics.planning.options.traits import CHANGELOG_PRODUCERS
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable
@@ -15,15 +16,15 @@ from paimon_magics.statements.statement import CreateTable
 FILE = BucketFile("a", 0, 100, 0, 9)
 PLAIN = LookupRules(
     looks_up=True,
-    changelog_producer="none",
+    producer=CHANGELOG_PRODUCERS["none"],
     has_deletion_vectors=False,
     sees_all=True,
     formats=("parquet",) * 6,
     max_level=5,
 )
-CHANGES = replace(PLAIN, changelog_producer="lookup")
+CHANGES = replace(PLAIN, producer=CHANGELOG_PRODUCERS["lookup"])
 VECTORS = replace(PLAIN, has_deletion_vectors=True)
-FULL = replace(PLAIN, looks_up=False, changelog_producer="full-compaction")
+FULL = replace(PLAIN, looks_up=False, producer=CHANGELOG_PRODUCERS["full-compaction"])
 AS_IT_IS, READ, REWRITTEN, REWRITTEN_WITHOUT_DELETES = range(4)
 
 

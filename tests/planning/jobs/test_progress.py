@@ -52,7 +52,7 @@ SHUFFLED = StageProgress(2, 2, rows_read=1_000, rows_shuffled=1_000, seconds=8)
         ),
         (
             Progress(9, (StageProgress(2, 0, 2, seconds=9),)),
-            "Spark: computing, stage 1, 0 of 2 tasks, no rows told yet, 9 s so far",
+            "Spark: computing, stage 1, 0 of 2 tasks, no rows reported yet, 9 s so far",
         ),
         (Progress(2, (StageProgress(0, 0, rows_written=7, writes=True),)),
          "Spark: writing files, stage 1, 7 rows written, 2 s so far"),

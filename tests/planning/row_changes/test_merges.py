@@ -10,9 +10,9 @@ from paimon_magics.planning.row_changes.merges import (
     ByField,
     FromSource,
     FromText,
-    Kept,
     MergePlan,
     ToDefault,
+    Unchanged,
     equated_columns,
     inserts_keys_of_on,
     plan_merge,
@@ -51,8 +51,8 @@ def test_values_come_by_name_or_as_assigned() -> None:
         "VALUES (s.id)"
     )
     some, whole, insert = (clause.values for clause in found.clauses)
-    assert whole == (Kept(), FromSource(1), FromSource(0))
-    assert some[0] == Kept()
+    assert whole == (Unchanged(), FromSource(1), FromSource(0))
+    assert some[0] == Unchanged()
     assert isinstance(some[1], FromText)
     assert isinstance(some[2], ByField)
     assert [(path, type(value)) for path, value in some[2].fields] == [
@@ -71,7 +71,7 @@ def test_an_updated_row_keeps_its_key_whatever_equals_that_in_the_source() -> No
         "SET id = t.id, v = 'x'",
     ):
         (update,) = plan(f"WHEN MATCHED THEN UPDATE {clause}").clauses
-        assert update.values[0] == Kept()
+        assert update.values[0] == Unchanged()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_star_needs_all_columns_of_the_target() -> None:
 def test_columns_that_the_source_lacks_can_be_left_to_the_table() -> None:
     merge = parsed(f"{HEAD}WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
     update, insert = plan_merge(merge, SCHEMA, ("id", "place"), fills_missing=True).clauses
-    assert update.values == (Kept(), Kept(), FromSource(1))
+    assert update.values == (Unchanged(), Unchanged(), FromSource(1))
     assert insert.values == (FromSource(0), ToDefault(), FromSource(1))
     with pytest.raises(PaimonMagicsError, match=r"`id` of `shop.t` is NOT NULL"):
         plan_merge(merge, SCHEMA, ("v", "place"), fills_missing=True)

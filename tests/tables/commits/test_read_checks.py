@@ -16,8 +16,8 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError, InvalidValueError, OutdatedPlanError
 from paimon_magics.planning.commits.read_sets import (
-    Found,
     ReadSet,
+    RowSearch,
     read_files,
     read_keys,
     read_rows,
@@ -296,16 +296,16 @@ def test_a_file_that_others_have_replaced_or_compacted_is_read_again(tmp_path: P
     ours = one_file(table, one, (1, "b"))
     beside = one_file(table, other, (2, "b"))
     committed(
-        table, one_file(table, other, (2, "c")), read_files(2, [other], Found(of("k", "=", 2)))
+        table, one_file(table, other, (2, "c")), read_files(2, [other], RowSearch(of("k", "=", 2)))
     )
-    committed(table, ours, read_files(2, [one], Found(of("k", "=", 1))))
+    committed(table, ours, read_files(2, [one], RowSearch(of("k", "=", 1))))
     with pytest.raises(OutdatedPlanError, match=f"snapshot 3 .* replaced the file {other}"):
-        committed(table, beside, read_files(2, [other], Found(of("k", "=", 2))))
+        committed(table, beside, read_files(2, [other], RowSearch(of("k", "=", 2))))
     names = list(live_names(table))
     ours = one_file(table, names[0], (1, "d"))
     committed(table, bodies(table, rewrite(table, rows_of(table, (1, "b")), 0)), change=Compact())
     with pytest.raises(OutdatedPlanError, match=f"COMPACT by .* compacted the file {names[0]}"):
-        committed(table, ours, read_files(4, names[:1], Found(of("k", "=", 1))))
+        committed(table, ours, read_files(4, names[:1], RowSearch(of("k", "=", 1))))
 
 
 def test_a_statement_that_names_no_files_has_read_all_that_it_looked_for(tmp_path: Path) -> None:
@@ -314,11 +314,11 @@ def test_a_statement_that_names_no_files_has_read_all_that_it_looked_for(tmp_pat
     added(table, (2, "a"))
     [one, other] = live_names(table)
     ours = one_file(table, one, (1, "b"))
-    committed(table, one_file(table, other), read_files(2, [other], Found(of("k", "=", 2))))
-    everything = replace(read_files(2, [], Found()), files=None)
+    committed(table, one_file(table, other), read_files(2, [other], RowSearch(of("k", "=", 2))))
+    everything = replace(read_files(2, [], RowSearch()), files=None)
     with pytest.raises(OutdatedPlanError, match="replaced"):
         committed(table, ours, everything)
-    committed(table, ours, replace(everything, found=Found(of("k", "=", 1))))
+    committed(table, ours, replace(everything, search=RowSearch(of("k", "=", 1))))
 
 
 def test_rows_that_are_made_of_others_meet_only_those_who_change_these(tmp_path: Path) -> None:
@@ -326,15 +326,17 @@ def test_rows_that_are_made_of_others_meet_only_those_who_change_these(tmp_path:
     added(table, (1, "a"), (2, "b"))
     added(table, (10, "c"))
     [one, other] = live_names(table)
-    read = read_rows(2, Found(of("k", "<", 5)))
+    read = read_rows(2, RowSearch(of("k", "<", 5)))
     added(table, (3, "blind"))
-    committed(table, one_file(table, other), read_files(3, [other], Found(of("k", "=", 10))))
+    committed(table, one_file(table, other), read_files(3, [other], RowSearch(of("k", "=", 10))))
     added(table, (4, "made of 1"), read=read)
     kept = [(1, "a"), (2, "b"), (3, "blind"), (4, "made of 1")]
     committed(table, bodies(table, rewrite(table, rows_of(table, *kept), 0)), change=Compact())
     added(table, (6, "made of 1"), read=replace(read, snapshot_id=5))
     [one, other] = live_names(table)
-    committed(table, one_file(table, one, (1, "x")), read_files(7, [one], Found(of("k", "=", 1))))
+    committed(
+        table, one_file(table, one, (1, "x")), read_files(7, [one], RowSearch(of("k", "=", 1)))
+    )
     with pytest.raises(OutdatedPlanError, match=f"replaced the file {one}, which it has read"):
         added(table, (7, "made of 1"), read=replace(read, snapshot_id=7))
 
@@ -352,16 +354,16 @@ def test_more_rows_that_are_deleted_of_a_file_are_noticed_and_moved_vectors_are_
         return committed(table, bodies(table, [message]), read)
 
     first = vectors(table, ((), 0), "index-1", one)
-    marked(first, read_files(2, [one], Found()))
+    marked(first, read_files(2, [one], RowSearch()))
     ours = one_file(table, one, (1, "b"))
     both = vectors(table, ((), 0), "index-2", one, other)  # it has the vector of `one` as it was
-    marked(both, read_files(3, [other], Found(of("k", "=", 2))), first)
+    marked(both, read_files(3, [other], RowSearch(of("k", "=", 2))), first)
     with pytest.raises(OutdatedPlanError, match=f"deleted rows of the file {other}"):
-        marked(first, read_files(3, [other], Found(of("k", "=", 2))), both)
+        marked(first, read_files(3, [other], RowSearch(of("k", "=", 2))), both)
     # The rest of pypaimon's own check refuses a replaced index file, and may be run again, too.
     with pytest.raises(OutdatedPlanError, match="index-1"):
-        marked(both, read_files(3, [one], Found(of("k", "=", 1))), first)
-    committed(table, ours, read_files(3, [one], Found(of("k", "=", 1))))
+        marked(both, read_files(3, [one], RowSearch(of("k", "=", 1))), first)
+    committed(table, ours, read_files(3, [one], RowSearch(of("k", "=", 1))))
 
 
 _LOOKED_FOR = "added rows that may be among those that it looked for"
@@ -370,25 +372,25 @@ _LOOKED_FOR = "added rows that may be among those that it looked for"
 @pytest.mark.parametrize(
     ("found", "values", "has_read", "meets"),
     [
-        (Found(of("k", "=", 7), adds_missing=True), (7, "a"), False, True),
-        (Found(of("k", "in", 6, 7), adds_missing=True), (7, "a"), False, True),
-        (Found(of("k", "=", 7), adds_missing=True), (8, "a"), False, False),
-        (Found(of("p", "=", "a"), adds_missing=True), (7, "a"), False, True),
-        (Found(of("p", "=", "b"), adds_missing=True), (7, "a"), False, False),
-        (Found(of("gone", "=", 1), adds_missing=True), (7, "a"), False, True),
-        (Found(adds_missing=True), (7, "a"), False, True),
-        (Found(of("k", "=", 7)), (7, "a"), False, False),
-        (Found(of("k", "=", 7)), (7, "a"), True, True),
-        (Found(of("k", "=", 7)), (8, "a"), True, False),
+        (RowSearch(of("k", "=", 7), adds_missing=True), (7, "a"), False, True),
+        (RowSearch(of("k", "in", 6, 7), adds_missing=True), (7, "a"), False, True),
+        (RowSearch(of("k", "=", 7), adds_missing=True), (8, "a"), False, False),
+        (RowSearch(of("p", "=", "a"), adds_missing=True), (7, "a"), False, True),
+        (RowSearch(of("p", "=", "b"), adds_missing=True), (7, "a"), False, False),
+        (RowSearch(of("gone", "=", 1), adds_missing=True), (7, "a"), False, True),
+        (RowSearch(adds_missing=True), (7, "a"), False, True),
+        (RowSearch(of("k", "=", 7)), (7, "a"), False, False),
+        (RowSearch(of("k", "=", 7)), (7, "a"), True, True),
+        (RowSearch(of("k", "=", 7)), (8, "a"), True, False),
     ],
 )
 def test_rows_that_a_statement_would_have_found_are_noticed(
-    tmp_path: Path, found: Found, values: tuple[Any, ...], has_read: bool, meets: bool
+    tmp_path: Path, found: RowSearch, values: tuple[Any, ...], has_read: bool, meets: bool
 ) -> None:
     table = made(tmp_path, "k INT, p STRING")
     added(table, (1, "a"))
     ours = written(table, rows_of(table, (7, "a")))
-    added(table, values, read=read_files(1, [], Found(of("k", "=", 1))) if has_read else None)
+    added(table, values, read=read_files(1, [], RowSearch(of("k", "=", 1))) if has_read else None)
     read = read_files(1, [], found)
     if not meets:
         assert committed(table, ours, read).snapshot_id == 3
@@ -403,7 +405,7 @@ def test_rows_that_are_found_by_other_columns_than_the_key_are_noticed(tmp_path:
     ours = written(table, rows_of(table, (7, "x")))
     added(table, (8, "x"))
     with pytest.raises(OutdatedPlanError, match=_LOOKED_FOR):
-        committed(table, ours, read_keys(1, Found(of("v", "=", "x"), adds_missing=True)))
+        committed(table, ours, read_keys(1, RowSearch(of("v", "=", "x"), adds_missing=True)))
     committed(table, ours, read_keys(1))
 
 

@@ -29,6 +29,7 @@ from typing import Any
 
 from paimon_magics.coordinator.protocol.json_text import EXACT_DIGITS, LongNumber
 from paimon_magics.planning.formatting import shortened
+from paimon_magics.planning.options.traits import INTEGER_BITS
 from paimon_magics.planning.schemas.defaults import default_text
 from paimon_magics.statements.data_types import (
     ArrayType,
@@ -45,7 +46,6 @@ Reader = Callable[[Any], Any]
 """Returns the value for Arrow; raises ValueError, which tells what is expected and what was found.
 """
 
-_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _FLOAT_MAX = 3.4028235677973366e38  # smaller numbers round to a finite float
 _DOUBLES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _NAMES = {repr(number): name for name, number in _DOUBLES.items()}
@@ -92,14 +92,14 @@ def column_reader(data_type: DataType) -> ColumnReader | None:
         case "BOOLEAN":
             plain = partial(_all_of, {bool} | null)
         case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
-            plain = partial(_all_integers, 2 ** (_BITS[name] - 1))
+            plain = partial(_all_integers, 2 ** (INTEGER_BITS[name] - 1))
         case "STRING":
             plain = partial(_all_of, {str} | null)
         case "DOUBLE":
             plain = partial(_all_finite, {float, LongNumber} | null)
         case _:
             plain = _never
-    as_they_are = name in ("BOOLEAN", "STRING", *_BITS)
+    as_they_are = name in ("BOOLEAN", "STRING", *INTEGER_BITS)
     return ColumnReader(data_type.nullable, reader, None if as_they_are else reader, plain)
 
 
@@ -188,7 +188,7 @@ def _atomic(name: str, parameters: tuple[int, ...]) -> Reader | None:
         case "BOOLEAN":
             return _boolean
         case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
-            return partial(_integer, name, 2 ** (_BITS[name] - 1))
+            return partial(_integer, name, 2 ** (INTEGER_BITS[name] - 1))
         case "FLOAT" | "DOUBLE":
             return partial(_float, name == "FLOAT")
         case "DECIMAL":

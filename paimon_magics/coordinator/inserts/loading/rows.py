@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.bucket_hash import is_bytes
+from paimon_magics.columnar.buffers import is_bytes
 from paimon_magics.coordinator.inserts.admission.json_values import (
     CALENDAR_SECONDS,
     column_reader,
