@@ -128,12 +128,12 @@ def named(name: str) -> TableName:
             hint="session.run(text) runs statements.",
         )
     parts = _parts(name)
-    found = table_name_of(parts) if parts else None
-    if found is None:
+    table = table_name_of(parts) if parts else None
+    if table is None:
         raise UnsupportedStatementError(
             f"`{name}` is not a table's name.", hint="Name it as table, or database.table."
         )
-    return found
+    return table
 
 
 def _parts(name: str) -> list[str]:

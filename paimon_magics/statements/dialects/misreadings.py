@@ -126,10 +126,10 @@ def _character(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None
 
 
 def _idiom(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
-    found = idiom_at(tokens, stopped)
-    if found is None:
+    match = idiom_at(tokens, stopped)
+    if match is None:
         return None
-    idiom, index, texts = found
+    idiom, index, texts = match
     names = [t.text for t in tokens[index : index + len(texts)] if t.kind in IDENTIFIER_KINDS]
     name = names[-1] if names else "x"
     if idiom.pattern.startswith("^") and stopped < len(tokens):
@@ -156,8 +156,8 @@ def _without_semicolon(tokens: tuple[Token, ...], stopped: int, statement: str) 
         if token.upper == "SELECT" and (goes_on or tokens[index - 1].upper in _GO_ON):
             continue
         first = tokens[0].upper
-        said = f"`{token.text}` begins another statement."
-        return _Meant(said, f"End the {first} before it with `;`.", index)
+        message = f"`{token.text}` begins another statement."
+        return _Meant(message, f"End the {first} before it with `;`.", index)
     return None
 
 
