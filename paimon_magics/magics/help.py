@@ -187,11 +187,11 @@ def help_text(topic: str = "") -> str:
     for name in (" ".join(topic_words), *topic_words[:1]):
         if name in _SYNONYMS:
             return COMING[_SYNONYMS[name]]
-    found = [s for s in STATEMENTS if s.name == wanted.upper()]
+    statements = [s for s in STATEMENTS if s.name == wanted.upper()]
     # The first word is enough: `help alter`, `help create`.
-    found = found or [s for s in STATEMENTS if s.name.split()[0] == wanted.upper()]
-    if found:
-        return "\n".join(_statement(statement) for statement in found)
+    statements = statements or [s for s in STATEMENTS if s.name.split()[0] == wanted.upper()]
+    if statements:
+        return "\n".join(_statement(statement) for statement in statements)
     if wanted.lower() == _STREAMS:
         return _streams_help()
     option = CORE_OPTIONS.get(wanted.lower()) or OWN_OPTIONS.get(wanted.lower())
@@ -263,8 +263,8 @@ def _option(option: OptionDefinition) -> str:
     default = "no default" if option.default is None else f"default '{option.default}'"
     fixed = "\n    It can't change once the table has a snapshot." if option.immutable else ""
     purpose = OPTION_PURPOSES.get(option.key)
-    said = f"\n    {purpose}" if purpose else ""
-    return f"'{option.key}': {values}, {default}{said}{fixed}"
+    explanation = f"\n    {purpose}" if purpose else ""
+    return f"'{option.key}': {values}, {default}{explanation}{fixed}"
 
 
 def _a(noun: str) -> str:
