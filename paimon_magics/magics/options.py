@@ -45,12 +45,12 @@ CELL_OPTIONS = (
     Option(("-o", "--out"), "NAME", "keep the result under this name, and show it"),
     Option(("-t", "--type"), "TYPE", f"what the result is: {', '.join(RESULT_TYPES)}"),
     Option(("--limit",), "N", "return at most N rows of a query, and show them all"),
-    Option(("--include-buffer",), "", "see small inserts too that are acknowledged and not loaded"),
-    Option(("--wait",), "WAIT", f"when a small insert or change is answered: {', '.join(WAITS)}"),
+    Option(("--include-buffer",), "", "also read small inserts that are not loaded yet"),
+    Option(("--wait",), "WAIT", f"when a small insert or change returns: {', '.join(WAITS)}"),
     Option(("--explain",), "", "show how the last statement would run; run nothing"),
     Option(("--dry-run",), "", "check and plan every statement; run nothing"),
-    Option(("--preview",), "", "show what an overwrite would take away; write nothing"),
-    Option(("-y", "--yes"), "", "run statements that take much away, without being asked"),
+    Option(("--preview",), "", "show what an overwrite would delete; write nothing"),
+    Option(("-y", "--yes"), "", "run statements that delete much, without a question"),
     Option(("-h", "--help"), "", "show this; run nothing"),
 )
 """The options of `%%paimon`. Besides them, `NAME <<` keeps the result and shows nothing."""

@@ -98,11 +98,10 @@ def bind_parameters(cursor: Cursor, cuts: tuple[TextRange, ...] = ()) -> tuple[s
     """
     for token in cursor.tokens[cursor.index : cursor.stop]:
         if token.kind == "symbol" and token.text == "?":
-            raise StatementSyntaxError(
+            cursor.fail_at(
+                token.start,
                 "A positional parameter (`?`) is not offered: bind parameters have names.",
-                hint="Write `:name` and give the value under that name.",
-                statement=cursor.text,
-                position=token.start,
+                "Write `:name` and give the value under that name.",
             )
     return tuple(dict.fromkeys(name for _, name in _markers(cursor)))
 
@@ -315,11 +314,11 @@ def change_reference(cursor: Cursor) -> TableReference:
     while cursor.accept(","):
         texts.append(_bound(cursor, end))
     if cursor.index != end or not 1 <= len(texts) <= bounds:
-        raise StatementSyntaxError(
-            f"`{function}` takes a table's name and {_counted(bounds)}.",
-            hint=f"For example {_EXAMPLES[function]}.",
-            statement=cursor.text,
-            position=start,
+        expected = "a tag" if bounds == 1 else "the start (not included) and the end"
+        cursor.fail_at(
+            start,
+            f"`{function}` takes a table's name and {expected}.",
+            f"For example {_EXAMPLES[function]}.",
         )
     values = [_literal(text) for text in texts]
     cursor.index = end + 1
@@ -342,10 +341,6 @@ _EXAMPLES = {
     "'2026-01-31 00:00:00', '2026-02-01 00:00:00')",
     "paimon_incremental_to_auto_tag": "paimon_incremental_to_auto_tag('shop.orders', '2026-01-31')",
 }
-
-
-def _counted(bounds: int) -> str:
-    return "a tag" if bounds == 1 else "the start (not included) and the end"
 
 
 def _bound(cursor: Cursor, end: int) -> str:
