@@ -258,7 +258,7 @@ def nearest(
     """
     try:
         every = set(candidates() if callable(candidates) else candidates)
-    except Exception:
+    except Exception:  # the hint of another error, which must not be hidden by this one
         return ""
     if not every:
         return f"There are no {what}."
