@@ -39,16 +39,16 @@ def main(arguments: list[str] | None = None) -> int:
                 warehouse=options.warehouse, file=options.catalog, environment={}, assignments=()
             )
         warehouse = options.warehouse if catalog is None else None
-        found = doctor_of_place(PlaceWords(warehouse, catalog, options.coordinator))
+        report = doctor_of_place(PlaceWords(warehouse, catalog, options.coordinator))
     except PaimonMagicsError as error:
         print(error.text(), file=sys.stderr)
         return _NOT_UNDERSTOOD
     if options.json:
-        document = {"version": __version__, **found.document()}
+        document = {"version": __version__, **report.document()}
         print(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        print(found)
-    return _SOMETHING_TO_DO if found.advice else 0
+        print(report)
+    return _SOMETHING_TO_DO if report.advice else 0
 
 
 def _parser() -> argparse.ArgumentParser:

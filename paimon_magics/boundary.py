@@ -115,9 +115,9 @@ def short_errors(entry: Decorated) -> Decorated:
     if isinstance(entry, type):
         for name, member in list(vars(entry).items()):
             if name in _SHOWN_BY or not name.startswith("_"):
-                made = _member(member)
-                if made is not None:
-                    setattr(entry, name, made)
+                replacement = _member(member)
+                if replacement is not None:
+                    setattr(entry, name, replacement)
         return cast(Decorated, entry)
     function: Any = entry
     return cast(Decorated, _function(function))
@@ -132,7 +132,7 @@ def knows_other_words(words: Mapping[str, str]) -> Callable[[Decorated], Decorat
             kind = type(self)
             if hasattr(kind, name) or name.startswith("_"):
                 return object.__getattribute__(self, name)  # the error of the member itself
-            public = [one for one in dir(kind) if not one.startswith("_")]
+            public = [member for member in dir(kind) if not member.startswith("_")]
             meant = f"Use {words[name]}." if name in words else likely_meant(name, public)
             meant = meant or f"dir({kind.__name__}) lists its members."
             try:
@@ -175,8 +175,8 @@ def full_trace(error: BaseException) -> str:
     lines = traceback.format_exception(error)
     cause = error.__cause__
     if isinstance(error, PaimonMagicsError) and cause is not None and not _full:
-        told = "\nThe above exception was the direct cause of the following exception:\n\n"
-        lines = [*traceback.format_exception(cause), told, *lines]
+        separator = "\nThe above exception was the direct cause of the following exception:\n\n"
+        lines = [*traceback.format_exception(cause), separator, *lines]
     return redacted("".join(lines).rstrip())
 
 
@@ -214,7 +214,7 @@ def _function(function: FunctionType) -> Callable[..., Any]:
     def calls(*args: Any, **kwargs: Any) -> Any:
         try:
             check(args, kwargs)
-            made = function(*args, **kwargs)
+            result = function(*args, **kwargs)
         except _SHORT as error:
             _shorten(error, function.__name__)
             raise
@@ -231,7 +231,7 @@ def _function(function: FunctionType) -> Callable[..., Any]:
                 raise explained from error
             scrub(error)
             raise
-        return _each(made, function.__name__) if isinstance(made, GeneratorType) else made
+        return _each(result, function.__name__) if isinstance(result, GeneratorType) else result
 
     setattr(calls, _ENTRY, True)
     return calls
@@ -246,10 +246,10 @@ def _explained(arguments: tuple[Any, ...], error: BaseException) -> PaimonMagics
     return ours
 
 
-def _taken(function: FunctionType, said: str) -> str:
+def _taken(function: FunctionType, message: str) -> str:
     """The advice for a call with wrong arguments: the meant parameter, else all parameters."""
     names = [name for name in inspect.signature(function).parameters if name != "self"]
-    unknown = _KEYWORD.search(said)
+    unknown = _KEYWORD.search(message)
     meant = unknown and (_OTHER_KEYWORDS.get(unknown[1]) or likely_meant(unknown[1], names))
     if meant in names:
         return f"Did you mean `{meant}`?"

@@ -64,7 +64,7 @@ _CAUSE: Any = BaseException.__dict__["__cause__"]
 _PLACE = "  line "
 _VALUE_MAX = 40
 _SENT = re.compile(r"^\[paimon_magics\.errors\.(\w+)\] (\[.*\])$", re.MULTILINE)
-_TOLD = re.compile(r"^paimon_magics\.errors\.(\w+): (.*)$", re.MULTILINE)
+_PRINTED = re.compile(r"^paimon_magics\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 
 def with_one_stop(text: str) -> str:
@@ -133,7 +133,7 @@ class PaimonMagicsError(Exception):
 
     def tell_place(self) -> None:
         """Let Python print the place in the statement below the message."""
-        notes = [one for one in getattr(self, "__notes__", ()) if not one.startswith(_PLACE)]
+        notes = [line for line in getattr(self, "__notes__", ()) if not line.startswith(_PLACE)]
         if self.statement is not None and self.position is not None:
             notes.append("\n".join(_caret(self.statement, self.position)))
         self.__notes__ = notes
@@ -226,18 +226,18 @@ def sent_to_driver() -> Iterator[None]:
 def error_of_task(text: str) -> PaimonMagicsError | None:
     """The PaimonMagicsError that a Python task failed with, from Spark's text; None if the text has
     none."""
-    sent, told = _SENT.findall(text), _TOLD.findall(text)
+    sent, printed = _SENT.findall(text), _PRINTED.findall(text)
     if sent:
         name, (message, hint) = sent[-1][0], json.loads(sent[-1][1])
-    elif told:
-        (name, message), hint = told[-1], ""
+    elif printed:
+        (name, message), hint = printed[-1], ""
     else:
         return None
     kind = globals().get(name)
     if not (isinstance(kind, type) and issubclass(kind, PaimonMagicsError)):
         return None
-    found: PaimonMagicsError = kind(message.strip(), hint=hint)
-    return found
+    error: PaimonMagicsError = kind(message.strip(), hint=hint)
+    return error
 
 
 def likely_meant(name: str, candidates: Iterable[str], *, alike: float = 0.6) -> str:
@@ -258,7 +258,7 @@ def nearest(
     """
     try:
         every = set(candidates() if callable(candidates) else candidates)
-    except Exception:
+    except Exception:  # the hint of another error, which must not be hidden by this one
         return ""
     if not every:
         return f"There are no {what}."

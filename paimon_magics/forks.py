@@ -30,14 +30,14 @@ class Renewed(Protocol):
 _renewed: weakref.WeakSet[Renewed] = weakref.WeakSet()
 
 
-def renew_after_fork(one: Renewed) -> None:
+def renew_after_fork(renewed: Renewed) -> None:
     """Have `after_fork` of an object called in each forked child, as long as the object lives."""
-    _renewed.add(one)
+    _renewed.add(renewed)
 
 
 def _renew() -> None:
-    for one in tuple(_renewed):
-        one.after_fork()
+    for renewed in tuple(_renewed):
+        renewed.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -88,8 +88,8 @@ def conceal_options(options: Mapping[str, str]) -> None:
     for name, value in options.items():
         if is_secret_name(name):
             conceal(str(value))
-        for found in _IN_A_URL.finditer(str(value)):
-            conceal(found[2])
+        for match in _IN_A_URL.finditer(str(value)):
+            conceal(match[2])
 
 
 def masked(name: str, value: str) -> str:
@@ -117,27 +117,27 @@ def scrub(error: BaseException | None) -> None:
         return
     pending, seen = [error], set[int]()
     while pending and len(seen) < _DEPTH_MAX:
-        one = pending.pop()
-        if id(one) in seen:
+        current = pending.pop()
+        if id(current) in seen:
             continue
-        seen.add(id(one))
-        _scrub_one(one)
+        seen.add(id(current))
+        _scrub_one(current)
         for link in ("__cause__", "__context__"):
-            found = getattr(one, link)
-            if found is None:
+            linked = getattr(current, link)
+            if linked is None:
                 continue
-            _scrub_one(found)
-            if _tells(found):
-                stand_in = _RedactedError(f"{type(found).__name__}: {redacted(_text(found))}")
-                before, found = found, stand_in.with_traceback(found.__traceback__)
-                if getattr(one, "_hidden_cause", None) is before:
-                    one._hidden_cause = found  # type: ignore[attr-defined]
-                    pending.append(found)
+            _scrub_one(linked)
+            if _tells(linked):
+                stand_in = _RedactedError(f"{type(linked).__name__}: {redacted(_text(linked))}")
+                before, linked = linked, stand_in.with_traceback(linked.__traceback__)
+                if getattr(current, "_hidden_cause", None) is before:
+                    current._hidden_cause = linked  # type: ignore[attr-defined]
+                    pending.append(linked)
                     continue
-                suppressed = one.__suppress_context__
-                setattr(one, link, found)
-                one.__suppress_context__ = suppressed
-            pending.append(found)
+                suppressed = current.__suppress_context__
+                setattr(current, link, linked)
+                current.__suppress_context__ = suppressed
+            pending.append(linked)
 
 
 def _scrub_one(error: BaseException) -> None:
@@ -160,11 +160,11 @@ def _scrubbed(value: object) -> object:
         case bytes():
             return redacted(value.decode(errors="replace")).encode()
         case list():
-            return [_scrubbed(one) for one in value]
+            return [_scrubbed(member) for member in value]
         case tuple() if type(value) is tuple:
-            return tuple(_scrubbed(one) for one in value)
+            return tuple(_scrubbed(member) for member in value)
         case dict():
-            return {key: _scrubbed(one) for key, one in value.items()}
+            return {key: _scrubbed(member) for key, member in value.items()}
         case _:
             return value
 

@@ -66,11 +66,11 @@ def _ours(shell: InteractiveShell, cls: type) -> list[Any]:
 
 def _callbacks(shell: InteractiveShell, cls: type) -> list[tuple[str, Any]]:
     """The functions that IPython calls around each cell, with their events."""
-    found: list[tuple[str, Any]] = []
+    callbacks: list[tuple[str, Any]] = []
     for our in _ours(shell, cls):
-        found.append(("pre_run_cell", our.progress_of_cells.begin))
-        found.append(("post_run_cell", our.progress_of_cells.end))
-    return found
+        callbacks.append(("pre_run_cell", our.progress_of_cells.begin))
+        callbacks.append(("post_run_cell", our.progress_of_cells.end))
+    return callbacks
 
 
 def _is_ours(magic: object, cls: type) -> bool:

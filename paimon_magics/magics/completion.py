@@ -157,10 +157,10 @@ class Completer:
         if not expected.wants:
             return []
         names = NameOffers(open_session(), Variables(self._magics.namespace_shell), expected)
-        found = names.all()
+        offers = names.all()
         if names.have_come():
-            found = names.all()
-        return found
+            offers = names.all()
+        return offers
 
 
 def _of_streams(text: str) -> tuple[str, list[Offer]]:

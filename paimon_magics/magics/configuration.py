@@ -64,7 +64,7 @@ class PaimonMagics(Magics):
         None,
         min=0,
         allow_none=True,
-        help="Rows that a query returns at most, where its cell has no --limit. None: all of them.",
+        help="Upper bound on a query's rows, if its cell has no --limit. None: all of them.",
     ).tag(config=True)
     result_type = Enum(
         RESULT_TYPES,
@@ -80,7 +80,7 @@ class PaimonMagics(Magics):
     ).tag(config=True)
     confirm = Bool(
         True,
-        help="Ask for --yes before a cell takes much away (INSERT OVERWRITE without PARTITION, "
+        help="Ask for --yes before a cell deletes much (INSERT OVERWRITE without PARTITION, "
         "TRUNCATE, DROP), where somebody runs it.",
     ).tag(config=True)
     display_rows = _whole_number(
@@ -130,7 +130,7 @@ class PaimonMagics(Magics):
     alter_check_rows_max = _whole_number(
         "alter_check_rows_max",
         least=0,
-        help="Rows that are looked at before a column's type is changed.",
+        help="Rows that are checked before a column's type is changed.",
     )
     kept_views_max = _whole_number(
         "kept_views_max",
@@ -145,7 +145,7 @@ class PaimonMagics(Magics):
     cross_partition_rows_max = _whole_number(
         "cross_partition_rows_max",
         least=1,
-        help="Rows up to which a table is written whose keys can move between partitions.",
+        help="Upper bound on the rows of a table whose keys can move between partitions.",
     )
     coordinator = Unicode(
         "",
@@ -161,12 +161,12 @@ class PaimonMagics(Magics):
     coordinator_idle_ms = _whole_number(
         "coordinator_idle_ms",
         least=0,
-        help="How long, in ms, a coordinator that is started here lives with nothing to do.",
+        help="How long, in ms, an idle coordinator that was started here keeps running.",
     )
     coordinator_wait_ms = _whole_number(
         "coordinator_wait_ms",
         least=0,
-        help="How long, in ms, a statement asks again for a coordinator that gives no answer.",
+        help="How long, in ms, a statement retries a coordinator that does not answer.",
     )
     exclusive_wait_ms = _whole_number(
         "exclusive_wait_ms",
@@ -177,24 +177,22 @@ class PaimonMagics(Magics):
     conflict_reruns_max = _whole_number(
         "conflict_reruns_max",
         least=0,
-        help="How often a statement that adds rows is run again because of others that wrote.",
+        help="How often a statement that adds rows is rerun after a conflicting write.",
     )
     row_level_retries = _whole_number(
         "row_level_retries",
         least=0,
-        help="How often a statement that changes rows is run again because of others that "
-        "changed what it has read.",
+        help="How often a statement that changes rows is rerun after others changed what it read.",
     )
     source_range_from_bytes = _whole_number(
         "source_range_from_bytes",
         least=0,
-        help="Bytes of its target's files from which on a MERGE asks its source for the range of "
-        "its keys first.",
+        help="Bytes of the target from which a MERGE first finds the range of its source's keys.",
     )
     local_rows_max = _whole_number(
         "local_rows_max",
         least=0,
-        help="Rows up to which this process reads the files of a query itself. 0: never.",
+        help="Upper bound on the rows that this process reads itself for a query. 0: never.",
     )
     local_bytes_max = _whole_number(
         "local_bytes_max",

@@ -65,17 +65,16 @@ def _connect(magics: PaimonMagics, argument: str) -> Session | None:
     words = split_words(argument)
     # Filled in after splitting: a value may contain blanks.
     pairs = [filled_in(word, variables) for word in words if word != "--close"]
-    given = _given(pairs)
-    spark = _spark(given.pop("spark", None), variables)
-    catalog = {
-        key.removeprefix(CATALOG): given.pop(key) for key in list(given) if key.startswith(CATALOG)
-    }
+    values = _read_pairs(pairs)
+    spark = _spark(values.pop("spark", None), variables)
+    catalog_keys = [key for key in values if key.startswith(CATALOG)]
+    catalog = {key.removeprefix(CATALOG): values.pop(key) for key in catalog_keys}
     conceal_options(catalog)
-    warehouse = given.pop("warehouse", "")
+    warehouse = values.pop("warehouse", "")
     # The token comes from the environment only: a notebook would store it with the cell.
-    coordinator = given.pop("coordinator", "") or None
+    coordinator = values.pop("coordinator", "") or None
     settings = magics.settings()
-    settings.update({key: read_setting(magics, key, value) for key, value in given.items()})
+    settings.update({key: read_setting(magics, key, value) for key, value in values.items()})
     if "--close" in words:
         closed = _close()
         if not pairs:
@@ -96,7 +95,7 @@ def _connect(magics: PaimonMagics, argument: str) -> Session | None:
         catalog["warehouse"] = warehouse
     if is_open:
         # The open session keeps its settings; only the settings of this line are compared.
-        settings = {key: settings[key] for key in given if key not in AT_ONCE}
+        settings = {key: settings[key] for key in values if key not in AT_ONCE}
     else:
         coordinator = coordinator or magics.coordinator or None
         load_views_aside()
@@ -108,8 +107,8 @@ def _connect(magics: PaimonMagics, argument: str) -> Session | None:
         **settings,
     )
     magics.configured_when_connected = configured
-    if "display_rows" in given:
-        magics.display_rows = int(given["display_rows"])
+    if "display_rows" in values:
+        magics.display_rows = int(values["display_rows"])
     if not is_open or names_a_place:
         print_place(session)
     return session
@@ -135,9 +134,9 @@ def _place_in(argument: str) -> str:
     return ""
 
 
-def _given(pairs: list[str]) -> dict[str, str]:
+def _read_pairs(pairs: list[str]) -> dict[str, str]:
     names = ("warehouse", "coordinator", "spark", *(field.name for field in fields(Settings)))
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     secret_before = False
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -162,11 +161,11 @@ def _given(pairs: list[str]) -> dict[str, str]:
                 hint=_of_a_catalog(key)
                 or nearest(key, (*names, "catalog.uri", "catalog.metastore"), what="options"),
             )
-        if key in given:
+        if key in values:
             raise StatementSyntaxError(f"`{key}` is given twice.", hint="Leave one of them out.")
-        given[key] = value
+        values[key] = value
         secret_before = is_secret_name(key)
-    return given
+    return values
 
 
 def _of_a_catalog(key: str) -> str:

@@ -13,7 +13,7 @@ from paimon_magics.errors import (
     nearest,
 )
 from paimon_magics.magics.options import split_words
-from paimon_magics.magics.verb import Verb, one_name
+from paimon_magics.magics.verb import Verb, one_name, refuse_argument, table_verb
 from paimon_magics.planning.formatting import count_text
 
 if TYPE_CHECKING:
@@ -78,11 +78,7 @@ def _seconds(text: str) -> float:
 
 
 def _transactions(magics: PaimonMagics, argument: str) -> object:
-    if argument:
-        raise StatementSyntaxError(
-            f"`%paimon transactions` takes no argument, but got `{argument}`.",
-            hint="It lists the open transactions of all tables.",
-        )
+    refuse_argument(argument, "transactions", "It lists the open transactions of all tables.")
     return magics.session().administration.transactions()
 
 
@@ -95,10 +91,6 @@ def _abort(magics: PaimonMagics, argument: str) -> object:
             hint="%paimon transactions lists them.",
         )
     return magics.session().administration.abort(argument)
-
-
-def _flush(magics: PaimonMagics, argument: str) -> object:
-    return magics.session().flush(one_name(argument, "flush", "a table"))
 
 
 def _compact(magics: PaimonMagics, argument: str) -> object:
@@ -116,20 +108,23 @@ def _compact(magics: PaimonMagics, argument: str) -> object:
 
 def _queue(magics: PaimonMagics, argument: str) -> object:
     administration = magics.session().administration
-    match split_words(argument):
+    words = split_words(argument)
+    if not words:
+        return magics.session().reports.queue()
+    table = one_name(words[0], "queue", "a table")
+    match words[1:]:
         case []:
-            return magics.session().reports.queue()
-        case [table]:
-            return administration.queues(one_name(table, "queue", "a table"))
-        case [table, "dead"]:
-            return administration.dead_letters(one_name(table, "queue", "a table"))
-        case [table, "retry" | "discard" as word, record] if record.isdecimal():
-            act = administration.retry if word == "retry" else administration.discard
-            return act(one_name(table, "queue", "a table"), int(record))
-        case [table, "reopen"]:
-            return administration.reopen(one_name(table, "queue", "a table"))
-        case [table, "accept-loss"]:
-            return administration.reopen(one_name(table, "queue", "a table"), accept_loss=True)
+            return administration.queues(table)
+        case ["dead"]:
+            return administration.dead_letters(table)
+        case ["retry", record] if record.isdecimal():
+            return administration.retry(table, int(record))
+        case ["discard", record] if record.isdecimal():
+            return administration.discard(table, int(record))
+        case ["reopen"]:
+            return administration.reopen(table)
+        case ["accept-loss"]:
+            return administration.reopen(table, accept_loss=True)
         case _:
             raise StatementSyntaxError(
                 f"`%paimon queue` does not take `{argument}`.",
@@ -140,28 +135,24 @@ def _queue(magics: PaimonMagics, argument: str) -> object:
 
 COORDINATOR_VERBS = (
     Verb(
-        "coordinator",
         "coordinator [WORD …]",
         "show what commits; or, as WORD says: pause, resume [TABLE], drain [SECONDS]",
         _coordinator,
     ),
-    Verb("transactions", "transactions", "list open transactions and their owners", _transactions),
-    Verb("abort", "abort ID", "end an open transaction, whose files are removed", _abort),
-    Verb(
-        "flush",
+    Verb("transactions", "list open transactions and their owners", _transactions),
+    Verb("abort ID", "end an open transaction, whose files are removed", _abort),
+    table_verb(
         "flush TABLE",
         "load the small inserts of a table that wait, and wait for it",
-        _flush,
+        lambda session, name: session.flush(name),
     ),
     Verb(
-        "compact",
         "compact [TABLE or WORD]",
         "compact a table with Spark, as CALL sys.compact('t') does; or show what the coordinator "
         "compacts by itself; as WORD says: pause, resume",
         _compact,
     ),
     Verb(
-        "queue",
         "queue [TABLE [WORD …]]",
         "show what waits of small inserts; or, as WORD says: dead, retry RECORD, discard RECORD, "
         "reopen, accept-loss",

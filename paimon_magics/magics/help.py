@@ -186,11 +186,11 @@ def help_text(topic: str = "") -> str:
     for name in (" ".join(topic_words), *topic_words[:1]):
         if name in _SYNONYMS:
             return COMING[_SYNONYMS[name]]
-    found = [s for s in STATEMENTS if s.name == wanted.upper()]
+    statements = [s for s in STATEMENTS if s.name == wanted.upper()]
     # The first word is enough: `help alter`, `help create`.
-    found = found or [s for s in STATEMENTS if s.name.split()[0] == wanted.upper()]
-    if found:
-        return "\n".join(_statement(statement) for statement in found)
+    statements = statements or [s for s in STATEMENTS if s.name.split()[0] == wanted.upper()]
+    if statements:
+        return "\n".join(_statement(statement) for statement in statements)
     if wanted.lower() == _STREAMS:
         return _streams_help()
     option = OPTIONS.get(wanted.lower())

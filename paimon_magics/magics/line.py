@@ -33,7 +33,7 @@ from paimon_magics.magics.coordinator_verbs import COORDINATOR_VERBS
 from paimon_magics.magics.namespace import Variables, filled_in
 from paimon_magics.magics.options import Option, read_words, split_words
 from paimon_magics.magics.reports import REPORT_VERBS
-from paimon_magics.magics.verb import Verb, one_name
+from paimon_magics.magics.verb import Verb, one_name, refuse_argument, table_verb
 from paimon_magics.redaction import masked
 
 if TYPE_CHECKING:
@@ -159,25 +159,12 @@ def _of_a_view(verb: Verb, argument: str) -> UnsupportedStatementError | None:
 
 def _tables(magics: PaimonMagics, argument: str) -> object:
     place = f" IN {one_name(argument, 'tables', 'a database')}" if argument else ""
-    return _run(magics, f"SHOW TABLES{place}")
-
-
-def _describe(magics: PaimonMagics, argument: str) -> object:
-    return _run(magics, f"DESCRIBE TABLE {one_name(argument, 'describe', 'a table')}")
-
-
-def _history(magics: PaimonMagics, argument: str) -> object:
-    return magics.session().history(one_name(argument, "history", "a table"))
-
-
-def _layout(magics: PaimonMagics, argument: str) -> object:
-    name = one_name(argument, "layout", "a table")
-    return magics.session().layout(name)
+    return magics.session().run(f"SHOW TABLES{place}")
 
 
 def _health(magics: PaimonMagics, argument: str) -> object:
-    given = read_words(split_words(argument), _HEALTH_OPTIONS, "`%paimon health`")
-    names, limit = given.others, given.options.get("fail-on")
+    words = read_words(split_words(argument), _HEALTH_OPTIONS, "`%paimon health`")
+    names, limit = words.others, words.options.get("fail-on")
     if len(names) > 1:
         raise StatementSyntaxError(
             f"`%paimon health` takes one name: `{names[1]}` is left over.",
@@ -188,7 +175,7 @@ def _health(magics: PaimonMagics, argument: str) -> object:
         one_name(name.removesuffix(".*"), "health", "a table")
     fails = None if limit is None else _fails_on(limit)
     health = magics.session().health(name)
-    as_json = "json" in given.options
+    as_json = "json" in words.options
     if as_json:
         print(json.dumps(health.to_json(), indent=2))
     if fails is not None and fails(health):
@@ -226,13 +213,13 @@ def _tail(magics: PaimonMagics, argument: str) -> object:
 
     words = split_words(argument)
     name = one_name(words[0] if words else "", "tail", "a table")
-    given = dict(_tail_word(word) for word in words[1:])
+    values = dict(_tail_word(word) for word in words[1:])
     session = magics.session()
-    count = _whole(given.get("snapshots"), "snapshots")
+    count = _whole(values.get("snapshots"), "snapshots")
     changes = session.changes(
         name,
-        from_snapshot=_whole(given.get("from"), "from"),
-        consumer_id=given.get("consumer"),
+        from_snapshot=_whole(values.get("from"), "from"),
+        consumer_id=values.get("consumer"),
         wait=count is None,
     )
     shown_max = session.settings.display_rows
@@ -271,30 +258,14 @@ def _whole(text: str | None, word: str) -> int | None:
 
 
 def _doctor(_: PaimonMagics, argument: str) -> object:
-    if argument:
-        raise StatementSyntaxError(
-            f"`%paimon doctor` takes no argument, but got `{argument}`.",
-            hint="It always checks everything.",
-        )
+    refuse_argument(argument, "doctor", "It always checks everything.")
     from paimon_magics.session.doctor import doctor
 
     return doctor()
 
 
-def _use(magics: PaimonMagics, argument: str) -> object:
-    return _run(magics, f"USE {one_name(argument, 'use', 'a database')}")
-
-
-def _run(magics: PaimonMagics, statement: str) -> object:
-    return magics.session().run(statement)
-
-
 def _trace(magics: PaimonMagics, argument: str) -> None:
-    if argument:
-        raise StatementSyntaxError(
-            f"`%paimon trace` takes no argument, but got `{argument}`.",
-            hint="It always shows the last error.",
-        )
+    refuse_argument(argument, "trace", "It always shows the last error.")
     error = getattr(sys, "last_value", None)
     if error is None:
         print("No cell has failed.")
@@ -310,23 +281,28 @@ def _help(magics: PaimonMagics, argument: str) -> None:
 
 VERBS = (
     Verb(
-        "connect",
         "connect [warehouse=…] [catalog.OPTION=…]… [coordinator=WHICH] [SETTING=…]… [spark=NAME]",
         "open a session on a warehouse, or the configured one; --close closes the open one first",
         connect_verb,
         CONNECT_OPTIONS,
     ),
-    Verb("tables", "tables [DATABASE]", "list the tables of a database", _tables),
-    Verb("describe", "describe TABLE", "show a table's columns and partitioning", _describe),
-    Verb("history", "history TABLE", "list a table's snapshots and who made them", _history),
-    Verb(
-        "layout",
+    Verb("tables [DATABASE]", "list the tables of a database", _tables),
+    table_verb(
+        "describe TABLE",
+        "show a table's columns and partitioning",
+        lambda session, name: session.run(f"DESCRIBE TABLE {name}"),
+    ),
+    table_verb(
+        "history TABLE",
+        "list a table's snapshots and who made them",
+        lambda session, name: session.history(name),
+    ),
+    table_verb(
         "layout TABLE",
         "show how a table lies in partitions and buckets: files, bytes, small files, skew",
-        _layout,
+        lambda session, name: session.layout(name),
     ),
     Verb(
-        "health",
         "health [NAME]",
         "say whether the layout of tables is in order, and which statement would help",
         _health,
@@ -334,25 +310,27 @@ VERBS = (
     ),
     *REPORT_VERBS,
     Verb(
-        "tail",
         "tail TABLE [from=N] [consumer=ID] [snapshots=N]",
         "show each snapshot's changes as they are committed, until interrupted",
         _tail,
     ),
     *COORDINATOR_VERBS,
-    Verb("use", "use DATABASE", "make a database the one of unqualified names", _use),
+    table_verb(
+        "use DATABASE",
+        "make a database the one of unqualified names",
+        lambda session, name: session.run(f"USE {name}"),
+        "a database",
+    ),
     Verb(
-        "config",
         "config [KEY[=VALUE]]",
         "show the settings of this notebook, or set one",
         config_verb,
     ),
     Verb(
         "doctor",
-        "doctor",
         "show versions, Spark, the store, the coordinator, logs and settings, without secrets",
         _doctor,
     ),
-    Verb("trace", "trace", "show the whole trace of the last error, Spark's part included", _trace),
-    Verb("help", "help [TOPIC]", "list verbs, options and statements, or explain one", _help),
+    Verb("trace", "show the whole trace of the last error, Spark's part included", _trace),
+    Verb("help [TOPIC]", "list verbs, options and statements, or explain one", _help),
 )

@@ -69,13 +69,13 @@ class NameOffers:
 
     def all(self) -> list[Offer]:
         """The completions, the likeliest kinds first."""
-        found: dict[str, Offer] = {}
+        offers: dict[str, Offer] = {}
         for want in self._expected.wants:
             for offer in self._offered(want):
-                found.setdefault(offer.text, offer)
-                if len(found) >= _SHOWN_MAX:
-                    return list(found.values())
-        return list(found.values())
+                offers.setdefault(offer.text, offer)
+                if len(offers) >= _SHOWN_MAX:
+                    return list(offers.values())
+        return list(offers.values())
 
     def _offered(self, want: Want) -> Iterable[Offer]:
         from paimon_magics.statements.completion import wants
@@ -93,8 +93,8 @@ class NameOffers:
             case wants.SystemTables():
                 return matching(typed, map(_system_table, _system_tables()))
             case wants.Databases():
-                found = self._known.databases() if self._known else ()
-                return self._names(_starting(found, typed), "database")
+                databases = self._known.databases() if self._known else ()
+                return self._names(_starting(databases, typed), "database")
             case wants.Columns(relations, with_aliases):
                 return matching(typed, self._columns(relations, with_aliases))
             case wants.Fields(relations, path):
@@ -131,8 +131,8 @@ class NameOffers:
         if database == self._catalog_name and database not in self._known.databases():
             databases = _starting(self._known.databases(), self._expected.typed)
             return iter(self._names(databases, "database"))
-        found = self._known.tables(database or self._database)
-        return iter(self._names(_starting(found, self._expected.typed), "table"))
+        names = self._known.tables(database or self._database)
+        return iter(self._names(_starting(names, self._expected.typed), "table"))
 
     def _frames(self) -> Iterator[Offer]:
         """Frames of the notebook, which queries can read by name."""
@@ -167,11 +167,11 @@ class NameOffers:
 
     def _fields(self, relations: Sequence[Seen], path: Sequence[str]) -> Iterator[Offer]:
         for seen in relations:
-            found = dict(self._columns_of(seen))
+            types = dict(self._columns_of(seen))
             for name in path:
-                kind = next((found[one] for one in found if one.lower() == name.lower()), "")
-                found = _struct_fields(kind)
-            for name, about in found.items():
+                kind = next((types[field] for field in types if field.lower() == name.lower()), "")
+                types = _struct_fields(kind)
+            for name, about in types.items():
                 yield Offer(self._written(name), about)
 
     def _partitions(self, table: TableName) -> Iterator[Offer]:
@@ -181,8 +181,8 @@ class NameOffers:
         for values in self._known.partitions(self._full(table)):
             pairs = zip(known.partition_keys, values, strict=True)
             if None not in values:
-                told = (f"{key}={self._told(value or '')}" for key, value in pairs)
-                yield Offer("/".join(told), "partition")
+                parts = (f"{key}={self._shown(value or '')}" for key, value in pairs)
+                yield Offer("/".join(parts), "partition")
 
     def _partition_values(self, relations: Sequence[Seen], column: str) -> Iterator[Offer]:
         for seen in relations:
@@ -198,9 +198,9 @@ class NameOffers:
             values = self._known.partitions(self._full(seen.name))
             for value in dict.fromkeys(values[position] for values in values):
                 if value is not None:
-                    yield Offer(self._literal(self._told(value), is_text), "partition")
+                    yield Offer(self._literal(self._shown(value), is_text), "partition")
 
-    def _told(self, value: str) -> str:
+    def _shown(self, value: str) -> str:
         """A partition's value as SHOW PARTITIONS and the views show it: instants in the session's
         zone. The name cache has them in UTC, marked with `Z`."""
         if not _INSTANT.fullmatch(value):
@@ -225,8 +225,8 @@ class NameOffers:
         if snapshots:
             for snapshot in self._known.snapshots(full):
                 moment = datetime.datetime.fromtimestamp(snapshot.time_ms // 1000, tz=datetime.UTC)
-                made, zone = self._clock(moment)
-                yield Offer(str(snapshot.id), f"{snapshot.kind} {made} {zone}")
+                time, zone = self._clock(moment)
+                yield Offer(str(snapshot.id), f"{snapshot.kind} {time} {zone}")
 
     def _times(self, table: TableName | None) -> Iterator[Offer]:
         if self._known is not None and table is not None:
@@ -301,25 +301,25 @@ def _struct_fields(kind: str) -> dict[str, str]:
     from paimon_magics.statements.types.type_text import from_sql, to_spark_sql
 
     try:
-        found = from_sql(kind)
+        data_type = from_sql(kind)
     except PaimonMagicsError:
         return {}
-    if isinstance(found, ArrayType):
-        found = found.element
-    fields = found.fields if isinstance(found, RowType) else ()
+    if isinstance(data_type, ArrayType):
+        data_type = data_type.element
+    fields = data_type.fields if isinstance(data_type, RowType) else ()
     return {field.name: to_spark_sql(field.type) for field in fields}
 
 
 def matching(typed: str, offers: Iterable[Offer]) -> list[Offer]:
     """The offers that begin with the typed text, then those with a later word that does."""
     wanted = typed.lower()
-    found = [(offer, offer.text.lower().lstrip("`'")) for offer in offers]
-    first = [offer for offer, text in found if text.startswith(wanted)]
+    texts = [(offer, offer.text.lower().lstrip("`'")) for offer in offers]
+    first = [offer for offer, text in texts if text.startswith(wanted)]
     if len(wanted) < 2:
         return first
     inside = re.compile(rf"[^a-z0-9]{re.escape(wanted)}")
     return first + [
-        offer for offer, text in found if not text.startswith(wanted) and inside.search(text)
+        offer for offer, text in texts if not text.startswith(wanted) and inside.search(text)
     ]
 
 
@@ -327,13 +327,13 @@ def _starting(names: Sequence[str], typed: str) -> list[str]:
     """The names that begin with `typed`, found by bisection in sorted names; if there are none,
     names that contain it."""
     low = bisect_left(names, typed)
-    found = []
+    matches = []
     for name in names[low : low + _SHOWN_MAX]:
         if not name.startswith(typed):
             break
-        found.append(name)
-    if found or not typed:
-        return found
+        matches.append(name)
+    if matches or not typed:
+        return matches
     wanted = typed.lower()
     return [name for name in names if wanted in name.lower()][:_SHOWN_MAX]
 
@@ -380,7 +380,7 @@ def _procedures(is_qualified: bool) -> Iterator[Offer]:
 def _parameters(procedure: str) -> Iterator[Offer]:
     from paimon_magics.planning.commits.procedures import PROCEDURES
 
-    found = PROCEDURES.get(procedure.lower())
-    for parameter in found.parameters if found is not None else ():
+    definition = PROCEDURES.get(procedure.lower())
+    for parameter in definition.parameters if definition is not None else ():
         need = "" if parameter.required else "optional "
         yield Offer(f"{parameter.name} => ", f"{need}{parameter.kind.__name__}")

@@ -40,11 +40,11 @@ class Variables(Mapping[str, object]):
 def filled_in(text: str, variables: Mapping[str, object]) -> str:
     """Return `text` with the value of each `{name}` in its place; raises UnknownNameError."""
 
-    def value(found: re.Match[str]) -> str:
-        name = found[1]
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
         if name not in variables:
             raise UnknownNameError(
-                f"`{found[0]}` names no variable.",
+                f"`{match[0]}` names no variable.",
                 hint=nearest(name, variables, what="variables") if variables else "",
             )
         return str(variables[name])

@@ -10,7 +10,8 @@ import keyword
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from paimon_magics.errors import InvalidValueError, StatementSyntaxError, UnknownNameError, nearest
 from paimon_magics.settings import WAITS, Wait
@@ -44,12 +45,12 @@ CELL_OPTIONS = (
     Option(("-o", "--out"), "NAME", "keep the result under this name, and show it"),
     Option(("-t", "--type"), "TYPE", f"what the result is: {', '.join(RESULT_TYPES)}"),
     Option(("--limit",), "N", "return at most N rows of a query, and show them all"),
-    Option(("--include-buffer",), "", "see small inserts too that are acknowledged and not loaded"),
-    Option(("--wait",), "WAIT", f"when a small insert or change is answered: {', '.join(WAITS)}"),
+    Option(("--include-buffer",), "", "also read small inserts that are not loaded yet"),
+    Option(("--wait",), "WAIT", f"when a small insert or change returns: {', '.join(WAITS)}"),
     Option(("--explain",), "", "show how the last statement would run; run nothing"),
     Option(("--dry-run",), "", "check and plan every statement; run nothing"),
-    Option(("--preview",), "", "show what an overwrite would take away; write nothing"),
-    Option(("-y", "--yes"), "", "run statements that take much away, without being asked"),
+    Option(("--preview",), "", "show what an overwrite would delete; write nothing"),
+    Option(("-y", "--yes"), "", "run statements that delete much, without a question"),
     Option(("-h", "--help"), "", "show this; run nothing"),
 )
 """The options of `%%paimon`. Besides them, `NAME <<` keeps the result and shows nothing."""
@@ -82,33 +83,36 @@ def read_cell(line: str, body: str) -> tuple[CellOptions, str]:
     Raises UnknownNameError for an unknown option, InvalidValueError for an invalid value,
     StatementSyntaxError for words that are no options and for options that exclude each other.
     """
-    options = CellOptions()
+    assigned = None
     at_end = _ARROW_AT_END.search(line)
     if at_end is not None:
-        options = replace(options, assigned=_name(at_end[1], "NAME <<"))
+        assigned = _name(at_end[1], "NAME <<")
         line = line[: at_end.start()]
     at_start = _ARROW_AT_START.match(body)
     if at_start is not None:
-        if options.assigned is not None:
+        if assigned is not None:
             raise StatementSyntaxError("The cell has two `NAME <<`.", hint="Leave one of them out.")
-        options = replace(options, assigned=_name(at_start[1], "NAME <<"))
+        assigned = _name(at_start[1], "NAME <<")
         # Blanks of the same length keep positions in the cell.
         body = re.sub(r"\S", " ", at_start[0]) + body[at_start.end() :]
-    options = _with_values(options, read_words(split_words(line), CELL_OPTIONS, "%%paimon"))
+    words = read_words(split_words(line), CELL_OPTIONS, "%%paimon")
+    if words.others:
+        raise StatementSyntaxError(
+            f"`{words.others[0]}` is not an option of %%paimon.",
+            hint="The first line takes only options; the statement begins on the next line.",
+        )
+    values = {
+        option.name.replace("-", "_"): _value(option, words.options[option.name])
+        for option in CELL_OPTIONS
+        if option.name in words.options
+    }
+    options = CellOptions(assigned=assigned, **values)
     if options.out is not None and options.assigned is not None:
         raise StatementSyntaxError(
             f"The cell's result is named twice: `--out {options.out}` and `{options.assigned} <<`.",
             hint="`--out NAME` shows the result too, `NAME <<` only keeps it.",
         )
-    instead = [
-        f"`{flag}`"
-        for flag, given in (
-            ("--explain", options.explain),
-            ("--dry-run", options.dry_run),
-            ("--preview", options.preview),
-        )
-        if given
-    ]
+    instead = [f"`--{name}`" for name in ("explain", "dry-run", "preview") if name in words.options]
     if len(instead) > 1:
         raise StatementSyntaxError(
             f"{' and '.join(instead)} are given together.", hint="Leave all but one of them out."
@@ -124,16 +128,16 @@ def split_words(line: str) -> list[str]:
     """
     names: list[str] = []
 
-    def kept(found: re.Match[str]) -> str:
-        names.append(found.group())
+    def placeholder(match: re.Match[str]) -> str:
+        names.append(match.group())
         return f"`{len(names) - 1}`"
 
-    lexer = shlex.shlex(_BACK_QUOTED.sub(kept, line), posix=True, punctuation_chars=False)
+    lexer = shlex.shlex(_BACK_QUOTED.sub(placeholder, line), posix=True, punctuation_chars=False)
     lexer.whitespace_split = True
     lexer.commenters = ""
     lexer.escape = ""
     try:
-        return [_BACK_QUOTED.sub(lambda n: names[int(n.group()[1:-1])], one) for one in lexer]
+        return [_BACK_QUOTED.sub(lambda n: names[int(n.group()[1:-1])], word) for word in lexer]
     except ValueError:
         raise StatementSyntaxError(
             f"A quote is not closed: {line.strip()}", hint="Close it on the same line."
@@ -175,15 +179,15 @@ def read_words(words: Iterable[str], known: Sequence[Option], of: str) -> GivenW
             raise InvalidValueError(
                 f"The option `{flag}` takes no value.", hint=f"Write `{flag}` alone."
             )
-        given = value if equals or not option.value else next(rest, "")
+        argument = value if equals or not option.value else next(rest, "")
         if option.value and (
-            not given or (not equals and given.startswith("-") and not given[1:].isdigit())
+            not argument or (not equals and argument.startswith("-") and not argument[1:].isdigit())
         ):
             raise InvalidValueError(
                 f"The option `{flag}` needs a value.",
                 hint=f"Write `{flag} {option.example or option.value}`.",
             )
-        options[option.name] = given
+        options[option.name] = argument
     return GivenWords(options, tuple(others))
 
 
@@ -195,46 +199,34 @@ def _has(flag: str, known: Sequence[Option]) -> str:
     return f"It has {' and '.join(flags)}."
 
 
-def _with_values(options: CellOptions, given: GivenWords) -> CellOptions:
-    if given.others:
-        raise StatementSyntaxError(
-            f"`{given.others[0]}` is not an option of %%paimon.",
-            hint="The first line takes only options; the statement begins on the next line.",
-        )
-    for option in CELL_OPTIONS:
-        value = given.options.get(option.name)
-        if value is not None:
-            options = _with_value(options, option, value)
-    return options
-
-
-def _with_value(options: CellOptions, option: Option, value: str) -> CellOptions:
+def _value(option: Option, text: str) -> Any:
+    """The value of a cell's option. Raises InvalidValueError."""
     flag = option.flags[0]
-    if not option.value:
-        return replace(options, **{option.name.replace("-", "_"): True})  # type: ignore[arg-type]
     match option.name:
         case "out":
-            return replace(options, out=_name(value, flag))
+            return _name(text, flag)
         case "type":
-            if value not in RESULT_TYPES:
+            if text not in RESULT_TYPES:
                 raise InvalidValueError(
-                    f"`{flag} {value}` is not a type of result.",
-                    hint=nearest(value, RESULT_TYPES, what="types"),
+                    f"`{flag} {text}` is not a type of result.",
+                    hint=nearest(text, RESULT_TYPES, what="types"),
                 )
-            return replace(options, type=value)
+            return text
         case "wait":
-            if value not in WAITS:
+            if text not in WAITS:
                 raise InvalidValueError(
-                    f"`{flag} {value}` is neither `durable` nor `visible`.",
-                    hint=nearest(value, WAITS, what="values of `--wait`"),
+                    f"`{flag} {text}` is neither `durable` nor `visible`.",
+                    hint=nearest(text, WAITS, what="values of `--wait`"),
                 )
-            return replace(options, wait=value)
+            return text
+        case "limit":
+            if not text.isascii() or not text.isdigit():
+                raise InvalidValueError(
+                    f"`{flag} {text}` is not a number of rows.", hint=f"Write `{flag} 100`."
+                )
+            return int(text)
         case _:
-            if not value.isascii() or not value.isdigit():
-                raise InvalidValueError(
-                    f"`{flag} {value}` is not a number of rows.", hint=f"Write `{flag} 100`."
-                )
-            return replace(options, limit=int(value))
+            return True  # a flag without a value
 
 
 def _name(text: str, where: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from paimon_magics.errors import StatementSyntaxError
 from paimon_magics.magics.namespace import Variables
 from paimon_magics.magics.options import Option, read_words, split_words
-from paimon_magics.magics.verb import Verb, name_and_rest, one_name
+from paimon_magics.magics.verb import Verb, name_and_rest, one_name, table_verb
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
@@ -21,11 +21,6 @@ _PROFILE_OPTIONS = (
     Option(("--statistics",), "", "start no Spark job: what statistics tell"),
     Option(("--distinct",), "", "count different values too, by one Spark job of all columns"),
 )
-
-
-def _snapshots(magics: PaimonMagics, argument: str) -> object:
-    name = one_name(argument, "snapshots", _TABLE)
-    return magics.session().reports.snapshots(name)
 
 
 def _diff(magics: PaimonMagics, argument: str) -> object:
@@ -47,28 +42,23 @@ def _changes(magics: PaimonMagics, argument: str) -> object:
 
 
 def _files(magics: PaimonMagics, argument: str) -> object:
-    given = read_words(split_words(argument), _FILES_OPTIONS, "`%paimon files`")
-    name = one_name(" ".join(given.others), "files", _TABLE)
-    return magics.session().reports.files(name, given.options.get("partition"))
-
-
-def _partitions(magics: PaimonMagics, argument: str) -> object:
-    name = one_name(argument, "partitions", _TABLE)
-    return magics.session().reports.partitions(name)
+    words = read_words(split_words(argument), _FILES_OPTIONS, "`%paimon files`")
+    name = one_name(" ".join(words.others), "files", _TABLE)
+    return magics.session().reports.files(name, words.options.get("partition"))
 
 
 def _profile(magics: PaimonMagics, argument: str) -> object:
     from paimon_magics.session.reports.profile import Effort
 
-    given = read_words(split_words(argument), _PROFILE_OPTIONS, "`%paimon profile`")
-    if len(given.options) > 1:
+    words = read_words(split_words(argument), _PROFILE_OPTIONS, "`%paimon profile`")
+    if len(words.options) > 1:
         raise StatementSyntaxError(
             "`--statistics` and `--distinct` are given together.", hint="Leave one of them out."
         )
-    name = one_name(" ".join(given.others), "profile", _TABLE)
+    name = one_name(" ".join(words.others), "profile", _TABLE)
     effort = Effort.NEEDED
-    if given.options:
-        effort = Effort(f"--{next(iter(given.options))}")
+    if words.options:
+        effort = Effort(f"--{next(iter(words.options))}")
     return magics.session().reports.profile(name, effort)
 
 
@@ -92,48 +82,41 @@ def _span(text: str, verb: str) -> tuple[str, str]:
 
 
 REPORT_VERBS = (
-    Verb(
-        "snapshots",
+    table_verb(
         "snapshots TABLE",
         "show a table's commits in time; pick two to compare them or to see what changed",
-        _snapshots,
+        lambda session, name: session.reports.snapshots(name),
     ),
     Verb(
-        "diff",
         "diff TABLE A..B",
         "show what tells one state from another: rows, files, schema; A and B are snapshots, tags "
         "or times",
         _diff,
     ),
     Verb(
-        "changes",
         "changes TABLE [A..B]",
         "show the changes after A up to B, with what was before an update; of the last ten "
         "snapshots without them",
         _changes,
     ),
     Verb(
-        "files",
         "files TABLE",
         "list the data files of a table or partition, and how large they are",
         _files,
         _FILES_OPTIONS,
     ),
-    Verb(
-        "partitions",
+    table_verb(
         "partitions TABLE",
         "list the partitions of a table, and how many of their files are small",
-        _partitions,
+        lambda session, name: session.reports.partitions(name),
     ),
     Verb(
-        "profile",
         "profile TABLE",
         "show NULLs, least and greatest values of each column, from statistics or by one Spark job",
         _profile,
         _PROFILE_OPTIONS,
     ),
     Verb(
-        "explain",
         "explain QUERY",
         "show which files a query leaves out, step by step; run nothing",
         _explain,

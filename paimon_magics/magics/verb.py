@@ -12,6 +12,7 @@ from paimon_magics.magics.options import Option
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
+    from paimon_magics.session.session import Session
     from paimon_magics.statements.completion.wants import Expected
     from paimon_magics.statements.statement import TableName
 
@@ -30,21 +31,46 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One verb: its name, arguments and options, what it does, and the function that runs it.
+    """One verb: its arguments and options, what it does, and the function that runs it.
 
     `words` is the verb with its arguments but without options, as help shows it.
     """
 
-    name: str
     words: str
     purpose: str
     run: Callable[[PaimonMagics, str], object]
     options: tuple[Option, ...] = ()
 
     @property
+    def name(self) -> str:
+        """The verb's first word: `files`."""
+        return self.words.partition(" ")[0]
+
+    @property
     def usage(self) -> str:
         """The verb as help shows it: `files TABLE [--partition NAME=VALUE]`."""
         return " ".join((self.words, *(f"[{option.usage}]" for option in self.options)))
+
+
+def table_verb(
+    words: str, purpose: str, act: Callable[[Session, str], object], of: str = "a table"
+) -> Verb:
+    """A verb whose argument is one name: of a table, or of what `of` says."""
+    verb = words.partition(" ")[0]
+
+    def run(magics: PaimonMagics, argument: str) -> object:
+        name = one_name(argument, verb, of)
+        return act(magics.session(), name)
+
+    return Verb(words, purpose, run)
+
+
+def refuse_argument(argument: str, verb: str, hint: str) -> None:
+    """Raise StatementSyntaxError if a verb that takes no argument has one."""
+    if argument:
+        raise StatementSyntaxError(
+            f"`%paimon {verb}` takes no argument, but got `{argument}`.", hint=hint
+        )
 
 
 def name_and_rest(argument: str, verb: str, what: str) -> tuple[str, str | None]:

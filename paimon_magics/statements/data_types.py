@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,32 +80,31 @@ def as_nullable(data_type: DataType, nullable: bool) -> DataType:
     return replace(data_type, nullable=nullable)
 
 
+def children_of(data_type: DataType) -> tuple[DataType, ...]:
+    """The types directly inside the type; () for an atomic type."""
+    match data_type:
+        case AtomicType():
+            return ()
+        case ArrayType() | MultisetType() | VectorType():
+            return (data_type.element,)
+        case MapType(key=key, value=value):
+            return key, value
+        case RowType(fields=fields):
+            return tuple(field.type for field in fields)
+        case _:
+            assert_never(data_type)
+
+
 def parts_of(data_type: DataType) -> Iterator[DataType]:
     """Yield the type itself and all types nested in it."""
     yield data_type
-    match data_type:
-        case ArrayType(element=element) | MultisetType(element=element):
-            yield from parts_of(element)
-        case VectorType(element=element):
-            yield from parts_of(element)
-        case MapType(key=key, value=value):
-            yield from parts_of(key)
-            yield from parts_of(value)
-        case RowType(fields=fields):
-            for field in fields:
-                yield from parts_of(field.type)
+    for child in children_of(data_type):
+        yield from parts_of(child)
 
 
 def depth_of(data_type: DataType) -> int:
     """How many levels of types the type has: 1 for an atomic type, 2 for an array of one."""
-    match data_type:
-        case ArrayType(element=inner) | MultisetType(element=inner) | VectorType(element=inner):
-            return 1 + depth_of(inner)
-        case MapType(key=key, value=value):
-            return 1 + max(depth_of(key), depth_of(value))
-        case RowType(fields=fields):
-            return 1 + max((depth_of(field.type) for field in fields), default=0)
-    return 1
+    return 1 + max(map(depth_of, children_of(data_type)), default=0)
 
 
 def contains_type(data_type: DataType, name: str) -> bool:

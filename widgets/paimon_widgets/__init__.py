@@ -49,8 +49,9 @@ def load() -> None:
 
 def progress_widget(progress: Progress) -> ProgressView:
     """Return a widget that shows the progress of jobs, beginning with `progress`."""
-    made: ProgressView = importlib.import_module(f"{__name__}.progress_view").ProgressView(progress)
-    return made
+    from paimon_widgets import progress_view
+
+    return progress_view.ProgressView(progress)
 
 
 def _bundle_of(view: str, shell: InteractiveShell) -> Callable[..., dict[str, Any]]:
@@ -62,7 +63,7 @@ def _bundle_of(view: str, shell: InteractiveShell) -> Callable[..., dict[str, An
         make = getattr(importlib.import_module(f"{__name__}.{module}"), name)
         # A program that runs the notebook would save the widget's state in it. Viewers would then
         # fetch code from the network instead of showing the static page.
-        made: dict[str, Any] = make(shown, live=is_attended(shell) or not is_kernel(shell))
-        return made
+        mime_bundle: dict[str, Any] = make(shown, live=is_attended(shell) or not is_kernel(shell))
+        return mime_bundle
 
     return bundle

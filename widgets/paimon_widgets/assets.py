@@ -29,5 +29,5 @@ def style(name: str) -> str:
 def with_widget(bundle: dict[str, Any], view: Any) -> dict[str, Any]:
     """Return the bundle of text and static page, with the widget added if it can be shown."""
     repr_mimebundle = view._repr_mimebundle_()
-    found = repr_mimebundle[0] if isinstance(repr_mimebundle, tuple) else repr_mimebundle
-    return {**bundle, WIDGET: found[WIDGET]} if found and WIDGET in found else bundle
+    data = repr_mimebundle[0] if isinstance(repr_mimebundle, tuple) else repr_mimebundle
+    return {**bundle, WIDGET: data[WIDGET]} if data and WIDGET in data else bundle

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import anywidget
 import pyarrow as pa
 import pyarrow.compute as pc
 import traitlets
@@ -31,7 +30,7 @@ from paimon_magics.session.reports.health import (
 )
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
-from paimon_widgets.running import Running
+from paimon_widgets.running import AnsweringView
 from paimon_widgets.static_pages import amount, code, paragraph, table
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ _STOPPED = (
 MARKS = {Severity.GOOD: "✓", Severity.NOTICE: "!", Severity.SERIOUS: "‼"}
 
 
-class HealthView(anywidget.AnyWidget):
+class HealthView(AnsweringView):
     """The widget. `data` has the partitions of the chosen table, `sql` is the query that gives
     them. `selected` is the chosen table's name and the chosen partition, "" for all."""
 
@@ -61,12 +60,10 @@ class HealthView(anywidget.AnyWidget):
 
     def __init__(self, health: Health) -> None:
         self._turn = 0
-        self._running = Running(lambda message: self.send(message))
         self._starting = threading.Lock()
         self._show(health)
         self._place = self._order[0]
         super().__init__(first=self._state())
-        self.on_msg(self._asked)
 
     def _state(self) -> dict[str, Any]:
         """What a page begins with, also one that is loaded after a statement has run."""
@@ -158,7 +155,7 @@ class HealthView(anywidget.AnyWidget):
 
     def _tables(self, find: str) -> dict[str, Any]:
         layouts = self.health_shown.layouts
-        found = [place for place in self._order if find.lower() in layouts[place].name.lower()]
+        places = [place for place in self._order if find.lower() in layouts[place].name.lower()]
         rows = [
             {
                 "place": place,
@@ -168,9 +165,9 @@ class HealthView(anywidget.AnyWidget):
                 "files": layouts[place].figures.files,
                 "small": layouts[place].figures.small_files,
             }
-            for place in found[:_LISTED_MAX]
+            for place in places[:_LISTED_MAX]
         ]
-        return {"rows": rows, "count": len(found)}
+        return {"rows": rows, "count": len(places)}
 
     def _table(self, place: int) -> dict[str, Any]:
         self._place = place
@@ -180,7 +177,7 @@ class HealthView(anywidget.AnyWidget):
             "place": place,
             "summary": layout.summary(),
             "rules": rules_text(layout) if layout.figures.files else "",
-            "findings": _told(layout.findings()),
+            "findings": _finding_rows(layout.findings()),
             "chart": chart_svg(sizes_chart(layout)),
             "sql": self.sql,
             "partitions": _partitions(layout, "") if layout.has_partitions else None,
@@ -188,33 +185,22 @@ class HealthView(anywidget.AnyWidget):
 
     def _partition(self, name: Any) -> dict[str, Any] | None:
         layout = self._chosen()
-        if name == "":
-            self.selected = layout.name, ""
-            return {"of": "partition", "partition": "", "findings": _told(layout.findings()),
-                    "chart": chart_svg(sizes_chart(layout))}  # fmt: skip
         if not isinstance(name, str):
             return None
-        part = layout.of_partition(name)
-        if not part.data.num_rows:
+        part = layout.of_partition(name) if name else layout
+        if name and not part.data.num_rows:
             return None
         self.selected = layout.name, name
+        titles = (f"Sizes of the files of {name}",) if name else ()
         return {
             "of": "partition",
             "partition": name,
-            "findings": _told(part.findings(name)),
-            "chart": chart_svg(sizes_chart(part, f"Sizes of the files of {name}")),
+            "findings": _finding_rows(self._findings(name)),
+            "chart": chart_svg(sizes_chart(part, *titles)),
         }
 
-    def _asked(self, _: Any, question: Any, __: Any) -> None:
-        if isinstance(question, dict) and question.get("ask") == "run":
-            self._running.start(lambda: self._send_answer(question))
-        else:
-            self._send_answer(question)
-
-    def _send_answer(self, question: Any) -> None:
-        answer = self.answer(question)
-        if answer is not None:
-            self.send(answer)
+    def _may_run_jobs(self, question: Any) -> bool:
+        return isinstance(question, dict) and question.get("ask") == "run"
 
 
 def health_bundle(health: Health, *, live: bool = True) -> dict[str, Any]:
@@ -225,25 +211,27 @@ def health_bundle(health: Health, *, live: bool = True) -> dict[str, Any]:
     return with_widget(bundle, HealthView(health))
 
 
-def _told(found: Sequence[Finding]) -> list[dict[str, str]]:
+def _finding_rows(findings: Sequence[Finding]) -> list[dict[str, str]]:
     return [
         {
-            "mark": MARKS[one.severity],
-            "word": one.severity.word,
-            "text": one.text,
-            "statement": one.statement,
+            "mark": MARKS[finding.severity],
+            "word": finding.severity.word,
+            "text": finding.text,
+            "statement": finding.statement,
         }
-        for one in found
+        for finding in findings
     ]
 
 
 def _partitions(layout: Layout, find: str) -> dict[str, Any]:
     """The partitions whose names contain `find`, those that need attention first, with the number
     of files of each in each step of sizes. `small` marks the steps in which all files are small."""
-    found = sizes_of(layout)
+    partitions = sizes_of(layout)
     if find:
-        found = found.filter(pc.match_substring(found.column("partition"), find, ignore_case=True))
-    listed = found.slice(0, _LISTED_MAX)
+        partitions = partitions.filter(
+            pc.match_substring(partitions.column("partition"), find, ignore_case=True)
+        )
+    listed = partitions.slice(0, _LISTED_MAX)
     names = listed.column("partition")
     files = layout.files.filter(pc.is_in(layout.files.column("partition"), names.combine_chunks()))
     counts = partition_sizes(files, layout.rules.target_bytes)
@@ -259,17 +247,17 @@ def _partitions(layout: Layout, find: str) -> dict[str, Any]:
     ]
     edges = (*layout.histogram.edges_bytes[1:], None)
     small = [edge is not None and edge <= layout.rules.small_below_bytes for edge in edges]
-    return {"rows": rows, "count": found.num_rows, "small": small}
+    return {"rows": rows, "count": partitions.num_rows, "small": small}
 
 
 def _about(layout: Layout, row: dict[str, Any]) -> str:
-    said = (
+    text = (
         f"{count_text(row['file_count'], 'file')}, {row['small_file_count']:,} small "
         f"({row['small_share']:.0%})"
     )
     if layout.rules.is_primary_key_table:
-        return f"{said}, up to {count_text(row['sorted_run_count'], 'sorted run')} in a bucket"
-    return said
+        return f"{text}, up to {count_text(row['sorted_run_count'], 'sorted run')} in a bucket"
+    return text
 
 
 # The health of tables as a static page: findings in words, the statement that would help, and the
@@ -290,23 +278,25 @@ def health_html(health: Health) -> str:
     return f'<div class="paimon-health">{"".join(parts)}</div>'
 
 
-def _list(found: Sequence[Finding]) -> str:
+def _list(findings: Sequence[Finding]) -> str:
     lines = [
-        f"<li>{MARKS[one.severity]} <b>{one.severity.word}</b>: {html.escape(one.text)}"
-        + (code(one.statement) if one.statement else "")
+        f"<li>{MARKS[finding.severity]} <b>{finding.severity.word}</b>: {html.escape(finding.text)}"
+        + (code(finding.statement) if finding.statement else "")
         + "</li>"
-        for one in found
+        for finding in findings
     ]
     return f"<ul>{''.join(lines)}</ul>"
 
 
 def _worst_partitions(layout: Layout) -> str:
     """The partitions that need most attention, with the number of their files of each size."""
-    found = worst_partitions(layout)
-    if not found.num_rows:
+    partitions = worst_partitions(layout)
+    if not partitions.num_rows:
         return ""
     rows = [
         [amount(value) if name == "share" else value for name, value in row.items()]
-        for row in found.to_pylist()
+        for row in partitions.to_pylist()
     ]
-    return table(found.column_names, rows, "Partitions with small files, and sizes of their files")
+    return table(
+        partitions.column_names, rows, "Partitions with small files, and sizes of their files"
+    )

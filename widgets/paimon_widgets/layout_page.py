@@ -94,14 +94,14 @@ def _map_svg(packed: PackedCells, layout: Layout) -> str:
 def _squares(drawn: _Grid, left: int, side: int) -> str:
     """Draw the cells as squares, with one path for each colour: a quarter of the text that one
     rectangle for each cell would need."""
-    found: dict[int, list[str]] = {}
+    paths: dict[int, list[str]] = {}
     wide = side - 1
     for y, x in np.argwhere(drawn).tolist():
         square = f"M{left + x * side} {y * side}h{wide}v{wide}h-{wide}z"
-        found.setdefault(int(drawn[y, x]), []).append(square)
+        paths.setdefault(int(drawn[y, x]), []).append(square)
     return "".join(
         f'<path fill="{colour(value)}" d="{"".join(squares)}"/>'
-        for value, squares in sorted(found.items())
+        for value, squares in sorted(paths.items())
     )
 
 
@@ -124,8 +124,8 @@ def _shrunk(grid: _Grid, rows: int, columns: int) -> _Grid:
     """Reduce a grid to fewer rows and columns; each new cell has the maximum of its old cells."""
     down = np.linspace(0, grid.shape[0], rows + 1).astype(int)[:-1]
     across = np.linspace(0, grid.shape[1], columns + 1).astype(int)[:-1]
-    found: _Grid = np.maximum.reduceat(np.maximum.reduceat(grid, down, axis=0), across, axis=1)
-    return found
+    shrunk: _Grid = np.maximum.reduceat(np.maximum.reduceat(grid, down, axis=0), across, axis=1)
+    return shrunk
 
 
 # A layout's cells, the buckets of its partitions, as a grid of bytes.
@@ -143,7 +143,7 @@ class Metric:
     column: str
     title: str
 
-    def told(self, number: int) -> str:
+    def text(self, number: int) -> str:
         """A number of the metric in words."""
         match self.column:
             case "file_size_in_bytes":
@@ -222,15 +222,15 @@ def packed_cells(layout: Layout) -> PackedCells:
 def _scaled(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
     """Scale numbers to bytes: 1 for zero, `_LEAST` to 255 by logarithm for positive numbers. The
     largest is 255; the least is `_LEAST` if it is `_SPAN_MIN` times smaller, and more otherwise."""
-    found = np.ones(len(numbers), dtype=np.uint8)
+    scaled = np.ones(len(numbers), dtype=np.uint8)
     is_more = numbers > 0
     if is_more.any():
         logarithms = np.log(numbers[is_more])
         high = logarithms.max()
         low = min(logarithms.min(), high - np.log(_SPAN_MIN))
         share = (logarithms - low) / (high - low)
-        found[is_more] = _LEAST + np.round((255 - _LEAST) * share)
-    return found
+        scaled[is_more] = _LEAST + np.round((255 - _LEAST) * share)
+    return scaled
 
 
 def colour(value: int) -> str:
@@ -248,5 +248,5 @@ def _numbers(data: pa.Table, metric: Metric) -> npt.NDArray[np.float64]:
     if metric.column != "age_seconds":
         return np.asarray(data.column(metric.column)).astype(np.float64)
     times = np.asarray(data.column("last_update_time")).astype("datetime64[ms]").astype(np.int64)
-    found: npt.NDArray[np.float64] = (times.max() - times) / 1000
-    return found
+    ages: npt.NDArray[np.float64] = (times.max() - times) / 1000
+    return ages

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import anywidget
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +19,7 @@ from paimon_magics.session.reports.layout import histogram_chart
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.layout_page import METRICS, PackedCells, layout_html, packed_cells
+from paimon_widgets.running import AnsweringView
 
 if TYPE_CHECKING:
     from paimon_magics.session.reports.layout import Layout
@@ -31,7 +31,7 @@ _FILE_TITLES = ("level", "rows", "size")
 _BUCKET_TITLES = ("bucket", "rows", "size", "files", "small", "level 0", "sorted runs")
 
 
-class LayoutView(anywidget.AnyWidget):
+class LayoutView(AnsweringView):
     """The widget. `data` and `sql` are the layout's. `selected` is the partition and bucket that
     were opened last. `rows` and `columns` are the partitions' names and the buckets' numbers beside
     the map, if they are few enough to be legible."""
@@ -67,13 +67,12 @@ class LayoutView(anywidget.AnyWidget):
             rows=rows,
             columns=columns,
             metrics=[
-                [metric.title, metric.told(least), metric.told(most)]
+                [metric.title, metric.text(least), metric.text(most)]
                 for metric, (least, most) in zip(METRICS, packed.ends, strict=True)
             ],
             chart=chart_svg(histogram_chart(layout.histogram, layout.name)),
             values=packed.values,
         )
-        self.on_msg(self._asked)
 
     @property
     def data(self) -> pa.Table:
@@ -92,13 +91,13 @@ class LayoutView(anywidget.AnyWidget):
         if index < 0:
             return {"place": place, "text": "no bucket"}
         cell = self.data.slice(index, 1).to_pylist()[0]
-        found = {"place": place, "text": _told(cell)}
+        answer = {"place": place, "text": _cell_text(cell)}
         if question["ask"] == "files":
             self.selected = cell["partition"], cell["bucket"]
-            found.update(self._files(cell))
+            answer.update(self._files(cell))
         elif question["ask"] == "partition":
-            found.update(self._buckets(cell))
-        return found
+            answer.update(self._buckets(cell))
+        return answer
 
     def _buckets(self, cell: dict[str, Any]) -> dict[str, Any]:
         """The buckets of a cell's partition, the largest first, with their places on the map."""
@@ -141,11 +140,6 @@ class LayoutView(anywidget.AnyWidget):
         zone = files.schema.field("creation_time").type.tz
         return {"title": title, "titles": [*_FILE_TITLES, f"created ({zone})"], "rows": rows}
 
-    def _asked(self, _: Any, question: Any, __: Any) -> None:
-        answer = self.answer(question)
-        if answer is not None:
-            self.send(answer)
-
 
 def layout_bundle(layout: Layout, *, live: bool = True) -> dict[str, Any]:
     """Return what a notebook shows: text, a static page, and the widget if it is live."""
@@ -175,7 +169,7 @@ def _place(cell: dict[str, Any]) -> str:
     return f"{cell['partition']}, {bucket}" if cell["partition"] else bucket
 
 
-def _told(cell: dict[str, Any]) -> str:
+def _cell_text(cell: dict[str, Any]) -> str:
     return (
         f"{_place(cell)}: {count_text(cell['record_count'], 'row')}, "
         f"{size_text(cell['file_size_in_bytes'])}, {count_text(cell['file_count'], 'file')}, "

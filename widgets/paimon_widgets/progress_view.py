@@ -38,8 +38,8 @@ class ProgressView(anywidget.AnyWidget):
     def bundle(self) -> dict[str, Any]:
         """The MIME bundle of the cell's output."""
         repr_mimebundle = self._repr_mimebundle_()
-        found = repr_mimebundle[0] if isinstance(repr_mimebundle, tuple) else repr_mimebundle or {}
-        return {"text/plain": "", PROGRESS: {}, WIDGET: found[WIDGET]}
+        data = repr_mimebundle[0] if isinstance(repr_mimebundle, tuple) else repr_mimebundle or {}
+        return {"text/plain": "", PROGRESS: {}, WIDGET: data[WIDGET]}
 
 
 def _state(progress: Progress) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import anywidget
 import pyarrow as pa
 import traitlets
 
@@ -30,7 +29,7 @@ from paimon_magics.session.reports.paging import ArrowRows, Page, QueryRows, Row
 from paimon_magics.session.reports.report import Action, Report, Section
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
-from paimon_widgets.running import Running
+from paimon_widgets.running import AnsweringView
 from paimon_widgets.static_pages import Cell, code, paragraph, table
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class _Sheet:
     actions: tuple[Action, ...] = ()
 
 
-class ReportView(anywidget.AnyWidget):
+class ReportView(AnsweringView):
     """The widget. `data` and `sql` are those of the first table: the rows of the page that is
     shown, and the table's query with the chosen order and conditions."""
 
@@ -71,19 +70,17 @@ class ReportView(anywidget.AnyWidget):
     report = traitlets.Dict().tag(sync=True)
     seconds = traitlets.Float(0.0).tag(sync=True)
 
-    def __init__(self, told: Report | Outcome) -> None:
+    def __init__(self, shown: Report | Outcome) -> None:
         self._sheets: list[_Sheet] = []
         self._refresh: Callable[[], Report | None] | None = None
-        self._running = Running(lambda message: self.send(message))
         seconds = 0.0
-        if isinstance(told, Report):
-            self._refresh = told.refresh
-            seconds = told.seconds if told.refresh is not None else 0.0
-            document = self._report(told)
+        if isinstance(shown, Report):
+            self._refresh = shown.refresh
+            seconds = shown.seconds if shown.refresh is not None else 0.0
+            document = self._report(shown)
         else:
-            document = self._outcome(told)
+            document = self._outcome(shown)
         super().__init__(report=document, seconds=seconds)
-        self.on_msg(self._asked)
 
     @property
     def data(self) -> pa.Table:
@@ -141,23 +138,12 @@ class ReportView(anywidget.AnyWidget):
         self._sheets.clear()
         return {"report": self._report(refresh)}
 
-    def _asked(self, _: Any, question: Any, __: Any) -> None:
-        if self._may_run_jobs(question):
-            self._running.start(lambda: self._send_answer(question))
-        else:
-            self._send_answer(question)
-
     def _may_run_jobs(self, question: Any) -> bool:
         if not isinstance(question, dict) or question.get("ask") not in ("page", "act"):
             return False
         sheets = dict(enumerate(self._sheets))
         sheet = sheets.get(question.get("sheet", -1))
         return question["ask"] == "act" or (sheet is not None and isinstance(sheet.rows, QueryRows))
-
-    def _send_answer(self, question: Any) -> None:
-        answer = self.answer(question)
-        if answer is not None:
-            self.send(answer)
 
     def _report(self, report: Report) -> dict[str, Any]:
         return {
@@ -266,7 +252,9 @@ def _page(sheet: _Sheet) -> dict[str, Any]:
     changed = []
     if _CHANGED in page.rows.column_names:
         places = {name: place for place, name in enumerate(sheet.names)}
-        changed = [[places[n] for n in one] for one in page.rows.column(_CHANGED).to_pylist()]
+        changed = [
+            [places[n] for n in columns] for columns in page.rows.column(_CHANGED).to_pylist()
+        ]
     return {
         "rows": [list(row) for row in zip(*texts, strict=True)],
         "offset": page.offset,
@@ -278,10 +266,10 @@ def _page(sheet: _Sheet) -> dict[str, Any]:
 
 def _row_filter(question: dict[str, Any]) -> tuple[RowFilter, int]:
     row_filter = RowFilter(
-        tuple(Order(str(one["column"]), bool(one["descending"])) for one in question["orders"]),
+        tuple(Order(str(item["column"]), bool(item["descending"])) for item in question["orders"]),
         tuple(
-            Condition(str(one["column"]), str(one["operator"]), str(one["text"]))
-            for one in question["conditions"]
+            Condition(str(item["column"]), str(item["operator"]), str(item["text"]))
+            for item in question["conditions"]
         ),
     )
     offset = question["offset"]
@@ -330,15 +318,15 @@ def _cut(text: str) -> str:
 
 def report_html(report: Report) -> str:
     """Return the page."""
-    kept = [section for section in report.sections if not section.only_live]
-    parts = [paragraph(report.summary), *map(_section, kept), *map(_note, report.notes)]
+    sections = [section for section in report.sections if not section.only_live]
+    parts = [paragraph(report.summary), *map(_section, sections), *map(_note, report.notes)]
     return f'<div class="paimon-report">{"".join(parts)}</div>'
 
 
 def _note(note: str) -> str:
     """A sentence, with the statement that would help below it."""
-    said, _, statement = note.partition("\n")
-    return paragraph(said) + (code(statement.strip()) if statement else "")
+    sentence, _, statement = note.partition("\n")
+    return paragraph(sentence) + (code(statement.strip()) if statement else "")
 
 
 def _section(section: Section) -> str:
@@ -364,10 +352,10 @@ def _section(section: Section) -> str:
         ]
         parts.append(table(rows.column_names, lines))
         left_out = rows.num_rows - shown.num_rows
-        said = [f"{left_out:,} more rows"] if left_out > 0 else []
-        said += zones_text(shown.schema)
-        if said:
-            parts.append(paragraph("; ".join(said)))
+        remarks = [f"{left_out:,} more rows"] if left_out > 0 else []
+        remarks += zones_text(shown.schema)
+        if remarks:
+            parts.append(paragraph("; ".join(remarks)))
     if section.note:
         parts.append(paragraph(section.note))
     return "".join(parts)

@@ -1,5 +1,8 @@
-"""What a view's page has asked for and Spark works on: in a thread of its own, so that the view can
-be asked for other things meanwhile, and to stop it."""
+"""The answers of a view to the questions of its page.
+
+What Spark works on runs in a thread of its own: meanwhile the page can ask for other things, and
+stop it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
+
+import anywidget
 
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.spark.listening import listen, listener
@@ -87,3 +92,30 @@ class Running:
                 yield
         finally:
             self._stops.remove(stop)
+
+
+class AnsweringView(anywidget.AnyWidget):
+    """A widget whose page asks questions, which its `answer` answers."""
+
+    def __init__(self, **state: Any) -> None:
+        self._running = Running(lambda message: self.send(message))
+        super().__init__(**state)
+        self.on_msg(self._answer_message)
+
+    def answer(self, question: Any) -> dict[str, Any] | None:
+        """The answer to a question of the page, None if there is none."""
+        raise NotImplementedError
+
+    def _may_run_jobs(self, question: Any) -> bool:
+        return False
+
+    def _answer_message(self, _: Any, question: Any, __: Any) -> None:
+        if self._may_run_jobs(question):
+            self._running.start(lambda: self._send_answer(question))
+        else:
+            self._send_answer(question)
+
+    def _send_answer(self, question: Any) -> None:
+        answer = self.answer(question)
+        if answer is not None:
+            self.send(answer)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from paimon_magics.errors import StatementSyntaxError, UnsupportedStatementError
+from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token
 from paimon_magics.statements.statement import TableName
@@ -107,12 +107,11 @@ def table_name_of(parts: Sequence[str]) -> TableName | None:
 def _named(cursor: Cursor, tokens: Sequence[Token], position: int) -> TableName:
     name = try_table_name(tokens)
     if name is None:
-        raise StatementSyntaxError(
+        cursor.fail_at(
+            position,
             f"`{'.'.join(t.name for t in tokens)}` can't name a Paimon table.",
-            hint="Write `table`, `database.table` or `catalog.database.table`; a system table is "
+            "Write `table`, `database.table` or `catalog.database.table`; a system table is "
             "`table$files`, one of a branch `table$branch_name$files`.",
-            statement=cursor.text,
-            position=position,
         )
     return name
 
@@ -128,12 +127,12 @@ def named(name: str) -> TableName:
             hint="session.run(text) runs statements.",
         )
     parts = _parts(name)
-    found = table_name_of(parts) if parts else None
-    if found is None:
+    table = table_name_of(parts) if parts else None
+    if table is None:
         raise UnsupportedStatementError(
             f"`{name}` is not a table's name.", hint="Name it as table, or database.table."
         )
-    return found
+    return table
 
 
 def _parts(name: str) -> list[str]:

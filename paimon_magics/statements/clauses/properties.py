@@ -32,12 +32,7 @@ def read_properties(cursor: Cursor) -> tuple[tuple[str, str], ...]:
 
 def read_property_keys(cursor: Cursor) -> tuple[str, ...]:
     """Read `(key, …)`."""
-    cursor.expect("(")
-    keys = [read_property_key(cursor)]
-    while cursor.accept(","):
-        keys.append(read_property_key(cursor))
-    cursor.expect(")")
-    return tuple(keys)
+    return cursor.in_brackets(lambda: read_property_key(cursor))
 
 
 def read_property_key(cursor: Cursor) -> str:
@@ -57,13 +52,14 @@ def read_property_key(cursor: Cursor) -> str:
 
 def read_partition(cursor: Cursor, *, values_needed: bool = False) -> tuple[PartitionItem, ...]:
     """Read `(column [= value], …)`. With `values_needed`, an item without a value is an error."""
-    items: list[PartitionItem] = []
-    cursor.expect("(")
-    while True:
+    columns: set[str] = set()
+
+    def item() -> PartitionItem:
         position = cursor.position
         column = cursor.identifier("a partition column")
-        if any(i.column.lower() == column.lower() for i in items):
+        if column.lower() in columns:
             cursor.fail_at(position, f"The partition column `{column}` occurs twice.", _ONE_OF_THEM)
+        columns.add(column.lower())
         value = None
         if cursor.accept_any("=", "=="):
             value = cursor.text_until(",", what="the partition's value")
@@ -71,11 +67,9 @@ def read_partition(cursor: Cursor, *, values_needed: bool = False) -> tuple[Part
             cursor.fail("`=`", hint=_EACH_VALUE)
         elif not cursor.at_any(",", ")"):
             cursor.fail("`=`, `,` or `)`")
-        items.append(PartitionItem(column, value, position))
-        if not cursor.accept(","):
-            break
-    cursor.expect(")")
-    return tuple(items)
+        return PartitionItem(column, value, position)
+
+    return cursor.in_brackets(item)
 
 
 def _property_value(cursor: Cursor) -> str:

@@ -6,7 +6,7 @@ used often, not all that Spark's grammar allows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from enum import Enum, auto
 
 from paimon_magics.statements.lexing.tokens import word_set
 
@@ -88,69 +88,124 @@ _IN_CLAUSE = {
 }  # fmt: skip
 _IN_CLAUSE["JOIN"] = _IN_CLAUSE["FROM"]
 
-AFTER_TABLE = {
-    "INSERT": ("VALUES", "SELECT", "PARTITION (", "BY NAME", "WITH", "TABLE"),
-    "TRUNCATE": ("PARTITION (",),
-    "DROP": ("PURGE",),
-    "CREATE": (
+OPERANDS = ("NOT", "CASE WHEN", "EXISTS")
+_WHENS = ("WHEN MATCHED", "WHEN NOT MATCHED", "WHEN NOT MATCHED BY SOURCE")
+_RETAIN = ("AS OF VERSION", "RETAIN")
+
+# Statements other than queries, as patterns of the text of a `Line`: `@` is a name.
+
+TABLE_EXPECTED = (
+    "INSERT (?:INTO|OVERWRITE)(?: TABLE)?|UPDATE|DELETE FROM|MERGE INTO|MERGE .* USING"
+    "|(?!CREATE ).* TABLE(?: IF EXISTS)?|DESC(?:RIBE)?(?: EXTENDED)?"
+    "|SHOW (?:PARTITIONS|TBLPROPERTIES|TAGS|BRANCHES|COLUMNS (?:IN|FROM))"
+)
+"""What is followed by a table's name."""
+
+DATABASE_EXPECTED = (
+    "USE(?: DATABASE)?|(?:DROP|DESC|DESCRIBE) DATABASE(?: IF EXISTS)?|SHOW TABLES (?:IN|FROM)"
+)
+"""What is followed by a database's name."""
+
+TARGET = (
+    "(?:INSERT (?:INTO|OVERWRITE)(?: TABLE)?|(?:CREATE(?: OR REPLACE)?|DROP|ALTER|TRUNCATE) TABLE"
+    "(?: IF(?: NOT)? EXISTS)?|DESC(?:RIBE)?(?: TABLE)?(?: EXTENDED)?"
+    "|SHOW (?:PARTITIONS|TBLPROPERTIES))(?P<table>@)(?: .*)?"
+)
+"""A statement whose table is written already."""
+
+COLUMN_EXPECTED = (
+    "ALTER TABLE @ (?:DROP|RENAME|ALTER) COLUMN|ALTER TABLE .* AFTER"
+    "|DESC(?:RIBE)?(?: TABLE)?(?: EXTENDED)? @"
+)
+"""What is followed by a column of the statement's table."""
+
+TAG_EXPECTED = "ALTER TABLE @ (?:(?:CREATE OR )?REPLACE|DELETE|RENAME) TAG"
+VERSION_EXPECTED = "ALTER TABLE .* OF VERSION"
+
+FOLLOWING: dict[str, tuple[str, ...]] = {
+    "INSERT": ("INTO", "OVERWRITE"),
+    "INSERT (?:INTO|OVERWRITE)(?: TABLE)? @(?: .*)?": (
+        "VALUES", "SELECT", "PARTITION (", "BY NAME", "WITH", "TABLE",
+    ),
+    "DELETE": ("FROM",),
+    "MERGE": ("INTO",),
+    "CREATE": ("TABLE", "DATABASE", "OR REPLACE TEMPORARY VIEW", "TEMPORARY VIEW"),
+    "CREATE (?:TABLE|DATABASE)": ("IF NOT EXISTS",),
+    "CREATE OR": ("REPLACE TEMPORARY VIEW",),
+    "CREATE(?: OR REPLACE)? TABLE(?: IF NOT EXISTS)? @(?: .*)?": (
         "PARTITIONED BY (", "TBLPROPERTIES (", "COMMENT", "USING paimon", "LOCATION", "AS SELECT",
     ),
-}  # fmt: skip
-"""What may follow the table's name, by the statement's first word."""
-
-_FOLLOWING: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("INSERT",): ("INTO", "OVERWRITE"),
-    ("DELETE",): ("FROM",),
-    ("MERGE",): ("INTO",),
-    ("CREATE",): ("TABLE", "DATABASE", "OR REPLACE TEMPORARY VIEW", "TEMPORARY VIEW"),
-    ("CREATE", "TABLE"): ("IF NOT EXISTS",),
-    ("CREATE", "DATABASE"): ("IF NOT EXISTS",),
-    ("CREATE", "OR"): ("REPLACE TEMPORARY VIEW",),
-    ("ALTER",): ("TABLE",),
-    ("ALTER", "TABLE"): (
+    "ALTER": ("TABLE",),
+    "ALTER TABLE @": (
         "ADD COLUMNS (", "ALTER COLUMN", "DROP COLUMN", "RENAME COLUMN", "RENAME TO",
         "SET TBLPROPERTIES (", "UNSET TBLPROPERTIES (", "DROP PARTITION (", "CREATE TAG",
         "REPLACE TAG", "DELETE TAG", "RENAME TAG",
     ),
-    ("ALTER", "TABLE", "ADD"): ("COLUMNS (", "COLUMN"),
-    ("ALTER", "TABLE", "SET"): ("TBLPROPERTIES (",),
-    ("ALTER", "TABLE", "UNSET"): ("TBLPROPERTIES (", "TBLPROPERTIES IF EXISTS ("),
-    ("ALTER", "TABLE", "DROP"): ("COLUMN", "PARTITION (", "IF EXISTS PARTITION ("),
-    ("ALTER", "TABLE", "RENAME"): ("COLUMN", "TO", "TAG"),
-    ("ALTER", "TABLE", "CREATE"): ("TAG", "OR REPLACE TAG"),
-    ("ALTER", "TABLE", "ALTER", "COLUMN", "*"): (
+    "ALTER TABLE @ ADD": ("COLUMNS (", "COLUMN"),
+    "ALTER TABLE @ SET": ("TBLPROPERTIES (",),
+    "ALTER TABLE @ UNSET": ("TBLPROPERTIES (", "TBLPROPERTIES IF EXISTS ("),
+    "ALTER TABLE @ DROP": ("COLUMN", "PARTITION (", "IF EXISTS PARTITION ("),
+    "ALTER TABLE @ RENAME": ("COLUMN", "TO", "TAG"),
+    "ALTER TABLE @ CREATE": ("TAG", "OR REPLACE TAG"),
+    "ALTER TABLE @ ALTER COLUMN @": (
         "TYPE", "COMMENT", "FIRST", "AFTER", "SET NOT NULL", "DROP NOT NULL", "SET DEFAULT",
         "DROP DEFAULT",
     ),
-    ("ALTER", "TABLE", "ALTER", "COLUMN", "*", "TYPE"): TYPES,
-    ("ALTER", "TABLE", "RENAME", "COLUMN", "*"): ("TO",),
-    ("ALTER", "TABLE", "RENAME", "TAG", "*"): ("TO",),
-    ("ALTER", "TABLE", "CREATE", "TAG", "*"): ("AS OF VERSION", "RETAIN"),
-    ("ALTER", "TABLE", "REPLACE", "TAG", "*"): ("AS OF VERSION", "RETAIN"),
-    ("DROP",): ("TABLE", "DATABASE"),
-    ("DROP", "TABLE"): ("IF EXISTS",),
-    ("DROP", "DATABASE", "*"): ("CASCADE", "RESTRICT"),
-    ("TRUNCATE",): ("TABLE",),
-    ("SHOW",): (
+    "ALTER TABLE @ ALTER COLUMN @ TYPE": TYPES,
+    "ALTER TABLE @ RENAME (?:COLUMN|TAG) @": ("TO",),
+    "ALTER TABLE @ (?:CREATE|REPLACE) TAG @": _RETAIN,
+    "DROP": ("TABLE", "DATABASE"),
+    "DROP TABLE": ("IF EXISTS",),
+    "DROP TABLE(?: IF EXISTS)? @(?: .*)?": ("PURGE",),
+    "DROP DATABASE @": ("CASCADE", "RESTRICT"),
+    "TRUNCATE": ("TABLE",),
+    "TRUNCATE TABLE @(?: .*)?": ("PARTITION (",),
+    "SHOW": (
         "TABLES", "DATABASES", "COLUMNS IN", "PARTITIONS", "TBLPROPERTIES", "TAGS", "CREATE TABLE",
     ),
-    ("SHOW", "TABLES"): ("IN", "LIKE"),
-    ("SHOW", "TABLES", "IN", "*"): ("LIKE",),
-    ("SHOW", "DATABASES"): ("LIKE",),
-    ("SHOW", "COLUMNS"): ("IN",),
-    ("SHOW", "CREATE"): ("TABLE",),
+    "SHOW TABLES": ("IN", "LIKE"),
+    "SHOW TABLES IN @": ("LIKE",),
+    "SHOW DATABASES": ("LIKE",),
+    "SHOW COLUMNS": ("IN",),
+    "SHOW CREATE": ("TABLE",),
 }  # fmt: skip
+"""The keywords that may follow. The first pattern that fits counts."""
 
 
-def following(said: Sequence[str]) -> tuple[str, ...]:
-    """Return what may follow these words of a statement other than a query.
+class Names(Enum):
+    """Whose columns may follow: none, those of the changed table, or those of all tables."""
 
-    In the keys of `_FOLLOWING`, `*` matches any word.
-    """
-    for form, found in _FOLLOWING.items():
-        if len(form) == len(said) and all(a in ("*", b) for a, b in zip(form, said, strict=True)):
-            return found
-    return ()
+    NONE = auto()
+    TARGET = auto()
+    ALL = auto()
+
+
+CHANGES: dict[str, tuple[Names, tuple[str, ...]]] = {
+    "MERGE WHEN": (Names.NONE, tuple(when.removeprefix("WHEN ") for when in _WHENS)),
+    "MERGE WHEN NOT": (Names.NONE, ("MATCHED",)),
+    "MERGE WHEN NOT MATCHED BY": (Names.NONE, ("SOURCE", "TARGET")),
+    "MERGE WHEN NOT MATCHED": (Names.NONE, ("AND", "THEN", "BY SOURCE")),
+    "MERGE WHEN(?: NOT)? MATCHED(?: BY (?:SOURCE|TARGET))?": (Names.NONE, ("AND", "THEN")),
+    "MERGE WHEN NOT MATCHED(?! BY SOURCE)(?: .*)? THEN": (Names.NONE, ("INSERT *", "INSERT (")),
+    "MERGE WHEN .* THEN": (Names.NONE, ("UPDATE SET", "UPDATE SET *", "DELETE")),
+    "MERGE WHEN .* THEN UPDATE": (Names.NONE, ("SET", "SET *")),
+    "MERGE WHEN .* THEN INSERT": (Names.NONE, ("*",)),
+    r"MERGE WHEN .* THEN INSERT \(\)": (Names.NONE, ("VALUES (",)),
+    r"MERGE (?:WHEN .* THEN .*|SET \*)": (Names.NONE, _WHENS),
+    "MERGE WHEN .* AND(?: .*)?": (Names.ALL, (*OPERATORS, "THEN")),
+    r"\S+ SET(?: .* ,)?": (Names.TARGET, ()),
+    r"\S+ SET .* ==?": (Names.ALL, ("DEFAULT", *OPERANDS)),
+    "MERGE SET (?:.* , )?[^,]* ==? [^,]*": (Names.ALL, (*OPERATORS, *_WHENS)),
+    "UPDATE SET (?:.* , )?[^,]* ==? [^,]*": (Names.ALL, (*OPERATORS, "WHERE")),
+    r"\S+ WHERE(?: .*)?": (Names.ALL, OPERATORS),
+    "MERGE ON(?: .*)?": (Names.ALL, (*OPERATORS, *_WHENS)),
+    "MERGE USING .*": (Names.NONE, ("AS", "ON")),
+    "DELETE FROM .*": (Names.NONE, ("AS", "WHERE")),
+    "UPDATE (?!SET).*": (Names.NONE, ("AS", "SET")),
+    "MERGE INTO .*": (Names.NONE, ("AS", "USING")),
+}
+"""Whose columns and which keywords may follow the first word of a DELETE, UPDATE or MERGE and its
+last clause. Without a clause it is the whole statement."""
 
 
 def in_clause(clause: str, last: str) -> tuple[str, ...]:
@@ -158,6 +213,6 @@ def in_clause(clause: str, last: str) -> tuple[str, ...]:
     if last in ("GROUP", "ORDER", "SORT", "PARTITION", "CLUSTER", "DISTRIBUTE"):
         return ("BY",)
     if last in BEFORE_OPERANDS:
-        first = ("DISTINCT", "CASE WHEN") if last == "SELECT" else ("NOT", "CASE WHEN", "EXISTS")
+        first = ("DISTINCT", "CASE WHEN") if last == "SELECT" else OPERANDS
         return ("NULL", "NOT NULL") if last == "IS" else first
     return _IN_CLAUSE.get(clause, ())

@@ -2,192 +2,119 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 _TIMES = (
     "TIMESTAMP (an instant, shown in the session's time zone) or TIMESTAMP_NTZ (date and time "
     "without a zone)"
 )
 _INSTANT = "TIMESTAMP, which is an instant"
-_TEXT = "STRING"
 _NUMBER = "DECIMAL(p, s) for exact numbers, or BIGINT or DOUBLE"
 _COUNTED = (
     "BIGINT; Paimon does not number rows by itself: give the numbers in the INSERT, or use "
     "uuid() in a STRING column"
 )
-_WRITE: dict[str, str] = {
-    # MySQL, MariaDB
-    "DATETIME": _TIMES,
-    "TEXT": _TEXT,
-    "TINYTEXT": _TEXT,
-    "MEDIUMTEXT": _TEXT,
-    "LONGTEXT": _TEXT,
-    "MEDIUMINT": "INT",
-    "YEAR": "INT or DATE",
-    "BIT": "BOOLEAN",
-    "ENUM": _TEXT,
-    "SET": "ARRAY<STRING>",
-    "TINYBLOB": "BINARY",
-    "MEDIUMBLOB": "BINARY",
-    "LONGBLOB": "BINARY",
-    "FIXED": _NUMBER,
-    # PostgreSQL
-    "SERIAL": _COUNTED,
-    "SMALLSERIAL": _COUNTED,
-    "BIGSERIAL": _COUNTED,
-    "UUID": _TEXT,
-    "JSON": "STRING, or VARIANT for values that are parsed once",
-    "JSONB": "VARIANT, or STRING",
-    "BYTEA": "BINARY",
-    "INT2": "SMALLINT",
-    "INT4": "INT",
-    "INT8": "BIGINT",
-    "FLOAT4": "FLOAT",
-    "FLOAT8": "DOUBLE",
-    "BOOL": "BOOLEAN",
-    "TIMESTAMPTZ": _INSTANT,
-    "TIMETZ": "INT (milliseconds of the day) or STRING",
-    "MONEY": "DECIMAL(19, 4)",
-    "INET": _TEXT,
-    "CIDR": _TEXT,
-    "CITEXT": _TEXT,
-    "XML": _TEXT,
-    "NAME": _TEXT,
-    # Oracle
-    "VARCHAR2": "STRING or VARCHAR(n)",
-    "NVARCHAR2": "STRING or VARCHAR(n)",
-    "NUMBER": _NUMBER,
-    "CLOB": _TEXT,
-    "NCLOB": _TEXT,
-    "BLOB": "BINARY",
-    "RAW": "BINARY",
-    "LONGRAW": "BINARY",
-    "BINARY_FLOAT": "FLOAT",
-    "BINARY_DOUBLE": "DOUBLE",
-    "PLS_INTEGER": "INT",
-    # SQL Server
-    "DATETIME2": _TIMES,
-    "SMALLDATETIME": _TIMES,
-    "DATETIMEOFFSET": _INSTANT,
-    "NVARCHAR": "STRING or VARCHAR(n)",
-    "NCHAR": "CHAR(n)",
-    "NTEXT": _TEXT,
-    "SMALLMONEY": "DECIMAL(10, 4)",
-    "UNIQUEIDENTIFIER": _TEXT,
-    "IMAGE": "BINARY",
-    "SQL_VARIANT": "VARIANT",
-    "ROWVERSION": "BINARY",
-    # BigQuery
-    "INT64": "BIGINT",
-    "FLOAT64": "DOUBLE",
-    "BIGNUMERIC": "DECIMAL(38, s)",
-    "BIGDECIMAL": "DECIMAL(38, s)",
-    "BYTEINT": "TINYINT",
-    # Snowflake
-    "OBJECT": "VARIANT, MAP<STRING, …> or STRUCT<…>",
-    "TIMESTAMP_TZ": _INSTANT,
-    # ClickHouse, DuckDB, Arrow and pandas
-    "INT16": "SMALLINT",
-    "INT32": "INT",
-    "INT128": "DECIMAL(38, 0)",
-    "INT256": "DECIMAL(38, 0)",
-    "HUGEINT": "DECIMAL(38, 0)",
-    "UHUGEINT": "DECIMAL(38, 0)",
-    "UINT8": "SMALLINT",
-    "UINT16": "INT",
-    "UINT32": "BIGINT",
-    "UINT64": "DECIMAL(20, 0)",
-    "UTINYINT": "SMALLINT",
-    "USMALLINT": "INT",
-    "UINTEGER": "BIGINT",
-    "UBIGINT": "DECIMAL(20, 0)",
-    "FLOAT32": "FLOAT",
-    "DATE32": "DATE",
-    "DATETIME64": _TIMES,
-    "LOWCARDINALITY": _TEXT,
-    "STR": _TEXT,
-    "UTF8": _TEXT,
-    "LIST": "ARRAY<…>",
-    "DICT": "MAP<STRING, …>",
-    # Flink, Hive, Protobuf
-    "MULTISET": "MAP<…, INT>",
-    "TIMESTAMP_WITHOUT_TIME_ZONE": "TIMESTAMP_NTZ",
-    "SIGNED": "BIGINT",
-    "UNSIGNED": "BIGINT",
-    "VECTOR": "ARRAY<FLOAT>",
+
+# What to write here, and its names in MySQL, PostgreSQL, Oracle, SQL Server, BigQuery, Snowflake,
+# ClickHouse, DuckDB, Arrow, pandas, Flink, Hive and Protobuf.
+_TYPES: dict[str, str] = {
+    _TIMES: "DATETIME DATETIME2 SMALLDATETIME DATETIME64",
+    "STRING": (
+        "TEXT TINYTEXT MEDIUMTEXT LONGTEXT ENUM UUID INET CIDR CITEXT XML NAME CLOB NCLOB NTEXT "
+        "UNIQUEIDENTIFIER LOWCARDINALITY STR UTF8"
+    ),
+    "INT": "MEDIUMINT INT4 PLS_INTEGER INT32 UINT16 USMALLINT",
+    "INT or DATE": "YEAR",
+    "BOOLEAN": "BIT BOOL",
+    "ARRAY<STRING>": "SET",
+    "BINARY": "TINYBLOB MEDIUMBLOB LONGBLOB BYTEA BLOB RAW LONGRAW IMAGE ROWVERSION",
+    _NUMBER: "FIXED NUMBER",
+    _COUNTED: "SERIAL SMALLSERIAL BIGSERIAL",
+    "STRING, or VARIANT for values that are parsed once": "JSON",
+    "VARIANT, or STRING": "JSONB",
+    "SMALLINT": "INT2 INT16 UINT8 UTINYINT",
+    "BIGINT": "INT8 INT64 UINT32 UINTEGER SIGNED UNSIGNED",
+    "FLOAT": "FLOAT4 BINARY_FLOAT FLOAT32",
+    "DOUBLE": "FLOAT8 BINARY_DOUBLE FLOAT64",
+    _INSTANT: "TIMESTAMPTZ DATETIMEOFFSET TIMESTAMP_TZ",
+    "INT (milliseconds of the day) or STRING": "TIMETZ",
+    "DECIMAL(19, 4)": "MONEY",
+    "STRING or VARCHAR(n)": "VARCHAR2 NVARCHAR2 NVARCHAR",
+    "CHAR(n)": "NCHAR",
+    "DECIMAL(10, 4)": "SMALLMONEY",
+    "VARIANT": "SQL_VARIANT",
+    "DECIMAL(38, s)": "BIGNUMERIC BIGDECIMAL",
+    "TINYINT": "BYTEINT",
+    "VARIANT, MAP<STRING, …> or STRUCT<…>": "OBJECT",
+    "DECIMAL(38, 0)": "INT128 INT256 HUGEINT UHUGEINT",
+    "DECIMAL(20, 0)": "UINT64 UBIGINT",
+    "DATE": "DATE32",
+    "ARRAY<…>": "LIST",
+    "MAP<STRING, …>": "DICT",
+    "MAP<…, INT>": "MULTISET",
+    "TIMESTAMP_NTZ": "TIMESTAMP_WITHOUT_TIME_ZONE",
+    "ARRAY<FLOAT>": "VECTOR",
+}
+
+_FUNCTIONS: dict[str, str] = {
+    "current_timestamp()": "getdate sysdate sysdatetime getutcdate",
+    "current_date()": "today",
+    "date_format(time, 'yyyy-MM-dd')": "strftime format_date",
+    "date_format(time, 'yyyy-MM-dd HH:mm:ss')": "format_timestamp",
+    "to_timestamp(text, 'yyyy-MM-dd')": "strptime str_to_date",
+    "to_date(text, 'yyyy-MM-dd')": "parse_date",
+    "to_timestamp(text, 'yyyy-MM-dd HH:mm:ss')": "parse_timestamp",
+    "timestampdiff(DAY, start, end)": "datetime_diff",
+    "string_agg(value, ',') or array_join(collect_list(value), ',')": "group_concat",
+    "array_join(array, ',')": "array_to_string",
+    "split(text, ',')": "string_to_array string_split",
+    "explode(array), or LATERAL VIEW explode(array) AS x": "unnest",
+    "explode(sequence(start, end))": "generate_series",
+    "sequence(start, end)": "generate_array",
+    "instr(text, part)": "charindex strpos index_of",
+    "try_cast(value AS DOUBLE) IS NOT NULL": "isnumeric",
+    "CAST(value AS TYPE)": "convert",
+    "try_cast(value AS TYPE)": "try_convert safe_cast",
+    "CAST(value AS STRING)": "to_string",
+    "to_json(value)": "to_json_string",
+    "get_json_object(text, '$.field')": (
+        "json_extract json_value json_extract_scalar json_extract_path_text"
+    ),
+    "try_divide(a, b)": "safe_divide",
+    "coalesce(try_divide(a, b), 0)": "div0",
+    "CASE value WHEN 1 THEN … END": "choose",
+    "if(condition, a, b)": "iff",
+    "approx_count_distinct(value)": "approx_distinct",
+    "approx_percentile(value, 0.5)": "approx_quantiles",
+    "percentile(value, 0.5)": "quantile",
+    "count(DISTINCT value)": "countd",
+    "count(*)": "cnt",
+    "uuid()": "newid gen_random_uuid generate_uuid random_uuid",
+    "the numbers that the INSERT gave; Paimon does not number rows by itself": "last_insert_id",
+    "uuid(); Paimon does not number rows by itself": "nextval",
+    "row_number() OVER (ORDER BY …)": "rownum",
+    "date_part('YEAR', time)": "datepart",
+    "SELECT * FROM csv.`path`": "read_csv read_csv_auto",
+    "SELECT * FROM parquet.`path`": "read_parquet parquet_scan",
+    "SELECT * FROM json.`path`": "read_json read_json_auto",
+    "SELECT * FROM csv.`path` or parquet.`path`": "openrowset",
+    "SELECT * FROM paimon_incremental_query('t', '1', '3'), or %paimon changes t": "table_changes",
 }
 
 
-_WRITE_FUNCTION: dict[str, str] = {
-    "getdate": "current_timestamp()",
-    "sysdate": "current_timestamp()",
-    "sysdatetime": "current_timestamp()",
-    "getutcdate": "current_timestamp()",
-    "today": "current_date()",
-    "strftime": "date_format(time, 'yyyy-MM-dd')",
-    "format_date": "date_format(time, 'yyyy-MM-dd')",
-    "format_timestamp": "date_format(time, 'yyyy-MM-dd HH:mm:ss')",
-    "strptime": "to_timestamp(text, 'yyyy-MM-dd')",
-    "parse_date": "to_date(text, 'yyyy-MM-dd')",
-    "str_to_date": "to_timestamp(text, 'yyyy-MM-dd')",
-    "parse_timestamp": "to_timestamp(text, 'yyyy-MM-dd HH:mm:ss')",
-    "datetime_diff": "timestampdiff(DAY, start, end)",
-    "group_concat": "string_agg(value, ',') or array_join(collect_list(value), ',')",
-    "array_to_string": "array_join(array, ',')",
-    "string_to_array": "split(text, ',')",
-    "string_split": "split(text, ',')",
-    "unnest": "explode(array), or LATERAL VIEW explode(array) AS x",
-    "generate_series": "explode(sequence(start, end))",
-    "generate_array": "sequence(start, end)",
-    "charindex": "instr(text, part)",
-    "strpos": "instr(text, part)",
-    "index_of": "instr(text, part)",
-    "isnumeric": "try_cast(value AS DOUBLE) IS NOT NULL",
-    "convert": "CAST(value AS TYPE)",
-    "try_convert": "try_cast(value AS TYPE)",
-    "safe_cast": "try_cast(value AS TYPE)",
-    "to_string": "CAST(value AS STRING)",
-    "to_json_string": "to_json(value)",
-    "json_extract": "get_json_object(text, '$.field')",
-    "json_value": "get_json_object(text, '$.field')",
-    "json_extract_scalar": "get_json_object(text, '$.field')",
-    "json_extract_path_text": "get_json_object(text, '$.field')",
-    "safe_divide": "try_divide(a, b)",
-    "div0": "coalesce(try_divide(a, b), 0)",
-    "choose": "CASE value WHEN 1 THEN … END",
-    "iff": "if(condition, a, b)",
-    "approx_distinct": "approx_count_distinct(value)",
-    "approx_quantiles": "approx_percentile(value, 0.5)",
-    "quantile": "percentile(value, 0.5)",
-    "countd": "count(DISTINCT value)",
-    "cnt": "count(*)",
-    "newid": "uuid()",
-    "gen_random_uuid": "uuid()",
-    "generate_uuid": "uuid()",
-    "random_uuid": "uuid()",
-    "last_insert_id": "the numbers that the INSERT gave; Paimon does not number rows by itself",
-    "nextval": "uuid(); Paimon does not number rows by itself",
-    "rownum": "row_number() OVER (ORDER BY …)",
-    "datepart": "date_part('YEAR', time)",
-    "read_csv": "SELECT * FROM csv.`path`",
-    "read_csv_auto": "SELECT * FROM csv.`path`",
-    "read_parquet": "SELECT * FROM parquet.`path`",
-    "parquet_scan": "SELECT * FROM parquet.`path`",
-    "read_json": "SELECT * FROM json.`path`",
-    "read_json_auto": "SELECT * FROM json.`path`",
-    "openrowset": "SELECT * FROM csv.`path` or parquet.`path`",
-    "table_changes": "SELECT * FROM paimon_incremental_query('t', '1', '3'), or %paimon changes t",
-}
+def _by_name(table: Mapping[str, str]) -> dict[str, str]:
+    return {name: f"Write {here}." for here, names in table.items() for name in names.split()}
+
+
+_TYPE_HINTS = _by_name(_TYPES)
+_FUNCTION_HINTS = _by_name(_FUNCTIONS)
 
 
 def foreign_type_hint(name: str) -> str:
     """Return what to write instead of another database's type; "" for an unknown name."""
-    write = _WRITE.get(name.upper())
-    return f"Write {write}." if write else ""
-
-
-# Functions of other databases, and their equivalents in Spark. Data, and one lookup.
+    return _TYPE_HINTS.get(name.upper(), "")
 
 
 def foreign_function_hint(name: str) -> str:
     """Return what to write instead of another database's function; "" for an unknown name."""
-    write = _WRITE_FUNCTION.get(name.lower())
-    return f"Write {write}." if write else ""
+    return _FUNCTION_HINTS.get(name.lower(), "")

@@ -59,7 +59,7 @@ _HELP = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Meant:
+class _Guess:
     """The message and hint in place of "can't be read", and the index of the token concerned."""
 
     message: str
@@ -72,7 +72,7 @@ def misread(
 ) -> StatementSyntaxError:
     """Return the error for a statement that can't be read at a position.
 
-    `message` and `hint` are the parser's; they are used if no better explanation is found.
+    `message` and `hint` are the parser's; they are used if there is no better guess.
     """
     try:
         tokens = tokenize(statement)
@@ -83,18 +83,18 @@ def misread(
         message, hint = "The statement ends too early.", hint or "Complete it."
     elif not message:
         message = f"The statement can't be read at `{tokens[stopped].text}`."
-    meant = _meant(tokens, stopped, statement)
-    if meant is not None:
-        message = meant.message or message
-        place = tokens[meant.index].start if meant.index < len(tokens) else position
-        return StatementSyntaxError(message, hint=meant.hint, statement=statement, position=place)
+    guess = _guess(tokens, stopped, statement)
+    if guess is not None:
+        message = guess.message or message
+        place = tokens[guess.index].start if guess.index < len(tokens) else position
+        return StatementSyntaxError(message, hint=guess.hint, statement=statement, position=place)
     if not hint and message.startswith("Expected `)`, found") and stopped < len(tokens):
         hint = f"Put a comma before `{tokens[stopped].text}`, or close the bracket there."
     hint = hint or _about(tokens)
     return StatementSyntaxError(message, hint=hint, statement=statement, position=position)
 
 
-def _meant(tokens: tuple[Token, ...], stopped: int, statement: str) -> _Meant | None:
+def _guess(tokens: tuple[Token, ...], stopped: int, statement: str) -> _Guess | None:
     for find in (
         _character,
         _idiom,
@@ -105,46 +105,46 @@ def _meant(tokens: tuple[Token, ...], stopped: int, statement: str) -> _Meant | 
         _misspelt,
         _no_comma,
     ):
-        meant = find(tokens, stopped, statement)
-        if meant is not None:
-            return meant
+        guess = find(tokens, stopped, statement)
+        if guess is not None:
+            return guess
     return None
 
 
-def _character(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
+def _character(tokens: tuple[Token, ...], stopped: int, _: str) -> _Guess | None:
     for index in (stopped, stopped - 1):
         text = tokens[index].text if 0 <= index < len(tokens) else ""
         if text in _CHARACTERS:
             what, hint = _CHARACTERS[text]
-            return _Meant(f"`{text}` is {what}.", hint, index)
+            return _Guess(f"`{text}` is {what}.", hint, index)
         if text and text in _INVISIBLE:
             named = f"U+{ord(text):04X}"
-            return _Meant(
+            return _Guess(
                 f"The statement has an invisible character ({named}).", "Retype the line.", index
             )
     return None
 
 
-def _idiom(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
-    found = idiom_at(tokens, stopped)
-    if found is None:
+def _idiom(tokens: tuple[Token, ...], stopped: int, _: str) -> _Guess | None:
+    match = idiom_at(tokens, stopped)
+    if match is None:
         return None
-    idiom, index, texts = found
+    idiom, index, texts = match
     names = [t.text for t in tokens[index : index + len(texts)] if t.kind in IDENTIFIER_KINDS]
     name = names[-1] if names else "x"
     if idiom.pattern.startswith("^") and stopped < len(tokens):
         index = stopped  # the pattern is of a whole statement: point at what does not fit
-    return _Meant(idiom.message.format(*texts), idiom.hint.format(*texts, name=name), index)
+    return _Guess(idiom.message.format(*texts), idiom.hint.format(*texts, name=name), index)
 
 
-def _comment(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
+def _comment(tokens: tuple[Token, ...], stopped: int, _: str) -> _Guess | None:
     for index in (stopped, stopped - 1):
         if 0 <= index < len(tokens) - 1 and tokens[index].text == tokens[index + 1].text == "/":
-            return _Meant("`//` is not a comment in SQL.", _CHARACTERS["#"][1], index)
+            return _Guess("`//` is not a comment in SQL.", _CHARACTERS["#"][1], index)
     return None
 
 
-def _without_semicolon(tokens: tuple[Token, ...], stopped: int, statement: str) -> _Meant | None:
+def _without_semicolon(tokens: tuple[Token, ...], stopped: int, statement: str) -> _Guess | None:
     """A second statement that begins on a line of its own, without a semicolon before it."""
     for index in range(min(stopped, len(tokens) - 1), 0, -1):
         token = tokens[index]
@@ -156,34 +156,34 @@ def _without_semicolon(tokens: tuple[Token, ...], stopped: int, statement: str) 
         if token.upper == "SELECT" and (goes_on or tokens[index - 1].upper in _GO_ON):
             continue
         first = tokens[0].upper
-        said = f"`{token.text}` begins another statement."
-        return _Meant(said, f"End the {first} before it with `;`.", index)
+        message = f"`{token.text}` begins another statement."
+        return _Guess(message, f"End the {first} before it with `;`.", index)
     return None
 
 
-def _left_out(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
+def _left_out(tokens: tuple[Token, ...], stopped: int, _: str) -> _Guess | None:
     """A missing word that another word needs: BY, or END."""
     for index, token in enumerate(tokens[: stopped + 1]):
         if token.upper not in ("ORDER", "GROUP") or index + 1 == len(tokens):
             continue
         following = tokens[index + 1]
         if following.kind in IDENTIFIER_KINDS and following.upper != "BY":
-            return _Meant("BY is missing.", f"Write {token.upper} BY {following.text}.", index)
+            return _Guess("BY is missing.", f"Write {token.upper} BY {following.text}.", index)
     words = [token.upper for token in tokens]
     if words.count("CASE") > words.count("END"):
-        return _Meant("CASE has no END.", "Write END after its last value.", words.index("CASE"))
+        return _Guess("CASE has no END.", "Write END after its last value.", words.index("CASE"))
     return None
 
 
-def _comma(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
+def _comma(tokens: tuple[Token, ...], stopped: int, _: str) -> _Guess | None:
     for place in (stopped - 1, stopped):
         is_behind = 0 < place < len(tokens) and tokens[place - 1].text == ","
         if is_behind and tokens[place].upper in _CLAUSES:
-            return _Meant("", f"Leave out the comma before `{tokens[place].text}`.", stopped)
+            return _Guess("", f"Leave out the comma before `{tokens[place].text}`.", stopped)
     return None
 
 
-def _misspelt(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
+def _misspelt(tokens: tuple[Token, ...], stopped: int, _: str) -> _Guess | None:
     """A misspelt keyword, which Spark reads as an alias, so that it fails at the next word."""
     if not 0 < stopped <= len(tokens):
         return None
@@ -196,10 +196,10 @@ def _misspelt(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
     near = difflib.get_close_matches(token.upper, _CLAUSES, n=1, cutoff=_ALIKE_MIN)
     if not near or stopped == len(tokens):
         return None
-    return _Meant("", f"Did you mean `{near[0]}` instead of `{token.text}`?", stopped)
+    return _Guess("", f"Did you mean `{near[0]}` instead of `{token.text}`?", stopped)
 
 
-def _no_comma(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
+def _no_comma(tokens: tuple[Token, ...], stopped: int, _: str) -> _Guess | None:
     """Three names in a row in a SELECT list, where Spark reads the second as an alias."""
     names = tokens[max(stopped - 2, 0) : stopped + 1]
     before = {token.upper for token in tokens[:stopped]}
@@ -210,11 +210,11 @@ def _no_comma(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
     if any(name.kind not in IDENTIFIER_KINDS or name.upper in _CLAUSES for name in names):
         return None
     listed = ", ".join(name.text for name in names)
-    return _Meant("", f"Put commas between columns: {listed}.", stopped)
+    return _Guess("", f"Put commas between columns: {listed}.", stopped)
 
 
 def _about(tokens: tuple[Token, ...]) -> str:
-    """The hint for a statement without a better explanation: where its syntax is shown."""
+    """The hint for a statement without a guess: where its syntax is shown."""
     first = tokens[0].upper if tokens else ""
     if first in ("SELECT", "WITH"):
         return "Check the text there and just before it."

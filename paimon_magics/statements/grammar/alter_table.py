@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from paimon_magics.errors import nearest
 from paimon_magics.statements.clauses.names import table_name
 from paimon_magics.statements.clauses.properties import (
@@ -37,14 +39,13 @@ _REFUSED_VERBS = ("REPLACE", "CREATE", "DELETE", "RECOVER", "PARTITION", "CLUSTE
 _ACTIONS = ("TYPE", "COMMENT", "FIRST", "AFTER", "SET", "DROP")
 
 
-def read_alter_table(cursor: Cursor, offset: int) -> AlterTable | AlterTags:
+def read_alter_table(cursor: Cursor) -> AlterTable | AlterTags:
     """Read what follows ALTER TABLE."""
     name, position = table_name(cursor)
     if at_tag_change(cursor):
-        return read_alter_tags(cursor, offset, name, position)
+        return read_alter_tags(cursor, name, position)
     changes = _changes(cursor)
-    cursor.expect_end()
-    return AlterTable(cursor.text, offset, name, position, changes)
+    return AlterTable(cursor.text, cursor.offset, name, position, changes)
 
 
 def _changes(cursor: Cursor) -> tuple[TableChange, ...]:
@@ -56,10 +57,7 @@ def _changes(cursor: Cursor) -> tuple[TableChange, ...]:
         return _rename(cursor)
     if cursor.accept_any("ALTER", "CHANGE"):
         cursor.accept("COLUMN")
-        changes = _alter_column(cursor)
-        while cursor.accept(","):
-            changes += _alter_column(cursor)
-        return changes
+        return tuple(chain.from_iterable(cursor.listed(lambda: _alter_column(cursor))))
     if cursor.accept("SET", "TBLPROPERTIES"):
         return (SetOptions(read_properties(cursor)),)
     if cursor.accept("UNSET", "TBLPROPERTIES"):
@@ -92,20 +90,18 @@ def _add(cursor: Cursor) -> tuple[TableChange, ...]:
     if cursor.at("IF", "NOT", "EXISTS"):
         raise RefusedHere("ALTER TABLE … ADD COLUMN IF NOT EXISTS")
     in_brackets = cursor.accept("(")
-    changes: list[TableChange] = []
-    while True:
-        path = read_path(cursor)
-        details = read_details(cursor, "ALTER TABLE", positioned=True)
-        changes.append(
-            AddColumn(
-                path, details.type, details.comment, details.default, details.first, details.after
-            )
-        )
-        if not cursor.accept(","):
-            break
+    changes = cursor.listed(lambda: _added_column(cursor))
     if in_brackets:
         cursor.expect(")")
-    return tuple(changes)
+    return changes
+
+
+def _added_column(cursor: Cursor) -> AddColumn:
+    path = read_path(cursor)
+    details = read_details(cursor, "ALTER TABLE", positioned=True)
+    return AddColumn(
+        path, details.type, details.comment, details.default, details.first, details.after
+    )
 
 
 def _drop(cursor: Cursor) -> tuple[TableChange, ...]:
@@ -118,23 +114,20 @@ def _drop(cursor: Cursor) -> tuple[TableChange, ...]:
         cursor.fail("COLUMN, COLUMNS or PARTITION")
     if_exists = cursor.accept("IF", "EXISTS")
     in_brackets = cursor.accept("(")
-    changes: list[TableChange] = [DropColumn(read_path(cursor), if_exists)]
-    while cursor.accept(","):
-        changes.append(DropColumn(read_path(cursor), if_exists))
+    changes = cursor.listed(lambda: DropColumn(read_path(cursor), if_exists))
     if in_brackets:
         cursor.expect(")")
-    return tuple(changes)
+    return changes
 
 
 def _drop_partitions(cursor: Cursor, if_exists: bool) -> DropPartitions:
-    specs: list[tuple[PartitionItem, ...]] = []
-    while True:
+    def partition() -> tuple[PartitionItem, ...]:
         cursor.expect("PARTITION")
-        specs.append(read_partition(cursor, values_needed=True))
-        if not cursor.accept(","):
-            break
+        return read_partition(cursor, values_needed=True)
+
+    partitions = cursor.listed(partition)
     cursor.accept("PURGE")
-    return DropPartitions(tuple(specs), if_exists)
+    return DropPartitions(partitions, if_exists)
 
 
 def _rename(cursor: Cursor) -> tuple[TableChange, ...]:

@@ -45,26 +45,24 @@ def at_tag_change(cursor: Cursor) -> bool:
     return any(cursor.at(*words) for words in _BEGINNINGS)
 
 
-def read_alter_tags(cursor: Cursor, offset: int, name: TableName, position: int) -> AlterTags:
+def read_alter_tags(cursor: Cursor, name: TableName, position: int) -> AlterTags:
     """Read a clause about tags."""
     change = _tag_change(cursor)
-    cursor.expect_end()
-    return AlterTags(cursor.text, offset, name, position, change)
+    return AlterTags(cursor.text, cursor.offset, name, position, change)
 
 
-def read_show_tags(cursor: Cursor, offset: int) -> ShowTags:
+def read_show_tags(cursor: Cursor) -> ShowTags:
     """Read what follows SHOW TAGS."""
     name, position = table_name(cursor)
-    cursor.expect_end()
-    return ShowTags(cursor.text, offset, name, position)
+    return ShowTags(cursor.text, cursor.offset, name, position)
 
 
-def read_call(cursor: Cursor, offset: int) -> Call | PassThrough:
+def read_call(cursor: Cursor) -> Call | PassThrough:
     """Read what follows CALL. A procedure outside the namespace `sys` is passed to Spark."""
     position = cursor.position
     names = tuple(token.name for token in name_parts(cursor, "a procedure's name"))
     if len(names) > 1 and names[-2].lower() != NAMESPACE:
-        return pass_through(cursor, offset)
+        return pass_through(cursor)
     cursor.expect("(")
     arguments: list[Argument] = []
     while not cursor.at(")"):
@@ -72,8 +70,7 @@ def read_call(cursor: Cursor, offset: int) -> Call | PassThrough:
             cursor.expect(",")
         arguments.append(_argument(cursor))
     cursor.expect(")")
-    cursor.expect_end()
-    return Call(cursor.text, offset, names, position, tuple(arguments))
+    return Call(cursor.text, cursor.offset, names, position, tuple(arguments))
 
 
 def _tag_change(cursor: Cursor) -> TagChange:

@@ -28,7 +28,7 @@ class OtherCatalogError(Exception):
     """The statement names a catalog that is not Paimon's: Spark runs it."""
 
 
-def read_create_database(cursor: Cursor, offset: int) -> CreateDatabase:
+def read_create_database(cursor: Cursor) -> CreateDatabase:
     """Read what follows CREATE DATABASE."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = _database(cursor)
@@ -44,27 +44,27 @@ def read_create_database(cursor: Cursor, offset: int) -> CreateDatabase:
             properties += read_properties(cursor)
         else:
             cursor.fail("COMMENT, LOCATION, WITH DBPROPERTIES or the end of the statement")
-    return CreateDatabase(cursor.text, offset, name, if_not_exists, comment, location, properties)
+    return CreateDatabase(
+        cursor.text, cursor.offset, name, if_not_exists, comment, location, properties
+    )
 
 
-def read_drop_database(cursor: Cursor, offset: int) -> DropDatabase:
+def read_drop_database(cursor: Cursor) -> DropDatabase:
     """Read what follows DROP DATABASE."""
     if_exists = cursor.accept("IF", "EXISTS")
     name = _database(cursor)
     cascade = cursor.accept_any("CASCADE", "RESTRICT") == "CASCADE"
-    cursor.expect_end()
-    return DropDatabase(cursor.text, offset, name, if_exists, cascade)
+    return DropDatabase(cursor.text, cursor.offset, name, if_exists, cascade)
 
 
-def read_describe_database(cursor: Cursor, offset: int) -> DescribeDatabase:
+def read_describe_database(cursor: Cursor) -> DescribeDatabase:
     """Read what follows DESCRIBE DATABASE."""
     extended = cursor.accept("EXTENDED")
     name = _database(cursor)
-    cursor.expect_end()
-    return DescribeDatabase(cursor.text, offset, name, extended)
+    return DescribeDatabase(cursor.text, cursor.offset, name, extended)
 
 
-def read_use(cursor: Cursor, offset: int) -> UseDatabase:
+def read_use(cursor: Cursor) -> UseDatabase:
     """Read what follows USE."""
     if cursor.at_any(*DATABASE_WORDS) and cursor.peek(1).kind in IDENTIFIER_KINDS:
         cursor.next()
@@ -72,49 +72,43 @@ def read_use(cursor: Cursor, offset: int) -> UseDatabase:
     catalog = None
     if cursor.accept("."):
         catalog, name = name, cursor.identifier("a database's name")
-    cursor.expect_end()
-    return UseDatabase(cursor.text, offset, name, catalog)
+    return UseDatabase(cursor.text, cursor.offset, name, catalog)
 
 
-def read_show_databases(cursor: Cursor, offset: int) -> ShowDatabases:
+def read_show_databases(cursor: Cursor) -> ShowDatabases:
     """Read what follows SHOW DATABASES."""
     if cursor.accept_any("FROM", "IN") and cursor.identifier("a catalog's name") != _CATALOG:
         raise OtherCatalogError
     pattern = _pattern(cursor)
-    cursor.expect_end()
-    return ShowDatabases(cursor.text, offset, pattern)
+    return ShowDatabases(cursor.text, cursor.offset, pattern)
 
 
-def read_show_tables(cursor: Cursor, offset: int) -> ShowTables:
+def read_show_tables(cursor: Cursor) -> ShowTables:
     """Read what follows SHOW TABLES."""
     database = _database(cursor) if cursor.accept_any("FROM", "IN") else None
     pattern = _pattern(cursor)
-    cursor.expect_end()
-    return ShowTables(cursor.text, offset, database, pattern)
+    return ShowTables(cursor.text, cursor.offset, database, pattern)
 
 
-def read_show_views(cursor: Cursor, offset: int) -> ShowViews:
+def read_show_views(cursor: Cursor) -> ShowViews:
     """Read what follows SHOW VIEWS."""
     database = _database(cursor) if cursor.accept_any("FROM", "IN") else None
     if database is not None and database.lower() == _GLOBAL_VIEWS:
         raise OtherCatalogError
     pattern = _pattern(cursor)
-    cursor.expect_end()
-    return ShowViews(cursor.text, offset, database, pattern)
+    return ShowViews(cursor.text, cursor.offset, database, pattern)
 
 
-def read_show_procedures(cursor: Cursor, offset: int) -> ShowProcedures:
+def read_show_procedures(cursor: Cursor) -> ShowProcedures:
     """Read what follows SHOW PROCEDURES: nothing, or Paimon's only namespace of procedures."""
     if cursor.accept_any("FROM", "IN") and _database(cursor).lower() != NAMESPACE:
         raise OtherCatalogError
-    cursor.expect_end()
-    return ShowProcedures(cursor.text, offset)
+    return ShowProcedures(cursor.text, cursor.offset)
 
 
-def read_show_current(cursor: Cursor, offset: int) -> ShowCurrent:
+def read_show_current(cursor: Cursor) -> ShowCurrent:
     """Read what follows SHOW CURRENT NAMESPACE."""
-    cursor.expect_end()
-    return ShowCurrent(cursor.text, offset)
+    return ShowCurrent(cursor.text, cursor.offset)
 
 
 def _pattern(cursor: Cursor) -> str | None:

@@ -6,7 +6,6 @@ clauses may come in any order, and a source that is a table may have a time-trav
 
 from __future__ import annotations
 
-from paimon_magics.errors import StatementSyntaxError
 from paimon_magics.statements.clauses.names import try_table_name
 from paimon_magics.statements.grammar.row_changes import (
     column_path,
@@ -33,7 +32,7 @@ from paimon_magics.statements.statement import Assignment, QueryText, TableName,
 _UNNAMED_SOURCE = "__paimon_source"
 
 
-def read_merge(cursor: Cursor, offset: int, *, with_index: int | None = None) -> MergeInto:
+def read_merge(cursor: Cursor, with_index: int | None = None) -> MergeInto:
     """Read what follows MERGE. `with_index` is the index of a WITH token before MERGE.
 
     Raises StatementSyntaxError.
@@ -49,7 +48,7 @@ def read_merge(cursor: Cursor, offset: int, *, with_index: int | None = None) ->
     source, relation, alias = _source(cursor, (with_index, merge_index, before))
     cursor.expect("ON")
     first = cursor.index
-    condition = _condition(cursor, "WHEN", what="a condition")
+    condition = _condition(cursor, "WHEN")
     clauses = _clauses(cursor)
     _check_clauses(cursor, clauses)
     relations = [target, *([relation] if relation is not None else [])]
@@ -65,7 +64,7 @@ def read_merge(cursor: Cursor, offset: int, *, with_index: int | None = None) ->
     text = _only(cursor, source_index, with_index, merge_index, source.range.end)
     return MergeInto(
         cursor.text,
-        offset,
+        cursor.offset,
         name,
         target.range.start,
         target_alias,
@@ -117,7 +116,7 @@ def _source(
     start = cursor.index
     relation = None
     if cursor.at("("):
-        inner = Cursor(cursor.text, cursor.tokens, cursor.brackets, start, cursor.closing())
+        inner = cursor.at_index(start, cursor.closing())
         if not at_query(inner):
             inner.next()
             inner.fail("a query")
@@ -147,15 +146,15 @@ def _source(
 def _only(cursor: Cursor, start: int, with_index: int | None, merge_index: int, end: int) -> str:
     """The statement's text with blanks for all but the WITH before MERGE and the source."""
     text, tokens = cursor.text, cursor.tokens
-    kept = tokens[start].start
+    source_start = tokens[start].start
     first = tokens[merge_index].start if with_index is not None else 0
     head = text[:first]
     if cursor.tokens[start].text != "(":
         using = tokens[start - 1]
-        gap = _blank(text[first : using.start]) + "TABLE" + _blank(text[using.end : kept])
+        gap = _blank(text[first : using.start]) + "TABLE" + _blank(text[using.end : source_start])
     else:
-        gap = _blank(text[first:kept])
-    return head + gap + text[kept:end] + _blank(text[end:])
+        gap = _blank(text[first:source_start])
+    return head + gap + text[source_start:end] + _blank(text[end:])
 
 
 def _blank(text: str) -> str:
@@ -179,17 +178,17 @@ def _clauses(cursor: Cursor) -> tuple[MergeClause, ...]:
                 kind = "NOT MATCHED BY SOURCE"
         condition = None
         if cursor.accept("AND"):
-            condition = _condition(cursor, "THEN", what="a condition")
+            condition = _condition(cursor, "THEN")
         cursor.expect("THEN")
         clauses.append(MergeClause(kind, condition, _action(cursor, kind), position))
     return tuple(clauses)
 
 
-def _condition(cursor: Cursor, end: str, *, what: str) -> TextRange:
+def _condition(cursor: Cursor, end: str) -> TextRange:
     first = cursor.index
-    found = expression_until(cursor, end, what=what)
+    condition = expression_until(cursor, end, what="a condition")
     refuse_inside(cursor, first, subqueries="a condition of MERGE")
-    return found
+    return condition
 
 
 def _action(cursor: Cursor, kind: MatchKind) -> MergeAction:
@@ -211,35 +210,26 @@ def _action(cursor: Cursor, kind: MatchKind) -> MergeAction:
             )
         cursor.next()
         return UpdateAction(None)
-    assignments = []
-    while True:
+
+    def assignment() -> Assignment:
         position, path = cursor.position, column_path(cursor)
         cursor.expect("=")
-        assignments.append(Assignment(path, position, _value(cursor, ",", "WHEN")))
-        if not cursor.accept(","):
-            return UpdateAction(tuple(assignments))
+        return Assignment(path, position, _value(cursor, ",", "WHEN"))
+
+    return UpdateAction(cursor.listed(assignment))
 
 
 def _insert(cursor: Cursor) -> InsertAction:
     if cursor.accept("*"):
         return InsertAction(None)
     opening = cursor.position
-    cursor.expect("(")
-    columns: list[tuple[tuple[str, ...], int]] = []
-    while True:
-        position = cursor.position
-        columns.append((column_path(cursor), position))
-        if not cursor.accept(","):
-            break
-    cursor.expect(")")
+    columns = cursor.in_brackets(lambda: (cursor.position, column_path(cursor)))
     cursor.expect("VALUES")
     if not cursor.at("("):
         cursor.fail("`(`")
     closing = cursor.closing()
-    inner = Cursor(cursor.text, cursor.tokens, cursor.brackets, cursor.index + 1, closing)
-    values = [_value(inner, ",")]
-    while inner.accept(","):
-        values.append(_value(inner, ","))
+    inner = cursor.at_index(cursor.index + 1, closing)
+    values = inner.listed(lambda: _value(inner, ","))
     cursor.index = closing + 1
     if len(columns) != len(values):
         cursor.fail_at(
@@ -250,7 +240,7 @@ def _insert(cursor: Cursor) -> InsertAction:
     return InsertAction(
         tuple(
             Assignment(path, position, value)
-            for (path, position), value in zip(columns, values, strict=True)
+            for (position, path), value in zip(columns, values, strict=True)
         )
     )
 
@@ -262,9 +252,9 @@ def _value(cursor: Cursor, *ends: str) -> TextRange | None:
         cursor.next()
         return None
     first = cursor.index
-    found = expression_until(cursor, *ends, what="a value")
+    value = expression_until(cursor, *ends, what="a value")
     refuse_inside(cursor, first)
-    return found
+    return value
 
 
 def _check_clauses(cursor: Cursor, clauses: tuple[MergeClause, ...]) -> None:
@@ -273,14 +263,13 @@ def _check_clauses(cursor: Cursor, clauses: tuple[MergeClause, ...]) -> None:
     if not clauses:
         cursor.fail("WHEN", hint="There must be at least one WHEN clause in a MERGE statement.")
     for index, clause in enumerate(clauses):
-        later = [one for one in clauses[index + 1 :] if one.kind == clause.kind]
-        if clause.condition is None and later:
-            raise StatementSyntaxError(
+        later = {following.kind for following in clauses[index + 1 :]}
+        if clause.condition is None and clause.kind in later:
+            cursor.fail_at(
+                clause.position,
                 f"This WHEN {clause.kind} clause has no condition, so that the ones of its kind "
                 "after it never apply.",
-                hint=f"Only the last WHEN {clause.kind} clause may omit the condition.",
-                statement=cursor.text,
-                position=clause.position,
+                f"Only the last WHEN {clause.kind} clause may omit the condition.",
             )
 
 
@@ -290,23 +279,18 @@ def _within(
     """Return what is named between ON and the end, the qualifiers that mean target or source with
     their aliases, and these relations' aliases by the positions of their names."""
     stop = cursor.index
-
-    def at(index: int) -> Cursor:
-        return Cursor(cursor.text, cursor.tokens, cursor.brackets, index, stop)
-
-    parameters = bind_parameters(at(first))
-    nested = [read_relation(at(index)) for index in scan_relations(at(first))]
-    found = references_of(
-        [*relations, *nested], at(first), frozenset({source_alias.lower()} - {""})
+    clauses = cursor.at_index(first, stop)
+    parameters = bind_parameters(clauses)
+    nested = [read_relation(cursor.at_index(i, stop)) for i in scan_relations(clauses)]
+    references = references_of(
+        [*relations, *nested],
+        cursor.at_index(first, stop),
+        frozenset({source_alias.lower()} - {""}),
     )
-    sides = {relation.range.start for relation in relations}
-    aliases = {one.range.start: one.alias for one in found if one.range.start in sides}
-    qualifiers = tuple(
-        (qualifier, one.alias)
-        for one in found
-        if one.range.start in sides
-        for qualifier in one.qualifiers
-    )
-    references = tuple(one for one in found if one.range.start not in sides)
+    starts = {relation.range.start for relation in relations}
+    sides = [side for side in references if side.range.start in starts]
+    aliases = {side.range.start: side.alias for side in sides}
+    qualifiers = tuple((place, side.alias) for side in sides for place in side.qualifiers)
+    references = tuple(table for table in references if table.range.start not in starts)
     start, end = cursor.tokens[first].start, cursor.tokens[stop - 1].end
     return QueryText(TextRange(start, end), references, parameters), qualifiers, aliases

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from paimon_magics.errors import InvalidTableError, StatementSyntaxError, likely_meant
 from paimon_magics.statements.clauses.names import table_name, try_table_name
@@ -69,7 +69,7 @@ _REFUSED: tuple[tuple[str, ...], ...] = (
 _BEFORE_REFUSED = word_set("FROM INTO OVERWRITE TABLE UPDATE TAGS BRANCHES")
 _KIND_WITHOUT = frozenset({"FROM", "INTO"})
 
-Reader = Callable[[Cursor, int], Statement]
+Reader = Callable[[Cursor], Statement]
 
 
 @lru_cache(maxsize=_CELLS_KEPT)
@@ -92,10 +92,12 @@ def parse_statement(text: str, offset: int = 0) -> Statement:
 
 def _parsed(text: str, offset: int, tokens: tuple[Token, ...]) -> Statement:
     try:
-        cursor = Cursor(text, tokens)
+        cursor = Cursor(text, tokens, offset=offset)
         if cursor.at_end:
             cursor.fail("a statement")
-        return _statement(cursor, offset)
+        statement = _statement(cursor)
+        cursor.expect_end()
+        return statement
     except StatementSyntaxError as error:
         if error.position is None:
             raise
@@ -108,58 +110,43 @@ def _parsed(text: str, offset: int, tokens: tuple[Token, ...]) -> Statement:
     except RefusedHere as refusal:
         return Refused(text, offset, refusal.kind, _named_table(text))
     except databases.OtherCatalogError:
-        return pass_through(cursor, offset)
+        return pass_through(cursor)
 
 
-def _statement(cursor: Cursor, offset: int) -> Statement:
+def _statement(cursor: Cursor) -> Statement:
     for words in _REFUSED:
         if cursor.at(*words):
             kind = " ".join(w for w in words if w not in _KIND_WITHOUT or words[0] == "COPY")
             raise RefusedHere(kind)
     if cursor.at("WITH"):
-        return _with(cursor, offset)
+        return _with(cursor)
     if at_query(cursor):
-        return _query(cursor, offset)
+        return Query(cursor.text, cursor.offset, read_query(cursor))
     for words, reader in _READERS:
         if cursor.at(*words):
             cursor.index += len(words)
-            return reader(cursor, offset)
+            return reader(cursor)
     token = cursor.peek()
     if token.upper not in STATEMENT_WORDS:
-        raise StatementSyntaxError(
-            f"No statement begins with `{token.text}`.",
-            hint=likely_meant(token.upper, _KEYWORDS_NEAR, alike=_ALIKE_MIN),
-            statement=cursor.text,
-            position=token.start,
-        )
-    return pass_through(cursor, offset)
+        hint = likely_meant(token.upper, _KEYWORDS_NEAR, alike=_ALIKE_MIN)
+        cursor.fail_at(token.start, f"No statement begins with `{token.text}`.", hint)
+    return pass_through(cursor)
 
 
-def _query(cursor: Cursor, offset: int) -> Query:
-    return Query(cursor.text, offset, read_query(cursor))
-
-
-def _with(cursor: Cursor, offset: int) -> Statement:
+def _with(cursor: Cursor) -> Statement:
     """Read WITH … and the query, or the INSERT, UPDATE, DELETE or MERGE, that follows it."""
     index = cursor.index
     while index < cursor.stop:
         token = cursor.tokens[index]
         before = cursor.tokens[index - 1].text if index else ""
-        if token.upper == "INSERT" and before == ")":
+        if token.upper in _CHANGES and before == ")":
             with_index, cursor.index = cursor.index, index + 1
-            return read_insert(cursor, offset, with_index=with_index)
-        if token.upper in ("DELETE", "UPDATE") and before == ")":
-            with_index, cursor.index = cursor.index, index + 1
-            read = read_delete if token.upper == "DELETE" else read_update
-            return read(cursor, offset, with_index=with_index)
-        if token.upper == "MERGE" and before == ")":
-            with_index, cursor.index = cursor.index, index + 1
-            return read_merge(cursor, offset, with_index=with_index)
+            return _CHANGES[token.upper](cursor, with_index)
         index = cursor.brackets.get(index, index) + 1
-    return _query(cursor, offset)
+    return Query(cursor.text, cursor.offset, read_query(cursor))
 
 
-def _explain(cursor: Cursor, offset: int) -> Explain:
+def _explain(cursor: Cursor) -> Explain:
     if cursor.at("ANALYZE") and cursor.peek(1).upper not in ("TABLE", "TABLES"):
         raise RefusedHere("EXPLAIN ANALYZE")  # ANALYZE TABLE is a statement
     mode = cursor.accept_any(*_EXPLAIN_MODES)
@@ -167,7 +154,7 @@ def _explain(cursor: Cursor, offset: int) -> Explain:
         cursor.fail("a statement to explain")
     start = cursor.position
     try:
-        inner = parse_statement(cursor.text[start:], offset + start)
+        inner = parse_statement(cursor.text[start:], cursor.offset + start)
     except StatementSyntaxError as error:
         raise StatementSyntaxError(
             error.message,
@@ -175,45 +162,42 @@ def _explain(cursor: Cursor, offset: int) -> Explain:
             statement=cursor.text,
             position=None if error.position is None else error.position + start,
         ) from None
-    return Explain(cursor.text, offset, mode, inner)
+    cursor.index = cursor.stop
+    return Explain(cursor.text, cursor.offset, mode, inner)
 
 
-def _insert(cursor: Cursor, offset: int) -> Statement:
+def _insert(cursor: Cursor) -> Statement:
     if cursor.at("OVERWRITE", "DIRECTORY") or cursor.at("OVERWRITE", "LOCAL", "DIRECTORY"):
-        return pass_through(cursor, offset)
-    return read_insert(cursor, offset)
+        return pass_through(cursor)
+    return read_insert(cursor)
 
 
-def _create(cursor: Cursor, offset: int) -> Statement:
+def _create(cursor: Cursor) -> Statement:
     or_replace = cursor.accept("OR", "REPLACE")
     if cursor.accept_any("TEMPORARY", "TEMP"):
         if cursor.accept("VIEW"):
-            return _temporary_view(cursor, offset, or_replace)
-        return pass_through(cursor, offset)
+            return _temporary_view(cursor, or_replace)
+        return pass_through(cursor)
     if cursor.accept("EXTERNAL"):
         if cursor.at("TABLE"):
             raise RefusedHere("CREATE EXTERNAL TABLE")
-        return pass_through(cursor, offset)
+        return pass_through(cursor)
     if cursor.accept("TABLE"):
-        return _create_table(cursor, offset, or_replace=or_replace)
+        return _create_table(cursor, or_replace=or_replace)
     if not or_replace and cursor.accept_any(*databases.DATABASE_WORDS):
-        return databases.read_create_database(cursor, offset)
+        return databases.read_create_database(cursor)
     known = ("TABLE", "VIEW", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION", "TEMPORARY", "INDEX")
     others = ("GLOBAL", "ROLE", "VARIABLE", "CATALOG", "METRIC", "PROCEDURE")
-    return _known_second_word(cursor, offset, known, (*others, "STREAMING", "FLOW", "TEMP"))
+    return _known_second_word(cursor, known, (*others, "STREAMING", "FLOW", "TEMP"))
 
 
-def _create_table(
-    cursor: Cursor, offset: int, *, or_replace: bool, must_exist: bool = False
-) -> Statement:
+def _create_table(cursor: Cursor, *, or_replace: bool, must_exist: bool = False) -> Statement:
     start = cursor.index
     try:
-        return tables.read_create_table(
-            cursor, offset, or_replace=or_replace, must_exist=must_exist
-        )
+        return tables.read_create_table(cursor, or_replace=or_replace, must_exist=must_exist)
     except (InvalidTableError, RefusedHere):
         if _uses_other_format(cursor, start):  # not a Paimon table: Spark decides
-            return pass_through(cursor, offset)
+            return pass_through(cursor)
         raise
 
 
@@ -230,11 +214,7 @@ def _uses_other_format(cursor: Cursor, start: int) -> bool:
     return False
 
 
-def _replace(cursor: Cursor, offset: int) -> Statement:
-    return _create_table(cursor, offset, or_replace=True, must_exist=True)
-
-
-def _temporary_view(cursor: Cursor, offset: int, or_replace: bool) -> Statement:
+def _temporary_view(cursor: Cursor, or_replace: bool) -> Statement:
     name, start = cursor.peek(), cursor.index
     if name.kind in IDENTIFIER_KINDS:
         cursor.index += 1
@@ -243,9 +223,11 @@ def _temporary_view(cursor: Cursor, offset: int, or_replace: bool) -> Statement:
             if not at_query(cursor):
                 cursor.fail("a query")
             query = read_query(cursor)
-            return CreateTemporaryView(cursor.text, offset, name.name, or_replace, query, columns)
+            return CreateTemporaryView(
+                cursor.text, cursor.offset, name.name, or_replace, query, columns
+            )
         cursor.index = start
-    return pass_through(cursor, offset)
+    return pass_through(cursor)
 
 
 def _view_columns(cursor: Cursor) -> tuple[str, ...] | None:
@@ -264,24 +246,24 @@ def _view_columns(cursor: Cursor) -> tuple[str, ...] | None:
     return None
 
 
-def _drop(cursor: Cursor, offset: int) -> Statement:
+def _drop(cursor: Cursor) -> Statement:
     if cursor.accept("TABLE"):
-        return tables.read_drop_table(cursor, offset)
+        return tables.read_drop_table(cursor)
     if cursor.accept_any(*databases.DATABASE_WORDS):
-        return databases.read_drop_database(cursor, offset)
+        return databases.read_drop_database(cursor)
     known = ("TABLE", "VIEW", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION", "TEMPORARY", "INDEX")
-    return _known_second_word(cursor, offset, known, ("VARIABLE", "TEMP", "ROLE", "PROCEDURE"))
+    return _known_second_word(cursor, known, ("VARIABLE", "TEMP", "ROLE", "PROCEDURE"))
 
 
-def _alter(cursor: Cursor, offset: int) -> Statement:
+def _alter(cursor: Cursor) -> Statement:
     if cursor.accept("TABLE"):
-        return read_alter_table(cursor, offset)
+        return read_alter_table(cursor)
     if cursor.at_any(*databases.DATABASE_WORDS):
         raise RefusedHere(f"ALTER {cursor.peek().upper}")
-    return _known_second_word(cursor, offset, ("TABLE", "VIEW", "DATABASE"), ("MATERIALIZED",))
+    return _known_second_word(cursor, ("TABLE", "VIEW", "DATABASE"), ("MATERIALIZED",))
 
 
-def _show(cursor: Cursor, offset: int) -> Statement:
+def _show(cursor: Cursor) -> Statement:
     readers: dict[tuple[str, ...], Reader] = {
         ("DATABASES",): databases.read_show_databases,
         ("SCHEMAS",): databases.read_show_databases,
@@ -301,32 +283,32 @@ def _show(cursor: Cursor, offset: int) -> Statement:
     for words, reader in readers.items():
         if cursor.at(*words):
             cursor.index += len(words)
-            return reader(cursor, offset)
+            return reader(cursor)
     known = (*(w for words in readers for w in words[:1]), "FUNCTIONS", "CATALOGS")
     others = ("CURRENT", "USER", "SYSTEM", "ALL", "CREATE", "LOCKS", "ROLES", "GRANT", "VARIABLES")
-    return _known_second_word(cursor, offset, known, (*others, "CACHED", "INDEXES"))
+    return _known_second_word(cursor, known, (*others, "CACHED", "INDEXES"))
 
 
-def _describe(cursor: Cursor, offset: int) -> Statement:
+def _describe(cursor: Cursor) -> Statement:
     second = cursor.peek(1)
     if cursor.at_any(*databases.DATABASE_WORDS) and second.kind in IDENTIFIER_KINDS:
         cursor.next()
-        return databases.read_describe_database(cursor, offset)
+        return databases.read_describe_database(cursor)
     is_kind = second.kind in IDENTIFIER_KINDS or second.kind == "string"
     if cursor.at_any("FUNCTION", "QUERY", "CATALOG", "PROCEDURE") and is_kind:
-        return pass_through(cursor, offset)
+        return pass_through(cursor)
     if cursor.at_any("SELECT", "WITH", "VALUES", "FROM") or cursor.at("("):
-        return pass_through(cursor, offset)
+        return pass_through(cursor)
     if cursor.at("HISTORY") and second.kind in IDENTIFIER_KINDS:
         cursor.next()
-        return tables.read_describe_history(cursor, offset)
+        return tables.read_describe_history(cursor)
     if cursor.at("TABLE") and second.kind in IDENTIFIER_KINDS:
         cursor.next()
-    return tables.read_describe_table(cursor, offset)
+    return tables.read_describe_table(cursor)
 
 
 def _known_second_word(
-    cursor: Cursor, offset: int, known: tuple[str, ...], others: tuple[str, ...]
+    cursor: Cursor, known: tuple[str, ...], others: tuple[str, ...]
 ) -> PassThrough:
     """Pass the statement to Spark, unless Spark has no statement with that second word."""
     token = cursor.peek()
@@ -337,7 +319,7 @@ def _known_second_word(
         words = ", ".join(sorted(set(known)))
         hint = likely_meant(token.text, known) or f"After {first} comes one of {words}."
         cursor.fail_at(token.start, f"There is no {first} {token.text.upper()}.", hint)
-    return pass_through(cursor, offset)
+    return pass_through(cursor)
 
 
 def _named_table(text: str) -> TableName | None:
@@ -371,7 +353,7 @@ _READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
     (("UPDATE",), read_update),
     (("MERGE",), read_merge),
     (("CREATE",), _create),
-    (("REPLACE", "TABLE"), _replace),
+    (("REPLACE", "TABLE"), partial(_create_table, or_replace=True, must_exist=True)),
     (("DROP",), _drop),
     (("ALTER",), _alter),
     (("TRUNCATE",), tables.read_truncate),
@@ -390,7 +372,7 @@ _READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
 # the PARTITION clause, and WITH before INSERT or in the source.
 
 
-def read_insert(cursor: Cursor, offset: int, *, with_index: int | None = None) -> Insert:
+def read_insert(cursor: Cursor, with_index: int | None = None) -> Insert:
     """Read what follows INSERT. `with_index` is the index of a WITH token before INSERT."""
     insert_index = cursor.index - 1
     overwrite = cursor.accept_any("INTO", "OVERWRITE")
@@ -411,10 +393,7 @@ def read_insert(cursor: Cursor, offset: int, *, with_index: int | None = None) -
         if cursor.at("REPLACE"):
             raise RefusedHere("INSERT … REPLACE WHERE")
         if partition is None and cursor.accept("PARTITION"):
-            clause = Cursor(
-                cursor.text, cursor.tokens, cursor.brackets, cursor.index, _closing(cursor)
-            )
-            parameters = bind_parameters(clause)
+            parameters = bind_parameters(cursor.at_index(cursor.index, _closing(cursor)))
             partition = read_partition(cursor)
             if cursor.at("IF", "NOT", "EXISTS"):
                 raise RefusedHere("INSERT … IF NOT EXISTS")
@@ -429,7 +408,7 @@ def read_insert(cursor: Cursor, offset: int, *, with_index: int | None = None) -
     source = _source(cursor, insert_index, with_index, parameters)
     return Insert(
         cursor.text,
-        offset,
+        cursor.offset,
         target,
         position,
         overwrite == "OVERWRITE",
@@ -480,13 +459,19 @@ def _at_columns(cursor: Cursor) -> bool:
 
 
 def _columns(cursor: Cursor) -> tuple[str, ...]:
-    columns: list[str] = []
-    cursor.expect("(")
-    while True:
-        columns.append(cursor.identifier("a column's name"))
+    def column() -> str:
+        name = cursor.identifier("a column's name")
         if cursor.at("."):
             raise RefusedHere("INSERT into a field of a STRUCT")
-        if not cursor.accept(","):
-            break
-    cursor.expect(")")
-    return tuple(columns)
+        return name
+
+    return cursor.in_brackets(column)
+
+
+_CHANGES: dict[str, Callable[[Cursor, int], Statement]] = {
+    "INSERT": read_insert,
+    "DELETE": read_delete,
+    "UPDATE": read_update,
+    "MERGE": read_merge,
+}
+"""The statements that WITH may come before."""

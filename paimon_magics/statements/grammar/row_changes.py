@@ -7,7 +7,9 @@ can be taken for a clause of a query.
 
 from __future__ import annotations
 
-from paimon_magics.errors import StatementSyntaxError, UnsupportedStatementError
+from itertools import count
+
+from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.statements.clauses.names import quoted, table_name
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, QUERY_WORDS, word_set
@@ -28,7 +30,7 @@ _GENERATORS = word_set(
 )
 
 
-def read_delete(cursor: Cursor, offset: int, *, with_index: int | None = None) -> Delete:
+def read_delete(cursor: Cursor, with_index: int | None = None) -> Delete:
     """Read what follows DELETE. `with_index` is the index of a WITH token before it."""
     verb = cursor.index - 1
     cursor.expect("FROM")
@@ -39,10 +41,10 @@ def read_delete(cursor: Cursor, offset: int, *, with_index: int | None = None) -
     selection = _selection(
         cursor, verb if with_index is None else with_index, target_index, replaced
     )
-    return Delete(cursor.text, offset, name, position, alias, selection)
+    return Delete(cursor.text, cursor.offset, name, position, alias, selection)
 
 
-def read_update(cursor: Cursor, offset: int, *, with_index: int | None = None) -> Update:
+def read_update(cursor: Cursor, with_index: int | None = None) -> Update:
     """Read what follows UPDATE. `with_index` is the index of a WITH token before it."""
     verb = cursor.index - 1
     target_index = cursor.index
@@ -53,15 +55,12 @@ def read_update(cursor: Cursor, offset: int, *, with_index: int | None = None) -
     start = cursor.position
     cursor.expect("SET")
     replaced.append((TextRange(start, cursor.last_end), "SELECT *,"))
-    assignments: list[Assignment] = []
-    while True:
-        assignments.append(_assignment(cursor, len(assignments), replaced))
-        if not cursor.accept(","):
-            break
+    numbers = count()
+    assignments = cursor.listed(lambda: _assignment(cursor, next(numbers), replaced))
     selection = _selection(
         cursor, verb if with_index is None else with_index, target_index, replaced
     )
-    return Update(cursor.text, offset, name, position, alias, tuple(assignments), selection)
+    return Update(cursor.text, cursor.offset, name, position, alias, assignments, selection)
 
 
 def _target(cursor: Cursor, verb: str) -> tuple[TableName, int, str | None]:
@@ -127,25 +126,22 @@ def _check_value(cursor: Cursor, first: int) -> None:
         following = cursor.tokens[index + 1] if index + 1 < cursor.stop else None
         calls = following is not None and following.text == "("
         if token.kind in IDENTIFIER_KINDS and calls and token.upper in _GENERATORS:
-            raise StatementSyntaxError(
+            cursor.fail_at(
+                token.start,
                 f"{token.text} makes several rows of one, and can't be assigned.",
-                hint="Assign one value for each row.",
-                statement=cursor.text,
-                position=token.start,
+                "Assign one value for each row.",
             )
         if token.upper == "OVER" and index > first and cursor.tokens[index - 1].text == ")":
-            raise StatementSyntaxError(
+            cursor.fail_at(
+                token.start,
                 "A window function can't be assigned.",
-                hint="Compute it in a subquery, or in a table that MERGE INTO uses.",
-                statement=cursor.text,
-                position=token.start,
+                "Compute it in a subquery, or in a table that MERGE INTO uses.",
             )
         if token.upper == "FROM" and cursor.tokens[index - 1].upper != "DISTINCT":
-            raise StatementSyntaxError(
+            cursor.fail_at(
+                token.start,
                 "UPDATE … FROM is not Spark's.",
-                hint="Look values up in a subquery, SET a = (SELECT …), or write MERGE INTO.",
-                statement=cursor.text,
-                position=token.start,
+                "Look values up in a subquery, SET a = (SELECT …), or write MERGE INTO.",
             )
         if token.text == "*" and index == first and cursor.index == first + 1:
             cursor.index = first
@@ -179,10 +175,7 @@ def _selection(
 
 def column_path(cursor: Cursor) -> tuple[str, ...]:
     """Read the name of what is assigned: its parts, with dots between them."""
-    parts = [cursor.identifier("a column's name")]
-    while cursor.accept("."):
-        parts.append(cursor.identifier("a name after the dot"))
-    return tuple(parts)
+    return cursor.path("a column's name", "a name after the dot")
 
 
 def expression_until(cursor: Cursor, *ends: str, what: str) -> TextRange:

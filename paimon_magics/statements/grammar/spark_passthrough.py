@@ -33,12 +33,13 @@ _NO_NAMES = (
 )
 
 
-def pass_through(cursor: Cursor, offset: int) -> PassThrough:
+def pass_through(cursor: Cursor) -> PassThrough:
     """Return the cursor's whole statement, with every name in it that could be a table's."""
     tokens = cursor.tokens
+    cursor.index = cursor.stop
     if not tokens or tokens[0].upper in _NAME_NO_TABLE:
-        return PassThrough(cursor.text, offset)
-    return PassThrough(cursor.text, offset, _names(tokens))
+        return PassThrough(cursor.text, cursor.offset)
+    return PassThrough(cursor.text, cursor.offset, _names(tokens))
 
 
 def leading_words(text: str) -> str:

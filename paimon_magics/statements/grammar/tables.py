@@ -50,9 +50,7 @@ class _Definition:
         self.query: QueryText | None = None
 
 
-def read_create_table(
-    cursor: Cursor, offset: int, *, or_replace: bool, must_exist: bool = False
-) -> CreateTable:
+def read_create_table(cursor: Cursor, *, or_replace: bool, must_exist: bool = False) -> CreateTable:
     """Read what follows CREATE [OR REPLACE] TABLE, or REPLACE TABLE."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if if_not_exists and or_replace:
@@ -75,10 +73,9 @@ def read_create_table(
                 "the query.",
             )
         table.query = read_query(cursor)
-    cursor.expect_end()
     return CreateTable(
         cursor.text,
-        offset,
+        cursor.offset,
         name,
         position,
         if_not_exists,
@@ -95,53 +92,48 @@ def read_create_table(
     )
 
 
-def read_drop_table(cursor: Cursor, offset: int) -> DropTable:
+def read_drop_table(cursor: Cursor) -> DropTable:
     """Read what follows DROP TABLE. PURGE has no effect: Paimon has no trash for tables."""
     if_exists = cursor.accept("IF", "EXISTS")
     name, _ = table_name(cursor)
     cursor.accept("PURGE")
-    cursor.expect_end()
-    return DropTable(cursor.text, offset, name, if_exists)
+    return DropTable(cursor.text, cursor.offset, name, if_exists)
 
 
-def read_truncate(cursor: Cursor, offset: int) -> TruncateTable:
+def read_truncate(cursor: Cursor) -> TruncateTable:
     """Read what follows TRUNCATE."""
     cursor.expect("TABLE")
     name, _ = table_name(cursor)
     partition = read_partition(cursor, values_needed=True) if cursor.accept("PARTITION") else None
-    cursor.expect_end()
-    return TruncateTable(cursor.text, offset, name, partition)
+    return TruncateTable(cursor.text, cursor.offset, name, partition)
 
 
-def read_show_partitions(cursor: Cursor, offset: int) -> ShowPartitions:
+def read_show_partitions(cursor: Cursor) -> ShowPartitions:
     """Read what follows SHOW PARTITIONS."""
     name, _ = table_name(cursor)
     partition = read_partition(cursor, values_needed=True) if cursor.accept("PARTITION") else None
-    cursor.expect_end()
-    return ShowPartitions(cursor.text, offset, name, partition)
+    return ShowPartitions(cursor.text, cursor.offset, name, partition)
 
 
-def read_show_create_table(cursor: Cursor, offset: int) -> ShowCreateTable:
+def read_show_create_table(cursor: Cursor) -> ShowCreateTable:
     """Read what follows SHOW CREATE TABLE."""
     name, _ = table_name(cursor)
     if cursor.at("AS", "SERDE"):
         raise RefusedHere("SHOW CREATE TABLE … AS SERDE")
-    cursor.expect_end()
-    return ShowCreateTable(cursor.text, offset, name)
+    return ShowCreateTable(cursor.text, cursor.offset, name)
 
 
-def read_show_options(cursor: Cursor, offset: int) -> ShowOptions:
+def read_show_options(cursor: Cursor) -> ShowOptions:
     """Read what follows SHOW TBLPROPERTIES."""
     name, _ = table_name(cursor)
     key = None
     if cursor.accept("("):
         key = read_property_key(cursor)
         cursor.expect(")")
-    cursor.expect_end()
-    return ShowOptions(cursor.text, offset, name, key)
+    return ShowOptions(cursor.text, cursor.offset, name, key)
 
 
-def read_show_columns(cursor: Cursor, offset: int) -> ShowColumns:
+def read_show_columns(cursor: Cursor) -> ShowColumns:
     """Read what follows SHOW COLUMNS. `FROM t IN db` means `FROM db.t`."""
     if not cursor.accept_any("FROM", "IN"):
         cursor.fail("FROM or IN")
@@ -156,18 +148,16 @@ def read_show_columns(cursor: Cursor, offset: int) -> ShowColumns:
                 "Name the database once.",
             )
         name = TableName(name.table, database, name.catalog, name.branch, name.system_table)
-    cursor.expect_end()
-    return ShowColumns(cursor.text, offset, name)
+    return ShowColumns(cursor.text, cursor.offset, name)
 
 
-def read_describe_history(cursor: Cursor, offset: int) -> DescribeHistory:
+def read_describe_history(cursor: Cursor) -> DescribeHistory:
     """Read what follows DESCRIBE HISTORY."""
     name, _ = table_name(cursor)
-    cursor.expect_end()
-    return DescribeHistory(cursor.text, offset, name)
+    return DescribeHistory(cursor.text, cursor.offset, name)
 
 
-def read_describe_table(cursor: Cursor, offset: int) -> Describe:
+def read_describe_table(cursor: Cursor) -> Describe:
     """Read what follows DESCRIBE [TABLE]."""
     extended = bool(cursor.accept_any("EXTENDED", "FORMATTED"))
     name, _ = table_name(cursor)
@@ -175,13 +165,10 @@ def read_describe_table(cursor: Cursor, offset: int) -> Describe:
         raise RefusedHere("DESCRIBE … PARTITION")
     column = None
     if cursor.peek().kind in IDENTIFIER_KINDS and not cursor.at("AS"):
-        column = cursor.identifier("a column's name")
-        while cursor.accept("."):
-            column += "." + cursor.identifier("a field's name")
+        column = ".".join(read_path(cursor))
     if cursor.at("AS", "JSON"):
         raise RefusedHere("DESCRIBE … AS JSON")
-    cursor.expect_end()
-    return Describe(cursor.text, offset, name, extended, column)
+    return Describe(cursor.text, cursor.offset, name, extended, column)
 
 
 def _read_columns(cursor: Cursor, table: _Definition) -> None:
@@ -233,9 +220,7 @@ def _read_clause(cursor: Cursor, table: _Definition) -> bool:
     position = cursor.position
     if cursor.accept("USING"):
         _once(cursor, position, "USING", table.using)
-        table.using = cursor.identifier("a table format").lower()
-        while cursor.accept("."):
-            table.using += "." + cursor.identifier("a table format").lower()
+        table.using = ".".join(cursor.path("a table format", "a table format")).lower()
     elif cursor.accept("COMMENT"):
         _once(cursor, position, "COMMENT", table.comment)
         table.comment = cursor.string("the comment in quotes")
@@ -244,10 +229,7 @@ def _read_clause(cursor: Cursor, table: _Definition) -> bool:
         table.location = cursor.string("the location in quotes")
     elif cursor.accept_any("TBLPROPERTIES", "OPTIONS"):
         for key, value in read_properties(cursor):
-            if any(k == key for k, _ in table.options):
-                cursor.fail_at(
-                    position, f"The option '{key}' occurs twice.", "Leave one of them out."
-                )
+            _once(cursor, position, f"The option '{key}'", dict(table.options).get(key))
             table.options.append((key, value))
     elif cursor.accept("PARTITIONED", "BY"):
         _once(cursor, position, "PARTITIONED BY", table.partitioned_by or None)
@@ -259,15 +241,13 @@ def _read_clause(cursor: Cursor, table: _Definition) -> bool:
     return True
 
 
-def _once(cursor: Cursor, position: int, what: str, found: object) -> None:
-    if found is not None:
+def _once(cursor: Cursor, position: int, what: str, value: object) -> None:
+    if value is not None:
         cursor.fail_at(position, f"{what} occurs twice.", "Leave one of them out.")
 
 
 def _read_partitioned_by(cursor: Cursor, table: _Definition) -> None:
-    names: list[str] = []
-    cursor.expect("(")
-    while True:
+    def partition_column() -> str:
         position = cursor.position
         name = cursor.identifier("a partition column")
         if cursor.at("("):
@@ -278,11 +258,9 @@ def _read_partitioned_by(cursor: Cursor, table: _Definition) -> None:
             data_type = read_type(cursor)
             comment = cursor.string("the comment") if cursor.accept("COMMENT") else None
             table.columns.append(ColumnDefinition(name, data_type, comment, None, position))
-        names.append(name)
-        if not cursor.accept(","):
-            break
-    cursor.expect(")")
-    table.partitioned_by = tuple(names)
+        return name
+
+    table.partitioned_by = cursor.in_brackets(partition_column)
 
 
 # Column definitions and paths, as CREATE TABLE and ALTER TABLE write them.
@@ -342,21 +320,15 @@ def read_position(cursor: Cursor) -> tuple[bool, str | None]:
 
 def read_path(cursor: Cursor) -> tuple[str, ...]:
     """Read a column's path: its name, then names of fields of structs."""
-    path = [cursor.identifier("a column's name")]
-    while cursor.accept("."):
-        path.append(cursor.identifier("a field's name"))
-    return tuple(path)
+    return cursor.path("a column's name", "a field's name")
 
 
 def read_primary_key(cursor: Cursor) -> tuple[str, ...]:
     """Read `PRIMARY KEY (a, b) [NOT ENFORCED] [RELY | NORELY]`."""
-    cursor.expect("PRIMARY", "KEY", "(")
-    columns = [cursor.identifier("a column's name")]
-    while cursor.accept(","):
-        columns.append(cursor.identifier("a column's name"))
-    cursor.expect(")")
+    cursor.expect("PRIMARY", "KEY")
+    columns = cursor.in_brackets(lambda: cursor.identifier("a column's name"))
     if cursor.at("ENFORCED"):
         raise RefusedHere("CREATE TABLE … PRIMARY KEY ENFORCED")
     cursor.accept("NOT", "ENFORCED")
     cursor.accept_any("RELY", "NORELY")
-    return tuple(columns)
+    return columns

@@ -5,10 +5,13 @@ A Cursor never goes backwards by itself; parsers that try something save and res
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
 
 from paimon_magics.errors import StatementSyntaxError
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, matching_brackets
+
+Read = TypeVar("Read")
 
 
 class RefusedHere(Exception):
@@ -23,7 +26,10 @@ class RefusedHere(Exception):
 
 
 class Cursor:
-    """Reads `tokens` of `text` from `index` up to `stop` (exclusive)."""
+    """Reads `tokens` of `text` from `index` up to `stop` (exclusive).
+
+    The text begins at `offset` in its cell.
+    """
 
     def __init__(
         self,
@@ -32,14 +38,23 @@ class Cursor:
         brackets: dict[int, int] | None = None,
         index: int = 0,
         stop: int | None = None,
+        *,
+        offset: int = 0,
     ) -> None:
         self.text = text
+        self.offset = offset
         self.tokens = tokens
         self.brackets = matching_brackets(text, tokens) if brackets is None else brackets
         self.index = index
         self.stop = len(tokens) if stop is None else stop
         place = tokens[self.stop].start if self.stop < len(tokens) else len(text)
         self._end = Token("end", "", place, place, "")
+
+    def at_index(self, index: int, stop: int | None = None) -> Cursor:
+        """Another cursor over the same tokens, from `index` to this cursor's stop or another."""
+        return Cursor(
+            self.text, self.tokens, self.brackets, index, self.stop if stop is None else stop
+        )
 
     def peek(self, ahead: int = 0) -> Token:
         """Return the token `ahead` tokens after the next one; an `end` token after the last."""
@@ -121,6 +136,27 @@ class Cursor:
             value += self.next().value
         return value
 
+    def listed(self, read: Callable[[], Read]) -> tuple[Read, ...]:
+        """Read one or more, with commas between them."""
+        items = [read()]
+        while self.accept(","):
+            items.append(read())
+        return tuple(items)
+
+    def in_brackets(self, read: Callable[[], Read]) -> tuple[Read, ...]:
+        """Read one or more in round brackets, with commas between them."""
+        self.expect("(")
+        items = self.listed(read)
+        self.expect(")")
+        return items
+
+    def path(self, first: str, others: str) -> tuple[str, ...]:
+        """Step over a name with dots between its parts; the texts say what the parts are."""
+        parts = [self.identifier(first)]
+        while self.accept("."):
+            parts.append(self.identifier(others))
+        return tuple(parts)
+
     def closing(self) -> int:
         """The index of the bracket that closes the next token, an opening bracket."""
         return self.brackets[self.index]
@@ -149,9 +185,9 @@ class Cursor:
     def fail(self, wanted: str, *, hint: str = "") -> NoReturn:
         """Raise StatementSyntaxError at the next token."""
         token = self.peek()
-        found = "the statement ends" if token.kind == "end" else f"found `{token.text}`"
+        instead = "the statement ends" if token.kind == "end" else f"found `{token.text}`"
         raise StatementSyntaxError(
-            f"Expected {wanted}, {found}.", hint=hint, statement=self.text, position=token.start
+            f"Expected {wanted}, {instead}.", hint=hint, statement=self.text, position=token.start
         )
 
     def fail_at(self, position: int, message: str, hint: str) -> NoReturn:

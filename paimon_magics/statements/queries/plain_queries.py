@@ -11,10 +11,9 @@ from paimon_magics.statements.lexing.tokens import (
     IDENTIFIER_KINDS,
     OPENING,
     Token,
-    tokenize,
     word_set,
 )
-from paimon_magics.statements.queries.rewriting import Replacement, replacements_by
+from paimon_magics.statements.queries.rewriting import Replacement, query_tokens, replacements_by
 from paimon_magics.statements.statement import QueryText, TableReference, TextRange
 
 # Words that begin another clause or a subquery, and operators whose meaning depends on more.
@@ -64,9 +63,7 @@ def plain_query(statement: str, query: QueryText) -> PlainQuery | None:
     reference = query.references[0]
     if reference.qualifiers or reference.alias_position < 0:
         return None
-    tokens = [
-        token for token in tokenize(statement) if query.range.start <= token.start < query.range.end
-    ]
+    tokens = query_tokens(statement, query)
     chosen = [token for token in tokens if token.start < reference.range.start]
     rest = [token for token in tokens if token.start >= reference.range.end]
     if len(chosen) < 3 or chosen[0].upper != "SELECT" or chosen[-1].upper != "FROM":
@@ -145,8 +142,8 @@ class WholeAggregates:
     def of_known(self, row: str) -> tuple[Replacement, ...]:
         """The replacements that make it a query of `row`, a relation with the calls' names as
         columns. WHERE is left to be cut."""
-        found = [(call.range, quoted(call.name)) for call in self.calls]
-        return (*found, *replacements_by(self.reference, row))
+        calls = [(call.range, quoted(call.name)) for call in self.calls]
+        return (*calls, *replacements_by(self.reference, row))
 
 
 def whole_aggregates(statement: str, query: QueryText) -> WholeAggregates | None:
@@ -156,9 +153,7 @@ def whole_aggregates(statement: str, query: QueryText) -> WholeAggregates | None
     (reference,) = query.references
     if not reference.only_filters or reference.alias_position < 0:
         return None
-    tokens = [
-        one for one in tokenize(statement) if query.range.start <= one.start < query.range.end
-    ]
+    tokens = query_tokens(statement, query)
     if not tokens or tokens[0].upper != "SELECT":
         return None
     before = [token for token in tokens[1:] if token.start < reference.range.start]
@@ -166,9 +161,9 @@ def whole_aggregates(statement: str, query: QueryText) -> WholeAggregates | None
     if not before or before.pop().upper != "FROM":
         return None
     calls = _calls(before)
-    if calls is None or any(one.upper in _NOT_BEHIND_FROM for one in behind):
+    if calls is None or any(token.upper in _NOT_BEHIND_FROM for token in behind):
         return None
-    where = next((at for at, one in enumerate(behind) if one.upper == "WHERE"), None)
+    where = next((at for at, token in enumerate(behind) if token.upper == "WHERE"), None)
     if not _is_alias(behind[:where]):
         return None
     place = None if where is None else TextRange(behind[where].start, query.range.end)
@@ -177,24 +172,26 @@ def whole_aggregates(statement: str, query: QueryText) -> WholeAggregates | None
 
 def _calls(tokens: Sequence[Token]) -> tuple[AggregateCall, ...] | None:
     """The calls in a list of expressions that only combine them with numbers, and name them."""
-    found: list[AggregateCall] = []
+    calls: list[AggregateCall] = []
     at = 0
     while at < len(tokens):
-        one = tokens[at]
+        token = tokens[at]
         call = _call(tokens[at : at + 6])
         if call is not None:
-            found.append(call)
-            at += sum(1 for other in tokens if call.range.start <= other.start < call.range.end)
+            calls.append(call)
+            at += sum(
+                1 for following in tokens if call.range.start <= following.start < call.range.end
+            )
         elif (
-            (one.kind in IDENTIFIER_KINDS and _names_one(tokens, at))
-            or one.kind == "number"
-            or one.text in _BETWEEN
-            or one.upper == "AS"
+            (token.kind in IDENTIFIER_KINDS and _names_one(tokens, at))
+            or token.kind == "number"
+            or token.text in _BETWEEN
+            or token.upper == "AS"
         ):
             at += 1
         else:
             return None
-    return tuple(found) or None
+    return tuple(calls) or None
 
 
 def _call(tokens: Sequence[Token]) -> AggregateCall | None:
@@ -226,9 +223,7 @@ def _names_one(tokens: Sequence[Token], at: int) -> bool:
 
 def _is_alias(tokens: Sequence[Token]) -> bool:
     """Whether the tokens between a table and WHERE are nothing but its alias, if any."""
-    kept = list(tokens)
-    if kept and kept[0].upper == "AS":
-        kept = kept[1:]
-    return len(kept) <= 1 and all(
-        one.kind in IDENTIFIER_KINDS and one.upper not in _NO_ALIAS for one in kept
+    names = tokens[1:] if tokens and tokens[0].upper == "AS" else tokens
+    return len(names) <= 1 and all(
+        name.kind in IDENTIFIER_KINDS and name.upper not in _NO_ALIAS for name in names
     )

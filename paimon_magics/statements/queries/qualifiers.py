@@ -13,6 +13,7 @@ from paimon_magics.statements.clauses.names import try_table_name
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token
 from paimon_magics.statements.queries.references import Relation
+from paimon_magics.statements.queries.tree import TreeRelation
 from paimon_magics.statements.statement import TableReference, TextRange
 
 _CATALOG = "paimon"
@@ -70,6 +71,7 @@ def _reference(
             alias = "_".join(p.name for p in relation.parts)
             while alias.lower() in taken:
                 alias += "_"
+    use = relation.use or TreeRelation(relation.range.start)
     return TableReference(
         name,
         relation.range,
@@ -79,11 +81,11 @@ def _reference(
         alias,
         -1 if _stands_behind_table(relation, cursor) else relation.alias_position,
         relation.options,
-        relation.filters,
-        relation.unordered,
-        relation.other_conditions,
-        relation.only_filters,
-        relation.rows_wanted,
+        filters=use.filters,
+        unordered=use.unordered,
+        other_conditions=use.other_conditions,
+        only_filters=use.only_filters,
+        rows_wanted=use.rows_wanted,
     )
 
 

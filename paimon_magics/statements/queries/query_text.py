@@ -73,20 +73,10 @@ def read_query(
     parameters = bind_parameters(cursor, cuts)
     _refuse_functions(cursor)
     inner = _without(cursor, cuts)
-    found = _relations(inner, end, is_change=target is not None)
+    uses = _relations(inner, end, is_change=target is not None)
     if target is not None:
-        found.setdefault(target, TreeRelation(cursor.tokens[target].start))
-    relations = [
-        replace(
-            read_relation(_at(inner, i)),
-            filters=use.filters,
-            other_conditions=use.other_conditions,
-            unordered=use.unordered,
-            only_filters=use.only_filters,
-            rows_wanted=use.rows_wanted,
-        )
-        for i, use in found.items()
-    ]
+        uses.setdefault(target, TreeRelation(cursor.tokens[target].start))
+    relations = [replace(read_relation(inner.at_index(i)), use=use) for i, use in uses.items()]
     references = references_of(relations, inner, _other_names(inner))
     references = tuple(
         sorted((*references, *_changes(inner)), key=lambda reference: reference.range.start)
@@ -108,11 +98,10 @@ def bind_parameters(cursor: Cursor, cuts: tuple[TextRange, ...] = ()) -> tuple[s
     """
     for token in cursor.tokens[cursor.index : cursor.stop]:
         if token.kind == "symbol" and token.text == "?":
-            raise StatementSyntaxError(
+            cursor.fail_at(
+                token.start,
                 "A positional parameter (`?`) is not offered: bind parameters have names.",
-                hint="Write `:name` and give the value under that name.",
-                statement=cursor.text,
-                position=token.start,
+                "Write `:name` and give the value under that name.",
             )
     return tuple(dict.fromkeys(name for _, name in _markers(cursor)))
 
@@ -196,7 +185,7 @@ def _is_values(cursor: Cursor) -> bool:
 def _changes(cursor: Cursor) -> tuple[TableReference, ...]:
     """The tables that the query reads with functions for changes."""
     return tuple(
-        change_reference(_at(cursor, index))
+        change_reference(cursor.at_index(index))
         for index in range(cursor.index, cursor.stop - 1)
         if cursor.tokens[index].kind in IDENTIFIER_KINDS
         and cursor.tokens[index].name.lower() in CHANGE_FUNCTIONS
@@ -230,12 +219,12 @@ def _relations(cursor: Cursor, end: int, *, is_change: bool) -> dict[int, TreeRe
         relations = tree_relations(_masked(cursor, start, end))
         if relations is not None:
             by_start = {t.start: i for i, t in enumerate(tokens, cursor.index)}
-            found = {by_start.get(r.start + start, -1): r for r in relations}
-            if -1 not in found:
-                return found
+            by_index = {by_start.get(r.start + start, -1): r for r in relations}
+            if -1 not in by_index:
+                return by_index
     return {
         index: TreeRelation(tokens[index - cursor.index].start)
-        for index in scan_relations(_at(cursor, cursor.index))
+        for index in scan_relations(cursor.at_index(cursor.index))
     }
 
 
@@ -243,7 +232,7 @@ def _masked(cursor: Cursor, start: int, end: int) -> str:
     """The query's text for sqlglot, with clauses that it may not know and `$` in names masked."""
     blanks: list[TextRange] = []
     dollars: list[TextRange] = []
-    probe = _at(cursor, cursor.index)
+    probe = cursor.at_index(cursor.index)
     place = start
     while not probe.at_end:
         token = probe.peek()
@@ -288,20 +277,16 @@ def _other_names(cursor: Cursor) -> frozenset[str]:
     return frozenset(names)
 
 
-def _at(cursor: Cursor, index: int) -> Cursor:
-    return Cursor(cursor.text, cursor.tokens, cursor.brackets, index, cursor.stop)
-
-
 def _without(cursor: Cursor, cuts: tuple[TextRange, ...]) -> Cursor:
     """A cursor over the same text, without the tokens in the cuts."""
     if not cuts:
-        return _at(cursor, cursor.index)
-    kept = tuple(
+        return cursor.at_index(cursor.index)
+    tokens = tuple(
         t
         for t in cursor.tokens[cursor.index : cursor.stop]
         if not any(c.start <= t.start < c.end for c in cuts)
     )
-    return Cursor(cursor.text, kept)
+    return Cursor(cursor.text, tokens)
 
 
 # Paimon's table functions that read changes, as references with read options.
@@ -329,11 +314,11 @@ def change_reference(cursor: Cursor) -> TableReference:
     while cursor.accept(","):
         texts.append(_bound(cursor, end))
     if cursor.index != end or not 1 <= len(texts) <= bounds:
-        raise StatementSyntaxError(
-            f"`{function}` takes a table's name and {_counted(bounds)}.",
-            hint=f"For example {_EXAMPLES[function]}.",
-            statement=cursor.text,
-            position=start,
+        expected = "a tag" if bounds == 1 else "the start (not included) and the end"
+        cursor.fail_at(
+            start,
+            f"`{function}` takes a table's name and {expected}.",
+            f"For example {_EXAMPLES[function]}.",
         )
     values = [_literal(text) for text in texts]
     cursor.index = end + 1
@@ -356,10 +341,6 @@ _EXAMPLES = {
     "'2026-01-31 00:00:00', '2026-02-01 00:00:00')",
     "paimon_incremental_to_auto_tag": "paimon_incremental_to_auto_tag('shop.orders', '2026-01-31')",
 }
-
-
-def _counted(bounds: int) -> str:
-    return "a tag" if bounds == 1 else "the start (not included) and the end"
 
 
 def _bound(cursor: Cursor, end: int) -> str:

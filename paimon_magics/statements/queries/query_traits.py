@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize, word_set
+from paimon_magics.statements.queries.rewriting import query_tokens
 from paimon_magics.statements.statement import QueryText
 
 # Words that use columns without naming them.
@@ -39,9 +40,7 @@ _ADD_ROWS = word_set(
 
 def used_names(statement: str, query: QueryText) -> frozenset[str] | None:
     """Return all names in the query, in lower case; None if it may use any column."""
-    tokens = [
-        token for token in tokenize(statement) if query.range.start <= token.start < query.range.end
-    ]
+    tokens = query_tokens(statement, query)
     if tokens and tokens[0].upper == "FROM":
         return None  # such a query returns all columns
     names = set()
@@ -128,9 +127,7 @@ def adds_no_rows(statement: str, query: QueryText) -> bool:
     one. A query without a group has one row even of none."""
     if len(query.references) != 1:
         return False
-    tokens = [
-        one for one in tokenize(statement) if query.range.start <= one.start < query.range.end
-    ]
+    tokens = query_tokens(statement, query)
     words = [token.upper for token in tokens]
     return (
         words[:1] == ["SELECT"]

@@ -12,7 +12,8 @@ from paimon_magics.statements.clauses.names import name_parts
 from paimon_magics.statements.clauses.properties import read_properties
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import CLAUSE_WORDS, IDENTIFIER_KINDS, Token
-from paimon_magics.statements.statement import ColumnFilter, TextRange, TimeTravel
+from paimon_magics.statements.queries.tree import TreeRelation
+from paimon_magics.statements.statement import TextRange, TimeTravel
 
 _TIME_TRAVEL = {
     "VERSION": "version",
@@ -26,7 +27,8 @@ _OPERATORS = frozenset({"+", "-", "*", "/", "||"})
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A named relation. `parts` are its name's tokens, `alias` is None if the user gave none."""
+    """A named relation. `parts` are its name's tokens, `alias` is None if the user gave none.
+    `use` is the use of its rows in sqlglot's tree, None without a tree."""
 
     parts: tuple[Token, ...]
     range: TextRange
@@ -34,11 +36,7 @@ class Relation:
     options: tuple[tuple[str, str], ...]
     alias: str | None
     alias_position: int
-    filters: tuple[ColumnFilter, ...] = ()
-    other_conditions: tuple[str, ...] = ()
-    unordered: bool = False
-    only_filters: bool = False
-    rows_wanted: int | None = None
+    use: TreeRelation | None = None
 
 
 def read_relation(cursor: Cursor) -> Relation:

@@ -57,6 +57,12 @@ class RewrittenText:
         return original if is_replacement else original + max(position - start, 0)
 
 
+def query_tokens(statement: str, query: QueryText) -> list[Token]:
+    """The tokens of a query inside a statement."""
+    place = query.range
+    return [token for token in tokenize(statement) if place.start <= token.start < place.end]
+
+
 def rewrite(text: str, range: TextRange, replacements: Sequence[Replacement]) -> RewrittenText:
     """Return the text in `range` with the replacements applied.
 
@@ -154,8 +160,7 @@ def current_names(
     and `current_catalog` become texts. A call that is a whole column of a SELECT keeps its name."""
     if not _CALL.search(statement):
         return ()
-    within = query.range
-    tokens = [token for token in tokenize(statement) if within.start <= token.start < within.end]
+    tokens = query_tokens(statement, query)
     replacements = []
     for at, token in enumerate(tokens[:-2]):
         name = token.upper if token.kind == "word" else ""
@@ -211,8 +216,7 @@ def stars_without_row_ids(
 ) -> tuple[Replacement, ...]:
     """The replacements by which `*` and `t.*` leave the columns of `references` out. Only stars of
     the SELECT that reads a table show its columns."""
-    kept = query.range
-    tokens = [one for one in tokenize(statement) if kept.start <= one.start < kept.end]
+    tokens = query_tokens(statement, query)
     hidden: dict[int, list[str]] = {}
     for reference in references:
         select = _select_of(tokens, reference)
@@ -220,7 +224,7 @@ def stars_without_row_ids(
             owner = tokens[star - 2] if tokens[star - 1].text == "." else None
             if owner is None or owner.name.lower() == reference.alias.lower():
                 alias = quoted(reference.alias)
-                hidden.setdefault(star, []).extend(f"{alias}.{one}" for one in ROW_ID_COLUMNS)
+                hidden.setdefault(star, []).extend(f"{alias}.{column}" for column in ROW_ID_COLUMNS)
     return tuple(_exception(tokens, star, names) for star, names in hidden.items())
 
 
@@ -228,7 +232,7 @@ def _exception(tokens: Sequence[Token], star: int, names: Sequence[str]) -> Repl
     """Add the names to what a star leaves out."""
     listed = ", ".join(names)
     behind = tokens[star + 1 : star + 3]
-    if [one.upper for one in behind] == ["EXCEPT", "("]:
+    if [token.upper for token in behind] == ["EXCEPT", "("]:
         place = behind[1].end
         return TextRange(place, place), f"{listed}, "
     place = tokens[star].end

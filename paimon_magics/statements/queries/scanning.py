@@ -29,14 +29,14 @@ def scan_relations(cursor: Cursor) -> tuple[int, ...]:
 
     Raises StatementSyntaxError if something other than a relation stands in a relation's place.
     """
-    found: list[int] = []
-    _Scan(found).level(cursor, frozenset(), is_query=True)
-    return tuple(found)
+    starts: list[int] = []
+    _Scan(starts).level(cursor, frozenset(), is_query=True)
+    return tuple(starts)
 
 
 class _Scan:
-    def __init__(self, found: list[int]) -> None:
-        self.found = found
+    def __init__(self, starts: list[int]) -> None:
+        self.starts = starts
 
     def level(self, cursor: Cursor, visible: frozenset[str], *, is_query: bool = False) -> None:
         """Read the content of one bracket (or the whole query) up to the cursor's stop."""
@@ -140,7 +140,7 @@ class _Scan:
         cursor.index = start
         read_relation(cursor)
         if len(parts) > 1 or parts[0].name.lower() not in visible:
-            self.found.append(start)
+            self.starts.append(start)
 
     def values(self, cursor: Cursor, visible: frozenset[str]) -> None:
         """Read VALUES rows, whose commas do not separate relations."""
@@ -162,7 +162,7 @@ class _Scan:
 def _bracket(cursor: Cursor) -> Cursor:
     """Return a cursor over the content of the bracket that comes next, and step over it."""
     closing = cursor.closing()
-    inner = Cursor(cursor.text, cursor.tokens, cursor.brackets, cursor.index + 1, closing)
+    inner = cursor.at_index(cursor.index + 1, closing)
     cursor.index = closing + 1
     return inner
 

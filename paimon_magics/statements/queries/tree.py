@@ -58,12 +58,12 @@ def tree_relations(masked: str) -> tuple[TreeRelation, ...] | None:
         trees[0], exp.Query | exp.Values | exp.Delete | exp.Update
     ):
         return None
-    found: list[TreeRelation] = []
+    relations: list[TreeRelation] = []
     try:
-        _visit(trees[0], frozenset(), found)
+        _visit(trees[0], frozenset(), relations)
     except _NoPositionError:
         return None
-    return tuple(sorted(found, key=lambda relation: relation.start))
+    return tuple(sorted(relations, key=lambda relation: relation.start))
 
 
 def condition_filters(
@@ -85,18 +85,18 @@ class _NoPositionError(Exception):
     """A table of the tree has no position in the text, because sqlglot rewrote something."""
 
 
-def _visit(node: exp.Expr, visible: frozenset[str], found: list[TreeRelation]) -> None:
+def _visit(node: exp.Expr, visible: frozenset[str], relations: list[TreeRelation]) -> None:
     with_ = node.args.get("with_")
     if isinstance(with_, exp.With):
         recursive = bool(with_.args.get("recursive"))
         for table in with_.expressions:
             name = table.alias.lower()
-            _visit(table.this, visible | {name} if recursive else visible, found)
+            _visit(table.this, visible | {name} if recursive else visible, relations)
             visible |= {name}
     match node:
         case exp.Table(this=exp.Identifier()) if node.db or node.name.lower() not in visible:
             others = tuple(text.replace(MASK, "$") for text in other_conditions_of(node))
-            found.append(
+            relations.append(
                 TreeRelation(
                     _start(node), filters_of(node), others, is_unordered(node),
                     has_only_filters(node), rows_wanted(node),
@@ -104,7 +104,7 @@ def _visit(node: exp.Expr, visible: frozenset[str], found: list[TreeRelation]) -
             )  # fmt: skip
     for child in _children(node):
         if child is not with_:
-            _visit(child, visible, found)
+            _visit(child, visible, relations)
 
 
 def _children(node: exp.Expr) -> Iterable[exp.Expr]:
@@ -141,16 +141,16 @@ def masked(text: str, blanks: Iterable[TextRange], dollars: Iterable[TextRange])
 def filters_in(condition: exp.Expr, is_own: Callable[[exp.Column], bool]) -> list[ColumnFilter]:
     """Return the comparisons of columns that are `is_own` which hold wherever `condition` does."""
     return [
-        one
+        column_filter
         for term in _terms(condition)
-        for column, one in _filters(term)
+        for column, column_filter in _filters(term)
         if is_own(column) and not column.args.get("db")
     ]
 
 
 def filters_of(table: exp.Table) -> tuple[ColumnFilter, ...]:
     """Return the conditions that a row of the table must meet to count in its SELECT's result."""
-    return tuple(one for _, found in _conditions(table) for one in found)
+    return tuple(column_filter for _, filters in _conditions(table) for column_filter in filters)
 
 
 def other_conditions_of(table: exp.Table) -> tuple[str, ...]:
@@ -158,8 +158,8 @@ def other_conditions_of(table: exp.Table) -> tuple[str, ...]:
     name = table.alias_or_name.lower()
     return tuple(
         f"({term.sql('spark')})" if isinstance(term, exp.Or) else term.sql("spark")
-        for term, found in _conditions(table)
-        if not found
+        for term, filters in _conditions(table)
+        if not filters
         and any(column.table.lower() in ("", name) for column in term.find_all(exp.Column))
     )
 
@@ -171,7 +171,7 @@ def has_only_filters(table: exp.Table) -> bool:
         isinstance(select, exp.Select)
         and not select.args.get("joins")
         and _is_joined_inside(table, select)
-        and all(found for _, found in _conditions(table))
+        and all(filters for _, filters in _conditions(table))
     )
 
 
@@ -191,7 +191,7 @@ def rows_wanted(table: exp.Table) -> int | None:
         return None
     if {key for key, value in select.args.items() if value} - _OF_A_LIMIT:
         return None
-    if any(not isinstance(one, _OF_A_ROW) for item in select.expressions for one in item.walk()):
+    if any(not isinstance(node, _OF_A_ROW) for item in select.expressions for node in item.walk()):
         return None
     limit = _whole_number(select.args.get("limit"))
     skipped = _whole_number(select.args["offset"]) if select.args.get("offset") else 0
@@ -225,8 +225,8 @@ def _conditions(table: exp.Table) -> Iterator[tuple[exp.Expr, tuple[ColumnFilter
         yield (
             term,
             tuple(
-                one
-                for column, one in _filters(term)
+                column_filter
+                for column, column_filter in _filters(term)
                 if joined_inside
                 and (column.table.lower() == name if column.table else alone)
                 and not column.args.get("db")
@@ -255,7 +255,7 @@ def is_unordered(table: exp.Table) -> bool:
     return (
         aggregates
         and all(isinstance(function, _ANY_ORDER) for function in functions)
-        and all(one.name.lower() in _PLAIN_FUNCTIONS for one in select.find_all(exp.Anonymous))
+        and all(call.name.lower() in _PLAIN_FUNCTIONS for call in select.find_all(exp.Anonymous))
     )
 
 
@@ -309,28 +309,28 @@ def _filters(term: exp.Expr) -> Iterator[tuple[exp.Column, ColumnFilter]]:
         column = _column(term.this)
         values = [_value(item) for item in term.expressions]
         if column is not None and all(value is not None for value in values):
-            found = tuple(value for value in values if value is not None)
-            yield column, ColumnFilter(column.name, "in", found)
+            literals = tuple(value for value in values if value is not None)
+            yield column, ColumnFilter(column.name, "in", literals)
     elif isinstance(term, exp.Or):
         yield from _alternatives(term)
 
 
 def _alternatives(term: exp.Or) -> Iterator[tuple[exp.Column, ColumnFilter]]:
     """The filter that `a = 1 OR a = 2` is. All sides must name the column in the same words."""
-    found: tuple[exp.Column, ColumnFilter] | None = None
+    merged: tuple[exp.Column, ColumnFilter] | None = None
     for side in term.flatten():
         filters = list(_filters(side))
         if len(filters) != 1:
             return
-        ((column, one),) = filters
-        if found is not None:
-            both = found[1].either(one) if found[0] == column else None
+        ((column, column_filter),) = filters
+        if merged is not None:
+            both = merged[1].either(column_filter) if merged[0] == column else None
             if both is None:
                 return
-            one = both
-        found = column, one
-    if found is not None:
-        yield found
+            column_filter = both
+        merged = column, column_filter
+    if merged is not None:
+        yield merged
 
 
 def _column(node: exp.Expr) -> exp.Column | None:

@@ -107,14 +107,14 @@ def _read(cursor: Cursor, token: Token) -> DataType:
     if name == "ARRAY":
         _open_angle(cursor)
         element = _nested(cursor)
-        _close_angle(cursor)
+        cursor.expect(">")
         return ArrayType(element)
     if name == "MAP":
         _open_angle(cursor)
         key = as_nullable(_nested(cursor), False)
         cursor.expect(",")
         value = _nested(cursor)
-        _close_angle(cursor)
+        cursor.expect(">")
         return MapType(key, value)
     if name in ("STRUCT", "ROW"):
         return _struct(cursor)
@@ -236,7 +236,7 @@ def _struct(cursor: Cursor) -> DataType:
         fields.append(RowField(name, data_type, comment))
         if not cursor.accept(","):
             break
-    _close_angle(cursor)
+    cursor.expect(">")
     return RowType(tuple(fields))
 
 
@@ -252,10 +252,6 @@ def _open_angle(cursor: Cursor) -> None:
     if not cursor.accept("<"):
         cursor.fail("`<` and the type of what is inside", hint="Write ARRAY<INT>, MAP<STRING, INT> "
                     "or STRUCT<name: STRING, age: INT>.")  # fmt: skip
-
-
-def _close_angle(cursor: Cursor) -> None:
-    cursor.expect(">")
 
 
 def _invalid(cursor: Cursor, token: Token, what: str, hint: str) -> NoReturn:

@@ -92,6 +92,8 @@ def wanted(text: str, kind: type) -> list[Want]:
         ("SELECT * FROM a JOIN t VERSION AS OF '|", "", (Versions(T),)),
         ("ALTER TABLE t DELETE TAG |", "", (Versions(T, snapshots=False),)),
         ("ALTER TABLE shop.orders DROP COLUMN |", "", (Columns((Seen("", ORDERS),)),)),
+        ("DESCRIBE EXTENDED t |", "", (Columns((Seen("", T),)),)),
+        ("ALTER TABLE t CREATE OR REPLACE TAG |", "", (Versions(T, snapshots=False),)),
         ("INSERT INTO t (|", "", (Columns((Seen("", T),)),)),
         ("INSERT OVERWRITE t PARTITION (|) SELECT 1", "", (PartitionColumns(T),)),
         ("INSERT OVERWRITE t PARTITION (dt = '|", "", (PartitionValues((Seen("", T),), "dt"),)),
