@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from paimon_magics.coordinator.http.authorisation import Authoriser, TokenFile
 from paimon_magics.coordinator.http.guard import Guard, guarded
 from paimon_magics.coordinator.routes.catalog import catalog_routes
-from paimon_magics.coordinator.runtime import ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import ThreadRuntime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.key_moves import KeyMover
 from paimon_magics.coordinator.service.served import Context, NameLocks

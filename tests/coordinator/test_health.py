@@ -14,9 +14,9 @@ import httpx
 import pytest
 import trustme
 
-from paimon_magics.coordinator.core import Phase, TransactionState
+from paimon_magics.coordinator.core.values import Phase, TransactionState
 from paimon_magics.coordinator.process.network import Certificate
-from paimon_magics.coordinator.runtime import ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import ThreadRuntime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import Fact, HealthMonitor, Noted, standard_monitor
 from paimon_magics.coordinator.store.state_store import open_store

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from paimon_magics.coordinator.audit.audit_table import AuditTable
 from paimon_magics.coordinator.audit.entries import Entry, Outcome, entry_id, entry_of
-from paimon_magics.coordinator.runtime import Loop, Owner, Runtime, Timer
+from paimon_magics.coordinator.runtime.interface import Loop, Owner, Runtime, Timer
 from paimon_magics.coordinator.service.health import Fact
 from paimon_magics.coordinator.store.tables import AuditLog
 from paimon_magics.errors import PaimonMagicsError, SetupError

@@ -22,7 +22,7 @@ from paimon_magics.coordinator.client.read_leases import ReadLeases
 from paimon_magics.coordinator.client.requests import BinaryBody, Requests, broke_off
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.coordinator.client.starting import Finder
-from paimon_magics.coordinator.core import Origin
+from paimon_magics.coordinator.core.values import Origin
 from paimon_magics.coordinator.protocol.clock import lease_ms_of
 from paimon_magics.coordinator.protocol.definition_changes import (
     DefinitionChange,

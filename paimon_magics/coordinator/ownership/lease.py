@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 
-from paimon_magics.coordinator.runtime import Clock
+from paimon_magics.coordinator.runtime.interface import Clock
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import NotOwnerError
 from paimon_magics.tables.stores.store import Store

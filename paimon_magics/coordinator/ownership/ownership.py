@@ -30,7 +30,8 @@ from paimon_magics.coordinator.ownership.lease import (
     look_seconds,
     owned_elsewhere,
 )
-from paimon_magics.coordinator.runtime import Loop, Runtime, ThreadRuntime
+from paimon_magics.coordinator.runtime.interface import Loop, Runtime
+from paimon_magics.coordinator.runtime.threads import ThreadRuntime
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError, Fence
 from paimon_magics.tables.stores.store import Store, UnreachableError

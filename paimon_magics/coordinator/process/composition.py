@@ -25,7 +25,7 @@ from starlette.types import ASGIApp
 from paimon_magics.coordinator.audit.audit_table import AuditTable
 from paimon_magics.coordinator.audit.trail import Trail
 from paimon_magics.coordinator.client.addresses import Addresses, tls_context
-from paimon_magics.coordinator.core import Limits
+from paimon_magics.coordinator.core.values import Limits
 from paimon_magics.coordinator.http.authorisation import (
     Authoriser,
     NamedTokens,
@@ -53,7 +53,8 @@ from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.insert_stream import InsertStream
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.store_options import StoreOptions
-from paimon_magics.coordinator.runtime import Runtime, ThreadRuntime
+from paimon_magics.coordinator.runtime.interface import Runtime
+from paimon_magics.coordinator.runtime.threads import ThreadRuntime
 from paimon_magics.coordinator.service.compaction_scheduler import (
     Budget,
     CompactionRules,

@@ -38,7 +38,8 @@ from paimon_magics.coordinator.process.server import (
     Shutdown,
     process_connections_max,
 )
-from paimon_magics.coordinator.runtime import Loop, ThreadRuntime
+from paimon_magics.coordinator.runtime.interface import Loop
+from paimon_magics.coordinator.runtime.threads import ThreadRuntime
 from paimon_magics.coordinator.store.state_store import store_trouble
 from paimon_magics.errors import SetupError
 from paimon_magics.version import __version__

@@ -17,8 +17,8 @@ from dataclasses import fields
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from paimon_magics.coordinator.core import Origin
 from paimon_magics.coordinator.core.state import CompactedBucket
+from paimon_magics.coordinator.core.values import Origin
 from paimon_magics.coordinator.protocol.json_text import dataclass_members, member
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.read_sets import Found, ReadSet

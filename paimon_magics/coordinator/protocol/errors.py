@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from paimon_magics.coordinator.core import (
-    Pause,
-)
+from paimon_magics.coordinator.core.values import Pause
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidValueError,

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from paimon_magics.coordinator.core import Halted, Suspended, Unchecked
+from paimon_magics.coordinator.core.values import Halted, Suspended, Unchecked
 from paimon_magics.coordinator.protocol.errors import PausedError
 from paimon_magics.coordinator.rest.endpoints import table_of
 from paimon_magics.coordinator.rest.errors import RestError, not_found
-from paimon_magics.coordinator.runtime import Steps
+from paimon_magics.coordinator.runtime.interface import Steps
 from paimon_magics.coordinator.service.served import (
     Context,
     Document,

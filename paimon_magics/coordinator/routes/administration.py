@@ -16,14 +16,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.core import (
-    Answer,
-    Done,
-    Pause,
-    Suspended,
-    pending_commits,
-    pending_transactions,
-)
+from paimon_magics.coordinator.core.state import pending_commits, pending_transactions
+from paimon_magics.coordinator.core.values import Answer, Done, Pause, Suspended
 from paimon_magics.coordinator.http.answers import answer_response, json_body
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.authorisation import Tokens

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from paimon_magics.coordinator.audit.trail import Trail
-from paimon_magics.coordinator.core import FINISHED, Phase
+from paimon_magics.coordinator.core.values import FINISHED, Phase
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue
 from paimon_magics.coordinator.inserts.queue.values import Reason, backlog

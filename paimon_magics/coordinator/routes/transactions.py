@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.core import (
+from paimon_magics.coordinator.core.values import (
     Answer,
     Committed,
     Mismatch,

@@ -23,27 +23,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from paimon_magics.errors import PaimonMagicsError
 
-__all__ = [
-    "Clock",
-    "Event",
-    "Future",
-    "Lock",
-    "Loop",
-    "Owner",
-    "Pool",
-    "Progress",
-    "Runtime",
-    "Steps",
-    "Timer",
-    "Work",
-    "advanced",
-    "as_exception",
-    "run_steps",
-    "unless_expected",
-    "waited",
-]
-
-
 T = TypeVar("T")
 E = TypeVar("E")
 T_contra = TypeVar("T_contra", contravariant=True)

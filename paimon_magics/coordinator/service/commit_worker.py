@@ -14,8 +14,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from paimon_magics.coordinator.core import (
-    Cause,
+from paimon_magics.coordinator.core.events import (
     CheckFailed,
     CheckTable,
     CommitPublished,
@@ -32,9 +31,10 @@ from paimon_magics.coordinator.core import (
     RunCommit,
     Ticked,
 )
+from paimon_magics.coordinator.core.values import Cause
 from paimon_magics.coordinator.ownership.lease import Claims, Fate
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.runtime import Runtime
+from paimon_magics.coordinator.runtime.interface import Runtime
 from paimon_magics.coordinator.service.publication_watch import Watching, publication_of
 from paimon_magics.coordinator.service.state_thread import Asked, StateThread, StoredTransactions
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from paimon_magics.coordinator.core import Pause
-from paimon_magics.coordinator.runtime import Loop, Owner, Runtime
+from paimon_magics.coordinator.core.values import Pause
 from paimon_magics.coordinator.runtime.children import ChildDiedError, ChildProcess
+from paimon_magics.coordinator.runtime.interface import Loop, Owner, Runtime
 from paimon_magics.coordinator.service.health import Fact
 from paimon_magics.coordinator.store.tables import HaltTable
 from paimon_magics.errors import PaimonMagicsError

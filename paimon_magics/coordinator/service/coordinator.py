@@ -17,40 +17,44 @@ import os
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from paimon_magics.coordinator.core import (
-    PENDING,
-    Answer,
+from paimon_magics.coordinator.core.events import (
     CommitPublished,
     Effect,
     Event,
-    Limits,
     Noted,
-    Pause,
     PauseAsked,
-    Phase,
     Republish,
     Republished,
     Restored,
     SlotAsked,
     SlotEnded,
-    State,
-    Stopped,
-    Suspended,
-    TransactionState,
     UnpauseAsked,
 )
 from paimon_magics.coordinator.core.state import (
     CompactedBucket,
+    State,
     claimed,
     still_claimed,
 )
+from paimon_magics.coordinator.core.values import (
+    PENDING,
+    Answer,
+    Limits,
+    Pause,
+    Phase,
+    Stopped,
+    Suspended,
+    TransactionState,
+)
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.documents import transaction_of
-from paimon_magics.coordinator.runtime import Future, Loop, Runtime, ThreadRuntime
+from paimon_magics.coordinator.runtime.interface import Loop, Runtime
+from paimon_magics.coordinator.runtime.threads import ThreadRuntime
 from paimon_magics.coordinator.service.commit_worker import CommitPool, Worker
 from paimon_magics.coordinator.service.expiry import ExpiryGate, Overwritten, Upkeep
 from paimon_magics.coordinator.service.opening import Owning

@@ -43,7 +43,7 @@ from paimon_magics.coordinator.protocol.definition_changes import (
 )
 from paimon_magics.coordinator.protocol.errors import NotTheirsError
 from paimon_magics.coordinator.protocol.principals import Principal, Scope, check_right
-from paimon_magics.coordinator.runtime import Steps
+from paimon_magics.coordinator.runtime.interface import Steps
 from paimon_magics.coordinator.service.definitions import Kind
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import (

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from paimon_magics.coordinator.runtime import Loop, Runtime
+from paimon_magics.coordinator.runtime.interface import Loop, Runtime
 from paimon_magics.coordinator.service.snapshot_leases import Leases
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns

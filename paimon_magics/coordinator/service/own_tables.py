@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paimon_magics.coordinator.core import Committed, Origin
+from paimon_magics.coordinator.core.values import Committed, Origin
 from paimon_magics.coordinator.service.transactions import Purpose, Transactions
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import (

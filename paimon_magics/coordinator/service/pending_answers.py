@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from concurrent.futures import Future, InvalidStateError
 
-from paimon_magics.coordinator.core import Answer
+from paimon_magics.coordinator.core.values import Answer
 from paimon_magics.errors import SetupError
 
 

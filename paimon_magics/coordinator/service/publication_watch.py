@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from paimon_magics.coordinator.core import (
-    Answer,
+from paimon_magics.coordinator.core.events import (
     ChainCut,
     CheckAsked,
     CheckFinished,
     Event,
     Noted,
     NotPublished,
-    Pause,
     Republished,
     ResumeAsked,
     TableDropped,
     TableMoved,
-    TransactionState,
 )
+from paimon_magics.coordinator.core.values import Answer, Pause, TransactionState
 from paimon_magics.coordinator.service.state_thread import StateThread
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns

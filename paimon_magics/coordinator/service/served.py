@@ -6,14 +6,16 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
-from paimon_magics.coordinator.core import Answer, Pause
+from paimon_magics.coordinator.core.values import Answer, Pause
 from paimon_magics.coordinator.protocol.errors import BrokeOffError, PausedError
-from paimon_magics.coordinator.runtime import Future, Runtime, Steps, ThreadRuntime
+from paimon_magics.coordinator.runtime.interface import Runtime, Steps
+from paimon_magics.coordinator.runtime.threads import ThreadRuntime
 from paimon_magics.coordinator.service.definitions import (
     Databases,
     Definitions,

@@ -16,13 +16,13 @@ import logging
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from paimon_magics.coordinator.core import (
+from paimon_magics.coordinator.core.events import (
     AbortAsked,
     Adopted,
-    Answer,
     BeginAsked,
     CommitAsked,
     CommitPublished,
@@ -36,7 +36,6 @@ from paimon_magics.coordinator.core import (
     LookUpCommit,
     Noted,
     NotPublished,
-    Phase,
     Reply,
     Republish,
     Republished,
@@ -45,20 +44,20 @@ from paimon_magics.coordinator.core import (
     SavePause,
     SavePublication,
     SaveStopped,
-    State,
     TableDropped,
     TableMoved,
     Ticked,
-    TransactionState,
-    step,
 )
+from paimon_magics.coordinator.core.state import State
+from paimon_magics.coordinator.core.step import step
+from paimon_magics.coordinator.core.values import Answer, Phase, TransactionState
 from paimon_magics.coordinator.protocol.documents import (
     request_of,
     transaction_document,
     transaction_of,
 )
 from paimon_magics.coordinator.protocol.errors import StoppedError
-from paimon_magics.coordinator.runtime import Future, Runtime, Timer
+from paimon_magics.coordinator.runtime.interface import Runtime, Timer
 from paimon_magics.coordinator.service.pending_answers import PendingAnswers
 from paimon_magics.coordinator.store.database import (
     StoreLostError,

@@ -11,33 +11,36 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from enum import Enum
 from typing import Any, Protocol
 
-from paimon_magics.coordinator.core import (
-    NOWHERE,
+from paimon_magics.coordinator.core.events import (
     AbortAsked,
     Adopted,
-    Answer,
     BeginAsked,
     CommitAsked,
+    HeartbeatAsked,
+    TurnAsked,
+)
+from paimon_magics.coordinator.core.values import (
+    NOWHERE,
+    Answer,
     Committed,
     Done,
     Halted,
-    HeartbeatAsked,
     Occupied,
     Opened,
     Origin,
     Phase,
     Suspended,
     TransactionState,
-    TurnAsked,
     Unknown,
 )
 from paimon_magics.coordinator.protocol.documents import digest_of, request_body, transaction_of
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError, TableHeldError
-from paimon_magics.coordinator.runtime import Future, Steps, waited
+from paimon_magics.coordinator.runtime.interface import Steps, waited
 from paimon_magics.coordinator.service.commit_worker import Worker
 from paimon_magics.coordinator.service.opening import Owning, open_transaction
 from paimon_magics.coordinator.service.publication_watch import Watching

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from paimon_magics.coordinator.core import FINISHED, Origin, Phase, TransactionState
+from paimon_magics.coordinator.core.values import FINISHED, Origin, Phase, TransactionState
 from paimon_magics.coordinator.protocol.json_text import dataclass_json
 from paimon_magics.coordinator.store.database import Change, Database, check_warehouse
 from paimon_magics.coordinator.store.sql import Sql

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_magics.coordinator.core import Pause, Stopped
+from paimon_magics.coordinator.core.values import Pause, Stopped
 from paimon_magics.coordinator.protocol.json_text import dataclass_json
 from paimon_magics.coordinator.store.sql import Sql
 from paimon_magics.planning.commits.publications import Publication

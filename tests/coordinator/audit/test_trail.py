@@ -11,7 +11,7 @@ import pytest
 from paimon_magics.coordinator.audit.audit_table import AuditTable
 from paimon_magics.coordinator.audit.entries import Entry, Outcome, entry_id, entry_of
 from paimon_magics.coordinator.audit.trail import Trail
-from paimon_magics.coordinator.runtime import ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import ThreadRuntime
 from paimon_magics.coordinator.service.compaction_scheduler import (
     Budget,
     CompactionRules,

@@ -8,15 +8,10 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from paimon_magics.coordinator.core import (
-    FINISHED,
-    FORGET_EVERY_MS,
+from paimon_magics.coordinator.core.events import (
     AbortAsked,
-    Aborted,
     Adopted,
-    Answer,
     BeginAsked,
-    Cause,
     CheckAsked,
     CheckFailed,
     CheckFinished,
@@ -24,7 +19,6 @@ from paimon_magics.coordinator.core import (
     CommitAsked,
     CommitPublished,
     CommitRefused,
-    Committed,
     CommitUnclear,
     CommitUndetermined,
     DropPublication,
@@ -32,15 +26,9 @@ from paimon_magics.coordinator.core import (
     Event,
     FilesRemoved,
     ForgetFinished,
-    Gone,
     HeartbeatAsked,
-    Limits,
     LookUpCommit,
-    Overwritten,
-    Pause,
     PauseAsked,
-    Phase,
-    Refusal,
     RemoveFiles,
     Reply,
     Republish,
@@ -53,12 +41,26 @@ from paimon_magics.coordinator.core import (
     SavePause,
     SavePublication,
     SaveStopped,
-    State,
-    Stopped,
     Ticked,
-    TransactionState,
     UnpauseAsked,
-    step,
+)
+from paimon_magics.coordinator.core.state import State
+from paimon_magics.coordinator.core.step import step
+from paimon_magics.coordinator.core.ticks import FORGET_EVERY_MS
+from paimon_magics.coordinator.core.values import (
+    FINISHED,
+    Aborted,
+    Answer,
+    Cause,
+    Committed,
+    Gone,
+    Limits,
+    Overwritten,
+    Pause,
+    Phase,
+    Refusal,
+    Stopped,
+    TransactionState,
 )
 from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.planning.commits.requests import CommitReceipt

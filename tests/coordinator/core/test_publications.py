@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paimon_magics.coordinator.core import (
+from paimon_magics.coordinator.core.events import (
     BeginAsked,
     ChainCut,
     CheckAsked,
@@ -13,23 +13,15 @@ from paimon_magics.coordinator.core import (
     CheckTable,
     CommitAsked,
     CommitPublished,
-    Committed,
     CutPublications,
-    Done,
     DropPublication,
     Effect,
     Event,
     ForgetPublications,
-    Halted,
-    Limits,
     LookUpCommit,
     Noted,
     NotPublished,
-    Overwritten,
-    Pause,
     PauseAsked,
-    Phase,
-    Refusal,
     RemoveFiles,
     Reply,
     Republish,
@@ -41,16 +33,25 @@ from paimon_magics.coordinator.core import (
     Save,
     SavePublication,
     SaveStopped,
-    State,
-    Stopped,
-    Suspended,
     TableDropped,
     TableMoved,
     Ticked,
+)
+from paimon_magics.coordinator.core.state import State, pending_commits
+from paimon_magics.coordinator.core.step import step
+from paimon_magics.coordinator.core.values import (
+    Committed,
+    Done,
+    Halted,
+    Limits,
+    Overwritten,
+    Pause,
+    Phase,
+    Refusal,
+    Stopped,
+    Suspended,
     TransactionState,
     Unchecked,
-    pending_commits,
-    step,
 )
 from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.planning.commits.requests import CommitReceipt

@@ -1,19 +1,19 @@
 """A statement that drops or renames a table waits for commits under way, and they wait for it."""
 
-from paimon_magics.coordinator.core import (
+from paimon_magics.coordinator.core.events import (
     BeginAsked,
     CommitAsked,
     CommitPublished,
     CommitUnclear,
-    Done,
     LookUpCommit,
     Reply,
     RunCommit,
     SlotAsked,
     SlotEnded,
-    State,
-    step,
 )
+from paimon_magics.coordinator.core.state import State
+from paimon_magics.coordinator.core.step import step
+from paimon_magics.coordinator.core.values import Done
 from paimon_magics.planning.commits.requests import CommitReceipt
 
 RECEIPT = CommitReceipt(7, "APPEND", 10, 3)

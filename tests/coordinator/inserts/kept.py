@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
-from paimon_magics.coordinator.core import Limits
+from paimon_magics.coordinator.core.values import Limits
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.log import Log
@@ -17,7 +17,8 @@ from paimon_magics.coordinator.inserts.queue.values import (
     Mode,
 )
 from paimon_magics.coordinator.routes.insert_requests import digest_of
-from paimon_magics.coordinator.runtime import Clock, ThreadRuntime
+from paimon_magics.coordinator.runtime.interface import Clock
+from paimon_magics.coordinator.runtime.threads import ThreadRuntime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.errors import SetupError

@@ -14,7 +14,7 @@ from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.log import Appended, LogTable, Remembered
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Flushed, Mode
 from paimon_magics.coordinator.protocol.errors import BrokeOffError
-from paimon_magics.coordinator.runtime import waited
+from paimon_magics.coordinator.runtime.interface import waited
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.errors import SetupError, UnknownNameError

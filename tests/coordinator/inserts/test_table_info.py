@@ -9,7 +9,7 @@ import pytest
 
 from paimon_magics.coordinator.inserts.admission.validator import KnownTables, thresholds_of
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
-from paimon_magics.coordinator.runtime import ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import ThreadRuntime
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.catalog.marks import TableIds

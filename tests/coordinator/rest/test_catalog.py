@@ -21,7 +21,7 @@ from pypaimon.schema.schema_change import Move, SchemaChange
 from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 from pypaimon.table.instant import Instant
 
-from paimon_magics.coordinator.runtime import ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import ThreadRuntime
 from paimon_magics.coordinator.service.served import NameLocks
 from paimon_magics.tables.stores.local_store import publish_local_file
 from tests.coordinator.process import wait_until

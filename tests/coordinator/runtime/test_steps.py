@@ -5,7 +5,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from paimon_magics.coordinator.runtime import ThreadRuntime, run_steps, waited
+from paimon_magics.coordinator.runtime.interface import run_steps, waited
+from paimon_magics.coordinator.runtime.threads import ThreadRuntime
 from tests.coordinator.process import wait_until
 
 

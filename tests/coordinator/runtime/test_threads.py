@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from paimon_magics.coordinator.runtime import Clock, ThreadRuntime
+from paimon_magics.coordinator.runtime.interface import Clock
+from paimon_magics.coordinator.runtime.threads import ThreadRuntime
 from tests.coordinator.process import wait_until
 
 

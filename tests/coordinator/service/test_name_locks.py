@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from paimon_magics.coordinator.runtime import ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import ThreadRuntime
 from paimon_magics.coordinator.service.served import NameLocks
 from paimon_magics.errors import CommitConflictError
 

@@ -13,7 +13,7 @@ import pytest
 from pypaimon import CatalogFactory
 from starlette.applications import Starlette
 
-from paimon_magics.coordinator.core import Committed, Done, Limits, Opened, Phase
+from paimon_magics.coordinator.core.values import Committed, Done, Limits, Opened, Phase
 from paimon_magics.coordinator.http.authorisation import (
     TokenFile,
 )

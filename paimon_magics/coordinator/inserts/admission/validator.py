@@ -20,7 +20,7 @@ from paimon_magics.coordinator.inserts.admission.key_changes import is_change, k
 from paimon_magics.coordinator.inserts.log.records import Format
 from paimon_magics.coordinator.inserts.queue.values import Mode, Thresholds
 from paimon_magics.coordinator.protocol.json_text import exact_json_value, json_value
-from paimon_magics.coordinator.runtime import Runtime
+from paimon_magics.coordinator.runtime.interface import Runtime
 from paimon_magics.errors import (
     InvalidTableError,
     InvalidValueError,

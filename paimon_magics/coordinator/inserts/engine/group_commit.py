@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 
-from paimon_magics.coordinator.core import PENDING
+from paimon_magics.coordinator.core.values import PENDING
 from paimon_magics.coordinator.inserts.admission.items import (
     Done,
     Insert,
@@ -36,7 +37,7 @@ from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
 from paimon_magics.coordinator.inserts.queue.events import FlushAsked
 from paimon_magics.coordinator.inserts.queue.values import Answer, Queue, Thresholds, backlog
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.runtime import Future, Steps
+from paimon_magics.coordinator.runtime.interface import Steps
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import PaimonMagicsError, TableDamagedError

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import InvalidStateError
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 
 from paimon_magics.coordinator.inserts.admission.validator import KnownTables, TableInfo
@@ -25,7 +25,7 @@ from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue
 from paimon_magics.coordinator.inserts.queue.events import HoldAsked, HoldEnded
 from paimon_magics.coordinator.inserts.queue.values import Answer, Granted, Refused
-from paimon_magics.coordinator.runtime import Future, Runtime, Steps
+from paimon_magics.coordinator.runtime.interface import Runtime, Steps
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.table import Table

@@ -10,6 +10,7 @@ If the process dies, the next start finds out what became of the batches under w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from functools import partial
 
 from paimon_magics.coordinator.inserts.admission.items import Done
@@ -35,7 +36,7 @@ from paimon_magics.coordinator.inserts.queue.events import (
     SettleFlush,
 )
 from paimon_magics.coordinator.inserts.queue.values import Queue
-from paimon_magics.coordinator.runtime import Future, Runtime, Steps, run_steps
+from paimon_magics.coordinator.runtime.interface import Runtime, Steps, run_steps
 from paimon_magics.coordinator.store.database import StoreLostError
 from paimon_magics.tables.commits.fencing import DeposedError
 

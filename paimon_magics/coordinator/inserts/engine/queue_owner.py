@@ -12,7 +12,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import InvalidStateError
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -44,7 +44,7 @@ from paimon_magics.coordinator.inserts.queue.events import (
 )
 from paimon_magics.coordinator.inserts.queue.step import step
 from paimon_magics.coordinator.inserts.queue.values import Answer, Queue
-from paimon_magics.coordinator.runtime import Future, Runtime
+from paimon_magics.coordinator.runtime.interface import Runtime
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError

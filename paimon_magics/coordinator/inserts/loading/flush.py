@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from paimon_magics.coordinator.core import (
+from paimon_magics.coordinator.core.values import (
     Aborted,
     Answer,
     Committed,
@@ -41,8 +41,8 @@ from paimon_magics.coordinator.inserts.log.records import DamagedError, read_seg
 from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
 from paimon_magics.coordinator.inserts.queue.values import Batch
 from paimon_magics.coordinator.protocol.documents import transaction_document, transaction_of
-from paimon_magics.coordinator.runtime import Steps
 from paimon_magics.coordinator.runtime.children import ChildDiedError
+from paimon_magics.coordinator.runtime.interface import Steps
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.transactions import Purpose
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
