@@ -159,7 +159,7 @@ class OwnerProcess:
             coordinator.turns,
             fence=ownership.fence,
             watch=coordinator.watching,
-            order=group.order,
+            order=group.holds,
             properties=store.database_properties,
             definition_store=store.definitions,
             names=NameLocks(coordinator.runtime),

@@ -335,7 +335,7 @@ class _Run:
 def owner_failure(owner: OwnerProcess) -> BaseException | None:
     """What has ended group commit or the coordinator."""
     group, coordinator = getattr(owner, "group", None), getattr(owner, "coordinator", None)
-    failure = None if coordinator is None else coordinator.failure
+    failure = None if coordinator is None else coordinator.state_thread.failure
     return failure or (None if group is None else group.owner.failure)
 
 

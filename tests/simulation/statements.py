@@ -13,7 +13,7 @@ import pyarrow as pa
 from paimon_magics.coordinator.core.values import Committed, NotCommitted, Unknown
 from paimon_magics.coordinator.inserts.queue.values import Mode
 from paimon_magics.coordinator.protocol.documents import transaction_document
-from paimon_magics.coordinator.runtime.interface import waited
+from paimon_magics.coordinator.runtime.work import waited
 from paimon_magics.planning.commits.requests import (
     Append,
     CommitRequest,

@@ -46,8 +46,8 @@ def status_page(
     finished: Sequence[TransactionState] = ()
     published: Sequence[Publication] = ()
     if health.is_store_readable:  # else the page would wait for it
-        finished = coordinator.stored.recently_finished(_FINISHED_SHOWN)
-        published = coordinator.recent_publications(_COMMITS_SHOWN)
+        finished = coordinator.store.transactions.recently_finished(_FINISHED_SHOWN)
+        published = coordinator.store.publications.recent(_COMMITS_SHOWN)
     commits = _commits(finished, published)
     return page(
         [

@@ -263,7 +263,7 @@ class _Handlers:
 
 def all_transactions(coordinator: Coordinator) -> list[TransactionState]:
     """The unfinished transactions, then the last finished ones, newest first."""
-    finished = coordinator.stored.recently_finished(_FINISHED_SHOWN)
+    finished = coordinator.store.transactions.recently_finished(_FINISHED_SHOWN)
     return [*coordinator.state.held.values(), *finished]
 
 

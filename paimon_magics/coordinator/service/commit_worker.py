@@ -34,7 +34,7 @@ from paimon_magics.coordinator.core.events import (
 from paimon_magics.coordinator.core.values import Cause
 from paimon_magics.coordinator.ownership.lease import Claims, Fate
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.runtime.interface import Runtime
+from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.service.publication_watch import Watching, publication_of
 from paimon_magics.coordinator.service.state_thread import Asked, StateThread, StoredTransactions
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
@@ -104,6 +104,7 @@ class Worker:
         self._turns = turns
         self._watching = watching
         self._ownership = ownership
+        self._owned_epoch = 0
         files = catalog.stores.of(catalog.warehouse)
         self._claims = (
             None if ownership is None else Claims(files, catalog.warehouse, ownership.instance)
@@ -203,11 +204,22 @@ class Worker:
         wait_ms_max = self._settings.attempt_wait_ms_max
         return remove_uncommitted(table, request.transaction, keep, wait_ms_max)
 
-    def drop_claims(self, before_ms: int) -> None:
-        """Drop the claims from before that time, which coordinators left when they died."""
-        if self._claims is not None:
-            claims = self._claims
-            self._attempt("old claims", lambda: claims.drop_older(before_ms))
+    @property
+    def epoch(self) -> int | None:
+        """The epoch in which the warehouse is owned, 0 before; None without ownership."""
+        return None if self._ownership is None else self._ownership.epoch
+
+    def own(self) -> None:
+        """Own the warehouse from now on. Once in each epoch drop the claims about which no client
+        can ask any more. Raises what `Ownership.acquire` raises."""
+        if self._ownership is not None and self._ownership.acquire() != self._owned_epoch:
+            self._owned_epoch = self._ownership.epoch
+            kept_ms = self._state_thread.state.limits.receipt_retention_ms
+            self._attempt("old claims", lambda: self._drop_claims(self._now_ms() - kept_ms))
+
+    def _drop_claims(self, before_ms: int) -> None:
+        assert self._claims is not None  # where the warehouse is owned
+        self._claims.drop_older(before_ms)
 
     def receipt(self, transaction: Transaction) -> CommitReceipt | None:
         """The receipt of a transaction's commit; None when the table has none, or no longer shows

@@ -12,13 +12,14 @@ those with recent commits are looked at after the next start.
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_magics.coordinator.core.values import Pause
 from paimon_magics.coordinator.runtime.children import ChildDiedError, ChildProcess
-from paimon_magics.coordinator.runtime.interface import Loop, Owner, Runtime
+from paimon_magics.coordinator.runtime.threads import Loop, Owner, Runtime
 from paimon_magics.coordinator.service.health import Fact
 from paimon_magics.coordinator.store.tables import HaltTable
 from paimon_magics.errors import PaimonMagicsError
@@ -117,8 +118,8 @@ class CompactionScheduler:
         self.is_auto = rules.is_auto
         self._paused = paused
         self._schedule = Schedule(rules.settle_ms)
-        self._turn = runtime.lock()
-        self._pausing = runtime.lock()
+        self._turn = threading.RLock()
+        self._pausing = threading.RLock()
         self._stopping = False
         self._workers = [
             _Worker(ChildProcess(endpoint.module, _PURPOSE)) for _ in range(max(budget.workers, 0))

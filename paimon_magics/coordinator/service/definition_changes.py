@@ -39,11 +39,11 @@ from paimon_magics.coordinator.protocol.definition_changes import (
     TableCreation,
     TableDrop,
     TableRename,
-    definition_document,
+    change_document,
 )
 from paimon_magics.coordinator.protocol.errors import NotTheirsError
 from paimon_magics.coordinator.protocol.principals import Principal, Scope, check_right
-from paimon_magics.coordinator.runtime.interface import Steps
+from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.definitions import Kind
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import (
@@ -355,7 +355,7 @@ class _Refusal:
 
 
 def _digest(change: DefinitionChange) -> bytes:
-    content = json.dumps(definition_document(change), sort_keys=True).encode()
+    content = json.dumps(change_document(change), sort_keys=True).encode()
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
 
 

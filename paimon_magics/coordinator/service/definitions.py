@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from paimon_magics.coordinator.turns import Turn
 from paimon_magics.errors import InvalidTableError, UnknownNameError, UnsupportedStatementError
@@ -18,6 +18,9 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.databases import DEFAULT_DATABASE
 from paimon_magics.tables.catalog.marks import database_mark, mark_database
 from paimon_magics.tables.stores.paths import local_path
+
+if TYPE_CHECKING:  # a session that commits in its own process loads no store
+    from paimon_magics.coordinator.store.state_store import DatabasePropertyTable, DefinitionTable
 
 Document = dict[str, Any]
 
@@ -32,28 +35,6 @@ class Kind(StrEnum):
     FUNCTION = "function"
 
 
-class DefinitionStore(Protocol):
-    """Keeps views and functions under ids of databases; `DefinitionTable` is one."""
-
-    def names(self, database_id: str, kind: str) -> list[str]:
-        """The names of a database's views or functions."""
-
-    def of(self, database_id: str, kind: str, name: str) -> Document | None:
-        """The document of one; None if there is none of that name."""
-
-    def save(self, database_id: str, kind: str, name: str, document: Document) -> None:
-        """Keep a document, in place of what has its name."""
-
-    def move(self, kind: str, source: tuple[str, str], target: tuple[str, str]) -> None:
-        """Give one another name, or another database."""
-
-    def delete(self, database_id: str, kind: str, name: str) -> None:
-        """Delete one."""
-
-    def delete_all(self, database_id: str) -> None:
-        """Delete those of a database."""
-
-
 class Definitions:
     """The views and functions of a catalog's databases, which must exist. For any thread.
 
@@ -62,7 +43,7 @@ class Definitions:
     store, and for catalogs of another kind than a file system's.
     """
 
-    def __init__(self, catalog: Catalog, store: DefinitionStore | None, turn: Turn) -> None:
+    def __init__(self, catalog: Catalog, store: DefinitionTable | None, turn: Turn) -> None:
         self._catalog = catalog
         self._store = store
         self._turn = turn
@@ -145,7 +126,7 @@ class Definitions:
     def _keeps_here(self) -> bool:
         return self._catalog.metastore == "filesystem"
 
-    def _need_store(self, kind: Kind) -> DefinitionStore:
+    def _need_store(self, kind: Kind) -> DefinitionTable:
         if self._store is None or not self._keeps_here:
             raise UnsupportedStatementError(
                 f"Nothing here keeps {kind}s: they are kept for warehouses in a file system, in "
@@ -171,16 +152,6 @@ def _database(name: TableName) -> str:
 # for them: there the coordinator's store keeps them (see `marks`).
 
 
-class PropertyStore(Protocol):
-    """Keeps properties of databases; `DatabasePropertyTable` is one."""
-
-    def of(self, id: str) -> dict[str, str]:
-        """The properties kept under an id, empty for an unknown id."""
-
-    def save(self, id: str, properties: Mapping[str, str]) -> None:
-        """Keep properties under an id; empty ones delete it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Altered:
     """The properties that were removed, those that were set, and those to remove that were
@@ -194,7 +165,7 @@ class Altered:
 class Databases:
     """The databases of a catalog. `store` keeps properties where the catalog can't."""
 
-    def __init__(self, catalog: Catalog, store: PropertyStore | None) -> None:
+    def __init__(self, catalog: Catalog, store: DatabasePropertyTable | None) -> None:
         self._catalog = catalog
         self._store = store
 

@@ -11,12 +11,14 @@ If the process dies, nothing was answered or started that was not saved.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import logging
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -57,8 +59,7 @@ from paimon_magics.coordinator.protocol.documents import (
     transaction_of,
 )
 from paimon_magics.coordinator.protocol.errors import StoppedError
-from paimon_magics.coordinator.runtime.interface import Runtime, Timer
-from paimon_magics.coordinator.service.pending_answers import PendingAnswers
+from paimon_magics.coordinator.runtime.threads import Runtime, Timer
 from paimon_magics.coordinator.store.database import (
     StoreLostError,
     StoreUnavailableError,
@@ -73,6 +74,15 @@ from paimon_magics.tables.commits.fencing import DeposedError
 
 _TICK_MS = 1_000
 _AGAIN_MS = 10_000  # before an event that the core could not take is tried again
+
+_POINTS: Mapping[type[Event], str] = {
+    BeginAsked: "begin.stored",
+    CommitAsked: "commit.stored",
+    CommitPublished: "receipt.stored",
+    Republished: "republish.stored",
+    AbortAsked: "abort.stored",
+}
+"""The fault points behind events that are saved."""
 
 _log = logging.getLogger(__name__)
 
@@ -128,7 +138,8 @@ class StateThread:
         self.opened: dict[str, Transaction] = {}
         self.requests: dict[str, CommitRequest] = {}
         self.finished: Counter[Phase] = Counter()
-        self._pending = PendingAnswers()
+        self._pending: dict[int, Future[Answer]] = {}
+        self._numbers = itertools.count(1)
         self._failure: BaseException | None = None
         self._trouble: StoreUnavailableError | None = None
         self._unsaved: deque[Asked] = deque()
@@ -196,10 +207,11 @@ class StateThread:
         """
         if self._failure is not None or self._stopping:
             raise self._stopped()
-        ask, future = self._pending.ask()
+        ask = next(self._numbers)
+        future = self._pending[ask] = Future()
         self.put(make(ask))
         if self._failure is not None:  # it has stopped since, perhaps without seeing this
-            self._pending.fail(ask, self._stopped())
+            self._fail(ask, self._stopped())
         return future
 
     def ask(self, make: Callable[[int], Asked]) -> Answer:
@@ -225,14 +237,15 @@ class StateThread:
             return  # all questions are answered
         for asked in items:
             if asked.ask is not None:
-                self._pending.fail(asked.ask, _internal(error))
+                self._fail(asked.ask, _internal(error))
             elif not isinstance(asked.event, Ticked):
                 self._pool.run("event", lambda asked=asked: self.put(asked), after_ms=_AGAIN_MS)  # type: ignore[misc]
 
     def _ended(self, error: BaseException) -> None:
         # What is stored is unknown: no question may be answered from here on.
         self._failure = self._failure or error
-        self._pending.fail_all(self._stopped())
+        for ask in list(self._pending):
+            self._fail(ask, self._stopped())
         if self.failure is not None:
             _log.critical("The coordinator has stopped: %s", self.failure)
             self._failed()
@@ -270,7 +283,7 @@ class StateThread:
         been handled once more.
         """
         if asked.ask is not None:
-            self._pending.fail(asked.ask, error)
+            self._fail(asked.ask, error)
         if error.unclear or _has_happened(asked):
             self._unsaved.append(asked)
 
@@ -300,11 +313,10 @@ class StateThread:
         state, effects = step(self.state, self._with_finished(asked.event))
         with self._store.together(asked.write_id):
             for effect in effects:
-                match effect:
-                    case Save(held=held):
-                        self._save(held, asked)
-                    case _:
-                        store_effect(self._store, effect, self._now_ms())
+                if isinstance(effect, Save):
+                    self._save(effect.held, asked)
+                else:
+                    _store_effect(self._store, effect, self._now_ms())
         before, self.state = self.state, state
         if isinstance(asked.event, BeginAsked | Adopted) and asked.opened is not None:
             self.opened[asked.event.id] = asked.opened
@@ -325,11 +337,10 @@ class StateThread:
             self._runtime.attempt("what follows", follow, fatal=(StoreLostError, DeposedError))
 
     def _follow(self, effect: Effect) -> None:
-        match effect:
-            case Reply(ask=ask, answer=answer):
-                self._reply(ask, answer)
-            case _:
-                self._carry_out(effect)
+        if isinstance(effect, Reply):
+            self._reply(effect.ask, effect.answer)
+        else:
+            self._carry_out(effect)
 
     def _reply(self, ask: int, answer: Answer) -> None:
         """Answer a question. A deposed coordinator acknowledges nothing, nor does one whose lease
@@ -339,9 +350,17 @@ class StateThread:
         except DeposedError:
             raise
         except SetupError as error:
-            self._pending.fail(ask, StoreUnavailableError(error.message, hint=error.hint))
+            self._fail(ask, StoreUnavailableError(error.message, hint=error.hint))
         else:
-            self._pending.answer(ask, answer)
+            future = self._pending.pop(ask, None)
+            if future is not None:  # None: it has failed because the store did not work
+                future.set_result(answer)
+
+    def _fail(self, ask: int, error: SetupError) -> None:
+        future = self._pending.pop(ask, None)
+        if future is not None:
+            with contextlib.suppress(InvalidStateError):
+                future.set_exception(error)
 
     def _with_finished(self, event: Event) -> Event:
         match event:
@@ -387,25 +406,15 @@ def _internal(error: Exception) -> SetupError:
 
 
 def _reach_after(event: Event) -> None:
-    match event:
-        case BeginAsked():
-            reach("begin.stored")
-        case CommitAsked():
-            reach("commit.stored")
-        case CommitPublished():
-            reach("receipt.stored")
-        case Republished():
-            reach("republish.stored")
-        case AbortAsked():
-            reach("abort.stored")
-        case _:
-            pass
+    point = _POINTS.get(type(event))
+    if point is not None:
+        reach(point)
 
 
 # Writes the core's effects to the store.
 
 
-def store_effect(store: StateStore, effect: Effect, now_ms: int) -> None:
+def _store_effect(store: StateStore, effect: Effect, now_ms: int) -> None:
     """Write an effect to the store, if it changes the store. `Save` is not written here: it needs
     the event."""
     match effect:
@@ -444,10 +453,6 @@ class StoredTransactions:
     def state(self, id: str) -> TransactionState | None:
         """A transaction, finished or not; None when it is unknown or no longer kept."""
         return self._state_thread.state.held.get(id) or self._store.transactions.finished(id)
-
-    def recently_finished(self, count: int) -> list[TransactionState]:
-        """The last finished transactions, the newest first."""
-        return self._store.transactions.recently_finished(count)
 
     def opened(self, id: str) -> Transaction | None:
         """A transaction as it was opened; None for an unknown one."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 
-from paimon_magics.coordinator.runtime.interface import Steps
+from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.served import Context, watch_latest
 from paimon_magics.errors import SetupError, UnknownOutcomeError
 from paimon_magics.statements.statement import TableName

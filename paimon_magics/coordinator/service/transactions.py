@@ -12,9 +12,9 @@ import re
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from paimon_magics.coordinator.core.events import (
     AbortAsked,
@@ -40,9 +40,9 @@ from paimon_magics.coordinator.core.values import (
 )
 from paimon_magics.coordinator.protocol.documents import digest_of, request_body, transaction_of
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError, TableHeldError
-from paimon_magics.coordinator.runtime.interface import Steps, waited
+from paimon_magics.coordinator.runtime.work import Steps, waited
 from paimon_magics.coordinator.service.commit_worker import Worker
-from paimon_magics.coordinator.service.opening import Owning, open_transaction
+from paimon_magics.coordinator.service.opening import open_transaction
 from paimon_magics.coordinator.service.publication_watch import Watching
 from paimon_magics.coordinator.service.snapshot_leases import Leases
 from paimon_magics.coordinator.service.state_thread import Asked, StateThread, StoredTransactions
@@ -75,15 +75,13 @@ _ID = re.compile(r"[0-9a-f]{32}")
 _COMMIT_USER = re.compile(r"paimon-magics-([0-9a-f-]{36})")
 
 
-class Place(Protocol):
-    """A transaction's place among small inserts; see `TransactionPlace`."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A transaction's place among the small inserts of the table `table_id`, "" for one that takes
+    none. `taken_by` keeps it until the transaction with an id ends; or with None, gives it up."""
 
-    @property
-    def table_id(self) -> str:
-        """The id of the table whose inserts they are, "" for none."""
-
-    def taken_by(self, transaction_id: str | None) -> None:
-        """Keep the place until the transaction ends; or with None, give it up."""
+    table_id: str
+    taken_by: Callable[[str | None], None]
 
 
 PlaceOf = Callable[[Table], Steps[Place]]
@@ -108,7 +106,6 @@ class Transactions:
         catalog: Catalog,
         state_thread: StateThread,
         stored: StoredTransactions,
-        owning: Owning,
         worker: Worker,
         watching: Watching,
         leases: Leases,
@@ -117,7 +114,6 @@ class Transactions:
         self._catalog = catalog
         self._state_thread = state_thread
         self._stored = stored
-        self._owning = owning
         self._worker = worker
         self._watching = watching
         self._leases = leases
@@ -156,7 +152,7 @@ class Transactions:
         is raised until its turn comes. The base snapshot is read after that, and after the wait
         for the place that `place_of` gives among small inserts.
         """
-        self._owning.own()
+        self._worker.own()
         pause = self._state_thread.state.pause
         if pause is not None and purpose is not Purpose.LOGGED_ROWS:
             raise PausedError(pause)
@@ -214,7 +210,7 @@ class Transactions:
         CommitConflictError for one that has lost its place among small inserts.
         """
         check_adopted_id(id)
-        self._owning.own()
+        self._worker.own()
         table, transaction = adopted_transaction(self._catalog, document)
         request = None if request_for is None else request_for(transaction)
         if request is not None:
@@ -230,7 +226,7 @@ class Transactions:
                 "beginning would be lost.",
                 hint="Nothing was committed. Run the statement again.",
             )
-        epoch = self._owning.epoch
+        epoch = self._worker.epoch
         if epoch is None:
             return Unknown()
         body = None if request is None else request_body(request)

@@ -62,20 +62,18 @@ class _Connected:
 
     def write(self, changes: Sequence[Change], id: str = "") -> None:
         """See `Database.write`."""
-        self._turn.take(_WRITE_TURN_SECONDS)
         try:
-            if self._is_dirty:
-                self._clean("written")
-            if not self._known.is_done(id):
-                self._write(changes, id)
-                if id:
-                    self._known.succeeded(id)
-                self._known.settle()  # it was written in place of those that failed
+            with self._turn.within(_WRITE_TURN_SECONDS):
+                if self._is_dirty:
+                    self._clean("written")
+                if not self._known.is_done(id):
+                    self._write(changes, id)
+                    if id:
+                        self._known.succeeded(id)
+                    self._known.settle()  # it was written in place of those that failed
         except StoreUnavailableError as error:
             error.unclear |= self._known.is_open(id)
             raise
-        finally:
-            self._turn.give_back()
 
     def close(self) -> None:
         """See `Database.close`; after that the file is complete without the write-ahead log."""

@@ -7,6 +7,7 @@ in, so that one client's rows don't hold up another's.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +21,7 @@ from paimon_magics.coordinator.inserts.admission.key_changes import is_change, k
 from paimon_magics.coordinator.inserts.log.records import Format
 from paimon_magics.coordinator.inserts.queue.values import Mode, Thresholds
 from paimon_magics.coordinator.protocol.json_text import exact_json_value, json_value
-from paimon_magics.coordinator.runtime.interface import Runtime
+from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.errors import (
     InvalidTableError,
     InvalidValueError,
@@ -345,7 +346,7 @@ class KnownTables:
         self._ids = ids
         self._defaults = defaults
         self._own = own
-        self._turn = runtime.lock()
+        self._turn = threading.RLock()
         self._known: dict[tuple[str, str], TableInfo] = {}
         self._looking: set[tuple[str, str]] = set()
         self._pool = runtime.pool("known tables", 1)

@@ -29,7 +29,8 @@ from paimon_magics.coordinator.inserts.log.records import Record, seal
 from paimon_magics.coordinator.inserts.queue.events import Append, Arrived, Effect, Reply
 from paimon_magics.coordinator.inserts.queue.step import step
 from paimon_magics.coordinator.inserts.queue.values import Arrival, Known, Queue, Refused
-from paimon_magics.coordinator.runtime.interface import Runtime, as_exception
+from paimon_magics.coordinator.runtime.threads import Runtime
+from paimon_magics.coordinator.runtime.work import as_exception
 from paimon_magics.coordinator.store.database import (
     StoreLostError,
     StoreUnavailableError,

@@ -9,6 +9,7 @@ If the process dies, the next start finds out what became of the batches under w
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -36,7 +37,8 @@ from paimon_magics.coordinator.inserts.queue.events import (
     SettleFlush,
 )
 from paimon_magics.coordinator.inserts.queue.values import Queue
-from paimon_magics.coordinator.runtime.interface import Runtime, Steps, run_steps
+from paimon_magics.coordinator.runtime.threads import Runtime
+from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.store.database import StoreLostError
 from paimon_magics.tables.commits.fencing import DeposedError
 
@@ -48,8 +50,9 @@ _Events = tuple[Event, ...]
 
 
 class Loading:
-    """See `queue_owner.TableWork`. `lose` is called when the log or the warehouse is lost, `buried`
-    with a table's id and the lsns of new dead letters."""
+    """The slow work for tables. Its outcomes come back to the owner as events and items. `lose` is
+    called when the log or the warehouse is lost, `buried` with a table's id and the lsns of new
+    dead letters."""
 
     def __init__(
         self,
@@ -70,34 +73,35 @@ class Loading:
         self._lose = lose
         self._buried = buried
         self._loads = runtime.pool("loads", _LOADERS)
-        self._tables = runtime.pool("tables", _OPENERS)
-        self._noting = runtime.lock()
+        self.pool = runtime.pool("tables", _OPENERS)
+        self._noting = threading.RLock()
 
     def open(self, table: TableQueue) -> None:
-        """See `TableWork.open`."""
-        self._tables.effect(
+        """Check that the log has all of a table's records, and note it in the log registry;
+        `QueueOwner.opened` or `not_opened` follows."""
+        self.pool.effect(
             f"opening {table.name}",
             lambda: partial(self._owner.opened, table, self._openings.open_for_inserts(table)),
             lambda error: partial(self._owner.not_opened, table, self._lost(error)),
             lambda adopt: self._owner.put(Done(adopt)),
         )
-        self._tables.run("flusher", self._flushing.warm_up)
+        self.pool.run("flusher", self._flushing.flusher.warm_up)
 
     def load(self, table: TableQueue, effect: BeginFlush) -> None:
-        """See `TableWork.load`."""
+        """Load a batch."""
         if not table.is_open:  # its rows were acknowledged before this process began
             check: Callable[[], str | Exception] = partial(self._openings.open_for_loading, table)
             checked = partial(self._checked, table, effect)
-            self._tables.effect(f"checking {table.name}", check, self._lost, checked)
+            self.pool.effect(f"checking {table.name}", check, self._lost, checked)
             return
         self._run(table, self._flushing.load(table.name, table.id, effect.batch))
 
     def settle(self, table: TableQueue, effect: SettleFlush) -> None:
-        """See `TableWork.settle`."""
+        """Find out what became of a batch."""
         self._run(table, self._flushing.settle(table.name, table.id, effect.batch))
 
     def bury(self, table: TableQueue, effect: Bury) -> None:
-        """See `TableWork.bury`."""
+        """Make a dead letter of a record."""
         lsn, why = effect.lsn, effect.why
 
         def bury() -> _Events:
@@ -116,7 +120,7 @@ class Loading:
         )
 
     def note_closed(self, table: TableQueue) -> None:
-        """See `TableWork.note_closed`."""
+        """Note in the log whether a table is closed, and why."""
 
         def note() -> None:
             with self._noting:  # the last of several notes what holds then
@@ -127,7 +131,7 @@ class Loading:
     def reopen(self, table: TableQueue, *, accept_loss: bool) -> Future[None]:
         """Open a closed table again; see `Openings.reopen`. With `accept_loss` a table whose rows
         can't be loaded is closed first, so that none is acknowledged while they are given up."""
-        done: Future[None] = self._runtime.future()
+        done: Future[None] = Future()
 
         def reopen() -> tuple[Queue, int] | None:
             with self._noting:  # nobody notes in between that it is closed
@@ -150,7 +154,7 @@ class Loading:
             if accept_loss and queue.batches and queue.last_error and not queue.closed:
                 why = "The rows that wait are given up, since they can't be loaded: "
                 self._owner.happen(table, Closed(f"{why}{queue.last_error}", self._now_ms()))
-            self._tables.effect(f"reopening {table.name}", reopen, self._lost, deliver)
+            self.pool.effect(f"reopening {table.name}", reopen, self._lost, deliver)
 
         self._owner.put(Done(begin))
         return done
@@ -164,14 +168,14 @@ class Loading:
         """Note that a drop begins of a table for which rows wait. Raises SetupError."""
         table = self._owner.tables.get(table_id)
         if table is not None and table.queue.batches:
-            self._openings.note_drop(table_id)
+            self._openings.registry.note_drop(table_id)
 
     def forget(self, table_id: str) -> None:
         """Forget a table that was dropped, with what waits for it, in queues, log and registry."""
 
         def forget() -> None:
             self._log.drop_table(table_id)
-            self._openings.forget(table_id)
+            self._openings.registry.forget(table_id)
 
         def drop() -> None:
             self._owner.dropped(table_id)
@@ -183,24 +187,19 @@ class Loading:
         """Note in the warehouse how far records are acknowledged."""
         for table in tables:
             if table.is_open and table.noted < table.queue.acknowledged:
-                self._tables.run(f"note {table.name}", partial(self._openings.note_end, table))
-
-    def soon(self, label: str, work: Callable[[], object]) -> None:
-        """Run other work in a pool."""
-        self._tables.run(label, work)
+                self.pool.run(f"note {table.name}", partial(self._openings.note_end, table))
 
     def end(self, tables: Iterable[TableQueue]) -> None:
         """Wait for the work that has begun, and note which tables have nothing left in the log."""
         self._loads.end()
-        self._tables.end()
+        self.pool.end()
         for table in tables:
             self._runtime.attempt("a note", partial(self._openings.note_clean, table))
 
     # ---- outcomes ----
 
     def _run(self, table: TableQueue, steps: Steps[Loaded]) -> None:
-        run_steps(
-            self._loads,
+        self._loads.run_steps(
             f"loading {table.name}",
             self._outcome(table, steps),
             partial(self._crashed, table),
@@ -231,7 +230,7 @@ class Loading:
             self._owner.tell(table, event)
             if isinstance(event, Published) and event.dead:
                 lsns = [lsn for lsn, _ in event.dead]
-                self._tables.run("dead letters", partial(self._buried, table.id, lsns))
+                self.pool.run("dead letters", partial(self._buried, table.id, lsns))
 
     def _checked(self, table: TableQueue, effect: BeginFlush, found: str | Exception) -> None:
         """Load a batch of a table whose log was checked; or close it, where records are missing."""
@@ -254,13 +253,13 @@ class Loading:
 
         def ended(error: Exception | None) -> None:
             if error is not None:
-                self._tables.run(label, lambda: self._again(label, work), after_ms=_AGAIN_MS)
+                self.pool.run(label, lambda: self._again(label, work), after_ms=_AGAIN_MS)
 
         def done() -> Exception | None:
             work()
             return None
 
-        self._tables.effect(label, done, self._lost, ended)
+        self.pool.effect(label, done, self._lost, ended)
 
     def _lost(self, error: Exception) -> Exception:
         if isinstance(error, DeposedError | StoreLostError):

@@ -33,7 +33,7 @@ class Openings:
         defaults: Thresholds,
     ) -> None:
         self._log = log.log
-        self._registry = log.registry
+        self.registry = log.registry
         self._flushing = flushing
         self._own = own
         self._defaults = defaults
@@ -59,7 +59,7 @@ class Openings:
         missing = self.missing(table)
         acknowledged = table.queue.acknowledged
         if not missing:
-            self._registry.open(table.id, acknowledged + 1)
+            self.registry.open(table.id, acknowledged + 1)
             table.noted = max(table.noted, acknowledged)
         return missing
 
@@ -69,7 +69,7 @@ class Openings:
         Another call may have opened the table meanwhile, so that more is acknowledged, noted and
         loaded. So the table's queue is looked at last: it has all that the others have.
         """
-        missing = self._registry.missing(
+        missing = self.registry.missing(
             table.id, lambda: table.queue.acknowledged, self._log.damage
         )
         if missing:
@@ -103,10 +103,10 @@ class Openings:
             self._begin_anew(table)
         else:
             self._log.close_table(table.id, "")
-        stored = self._stored(table.id)
+        stored = self._flushing.stored(table.id)
         assert stored is not None  # it was closed for its records, or has begun anew
         if accept_loss:
-            self._registry.open(table.id, stored.acknowledged + 1)
+            self.registry.open(table.id, stored.acknowledged + 1)
         again = recovered(self._log, stored, self._defaults)
         if again.queue.closed:
             raise SetupError(f"`{table.name}` stays closed: {again.queue.closed}.")
@@ -118,29 +118,18 @@ class Openings:
         acknowledged = table.queue.acknowledged
         if table.is_open and table.noted < acknowledged:
             self._own()
-            self._registry.open(table.id, acknowledged + 1)
+            self.registry.open(table.id, acknowledged + 1)
             table.noted = acknowledged
 
     def note_clean(self, table: TableQueue) -> None:
         """Note in the log registry that a table has nothing left in the log."""
         if table.is_open and not table.queue.batches:
-            self._registry.clean(table.id, table.queue.acknowledged)
-
-    def note_drop(self, table_id: str) -> None:
-        """Note in the log registry that a drop of a table begins."""
-        self._registry.note_drop(table_id)
-
-    def forget(self, table_id: str) -> None:
-        """Forget a table that was dropped."""
-        self._registry.forget(table_id)
-
-    def _stored(self, table_id: str) -> LogTable | None:
-        return next((s for s in self._log.tables() if s.table_id == table_id), None)
+            self.registry.clean(table.id, table.queue.acknowledged)
 
     def _goes_on(self, table: TableQueue) -> bool:
         """Whether a log that has lost its last records can go on from its present end: the records
         that it has are whole, and none that it lost is in the table."""
-        stored = self._stored(table.id)
+        stored = self._flushing.stored(table.id)
         if stored is None or stored.flush is not None:
             return False
         last = self._flushing.last_in(table.name, table.id, stored.snapshot_id or 0)
@@ -149,7 +138,7 @@ class Openings:
 
     def _begin_anew(self, table: TableQueue) -> None:
         """Give up the table's records in the log, and go on above all lsns that were ever given."""
-        note = self._registry.note(table.id)
+        note = self.registry.note(table.id)
         above = max(
             table.queue.acknowledged,
             0 if note is None else note.first - 1,

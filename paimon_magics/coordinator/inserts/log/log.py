@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from paimon_magics.coordinator.inserts.log.records import Segment
-from paimon_magics.coordinator.runtime.interface import Runtime
+from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.service.health import Fact, Noted
 from paimon_magics.coordinator.store.database import Change
 from paimon_magics.statements.statement import TableName
