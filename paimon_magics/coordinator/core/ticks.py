@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from paimon_magics.coordinator.core import publications as watching
 from paimon_magics.coordinator.core.events import Effect, ForgetFinished, RemoveFiles, Save
-from paimon_magics.coordinator.core.state import State, aborting, with_held
+from paimon_magics.coordinator.core.state import State, Step, aborting, with_transaction
 from paimon_magics.coordinator.core.values import Phase
 
 STALL_MS = 5_000
@@ -17,24 +17,24 @@ FORGET_EVERY_MS = 60_000
 """How often finished transactions are deleted after their retention, in milliseconds."""
 
 
-def ticked(state: State, now_ms: int) -> tuple[State, tuple[Effect, ...]]:
+def ticked(state: State, now_ms: int) -> Step:
     """Return the state at `now_ms`, and what must be done then."""
     effects: list[Effect] = []
     state = _without_stall(state, now_ms)
-    for held in tuple(state.held.values()):
-        if held.expires_at_ms > now_ms:
+    for transaction in tuple(state.transactions.values()):
+        if transaction.expires_at_ms > now_ms:
             continue
-        match held.phase:
+        match transaction.phase:
             case Phase.ACTIVE:
                 grace_ms = state.limits.cleanup_grace_ms
-                expired = aborting(held, "its lease expired", now_ms, grace_ms)
-                state = with_held(state, expired)
+                expired = aborting(transaction, "its lease expired", now_ms, grace_ms)
+                state = with_transaction(state, expired)
                 effects.append(Save(expired))
             case Phase.ABORTING:
                 # Once in a grace period, until it succeeds.
-                later = replace(held, expires_at_ms=now_ms + state.limits.cleanup_grace_ms)
-                state = with_held(state, later)
-                effects.append(RemoveFiles(held.id))
+                later = replace(transaction, expires_at_ms=now_ms + state.limits.cleanup_grace_ms)
+                state = with_transaction(state, later)
+                effects.append(RemoveFiles(transaction.id))
             case _:
                 pass
     state, checks = watching.due_checks(state, now_ms)
@@ -52,8 +52,8 @@ def _without_stall(state: State, now_ms: int) -> State:
     state = replace(state, ticked_at_ms=now_ms)
     if abs(passed_ms) < STALL_MS:
         return state
-    for held in tuple(state.held.values()):
-        if held.phase is Phase.ACTIVE:
-            later = replace(held, expires_at_ms=held.expires_at_ms + passed_ms)
-            state = with_held(state, later)
+    for transaction in tuple(state.transactions.values()):
+        if transaction.phase is Phase.ACTIVE:
+            later = replace(transaction, expires_at_ms=transaction.expires_at_ms + passed_ms)
+            state = with_transaction(state, later)
     return state

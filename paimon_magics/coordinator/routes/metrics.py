@@ -69,7 +69,9 @@ class Metrics:
             if phase not in FINISHED:
 
                 def count(phase: Phase = phase) -> float:
-                    return sum(held.phase is phase for held in coordinator.state.held.values())
+                    return sum(
+                        held.phase is phase for held in coordinator.state.transactions.values()
+                    )
 
                 phases.labels(phase.value).set_function(count)
         is_owner = Gauge(

@@ -264,7 +264,7 @@ class _Handlers:
 def all_transactions(coordinator: Coordinator) -> list[TransactionState]:
     """The unfinished transactions, then the last finished ones, newest first."""
     finished = coordinator.store.transactions.recently_finished(_FINISHED_SHOWN)
-    return [*coordinator.state.held.values(), *finished]
+    return [*coordinator.state.transactions.values(), *finished]
 
 
 def shown_transaction(held: TransactionState, compacted: int = 0) -> dict[str, Any]:

@@ -406,10 +406,13 @@ class CommitPool:
     def _look_up(self, id: str) -> Event:
         request = self._transactions.request(id)
         assert request is not None
-        return self._worker.look_up(id, request, self._state_thread.state.held[id].adopted)
+        return self._worker.look_up(id, request, self._state_thread.state.transactions[id].adopted)
 
     def _remove(self, id: str) -> Event:
-        held, opened = self._state_thread.state.held.get(id), self._state_thread.opened.get(id)
+        held, opened = (
+            self._state_thread.state.transactions.get(id),
+            self._state_thread.opened.get(id),
+        )
         if opened is None:  # an earlier try has removed them since
             return Ticked(self._now_ms())
         return self._worker.remove(id, opened, 0 if held is None else held.adopted)

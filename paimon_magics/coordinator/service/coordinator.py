@@ -27,13 +27,13 @@ from paimon_magics.coordinator.core.events import (
     Effect,
     Event,
     Noted,
-    PauseAsked,
+    PauseRequested,
     Republish,
     Republished,
     Restored,
-    SlotAsked,
     SlotEnded,
-    UnpauseAsked,
+    SlotRequested,
+    UnpauseRequested,
 )
 from paimon_magics.coordinator.core.state import (
     CompactedBucket,
@@ -264,7 +264,7 @@ class Coordinator:
         def ask_slot(ask: int) -> Asked:
             nonlocal number
             number = ask
-            return Asked(SlotAsked(location, ask))
+            return Asked(SlotRequested(location, ask))
 
         answer = self.state_thread.ask_soon(ask_slot)
         try:
@@ -276,14 +276,14 @@ class Coordinator:
         """Let nothing new begin once this returns. An earlier pause stays, with the name of whoever
         asked for it."""
         self.worker.own()
-        answer = self.state_thread.ask_event(lambda ask: PauseAsked(by, self._now_ms(), ask))
+        answer = self.state_thread.ask_event(lambda ask: PauseRequested(by, self._now_ms(), ask))
         assert isinstance(answer, Suspended)
         return answer.pause
 
     def unpause(self) -> None:
         """Let new things begin again."""
         self.worker.own()
-        self.state_thread.ask_event(UnpauseAsked)
+        self.state_thread.ask_event(UnpauseRequested)
 
     def _was_committed(self, held: TransactionState) -> bool:
         """Whether another coordinator committed the transaction while this one was down; the
@@ -349,7 +349,7 @@ class CompactionClaims:
             return Counter(still_claimed(self._claims, self._open_ids()).values())
 
     def _open_ids(self) -> frozenset[str]:
-        held = self._state().held
+        held = self._state().transactions
         return frozenset(id for id, one in held.items() if one.phase in PENDING)
 
 
@@ -460,7 +460,7 @@ class Idling:
             if os.fstat(_STDERR).st_size > _LOG_BYTES_MAX:
                 os.ftruncate(_STDERR, 0)
         state = self._coordinator.state
-        is_open = (state.held or state.running) and not self._coordinator.store_trouble
+        is_open = (state.transactions or state.running) and not self._coordinator.store_trouble
         if self._asking or is_open or self._has_work():
             self._since_ms = self._steady_ms()
         elif self._steady_ms() - self._since_ms >= self._idle_ms and self._loop is not None:

@@ -220,7 +220,7 @@ def _of_coordinator(coordinator: Coordinator, is_draining: Callable[[], bool]) -
     yield Fact("draining", int(ends), problem, blocks=True)
     for location, stopped in coordinator.state.stopped.items():
         yield Fact("table_stopped", 1, stopped.reason, subject=location, location=location)
-    held = coordinator.state.held
+    held = coordinator.state.transactions
     for key, tries in list(coordinator.commits.retries.items()):
         location = held[key].location if key in held else key
         problem = f"A commit to `{location}` has no outcome yet, after {tries} tries."

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 
 from paimon_magics.coordinator.core.events import (
     ChainCut,
-    CheckAsked,
     CheckFinished,
+    CheckRequested,
     Event,
     Noted,
     NotPublished,
     Republished,
-    ResumeAsked,
+    ResumeRequested,
     TableDropped,
     TableMoved,
 )
@@ -148,7 +148,7 @@ class Watching:
 
     def before_change(self, location: str) -> Answer:
         """Check a table before something is published on it; Done, Halted or Unchecked."""
-        return self._ask(lambda ask: CheckAsked(location, ask))
+        return self._ask(lambda ask: CheckRequested(location, ask))
 
     def forget_predecessor(self, table: Table) -> None:
         """Let a new table at the location of a stopped one, which was dropped, take commits."""
@@ -185,7 +185,7 @@ class Watching:
 
     def resume(self, location: str) -> Answer:
         """Let a stopped table take commits again, as it is."""
-        return self._ask(lambda ask: ResumeAsked(location, ask))
+        return self._ask(lambda ask: ResumeRequested(location, ask))
 
     def published_by(self, location: str, commit_user: str) -> list[Publication]:
         """The publications of a commit user to a table that are still kept."""

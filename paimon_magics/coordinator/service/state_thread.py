@@ -23,18 +23,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from paimon_magics.coordinator.core.events import (
-    AbortAsked,
+    AbortRequested,
     Adopted,
-    BeginAsked,
-    CommitAsked,
+    BeginRequested,
     CommitPublished,
+    CommitRequested,
     CutPublications,
     DropPublication,
     Effect,
     Event,
     ForgetFinished,
     ForgetPublications,
-    HeartbeatAsked,
+    HeartbeatRequested,
     LookUpCommit,
     Noted,
     NotPublished,
@@ -76,11 +76,11 @@ _TICK_MS = 1_000
 _AGAIN_MS = 10_000  # before an event that the core could not take is tried again
 
 _POINTS: Mapping[type[Event], str] = {
-    BeginAsked: "begin.stored",
-    CommitAsked: "commit.stored",
+    BeginRequested: "begin.stored",
+    CommitRequested: "commit.stored",
     CommitPublished: "receipt.stored",
     Republished: "republish.stored",
-    AbortAsked: "abort.stored",
+    AbortRequested: "abort.stored",
 }
 """The fault points behind events that are saved."""
 
@@ -256,7 +256,7 @@ class StateThread:
                 self._tick_waits = False
                 if self._trouble is None or self._store_works_again():
                     self._save_or_wait(asked)
-            case HeartbeatAsked(id=id) if id in self.state.held:
+            case HeartbeatRequested(id=id) if id in self.state.transactions:
                 self._handle(asked)  # it stores nothing
             case _ if self._trouble is not None:
                 trouble = self._trouble
@@ -314,21 +314,21 @@ class StateThread:
         with self._store.together(asked.write_id):
             for effect in effects:
                 if isinstance(effect, Save):
-                    self._save(effect.held, asked)
+                    self._save(effect.transaction, asked)
                 else:
                     _store_effect(self._store, effect, self._now_ms())
         before, self.state = self.state, state
-        if isinstance(asked.event, BeginAsked | Adopted) and asked.opened is not None:
-            self.opened[asked.event.id] = asked.opened
+        if isinstance(asked.event, BeginRequested | Adopted) and asked.opened is not None:
+            self.opened[asked.event.transaction.id] = asked.opened
         for effect in effects:
             if not isinstance(effect, Save):
                 continue
             if asked.request is not None:
-                self.requests[effect.held.id] = asked.request
-            if effect.held.id in before.held.keys() - state.held:
-                self.finished[effect.held.phase] += 1
-                self.opened.pop(effect.held.id, None)
-                self.requests.pop(effect.held.id, None)
+                self.requests[effect.transaction.id] = asked.request
+            if effect.transaction.id in before.transactions.keys() - state.transactions:
+                self.finished[effect.transaction.phase] += 1
+                self.opened.pop(effect.transaction.id, None)
+                self.requests.pop(effect.transaction.id, None)
         # What is saved is carried out in any case: an exception keeps nothing else from it.
         follows = [partial(_reach_after, asked.event)]
         follows += [partial(self._follow, effect) for effect in effects]
@@ -364,8 +364,8 @@ class StateThread:
 
     def _with_finished(self, event: Event) -> Event:
         match event:
-            case HeartbeatAsked(id=id) | CommitAsked(id=id) | AbortAsked(id=id):
-                if id not in self.state.held:
+            case HeartbeatRequested(id=id) | CommitRequested(id=id) | AbortRequested(id=id):
+                if id not in self.state.transactions:
                     return replace(event, finished=self._store.transactions.finished(id))
         return event
 
@@ -452,7 +452,9 @@ class StoredTransactions:
 
     def state(self, id: str) -> TransactionState | None:
         """A transaction, finished or not; None when it is unknown or no longer kept."""
-        return self._state_thread.state.held.get(id) or self._store.transactions.finished(id)
+        return self._state_thread.state.transactions.get(id) or self._store.transactions.finished(
+            id
+        )
 
     def opened(self, id: str) -> Transaction | None:
         """A transaction as it was opened; None for an unknown one."""
@@ -478,7 +480,7 @@ class StoredTransactions:
         state = self._state_thread.state
         opened = [
             self._state_thread.opened.get(id)
-            for id, one in state.held.items()
+            for id, one in state.transactions.items()
             if one.location == location
         ]
         needed = [one.base_snapshot_id for one in opened if one and one.table.branch == branch]

@@ -17,12 +17,12 @@ from enum import Enum
 from typing import Any
 
 from paimon_magics.coordinator.core.events import (
-    AbortAsked,
+    AbortRequested,
     Adopted,
-    BeginAsked,
-    CommitAsked,
-    HeartbeatAsked,
-    TurnAsked,
+    BeginRequested,
+    CommitRequested,
+    HeartbeatRequested,
+    TurnRequested,
 )
 from paimon_magics.coordinator.core.values import (
     NOWHERE,
@@ -178,7 +178,7 @@ class Transactions:
 
     def heartbeat(self, id: str) -> Answer:
         """Renew a transaction's lease."""
-        return self._state_thread.ask_event(lambda ask: HeartbeatAsked(id, self._now_ms(), ask))
+        return self._state_thread.ask_event(lambda ask: HeartbeatRequested(id, self._now_ms(), ask))
 
     def commit(self, id: str, request: CommitRequest) -> Answer:
         """Commit a transaction, or return its outcome if it was committed or ended before."""
@@ -190,7 +190,7 @@ class Transactions:
         files = noted_files(request.properties)
         return self._state_thread.ask_soon(
             lambda ask: Asked(
-                CommitAsked(id, digest_of(body), ask, files=files), request=request, body=body
+                CommitRequested(id, digest_of(body), ask, files=files), request=request, body=body
             )
         )
 
@@ -232,21 +232,19 @@ class Transactions:
         body = None if request is None else request_body(request)
         digest = None if body is None else digest_of(body)
         compacts = request is not None and isinstance(request.change, Compact)
+        adopted = TransactionState(
+            id,
+            table.location,
+            owner=owner,
+            exclusive=not compacts and takes_one_at_a_time(table.schema),
+            adopted=epoch,
+            table=str(table.name),
+            origin=origin,
+            files=None if request is None else noted_files(request.properties),
+        )
         return self._state_thread.ask(
             lambda ask: Asked(
-                Adopted(
-                    id,
-                    table.location,
-                    owner,
-                    digest,
-                    epoch,
-                    self._now_ms(),
-                    ask,
-                    not compacts and takes_one_at_a_time(table.schema),
-                    origin,
-                    str(table.name),
-                    None if request is None else noted_files(request.properties),
-                ),
+                Adopted(adopted, digest, self._now_ms(), ask),
                 opened=transaction,
                 request=request,
                 body=body,
@@ -267,7 +265,7 @@ class Transactions:
     def abort_soon(self, id: str, reason: str) -> Future[Answer]:
         """Like `abort`, but return the future of the answer."""
         return self._state_thread.ask_soon(
-            lambda ask: Asked(AbortAsked(id, reason, self._now_ms(), ask))
+            lambda ask: Asked(AbortRequested(id, reason, self._now_ms(), ask))
         )
 
     def sweep(self, id: str, request: CommitRequest) -> int | None:
@@ -288,7 +286,7 @@ class Transactions:
         if not takes_one_at_a_time(table.schema):
             return
         answer = self._state_thread.ask_event(
-            lambda ask: TurnAsked(ticket, table.location, self._now_ms(), ask)
+            lambda ask: TurnRequested(ticket, table.location, self._now_ms(), ask)
         )
         if answer != Done():
             raise _not_opened(name, answer, self._now_ms())
@@ -308,23 +306,21 @@ class Transactions:
         self._watching.forget_predecessor(loaded)
         id = ticket or uuid.uuid4().hex
         takes_turns = purpose is not Purpose.COMPACTION and takes_one_at_a_time(loaded.schema)
+        begun = TransactionState(
+            id,
+            loaded.location,
+            owner=owner,
+            exclusive=takes_turns,
+            table=str(table),
+            origin=origin,
+            placed=placed,
+        )
+        in_pause = purpose is Purpose.LOGGED_ROWS
+        waits = bool(ticket) and takes_turns
         try:
             answer = self._state_thread.ask(
                 lambda ask: Asked(
-                    BeginAsked(
-                        id,
-                        loaded.location,
-                        owner,
-                        self._now_ms(),
-                        ask,
-                        takes_turns,
-                        origin,
-                        str(table),
-                        purpose is Purpose.LOGGED_ROWS,
-                        bool(ticket) and takes_turns,
-                        placed,
-                    ),
-                    opened=transaction,
+                    BeginRequested(begun, self._now_ms(), ask, in_pause, waits), opened=transaction
                 )
             )
         except StoreUnavailableError as error:

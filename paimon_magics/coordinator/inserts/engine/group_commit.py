@@ -33,7 +33,7 @@ from paimon_magics.coordinator.inserts.loading.flush import Flushing
 from paimon_magics.coordinator.inserts.loading.flusher_process import Flusher
 from paimon_magics.coordinator.inserts.log.log import LogTable, table_name
 from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
-from paimon_magics.coordinator.inserts.queue.events import FlushAsked
+from paimon_magics.coordinator.inserts.queue.events import FlushRequested
 from paimon_magics.coordinator.inserts.queue.values import Answer, Queue, Thresholds, backlog
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.runtime.work import Steps
@@ -199,7 +199,7 @@ class GroupCommit:
     def flush(self, table_id: str) -> Future[Answer]:
         """Have everything acknowledged until now loaded; the answer comes when it is visible."""
         now_ms = self.runtime.clock.now_ms
-        return self.owner.ask(table_id, lambda ask: FlushAsked(ask, now_ms()))
+        return self.owner.ask(table_id, lambda ask: FlushRequested(ask, now_ms()))
 
     def buffered(self, table_info: TableInfo) -> Steps[Buffered]:
         """The acknowledged records that are not in the table, and the snapshot that they follow.
@@ -284,7 +284,7 @@ class GroupCommit:
 
     def _may_commit(self, transaction_id: str) -> bool:
         state = self._coordinator.state
-        transaction = state.held.get(transaction_id)
+        transaction = state.transactions.get(transaction_id)
         return not state.is_restored or (transaction is not None and transaction.phase in PENDING)
 
 

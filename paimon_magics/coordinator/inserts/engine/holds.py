@@ -27,7 +27,7 @@ from paimon_magics.coordinator.inserts.engine.loading import Loading
 from paimon_magics.coordinator.inserts.engine.openings import with_place
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue
-from paimon_magics.coordinator.inserts.queue.events import HoldAsked, HoldEnded
+from paimon_magics.coordinator.inserts.queue.events import HoldEnded, HoldRequested
 from paimon_magics.coordinator.inserts.queue.values import Answer, Granted, Refused
 from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.runtime.work import Steps
@@ -112,7 +112,7 @@ class StatementHolds:
         now_ms = self._runtime.clock.now_ms
         answer = self._owner.ask(
             table_id,
-            lambda ask: HoldAsked(
+            lambda ask: HoldRequested(
                 hold.id, ask, now_ms(), drains=drains, refuses=refuses, passes=passes
             ),
             table_info,

@@ -30,11 +30,11 @@ from paimon_magics.coordinator.inserts.queue.events import (
     Closed,
     Effect,
     Event,
-    FlushAsked,
     FlushFailed,
+    FlushRequested,
     FlushUnclear,
-    HoldAsked,
     HoldEnded,
+    HoldRequested,
     Published,
     Reply,
     SettleFlush,
@@ -67,9 +67,9 @@ def step(queue: Queue, event: Event) -> tuple[Queue, tuple[Effect, ...]]:
     match event:
         case Arrived(arrivals=arrivals, now_ms=now_ms):
             queue, effects = arrive(queue, arrivals, now_ms)
-        case FlushAsked(ask=ask):
+        case FlushRequested(ask=ask):
             queue, effects = _ask_flush(queue, ask)
-        case HoldAsked():
+        case HoldRequested():
             queue, effects = _ask_hold(queue, event)
         case HoldEnded(id=id):
             queue, effects = _without_hold(queue, id)
@@ -129,7 +129,7 @@ def _ask_flush(queue: Queue, ask: int) -> tuple[Queue, list[Effect]]:
     return replace(_sealed(queue), waiting=(*queue.waiting, (waiter,)), retry_at_ms=0), []
 
 
-def _ask_hold(queue: Queue, event: HoldAsked) -> tuple[Queue, list[Effect]]:
+def _ask_hold(queue: Queue, event: HoldRequested) -> tuple[Queue, list[Effect]]:
     if queue.closed:
         return queue, [Reply(event.ask, Refused(Reason.CLOSED, queue.closed))]
     lsn = queue.acknowledged
