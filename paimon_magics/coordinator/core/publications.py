@@ -71,10 +71,10 @@ def published(
     state, effects = _settle(state, location, findings)
     if publication is None:
         return state, effects
-    kept = replace(publication, kept_until_ms=now_ms + state.limits.receipt_retention_ms)
-    state = _watch(state, (*state.watched.get(location, ()), kept), location)
+    watched = replace(publication, kept_until_ms=now_ms + state.limits.receipt_retention_ms)
+    state = _watch(state, (*state.watched.get(location, ()), watched), location)
     state = replace(state, checked_at_ms={**state.checked_at_ms, location: now_ms})
-    return state, (*effects, SavePublication(kept, watched=True))
+    return state, (*effects, SavePublication(watched, watched=True))
 
 
 def ask_check(state: State, event: CheckRequested) -> Step:
@@ -189,13 +189,13 @@ def not_published(state: State, event: NotPublished) -> Step:
 
 def cut_chain(state: State, event: ChainCut) -> Step:
     """Before a removal on purpose, such as a rollback: the removed snapshots must not come back."""
-    kept = tuple(
+    remaining = tuple(
         p
         for p in state.watched.get(event.location, ())
         if p.table.branch != event.branch or p.snapshot_id <= event.above
     )
     cut = CutPublications(event.location, event.branch, event.above)
-    return _watch(state, kept, event.location), (cut, Reply(event.ask, Done()))
+    return _watch(state, remaining, event.location), (cut, Reply(event.ask, Done()))
 
 
 def drop_table(state: State, event: TableDropped) -> Step:
@@ -214,16 +214,16 @@ def drop_table(state: State, event: TableDropped) -> Step:
 def move_table(state: State, event: TableMoved) -> Step:
     """Keep what is known of a table, or a branch of it, under its new name."""
     effects: list[Effect] = []
-    kept, moved = [], []
+    remaining, moved = [], []
     for p in state.watched.get(event.location, ()):
         if event.branch is not None and p.table.branch != event.branch:
-            kept.append(p)
+            remaining.append(p)
             continue
         branch = event.to.branch if event.branch is not None else p.table.branch
         name = TableName(event.to.table, event.to.database, branch=branch)
         moved.append(replace(p, table=name, location=event.to_location))
         effects.append(SavePublication(moved[-1], watched=True))
-    state = _watch(state, tuple(kept), event.location)
+    state = _watch(state, tuple(remaining), event.location)
     there = state.watched.get(event.to_location, ())
     state = _watch(state, (*there, *moved), event.to_location)
     stopped = state.stopped.get(event.location)

@@ -159,10 +159,10 @@ class Claims:
         content = json.dumps(document).encode()
         if self._store.create(path, content):
             return True
-        found = self._store.read(path)
-        if found is None:
+        present = self._store.read(path)
+        if present is None:
             return self.take(file_prefix, fate)  # dropped in between
-        claim = _read(found)
+        claim = _read(present)
         is_same, is_own = claim.get("fate") == fate, claim.get("instance") == self._instance
         if is_same != is_own:  # a decision is taken up, or this one's has changed
             self._store.write(path, content)
@@ -176,8 +176,8 @@ class Claims:
         """Drop the claims from before that time, which coordinators left when they died."""
         for name in self._store.names(self._folder, _PREFIX):
             path = f"{self._folder}/{name}"
-            found = self._store.read(path)
-            if found is not None and int(_read(found).get("at_ms", 0)) < before_ms:
+            content = self._store.read(path)
+            if content is not None and int(_read(content).get("at_ms", 0)) < before_ms:
                 self._store.delete([path])
 
     def _path(self, file_prefix: str) -> str:
@@ -235,13 +235,13 @@ class LeaseFolder:
                 return True
         except OSError as error:
             failed = error  # the object itself shows whether it was created
-        found = self.content(lease.epoch)
-        if found is None and failed is not None:
+        content = self.content(lease.epoch)
+        if content is None and failed is not None:
             raise SetupError(
                 f"The lease of the warehouse's commits could not be written: {failed}",
                 hint="The coordinator goes on once the warehouse can be written.",
             ) from failed
-        mine = None if found is None else lease_of(found, lease.epoch)
+        mine = None if content is None else lease_of(content, lease.epoch)
         return mine is not None and mine.instance == lease.instance
 
     def write(self, lease: Lease) -> None:

@@ -268,14 +268,14 @@ def read_set_of(document: Any) -> ReadSet:
         files = tuple(member(document, "files", Sequence))
         if not all(isinstance(name, str) for name in files):
             raise InvalidValueError("The member `files` must be a list of texts.")
-    found = member(document, "found", object)
-    if files is None and found is None:
-        raise InvalidValueError("Without `files` the member `found` must say what was looked for.")
+    lookup = member(document, "found", object)
+    if files is None and lookup is None:
+        raise InvalidValueError("Without `files` the member `lookup` must say what was looked for.")
     return ReadSet(
         snapshot_id=member(document, "snapshot_id", int),
         files=files,
         written_keys=member(document, "written_keys", bool),
-        found=None if found is None else _found_of(found),
+        found=None if lookup is None else _found_of(lookup),
         manifest_list=member(document, "manifest_list", str),
     )
 

@@ -36,7 +36,11 @@ from paimon_magics.coordinator.ownership.lease import Claims, Fate
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.service.publication_watch import Watching, publication_of
-from paimon_magics.coordinator.service.state_thread import Asked, StateThread, StoredTransactions
+from paimon_magics.coordinator.service.state_thread import (
+    QueuedEvent,
+    StateThread,
+    StoredTransactions,
+)
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
@@ -141,18 +145,18 @@ class Worker:
             if has_other_creation(table, transaction):
                 reason = f"`{table.name}` is another table now: its own was dropped or renamed."
                 return CommitUndetermined(id, reason, self._now_ms())
-            asked = decoded(table, request)
-            found = find_commit(table, transaction) or unnamed_receipt(asked)
-            if found is not None:
+            decoded_request = decoded(table, request)
+            receipt = find_commit(table, transaction) or unnamed_receipt(decoded_request)
+            if receipt is not None:
                 self._attempt(
                     "clean-up", lambda: self._remove_runs(table, id, transaction, adopted)
                 )
-                settle(asked)
-                publication = publication_of(id, asked, found, self._now_ms())
-                return CommitPublished(id, found, self._now_ms(), publication)
+                settle(decoded_request)
+                publication = publication_of(id, decoded_request, receipt, self._now_ms())
+                return CommitPublished(id, receipt, self._now_ms(), publication)
             if not self._claim(transaction, Fate.COMMIT):
                 return CommitRefused(id, "its files are being removed", self._now_ms())
-            check_files(asked)
+            check_files(decoded_request)
         except DeposedError:
             raise
         except UnknownOutcomeError as error:
@@ -234,26 +238,26 @@ class Worker:
         stopped = self._state_thread.state.stopped.get(table.location)
         if stopped is not None:
             raise CommitConflictError(stopped.reason)
-        asked = decoded(table, request)
-        check_names(asked)
+        decoded_request = decoded(table, request)
+        check_names(decoded_request)
         run = self._store.transactions.runs(id)
         with self._turns(table.location):
             findings = self._watching.look(table.location, table)
             if any(f.verdict not in (Verdict.INTACT, Verdict.SETTLED) for f in findings):
-                return self._watching.found(table.location, findings, before=id)
+                return self._watching.finished_check(table.location, findings, before=id)
             # A commit runs again only after a look-up has found it absent.
             receipt = commit_fenced(
-                asked,
+                decoded_request,
                 self._catalog.publish,
                 None if self._ownership is None else self._ownership.fence(),
                 token=_token(id, run, adopted),
                 only_here=not self._may_be_others(adopted),
             )
-        settle(asked)
+        settle(decoded_request)
         reach("commit.published")
         if run > 1:
             self._tidy(table, id, request.transaction, adopted)
-        publication = publication_of(id, asked, receipt, self._now_ms())
+        publication = publication_of(id, decoded_request, receipt, self._now_ms())
         return CommitPublished(id, receipt, self._now_ms(), publication, findings)
 
     def _remove_runs(self, table: Table, id: str, transaction: Transaction, adopted: int) -> None:
@@ -392,7 +396,7 @@ class CommitPool:
                 self.retries[key] += 1
             else:
                 self.retries.pop(key, None)
-            self._state_thread.put(Asked(event))
+            self._state_thread.put(QueuedEvent(event))
 
         # The first look-up follows at once, later ones wait for what is in the way to change.
         pause_ms = _PAUSE_MS if self.retries[key] > 1 else 0
@@ -409,13 +413,13 @@ class CommitPool:
         return self._worker.look_up(id, request, self._state_thread.state.transactions[id].adopted)
 
     def _remove(self, id: str) -> Event:
-        held, opened = (
+        transaction, opened = (
             self._state_thread.state.transactions.get(id),
             self._state_thread.opened.get(id),
         )
         if opened is None:  # an earlier try has removed them since
             return Ticked(self._now_ms())
-        return self._worker.remove(id, opened, 0 if held is None else held.adopted)
+        return self._worker.remove(id, opened, 0 if transaction is None else transaction.adopted)
 
 
 def _unread(why: Exception) -> str:

@@ -58,7 +58,11 @@ from paimon_magics.coordinator.service.commit_worker import CommitPool, Worker
 from paimon_magics.coordinator.service.expiry import Upkeep
 from paimon_magics.coordinator.service.publication_watch import Watching
 from paimon_magics.coordinator.service.snapshot_leases import Leases
-from paimon_magics.coordinator.service.state_thread import Asked, StateThread, StoredTransactions
+from paimon_magics.coordinator.service.state_thread import (
+    QueuedEvent,
+    StateThread,
+    StoredTransactions,
+)
 from paimon_magics.coordinator.service.transactions import Transactions
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
@@ -76,7 +80,7 @@ _logger = logging.getLogger(__name__)
 _BUCKETS_MAX = 100_000  # of one transaction: some 20 MB of memory
 
 
-_KEPT = 50
+_ERRORS_MAX = 50
 _CHARACTERS_MAX = 2_000
 _LOGGER = "paimon_magics"
 
@@ -173,14 +177,14 @@ class Coordinator:
         if stored:
             self.worker.own()
         if self._ownership is not None and self._ownership.succeeded_another:
-            stored = [held for held in stored if not self._was_committed(held)]
+            stored = [transaction for transaction in stored if not self._was_committed(transaction)]
         self.placed = tuple(
-            (held, self.state_thread.opened[held.id].table)
-            for held in stored
-            if held.placed and held.phase in PENDING
+            (transaction, self.state_thread.opened[transaction.id].table)
+            for transaction in stored
+            if transaction.placed and transaction.phase in PENDING
         )
         self.state_thread.put(
-            Asked(
+            QueuedEvent(
                 Restored(
                     tuple(stored),
                     self._now_ms(),
@@ -198,17 +202,17 @@ class Coordinator:
         """The unfinished transactions, and the tables with one whose document can't be read. Such
         a table takes no commits: what its transaction has begun is not known."""
         stored, unreadable = [], []
-        for held, opened in self.store.transactions.unfinished():
+        for transaction, opened in self.store.transactions.unfinished():
             try:
-                self.state_thread.opened[held.id] = transaction_of(opened)
-                stored.append(held)
+                self.state_thread.opened[transaction.id] = transaction_of(opened)
+                stored.append(transaction)
             except InvalidValueError as error:
                 reason = (
-                    f"The stored document of its transaction {held.id} can't be read: "
+                    f"The stored document of its transaction {transaction.id} can't be read: "
                     f"{error.message}"
                 )
-                _logger.error("The table at %s is stopped. %s", held.location, reason)
-                unreadable.append((held.location, Stopped(reason, self._now_ms())))
+                _logger.error("The table at %s is stopped. %s", transaction.location, reason)
+                unreadable.append((transaction.location, Stopped(reason, self._now_ms())))
         return stored, unreadable
 
     def stop(self) -> None:
@@ -261,16 +265,16 @@ class Coordinator:
         at a location is under way, nor its outcome unclear."""
         number = 0
 
-        def ask_slot(ask: int) -> Asked:
+        def ask_slot(ask: int) -> QueuedEvent:
             nonlocal number
             number = ask
-            return Asked(SlotRequested(location, ask))
+            return QueuedEvent(SlotRequested(location, ask))
 
         answer = self.state_thread.ask_soon(ask_slot)
         try:
             yield answer
         finally:
-            self.state_thread.put(Asked(SlotEnded(location, number)))
+            self.state_thread.put(QueuedEvent(SlotEnded(location, number)))
 
     def pause(self, by: str) -> Pause:
         """Let nothing new begin once this returns. An earlier pause stays, with the name of whoever
@@ -285,17 +289,17 @@ class Coordinator:
         self.worker.own()
         self.state_thread.ask_event(UnpauseRequested)
 
-    def _was_committed(self, held: TransactionState) -> bool:
+    def _was_committed(self, transaction: TransactionState) -> bool:
         """Whether another coordinator committed the transaction while this one was down; the
         receipt is stored if so."""
-        receipt = self.worker.receipt(self.state_thread.opened[held.id])
+        receipt = self.worker.receipt(self.state_thread.opened[transaction.id])
         if receipt is None:
             return False
         until_ms = self._now_ms() + self.state_thread.state.limits.receipt_retention_ms
         self.store.transactions.save(
-            replace(held, phase=Phase.COMMITTED, receipt=receipt, expires_at_ms=until_ms)
+            replace(transaction, phase=Phase.COMMITTED, receipt=receipt, expires_at_ms=until_ms)
         )
-        self.state_thread.opened.pop(held.id)
+        self.state_thread.opened.pop(transaction.id)
         return True
 
     # ---- what follows from an event ----
@@ -339,8 +343,8 @@ class CompactionClaims:
             open_ids = self._open_ids()
             if id not in open_ids:
                 return ()
-            kept = still_claimed(self._claims, open_ids)
-            self._claims, granted = claimed(kept, wanted, id)
+            claims = still_claimed(self._claims, open_ids)
+            self._claims, granted = claimed(claims, wanted, id)
         return granted
 
     def counts(self) -> Counter[str]:
@@ -349,8 +353,10 @@ class CompactionClaims:
             return Counter(still_claimed(self._claims, self._open_ids()).values())
 
     def _open_ids(self) -> frozenset[str]:
-        held = self._state().transactions
-        return frozenset(id for id, one in held.items() if one.phase in PENDING)
+        transactions = self._state().transactions
+        return frozenset(
+            id for id, transaction in transactions.items() if transaction.phase in PENDING
+        )
 
 
 # The last errors of this process, for its status page.
@@ -392,7 +398,7 @@ class RecentErrors(logging.Handler):
         count = 1 if before is None else before.count + 1
         self._kept[message] = RecentError(message, count, int(record.created * 1000))
         self.total += 1
-        if len(self._kept) > _KEPT:
+        if len(self._kept) > _ERRORS_MAX:
             self._kept.popitem(last=False)
 
     def list(self) -> list[RecentError]:

@@ -71,7 +71,7 @@ ANYTHING = Principal(None, Scope.ADMIN)
 
 _log = logging.getLogger(__name__)
 
-_KEPT = 1_000
+_REQUESTS_MAX = 1_000
 _DIGEST_BYTES = 16
 _REFUSAL_CHARACTERS_MAX = 10_000  # a longer one is not kept: the change is refused again
 _ROUNDS = 20  # of dropping a database's tables while others make new ones
@@ -308,7 +308,7 @@ class RecentChanges:
             if known is None:
                 outcome = Future[bool | _Refusal]()
                 self._known[key] = _Request(digest, outcome)
-                while len(self._known) > _KEPT:
+                while len(self._known) > _REQUESTS_MAX:
                     self._known.popitem(last=False)
         if known is not None:
             if known.digest != digest:
@@ -318,7 +318,7 @@ class RecentChanges:
                 )
             return _answer((yield known.outcome))
         try:
-            made = yield from make
+            is_changed = yield from make
         except (StatementError, NotTheirsError) as error:
             is_long = len(error.message) + len(error.hint) > _REFUSAL_CHARACTERS_MAX
             if is_long or isinstance(error, NotTheirsError):
@@ -329,8 +329,8 @@ class RecentChanges:
             self._forget(key)
             outcome.set_exception(SetupError("Whether the change was made is not known yet."))
             raise
-        outcome.set_result(made)
-        return made
+        outcome.set_result(is_changed)
+        return is_changed
 
     def _forget(self, key: tuple[str | None, str]) -> None:
         with self._lock:

@@ -57,13 +57,13 @@ class Definitions:
 
     def of(self, kind: Kind, name: TableName) -> Document:
         """The document of a view or a function. Raises UnknownNameError."""
-        found = None
+        document = None
         if self._store is not None and self._keeps_here:
             mark = database_mark(self._catalog, _database(name))
-            found = None if mark is None else self._store.of(mark, kind, name.table)
-        if found is None:
+            document = None if mark is None else self._store.of(mark, kind, name.table)
+        if document is None:
             raise UnknownNameError(f"There is no {kind} `{name}`.")
-        return found
+        return document
 
     def exists(self, kind: Kind, name: TableName) -> bool:
         """Whether there is a view or a function of that name."""
@@ -194,11 +194,11 @@ class Databases:
 
     def properties(self, name: str) -> dict[str, str]:
         """A database's properties, with its location if it has one. Raises UnknownNameError."""
-        found = self._catalog.database_properties(name)
+        properties = self._catalog.database_properties(name)
         if self._store is None or not self._keeps_here:
-            return found
+            return properties
         mark = database_mark(self._catalog, name)
-        return found if mark is None else self._store.of(mark) | found
+        return properties if mark is None else self._store.of(mark) | properties
 
     def alter(self, name: str, removals: Collection[str], updates: Mapping[str, str]) -> Altered:
         """Change properties. Raises what `create` raises."""
@@ -208,8 +208,8 @@ class Databases:
         missing = tuple(key for key in removals if key not in removed)
         if self._keeps_here:
             self._need_store(name, updates or removals)
-            kept = {k: v for k, v in before.items() if k != _LOCATION and k not in removed}
-            self._keep(name, kept | dict(updates))
+            remaining = {k: v for k, v in before.items() if k != _LOCATION and k not in removed}
+            self._keep(name, remaining | dict(updates))
         elif removed or updates:
             self._catalog.alter_database(name, removed, updates)
         return Altered(removed, tuple(updates), missing)

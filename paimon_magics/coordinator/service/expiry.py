@@ -154,7 +154,7 @@ class Upkeep:
     def _next(self) -> tuple[_Key, _Job] | None:
         """Take the next job that is due; None without one."""
         with self._turn:
-            key = min(self._due, key=lambda one: self._due[one].due_ms, default=None)
+            key = min(self._due, key=lambda job_key: self._due[job_key].due_ms, default=None)
             if key is None or self._due[key].due_ms > self._now_ms():
                 return None
             return key, self._due.pop(key)

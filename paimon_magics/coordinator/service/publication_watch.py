@@ -52,13 +52,13 @@ from paimon_magics.tables.table import Table, publishes_itself
 
 
 def publication_of(
-    id: str, asked: DecodedRequest, receipt: CommitReceipt, now_ms: int
+    id: str, decoded_request: DecodedRequest, receipt: CommitReceipt, now_ms: int
 ) -> Publication | None:
     """Return the publication that a transaction's commit made.
 
     None when there is no snapshot, or when a catalog behind this one published it.
     """
-    table, request = asked.table, asked.request
+    table, request = decoded_request.table, decoded_request.request
     if receipt.snapshot_id is None or receipt.manifest_list is None or publishes_itself(table):
         return None
     return Publication(
@@ -72,7 +72,7 @@ def publication_of(
         commit_kind=receipt.commit_kind or "",
         published_at_ms=now_ms,
         rests_on=receipt.rests_on,
-        changes_index=asked.changes_index,
+        changes_index=decoded_request.changes_index,
         has_read=request.read_set is not None,
     )
 
@@ -118,9 +118,11 @@ class Watching:
     def check(self, location: str) -> Event:
         """Check the publications of a table on which nothing else is under way. Raises the errors
         of reading them."""
-        return self.found(location, self.look(location), before="")
+        return self.finished_check(location, self.look(location), before="")
 
-    def found(self, location: str, findings: tuple[PublicationFinding, ...], before: str) -> Event:
+    def finished_check(
+        self, location: str, findings: tuple[PublicationFinding, ...], before: str
+    ) -> Event:
         """The event that tells the core of findings. `before` is the commit that was put off for
         them, "" for none."""
         if any(finding.verdict is Verdict.OVERWRITTEN for finding in findings):
@@ -208,22 +210,22 @@ class Watching:
         if table is None or table.location != location:  # dropped or renamed by others
             return tuple(PublicationFinding(p.id, Verdict.SETTLED) for p in publications)
 
-        def kept(publication: Publication) -> ChangedFiles | None:
+        def changed_files(publication: Publication) -> ChangedFiles | None:
             request = self._request_of(publication)
             return None if request is None else changed_by_request(decoded(table, request))
 
-        return examine(table, publications, kept)
+        return examine(table, publications, changed_files)
 
     def _republished(self, publication: Publication) -> PublicationFinding:
         findings = self._look(publication.location, publication.table, [publication])
         if findings[0].verdict is not Verdict.OVERWRITTEN:
             return findings[0]
         table = self._catalog.load(publication.table)
-        asked = self._request_of(publication)
-        if asked is None and (why := unrepeatable(publication)):
+        original = self._request_of(publication)
+        if original is None and (why := unrepeatable(publication)):
             account = f"{findings[0].account[:-1]}, and can't be published again: {why}."
             return PublicationFinding(publication.id, Verdict.LOST, account)
-        request = repetition(table, publication, asked)
+        request = repetition(table, publication, original)
         fence = None if self._fence is None else self._fence()
         token = repetition_token(publication, self._store.publications.repetition_runs(publication))
         receipt = commit_fenced(decoded(table, request), self._catalog.publish, fence, token=token)
@@ -234,12 +236,12 @@ class Watching:
 
     def _finished(self, findings: Sequence[PublicationFinding]) -> tuple[TransactionState, ...]:
         """The finished transactions whose publications were published again or lost."""
-        held = (
+        transactions = (
             self._store.transactions.finished(finding.id)
             for finding in findings
             if finding.verdict in (Verdict.REPUBLISHED, Verdict.LOST)
         )
-        return tuple(one for one in held if one is not None)
+        return tuple(transaction for transaction in transactions if transaction is not None)
 
 
 def _not_again(publication: Publication, error: PaimonMagicsError) -> str:

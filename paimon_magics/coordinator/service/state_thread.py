@@ -88,7 +88,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueuedEvent:
     """An event, and what is stored with it; `body` is `request` in its stored form. What is stored
     has the id `write_id`, however often the event is tried."""
 
@@ -142,7 +142,7 @@ class StateThread:
         self._numbers = itertools.count(1)
         self._failure: BaseException | None = None
         self._trouble: StoreUnavailableError | None = None
-        self._unsaved: deque[Asked] = deque()
+        self._unsaved: deque[QueuedEvent] = deque()
         self._tick_waits = False
         self._stopping = False
         self._ticker: Timer | None = None
@@ -175,7 +175,9 @@ class StateThread:
     def depose(self, error: DeposedError | StoreLostError) -> None:
         """Answer nothing any more: another coordinator owns the warehouse, or the store."""
         self._failure = self._failure or error
-        self.put(Asked(Ticked(self._now_ms())))  # wakes the thread, which fails all open questions
+        self.put(
+            QueuedEvent(Ticked(self._now_ms()))
+        )  # wakes the thread, which fails all open questions
 
     @property
     def deposed(self) -> DeposedError | None:
@@ -199,7 +201,7 @@ class StateThread:
         """Whether the store takes no writes at the moment."""
         return self._trouble is not None and self._failure is None
 
-    def ask_soon(self, make: Callable[[int], Asked]) -> Future[Answer]:
+    def ask_soon(self, make: Callable[[int], QueuedEvent]) -> Future[Answer]:
         """Put the event that `make` returns for a question's number; return its answer's future.
 
         The answer may be a StoreUnavailableError, or another SetupError when the thread has
@@ -214,32 +216,32 @@ class StateThread:
             self._fail(ask, self._stopped())
         return future
 
-    def ask(self, make: Callable[[int], Asked]) -> Answer:
+    def ask(self, make: Callable[[int], QueuedEvent]) -> Answer:
         """Like `ask_soon`, but wait for the answer, and raise its error."""
         return self.ask_soon(make).result()
 
     def ask_event(self, make: Callable[[int], Event]) -> Answer:
         """Like `ask`, for an event with which nothing else is stored."""
-        return self.ask(lambda ask: Asked(make(ask)))
+        return self.ask(lambda ask: QueuedEvent(make(ask)))
 
-    def put(self, asked: Asked) -> None:
+    def put(self, item: QueuedEvent) -> None:
         """Add an event to the queue."""
-        self._owner.put(asked)
+        self._owner.put(item)
 
-    def _take_all(self, items: Sequence[Asked]) -> None:
+    def _take_all(self, items: Sequence[QueuedEvent]) -> None:
         for item in items:
             self._take(item)
 
-    def _crashed(self, items: Sequence[Asked], error: Exception) -> None:
+    def _crashed(self, items: Sequence[QueuedEvent], error: Exception) -> None:
         """After an exception that nobody expected, the state is as before, or is saved. Fail the
         question; try an event from the pool again, so that its table does not stay busy."""
         if self._failure is not None:
             return  # all questions are answered
-        for asked in items:
-            if asked.ask is not None:
-                self._fail(asked.ask, _internal(error))
-            elif not isinstance(asked.event, Ticked):
-                self._pool.run("event", lambda asked=asked: self.put(asked), after_ms=_AGAIN_MS)  # type: ignore[misc]
+        for item in items:
+            if item.ask is not None:
+                self._fail(item.ask, _internal(error))
+            elif not isinstance(item.event, Ticked):
+                self._pool.run("event", partial(self.put, item), after_ms=_AGAIN_MS)
 
     def _ended(self, error: BaseException) -> None:
         # What is stored is unknown: no question may be answered from here on.
@@ -250,42 +252,42 @@ class StateThread:
             _log.critical("The coordinator has stopped: %s", self.failure)
             self._failed()
 
-    def _take(self, asked: Asked) -> None:
-        match asked.event:
+    def _take(self, item: QueuedEvent) -> None:
+        match item.event:
             case Ticked():
                 self._tick_waits = False
                 if self._trouble is None or self._store_works_again():
-                    self._save_or_wait(asked)
+                    self._save_or_wait(item)
             case HeartbeatRequested(id=id) if id in self.state.transactions:
-                self._handle(asked)  # it stores nothing
+                self._handle(item)  # it stores nothing
             case _ if self._trouble is not None:
                 trouble = self._trouble
-                self._put_off(asked, StoreUnavailableError(trouble.message, hint=trouble.hint))
+                self._put_off(item, StoreUnavailableError(trouble.message, hint=trouble.hint))
             case _:
-                self._save_or_wait(asked)
+                self._save_or_wait(item)
 
-    def _save_or_wait(self, asked: Asked) -> None:
+    def _save_or_wait(self, item: QueuedEvent) -> None:
         try:
-            self._handle(asked)
+            self._handle(item)
         except UnstorableError as error:  # the store works
-            self._crashed([asked], error)
+            self._crashed([item], error)
         except StoreUnavailableError as error:
             if self._trouble is None:
                 _log.error("The store does not work: %s", error)
             self._trouble = error
-            self._put_off(asked, error)
+            self._put_off(item, error)
 
-    def _put_off(self, asked: Asked, error: StoreUnavailableError) -> None:
+    def _put_off(self, item: QueuedEvent, error: StoreUnavailableError) -> None:
         """Fail the event's question; keep the event if it must not be lost.
 
         Kept are events from the pool, those that tell what has happened in the warehouse, and an
         event that may or may not be stored: the state matches the store again when that event has
         been handled once more.
         """
-        if asked.ask is not None:
-            self._fail(asked.ask, error)
-        if error.unclear or _has_happened(asked):
-            self._unsaved.append(asked)
+        if item.ask is not None:
+            self._fail(item.ask, error)
+        if error.unclear or _has_happened(item):
+            self._unsaved.append(item)
 
     def _store_works_again(self) -> bool:
         try:
@@ -307,32 +309,32 @@ class StateThread:
             f"The coordinator has stopped{reason}", hint="Repair the cause and start it again."
         )
 
-    def _handle(self, asked: Asked) -> None:
+    def _handle(self, item: QueuedEvent) -> None:
         if isinstance(self._failure, DeposedError | StoreLostError):
             raise self._failure
-        state, effects = step(self.state, self._with_finished(asked.event))
-        with self._store.together(asked.write_id):
+        state, effects = step(self.state, self._with_finished(item.event))
+        with self._store.together(item.write_id):
             for effect in effects:
                 if isinstance(effect, Save):
-                    self._save(effect.transaction, asked)
+                    self._save(effect.transaction, item)
                 else:
                     _store_effect(self._store, effect, self._now_ms())
         before, self.state = self.state, state
-        if isinstance(asked.event, BeginRequested | Adopted) and asked.opened is not None:
-            self.opened[asked.event.transaction.id] = asked.opened
+        if isinstance(item.event, BeginRequested | Adopted) and item.opened is not None:
+            self.opened[item.event.transaction.id] = item.opened
         for effect in effects:
             if not isinstance(effect, Save):
                 continue
-            if asked.request is not None:
-                self.requests[effect.transaction.id] = asked.request
+            if item.request is not None:
+                self.requests[effect.transaction.id] = item.request
             if effect.transaction.id in before.transactions.keys() - state.transactions:
                 self.finished[effect.transaction.phase] += 1
                 self.opened.pop(effect.transaction.id, None)
                 self.requests.pop(effect.transaction.id, None)
         # What is saved is carried out in any case: an exception keeps nothing else from it.
-        follows = [partial(_reach_after, asked.event)]
+        follows = [partial(_reach_after, item.event)]
         follows += [partial(self._follow, effect) for effect in effects]
-        follows += [partial(self._happened, asked.event)]
+        follows += [partial(self._happened, item.event)]
         for follow in follows:
             self._runtime.attempt("what follows", follow, fatal=(StoreLostError, DeposedError))
 
@@ -369,23 +371,23 @@ class StateThread:
                     return replace(event, finished=self._store.transactions.finished(id))
         return event
 
-    def _save(self, held: TransactionState, asked: Asked) -> None:
-        if asked.opened is not None:
-            self._store.transactions.open(held, transaction_document(asked.opened))
-            if asked.body is None:
+    def _save(self, transaction: TransactionState, item: QueuedEvent) -> None:
+        if item.opened is not None:
+            self._store.transactions.open(transaction, transaction_document(item.opened))
+            if item.body is None:
                 return
-        self._store.transactions.save(held, asked.body)
+        self._store.transactions.save(transaction, item.body)
 
     def _tick(self) -> None:
         if not self._tick_waits:
             self._tick_waits = True
-            self.put(Asked(Ticked(self._now_ms())))
+            self.put(QueuedEvent(Ticked(self._now_ms())))
 
 
-def _has_happened(asked: Asked) -> bool:
+def _has_happened(item: QueuedEvent) -> bool:
     """Whether an event tells what has happened already, so that it must be stored sooner or
     later."""
-    match asked.event:
+    match item.event:
         case Ticked():
             return False
         case Noted(publication=publication):
@@ -393,7 +395,7 @@ def _has_happened(asked: Asked) -> bool:
         case NotPublished() | TableDropped() | TableMoved():
             return True
         case _:
-            return asked.ask is None
+            return item.ask is None
 
 
 def _internal(error: Exception) -> SetupError:
@@ -480,10 +482,10 @@ class StoredTransactions:
         state = self._state_thread.state
         opened = [
             self._state_thread.opened.get(id)
-            for id, one in state.transactions.items()
-            if one.location == location
+            for id, transaction in state.transactions.items()
+            if transaction.location == location
         ]
-        needed = [one.base_snapshot_id for one in opened if one and one.table.branch == branch]
+        needed = [t.base_snapshot_id for t in opened if t and t.table.branch == branch]
         needed += [
             publication.snapshot_id
             for publication in state.watched.get(location, ())

@@ -45,7 +45,11 @@ from paimon_magics.coordinator.service.commit_worker import Worker
 from paimon_magics.coordinator.service.opening import open_transaction
 from paimon_magics.coordinator.service.publication_watch import Watching
 from paimon_magics.coordinator.service.snapshot_leases import Leases
-from paimon_magics.coordinator.service.state_thread import Asked, StateThread, StoredTransactions
+from paimon_magics.coordinator.service.state_thread import (
+    QueuedEvent,
+    StateThread,
+    StoredTransactions,
+)
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import (
     CommitConflictError,
@@ -189,7 +193,7 @@ class Transactions:
         body = request_body(request)
         files = noted_files(request.properties)
         return self._state_thread.ask_soon(
-            lambda ask: Asked(
+            lambda ask: QueuedEvent(
                 CommitRequested(id, digest_of(body), ask, files=files), request=request, body=body
             )
         )
@@ -243,7 +247,7 @@ class Transactions:
             files=None if request is None else noted_files(request.properties),
         )
         return self._state_thread.ask(
-            lambda ask: Asked(
+            lambda ask: QueuedEvent(
                 Adopted(adopted, digest, self._now_ms(), ask),
                 opened=transaction,
                 request=request,
@@ -251,10 +255,10 @@ class Transactions:
             )
         )
 
-    def _lost_its_place(self, id: str, table: Table, asked: CommitRequest) -> bool:
+    def _lost_its_place(self, id: str, table: Table, request: CommitRequest) -> bool:
         """Whether a transaction that this coordinator does not know would replace rows that others
         added, among them small inserts that were acknowledged behind it."""
-        swallows = isinstance(asked.change, OverwritePartitions) and asked.change.swallow_newer
+        swallows = isinstance(request.change, OverwritePartitions) and request.change.swallow_newer
         is_unknown = self._stored.state(id) is None
         return swallows and is_unknown and table.schema.flag("auto_batch_load")
 
@@ -265,7 +269,7 @@ class Transactions:
     def abort_soon(self, id: str, reason: str) -> Future[Answer]:
         """Like `abort`, but return the future of the answer."""
         return self._state_thread.ask_soon(
-            lambda ask: Asked(AbortRequested(id, reason, self._now_ms(), ask))
+            lambda ask: QueuedEvent(AbortRequested(id, reason, self._now_ms(), ask))
         )
 
     def sweep(self, id: str, request: CommitRequest) -> int | None:
@@ -319,7 +323,7 @@ class Transactions:
         waits = bool(ticket) and takes_turns
         try:
             answer = self._state_thread.ask(
-                lambda ask: Asked(
+                lambda ask: QueuedEvent(
                     BeginRequested(begun, self._now_ms(), ask, in_pause, waits), opened=transaction
                 )
             )

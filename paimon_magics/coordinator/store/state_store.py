@@ -202,11 +202,11 @@ class StateStore:
         self._database.close()
 
     def _check_format(self) -> None:
-        found = [row[0] for row in self._database.read("SELECT format FROM meta")]
-        if not found:
+        formats = [row[0] for row in self._database.read("SELECT format FROM meta")]
+        if not formats:
             self._sql.write("INSERT INTO meta (format) VALUES (?)", _FORMAT)
-        elif len(found) == 1 and found[0] in _FORMATS_READ:
-            if found[0] != _FORMAT:
+        elif len(formats) == 1 and formats[0] in _FORMATS_READ:
+            if formats[0] != _FORMAT:
                 with self._sql.together():
                     for column in ("warehouse_id", "warehouse"):
                         self._sql.write(
@@ -216,7 +216,7 @@ class StateStore:
                     self._sql.write("UPDATE meta SET format = ?", _FORMAT)
         else:
             raise SetupError(
-                f"{self._database.name} was written by another version (format {found[0]}, "
+                f"{self._database.name} was written by another version (format {formats[0]}, "
                 f"this one is {_FORMAT}).",
                 hint="Use that version; or drain the coordinator with it, then begin with an "
                 "empty store.",
@@ -349,12 +349,12 @@ class TransactionTable:
         rows = self._sql.read(
             "SELECT body, opened FROM transactions WHERE finished = 0 ORDER BY id"
         )
-        return [(_held(body), json.loads(opened)) for body, opened in rows]
+        return [(_transaction(body), json.loads(opened)) for body, opened in rows]
 
     def finished(self, id: str) -> TransactionState | None:
         """A finished transaction; None when it is unknown, no longer kept, or unfinished."""
         rows = self._sql.read("SELECT body FROM transactions WHERE id = ? AND finished = 1", id)
-        return _held(rows[0][0]) if rows else None
+        return _transaction(rows[0][0]) if rows else None
 
     def recently_finished(self, count: int) -> list[TransactionState]:
         """The last finished transactions, the newest first."""
@@ -362,7 +362,7 @@ class TransactionTable:
             "SELECT body FROM transactions WHERE finished = 1 ORDER BY expires_at_ms DESC LIMIT ?",
             count,
         )
-        return [_held(body) for (body,) in rows]
+        return [_transaction(body) for (body,) in rows]
 
     def opened(self, id: str) -> dict[str, object] | None:
         """A transaction's document from when it was opened; None for an unknown one."""
@@ -379,22 +379,28 @@ class TransactionTable:
         rows = self._sql.read("SELECT runs FROM transactions WHERE id = ?", id)
         return int(rows[0][0]) if rows else 0
 
-    def open(self, held: TransactionState, opened: dict[str, object]) -> None:
+    def open(self, transaction: TransactionState, opened: dict[str, object]) -> None:
         """Store a new transaction."""
         self._sql.write(
             "INSERT INTO transactions (id, finished, expires_at_ms, body, opened) "
             "VALUES (?, 0, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET finished = 0, "
             "expires_at_ms = excluded.expires_at_ms, body = excluded.body, "
             "opened = excluded.opened",
-            *(held.id, held.expires_at_ms, _body(held), json.dumps(opened)),
+            *(transaction.id, transaction.expires_at_ms, _body(transaction), json.dumps(opened)),
         )
 
-    def save(self, held: TransactionState, request: bytes | None = None) -> None:
+    def save(self, transaction: TransactionState, request: bytes | None = None) -> None:
         """Store a transaction's new state, and its commit request if that is given."""
         self._sql.write(
             "UPDATE transactions SET finished = ?, expires_at_ms = ?, body = ?, "
             "request = coalesce(?, request) WHERE id = ?",
-            *(int(held.phase in FINISHED), held.expires_at_ms, _body(held), request, held.id),
+            *(
+                int(transaction.phase in FINISHED),
+                transaction.expires_at_ms,
+                _body(transaction),
+                request,
+                transaction.id,
+            ),
         )
 
     def begin_run(self, id: str) -> None:
@@ -409,11 +415,11 @@ class TransactionTable:
         )
 
 
-def _body(held: TransactionState) -> str:
-    return dataclass_json(held)
+def _body(transaction: TransactionState) -> str:
+    return dataclass_json(transaction)
 
 
-def _held(text: str) -> TransactionState:
+def _transaction(text: str) -> TransactionState:
     body: dict[str, object] = json.loads(text)
     receipt = body.pop("receipt")
     origin = body.pop("origin", None)  # older versions did not store it

@@ -41,7 +41,7 @@ class PublicationTable:
 
     def recent(self, count: int) -> list[Publication]:
         """The last publications, of transactions and others, the newest first."""
-        found = [
+        publications = [
             _publication(body)
             for watched in (0, 1)  # each by the index
             for (body,) in self._sql.read(
@@ -50,7 +50,7 @@ class PublicationTable:
                 *(watched, count),
             )
         ]
-        return sorted(found, key=lambda p: p.published_at_ms, reverse=True)[:count]
+        return sorted(publications, key=lambda p: p.published_at_ms, reverse=True)[:count]
 
     def save(self, publication: Publication, watched: bool) -> None:
         """Store a publication, or replace it."""
@@ -256,8 +256,8 @@ class TokenTable:
             "FROM tokens ORDER BY created_at_ms, id"
         )
         return [
-            StoredToken(id, name, digest, tuple(json.loads(allows)), made, end, revoked)
-            for id, name, digest, allows, made, end, revoked in rows
+            StoredToken(id, name, digest, tuple(json.loads(allows)), created_at_ms, end, revoked)
+            for id, name, digest, allows, created_at_ms, end, revoked in rows
         ]
 
     def add(self, token: StoredToken) -> None:

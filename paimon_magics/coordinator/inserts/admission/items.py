@@ -39,7 +39,7 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TableRequest:
     """An event other than inserts, for the table with an id. `make` returns it for the number of
     the ask. `table_info` is given where the table may have no queue yet."""
 
@@ -58,7 +58,7 @@ class Done:
     at_once: bool = False
 
 
-Item = Insert | Asked | Done
+Item = Insert | TableRequest | Done
 """An item of the owner of the queues."""
 
 
@@ -68,10 +68,10 @@ def fail_items(items: Iterable[Item], error: PaimonMagicsError) -> None:
     for item in items:
         if isinstance(item, Done) or item.answer is None:
             continue
-        told: PaimonMagicsError = error
+        reason: PaimonMagicsError = error
         if isinstance(item, Insert) and item.may_be_taken:
-            told = not_known(item, error)
-        fail([item.answer], told)
+            reason = not_known(item, error)
+        fail([item.answer], reason)
 
 
 def not_known(insert: Insert, why: PaimonMagicsError) -> BrokeOffError:

@@ -290,8 +290,8 @@ class Turn:
 
 def _arrival(ask: int, insert: Insert, remembered: Mapping[str, Remembered]) -> Arrival:
     """An insert as its queue sees it, with what is remembered of its label or channel."""
-    found = remembered.get(insert.key) if insert.key else None
-    same = None if found is None else found.inserts.get(insert.offset)
+    known_key = remembered.get(insert.key) if insert.key else None
+    same = None if known_key is None else known_key.inserts.get(insert.offset)
     validated = insert.validated
     return Arrival(
         ask,
@@ -302,8 +302,8 @@ def _arrival(ask: int, insert: Insert, remembered: Mapping[str, Remembered]) -> 
         insert.offset,
         insert.digest,
         None if same is None else Known(*same),
-        None if found is None else found.last_offset,
-        None if found is None else found.first_offset,
+        None if known_key is None else known_key.last_offset,
+        None if known_key is None else known_key.first_offset,
     )
 
 

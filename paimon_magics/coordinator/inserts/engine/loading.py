@@ -232,19 +232,19 @@ class Loading:
                 lsns = [lsn for lsn, _ in event.dead]
                 self.pool.run("dead letters", partial(self._buried, table.id, lsns))
 
-    def _checked(self, table: TableQueue, effect: BeginFlush, found: str | Exception) -> None:
+    def _checked(self, table: TableQueue, effect: BeginFlush, outcome: str | Exception) -> None:
         """Load a batch of a table whose log was checked; or close it, where records are missing."""
 
         def adopt() -> None:
-            if found == "":
+            if outcome == "":
                 self._owner.opened(table, "")
                 self.load(table, effect)
                 return
-            self._owner.happen(table, FlushFailed(str(found), self._now_ms()))
-            if isinstance(found, NotLoadedError) and found.dropped:
+            self._owner.happen(table, FlushFailed(str(outcome), self._now_ms()))
+            if isinstance(outcome, NotLoadedError) and outcome.dropped:
                 self.forget(table.id)
-            if isinstance(found, str):
-                self._owner.opened(table, found)
+            if isinstance(outcome, str):
+                self._owner.opened(table, outcome)
 
         self._owner.put(Done(adopt))
 

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.inserts.admission.items import (
     Answered,
-    Asked,
     Done,
     Insert,
     Item,
+    TableRequest,
     fail,
     fail_items,
 )
@@ -120,7 +120,7 @@ class QueueOwner:
         """Give a table's queue the event that `make` returns for an ask number; the future of its
         answer."""
         future: Future[Answer] = Future()
-        self.put(Asked(table_id, make, future, table_info))
+        self.put(TableRequest(table_id, make, future, table_info))
         if self.failure is not None:  # it has ended, perhaps without seeing this
             with contextlib.suppress(InvalidStateError):
                 future.set_exception(self.gone())
@@ -245,7 +245,7 @@ class QueueOwner:
             elif isinstance(item, Done):
                 self._runtime.attempt("an outcome", item.adopt, fatal=FATAL)
             else:
-                self._fail_one(item.answer, partial(self._take_asked, item))
+                self._fail_one(item.answer, partial(self._take_request, item))
         if together:
             self.appending.take(together)
 
@@ -273,7 +273,7 @@ class QueueOwner:
 
     # ---- events and effects ----
 
-    def _take_asked(self, item: Asked) -> None:
+    def _take_request(self, item: TableRequest) -> None:
         table = self.tables.get(item.table_id)
         if table is None and item.table_info is not None:
             table = self._table(item.table_info)
@@ -304,7 +304,7 @@ class QueueOwner:
                     raise AssertionError(effect)
         self.replies.give(replies)
 
-    def _park(self, table: TableQueue, items: Sequence[Insert | Asked]) -> None:
+    def _park(self, table: TableQueue, items: Sequence[Insert | TableRequest]) -> None:
         """Have items wait until a table is open."""
         if table.parked is not None:
             table.parked += items

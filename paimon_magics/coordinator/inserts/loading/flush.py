@@ -347,8 +347,8 @@ class Flushing:
         """The commit of a transaction whose end this process has not seen; None when it certainly
         was not committed and never will be. Raises StuckError when that is unknown, and
         NotYetKnownError when it can't be found out now."""
-        held = self._coordinator.stored.state(id)
-        if held is None:
+        state = self._coordinator.stored.state(id)
+        if state is None:
             try:
                 receipt = find_commit(self._catalog.load(name), transaction)
                 if receipt is not None:
@@ -358,24 +358,24 @@ class Flushing:
                 self._transactions.adopt(id, ENGINE, document, None, Origin(engine=ENGINE))
             except UnknownOutcomeError as error:
                 raise StuckError(str(error)) from error
-            held = self._coordinator.stored.state(id)
-            if held is None:
+            state = self._coordinator.stored.state(id)
+            if state is None:
                 return None
-        if held.phase is Phase.ACTIVE:
+        if state.phase is Phase.ACTIVE:
             reason = "what became of its batch is not known"
             answer = yield self._transactions.abort_soon(id, reason)
             if not isinstance(answer, Aborted | NotCommitted | Gone):
                 raise StuckError(_unknown(name, 0, 0, str(answer)))
-            held = self._coordinator.stored.state(id) or held
-        match held.phase:
+            state = self._coordinator.stored.state(id) or state
+        match state.phase:
             case Phase.COMMITTED | Phase.LOST:
-                return held.receipt
+                return state.receipt
             case Phase.ABORTED:
                 return None
-            case Phase.ABORTING if not held.adopted:
+            case Phase.ABORTING if not state.adopted:
                 return None
             case Phase.UNDETERMINED:
-                raise StuckError(_unknown(name, 0, 0, held.reason))
+                raise StuckError(_unknown(name, 0, 0, state.reason))
             case phase:
                 raise NotYetKnownError(f"the transaction {id} of `{name}` is {phase.value}")
 

@@ -340,7 +340,7 @@ def key_rows(keys: Sequence[Keyed]) -> list[tuple[str, int, int, bytes]]:
 
 
 def _key_row(run: Sequence[Keyed]) -> tuple[str, int, int, bytes]:
-    answers = b"".join(_LSN.pack(one.lsn, len(one.digest)) + one.digest for one in run)
+    answers = b"".join(_LSN.pack(key.lsn, len(key.digest)) + key.digest for key in run)
     return run[-1].key, run[-1].offset, run[-1].lsn, answers
 
 
@@ -352,13 +352,13 @@ def remembered_of(rows: Sequence[tuple[int, int, bytes]]) -> Remembered:
         if last == FIRST_OFFSET:
             first_offset = lsn_or_first
             continue
-        found = []
+        run = []
         at = 0
         while at < len(answers):
             lsn, length = _LSN.unpack_from(answers, at)
             at += _LSN.size
-            found.append((lsn, answers[at : at + length]))
+            run.append((lsn, answers[at : at + length]))
             at += length
-        inserts.update(enumerate(found, last - len(found) + 1))
+        inserts.update(enumerate(run, last - len(run) + 1))
     last_offset = rows[-1][0]
     return Remembered(inserts, last_offset if last_offset >= 0 else None, first_offset)

@@ -198,10 +198,10 @@ def _published(queue: Queue, event: Published) -> tuple[Queue, list[Effect]]:
         last_error="",
         snapshot_id=queue.snapshot_id if event.snapshot_id is None else event.snapshot_id,
     )
-    return _told(queue, event.snapshot_id, dict(event.dead))
+    return _answer_waiters(queue, event.snapshot_id, dict(event.dead))
 
 
-def _told(
+def _answer_waiters(
     queue: Queue, snapshot_id: int | None, dead: dict[int, str]
 ) -> tuple[Queue, list[Effect]]:
     """Answer the waiters up to `published`, and grant the holds whose turn it is."""
@@ -236,8 +236,8 @@ def _failed(queue: Queue, event: FlushFailed) -> tuple[Queue, list[Effect]]:
         if not event.refused:
             return queue, granted
         # Only other credentials change this: waiters are told now that their rows are durable.
-        queue, told = _not_waiting(queue, Reason.STORE, event.why)
-        return queue, granted + told
+        queue, replies = _not_waiting(queue, Reason.STORE, event.why)
+        return queue, granted + replies
     if batch.first == batch.last:
         return replace(queue, flushing=batch), [Bury(batch.last, event.why)]
     return _before_it(
