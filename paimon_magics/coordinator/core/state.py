@@ -33,7 +33,6 @@ CHECKING = ""
 
 _V = TypeVar("_V")
 
-
 WAITER_MS = 5_000
 """How long a silent waiter keeps its place, in milliseconds: many times the pause between two of
 its questions, and still short for those who wait behind one that died."""

@@ -24,12 +24,9 @@ FOLDER = ".paimon-magics"
 
 _NAME = re.compile(r"owner-([1-9][0-9]{0,17})\.json")
 
-
 _PREFIX = "claim-"
 
-
 _LEASE_PREFIX = "owner-"
-
 
 RENEWALS_PER_LEASE = 6
 _LOOKS_PER_LEASE = 30

@@ -39,10 +39,8 @@ from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 
 _TEXT_CHARACTERS_MAX = 500
 
-
 _WITHOUT_VALUES = ("is null", "is not null")
 _OPERATORS = ("=", "<", "<=", ">", ">=", "in", *_WITHOUT_VALUES)
-
 
 OPTIONS_PATH = "/v1/coordinator/options"
 

@@ -15,7 +15,6 @@ from paimon_magics.errors import (
 RETRY_AFTER = "5"
 """The header `retry-after` for a client that was refused in a pause, in seconds."""
 
-
 RESUME_HINT = (
     "The table takes no commits until an administrator has looked at it and resumed it: "
     "`%paimon coordinator resume TABLE`."

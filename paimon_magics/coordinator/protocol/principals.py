@@ -26,7 +26,6 @@ _FORM = "READ, WRITE or ADMIN, or one of them with tables: write=shop.orders_*"
 _GRANTS_MAX = 200
 _PATTERN_CHARACTERS_MAX = 255
 
-
 Load = Callable[[TableName], Any]
 """Loads a table, or raises an error of ours."""
 

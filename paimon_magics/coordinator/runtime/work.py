@@ -15,7 +15,6 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-
 Steps = Generator[Future[Any], Any, T]
 
 

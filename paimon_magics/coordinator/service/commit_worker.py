@@ -34,13 +34,8 @@ from paimon_magics.coordinator.core.events import (
 from paimon_magics.coordinator.core.values import Cause
 from paimon_magics.coordinator.ownership.lease import Claims, Fate
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.service.publication_watch import Watching, publication_of
-from paimon_magics.coordinator.service.state_thread import (
-    QueuedEvent,
-    StateThread,
-    StoredTransactions,
-)
+from paimon_magics.coordinator.service.state_thread import QueuedEvent, StateThread
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
@@ -77,7 +72,6 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import remove_uncommitted
 
 _log = logging.getLogger(__name__)
-
 
 _WORKERS = 8
 _PAUSE_MS = 2_000
@@ -340,18 +334,15 @@ class CommitPool:
 
     def __init__(
         self,
-        runtime: Runtime,
         state_thread: StateThread,
-        transactions: StoredTransactions,
         worker: Worker,
         watching: Watching,
     ) -> None:
-        self._now_ms = runtime.clock.now_ms
+        self._now_ms = state_thread.now_ms
         self._state_thread = state_thread
-        self._transactions = transactions
         self._worker = worker
         self._watching = watching
-        self._pool = runtime.pool("commits", _WORKERS)
+        self._pool = state_thread.runtime.pool("commits", _WORKERS)
         self.retries: Counter[str] = Counter()
 
     def carry_out(self, effect: Effect) -> None:
@@ -403,14 +394,16 @@ class CommitPool:
         self._pool.effect(key, work, crashed, deliver, after_ms=pause_ms)
 
     def _commit(self, id: str) -> Event:
-        request = self._transactions.request(id)
-        assert request is not None
-        return self._worker.commit(id, request)
+        return self._worker.commit(id, self._request(id))
 
     def _look_up(self, id: str) -> Event:
-        request = self._transactions.request(id)
+        transaction = self._state_thread.state.transactions[id]
+        return self._worker.look_up(id, self._request(id), transaction.adopted)
+
+    def _request(self, id: str) -> CommitRequest:
+        request = self._state_thread.stored.request(id)
         assert request is not None
-        return self._worker.look_up(id, request, self._state_thread.state.transactions[id].adopted)
+        return request
 
     def _remove(self, id: str) -> Event:
         transaction, opened = (

@@ -47,7 +47,6 @@ _HINDERED = "Others compact or change the same buckets."
 
 _log = logging.getLogger(__name__)
 
-
 OUT_OF_MEMORY = 73
 """The exit code of a process that needs more memory than its budget."""
 

@@ -58,11 +58,7 @@ from paimon_magics.coordinator.service.commit_worker import CommitPool, Worker
 from paimon_magics.coordinator.service.expiry import Upkeep
 from paimon_magics.coordinator.service.publication_watch import Watching
 from paimon_magics.coordinator.service.snapshot_leases import Leases
-from paimon_magics.coordinator.service.state_thread import (
-    QueuedEvent,
-    StateThread,
-    StoredTransactions,
-)
+from paimon_magics.coordinator.service.state_thread import QueuedEvent, StateThread
 from paimon_magics.coordinator.service.transactions import Transactions
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
@@ -79,11 +75,9 @@ _logger = logging.getLogger(__name__)
 
 _BUCKETS_MAX = 100_000  # of one transaction: some 20 MB of memory
 
-
 _ERRORS_MAX = 50
 _CHARACTERS_MAX = 2_000
 _LOGGER = "paimon_magics"
-
 
 _LOOK_MS = 1_000.0
 _LOG_BYTES_MAX = 4 * 1024 * 1024
@@ -133,7 +127,7 @@ class Coordinator:
             failed=on_failure,
         )
         self.finished = self.state_thread.finished
-        self.stored = StoredTransactions(store, self.state_thread)
+        self.stored = self.state_thread.stored
         self.republished = 0
         self._listeners: list[Callable[[Publication], None]] = []
         self.recent_errors = RecentErrors()
@@ -143,7 +137,6 @@ class Coordinator:
             store,
             self.turns,
             self.state_thread,
-            self.stored.request,
             None if ownership is None else ownership.fence,
         )
         self.worker = Worker(
@@ -151,20 +144,15 @@ class Coordinator:
         )
         self.leases = Leases(catalog, limits.lease_ms, now_ms())
         self.compactions = CompactionClaims(lambda: self.state)
-        self.upkeep = Upkeep(
-            catalog, store, self.state_thread, self.stored, ownership, self.turns, self.leases
-        )
+        self.upkeep = Upkeep(catalog, store, self.state_thread, ownership, self.turns, self.leases)
         self.transactions = Transactions(
             catalog,
             self.state_thread,
-            self.stored,
             self.worker,
             self.watching,
             self.leases,
         )
-        self.commits = CommitPool(
-            runtime, self.state_thread, self.stored, self.worker, self.watching
-        )
+        self.commits = CommitPool(self.state_thread, self.worker, self.watching)
         if ownership is not None:
             ownership.when_lost(self.depose)
 

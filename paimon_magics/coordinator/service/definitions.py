@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # a session that commits in its own process loads no store
 
 Document = dict[str, Any]
 
-
 _LOCATION = "location"
 
 

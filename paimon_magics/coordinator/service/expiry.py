@@ -21,7 +21,7 @@ from functools import partial
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.runtime.threads import Loop
 from paimon_magics.coordinator.service.snapshot_leases import Leases
-from paimon_magics.coordinator.service.state_thread import StateThread, StoredTransactions
+from paimon_magics.coordinator.service.state_thread import StateThread
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import UnknownNameError
@@ -42,7 +42,6 @@ _DROPS_EVERY_MS = 600_000
 _Key = str | tuple[str, str | None]
 """A table's location and branch, _OVERWRITTEN or _DROPPED."""
 
-
 _log = logging.getLogger(__name__)
 
 
@@ -59,7 +58,7 @@ class _Job:
 class Upkeep:
     """Expires snapshots, and cleans up after overwritten ones.
 
-    Right before a snapshot is removed, it asks `stored` for the first one that transactions and
+    Right before a snapshot is removed, it asks for the first one that transactions and
     publications need, and `ownership` whether this coordinator still owns the warehouse: the owner
     alone knows what is being read. In a pause nothing is removed: an administrator may be copying
     the warehouse.
@@ -73,7 +72,6 @@ class Upkeep:
         catalog: Catalog,
         store: StateStore,
         state_thread: StateThread,
-        stored: StoredTransactions,
         ownership: Ownership | None,
         turns: Turns,
         leases: Leases,
@@ -81,7 +79,6 @@ class Upkeep:
         self._catalog = catalog
         self._publications = store.publications
         self._state_thread = state_thread
-        self._stored = stored
         self._ownership = ownership
         self._turns = turns
         self._leases = leases
@@ -191,7 +188,9 @@ class Upkeep:
             with self._turns(table.location), self._leases.closing(table, at_ms) as floor:
                 if floor is None:
                     return at_ms + self._every_ms
-                floor = min(floor, self._stored.first_needed(table.location, name.branch))
+                floor = min(
+                    floor, self._state_thread.stored.first_needed(table.location, name.branch)
+                )
                 self._check_owner()
                 expiry = decide(table, rules, floor, at_ms)
             if expiry is None:

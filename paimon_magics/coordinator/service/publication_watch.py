@@ -86,7 +86,6 @@ class Watching:
         store: StateStore,
         turns: Turns,
         state_thread: StateThread,
-        request: Callable[[str], CommitRequest | None],
         fence: Callable[[], Fence] | None = None,
     ) -> None:
         self._now_ms = state_thread.now_ms
@@ -94,7 +93,6 @@ class Watching:
         self._store = store
         self._turns = turns
         self._state_thread = state_thread
-        self._request = request
         self._ask = state_thread.ask_event
         self._fence = fence
 
@@ -232,7 +230,9 @@ class Watching:
         return moved(publication, receipt, self._now_ms())
 
     def _request_of(self, publication: Publication) -> CommitRequest | None:
-        return self._request(publication.id) if publication.is_transaction else None
+        if not publication.is_transaction:
+            return None
+        return self._state_thread.stored.request(publication.id)
 
     def _finished(self, findings: Sequence[PublicationFinding]) -> tuple[TransactionState, ...]:
         """The finished transactions whose publications were published again or lost."""

@@ -43,7 +43,6 @@ if TYPE_CHECKING:  # a session that commits in its own process loads none of the
 
 Document = Mapping[str, Any]
 
-
 _WAIT_MS = 60_000.0
 
 
@@ -144,7 +143,6 @@ class Order(Protocol):
 
 CommitPlace = AbstractContextManager[Callable[[], None]]
 """The place of a commit. Its block gets a function, to be called when the commit is published."""
-
 
 Slot = Callable[[str], AbstractContextManager[Future[Answer]]]
 """Gives the table at a location to one statement, once no commit is under way; see

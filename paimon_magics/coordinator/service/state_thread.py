@@ -111,9 +111,10 @@ class StateThread:
     other than replies. `may_answer` raises DeposedError when no answer may be given any more,
     another SetupError when none may be given now. It does not ask the store.
 
-    `state` is the present state, a value. `opened` has the unfinished transactions as they were
-    opened, `requests` their commit requests since the start. `finished` counts the transactions
-    that finished since the start, by phase. `now_ms` is the time by its clock.
+    `state` is the present state, a value; `stored` looks transactions up. `opened` has the
+    unfinished transactions as they were opened, `requests` their commit requests since the start.
+    `finished` counts the transactions that finished since the start, by phase. `now_ms` is the time
+    by its clock.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class StateThread:
         self._carry_out = carry_out
         self._may_answer = may_answer
         self._failed = failed
+        self.stored = StoredTransactions(store, self)
         self.opened: dict[str, Transaction] = {}
         self.requests: dict[str, CommitRequest] = {}
         self.finished: Counter[Phase] = Counter()

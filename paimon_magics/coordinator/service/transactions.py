@@ -45,11 +45,7 @@ from paimon_magics.coordinator.service.commit_worker import Worker
 from paimon_magics.coordinator.service.opening import open_transaction
 from paimon_magics.coordinator.service.publication_watch import Watching
 from paimon_magics.coordinator.service.snapshot_leases import Leases
-from paimon_magics.coordinator.service.state_thread import (
-    QueuedEvent,
-    StateThread,
-    StoredTransactions,
-)
+from paimon_magics.coordinator.service.state_thread import QueuedEvent, StateThread
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import (
     CommitConflictError,
@@ -109,7 +105,6 @@ class Transactions:
         self,
         catalog: Catalog,
         state_thread: StateThread,
-        stored: StoredTransactions,
         worker: Worker,
         watching: Watching,
         leases: Leases,
@@ -117,7 +112,7 @@ class Transactions:
         self._now_ms = state_thread.now_ms
         self._catalog = catalog
         self._state_thread = state_thread
-        self._stored = stored
+        self._stored = state_thread.stored
         self._worker = worker
         self._watching = watching
         self._leases = leases

@@ -72,7 +72,6 @@ _UNSTORABLE = (
     OverflowError,
 )
 
-
 CONNECT_SECONDS = 2  # the shortest that libpq knows; there may be several hosts
 _OPTIONS: dict[str, Any] = {
     "connect_timeout": CONNECT_SECONDS,

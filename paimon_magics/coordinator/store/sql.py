@@ -50,5 +50,12 @@ class Sql:
             self._database.write(changes, id)
 
 
+class SqlTable:
+    """A table of a store, or some that belong together."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+
 def _storable(values: tuple[object, ...]) -> tuple[object, ...]:
     return tuple(storable_text(v) if isinstance(v, str) else v for v in values)

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 from paimon_magics.coordinator.core.values import FINISHED, Origin, Phase, TransactionState
 from paimon_magics.coordinator.protocol.json_text import dataclass_json
 from paimon_magics.coordinator.store.database import Change, Database, check_warehouse
-from paimon_magics.coordinator.store.sql import Sql
+from paimon_magics.coordinator.store.sql import Sql, SqlTable
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.tables import AuditLog, HaltTable, PublicationTable, TokenTable
 from paimon_magics.errors import SetupError
@@ -76,7 +76,6 @@ _DOCUMENTS = (
     ("publications", "body"),
     ("repetitions", "body"),
 )
-
 
 _KEY = "database_id = ? AND kind = ? AND name = ?"
 
@@ -267,11 +266,8 @@ class StateStore:
 # The table of properties of databases, for warehouses in a file system, which can't keep them.
 
 
-class DatabasePropertyTable:
+class DatabasePropertyTable(SqlTable):
     """The properties of databases by their ids; see `service.definitions`."""
-
-    def __init__(self, sql: Sql) -> None:
-        self._sql = sql
 
     def of(self, id: str) -> dict[str, str]:
         """The properties of a database, empty for an unknown id. See `Databases`."""
@@ -294,11 +290,8 @@ class DatabasePropertyTable:
 # The table of the views and functions of databases, which engines define.
 
 
-class DefinitionTable:
+class DefinitionTable(SqlTable):
     """Views and functions by the ids of their databases; see `service.definitions`."""
-
-    def __init__(self, sql: Sql) -> None:
-        self._sql = sql
 
     def names(self, database_id: str, kind: str) -> list[str]:
         """The names of a database's views or functions, in no order."""
@@ -338,11 +331,8 @@ class DefinitionTable:
 # The table of transactions and their commit requests.
 
 
-class TransactionTable:
+class TransactionTable(SqlTable):
     """The stored transactions, finished and unfinished."""
-
-    def __init__(self, sql: Sql) -> None:
-        self._sql = sql
 
     def unfinished(self) -> list[tuple[TransactionState, dict[str, object]]]:
         """All unfinished transactions, each with its document from when it was opened."""
@@ -366,18 +356,21 @@ class TransactionTable:
 
     def opened(self, id: str) -> dict[str, object] | None:
         """A transaction's document from when it was opened; None for an unknown one."""
-        rows = self._sql.read("SELECT opened FROM transactions WHERE id = ?", id)
-        return json.loads(rows[0][0]) if rows else None
+        text = self._value("opened", id)
+        return None if text is None else json.loads(text)
 
     def request(self, id: str) -> bytes | None:
         """A transaction's commit request; None for an unknown one, or one without a request."""
-        rows = self._sql.read("SELECT request FROM transactions WHERE id = ?", id)
-        return rows[0][0] if rows else None
+        body: bytes | None = self._value("request", id)
+        return body
 
     def runs(self, id: str) -> int:
         """The number of runs of the transaction's commit that were begun."""
-        rows = self._sql.read("SELECT runs FROM transactions WHERE id = ?", id)
-        return int(rows[0][0]) if rows else 0
+        return int(self._value("runs", id) or 0)
+
+    def _value(self, column: str, id: str) -> Any:
+        rows = self._sql.read(f"SELECT {column} FROM transactions WHERE id = ?", id)
+        return rows[0][0] if rows else None
 
     def open(self, transaction: TransactionState, opened: dict[str, object]) -> None:
         """Store a new transaction."""

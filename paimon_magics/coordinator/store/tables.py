@@ -10,18 +10,15 @@ from typing import Any
 
 from paimon_magics.coordinator.core.values import Pause, Stopped
 from paimon_magics.coordinator.protocol.json_text import dataclass_json
-from paimon_magics.coordinator.store.sql import Sql
+from paimon_magics.coordinator.store.sql import SqlTable
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
 
 _TOGETHER = 500  # ids in one statement
 
 
-class PublicationTable:
+class PublicationTable(SqlTable):
     """The stored publications, watched and unwatched."""
-
-    def __init__(self, sql: Sql) -> None:
-        self._sql = sql
 
     def watched(self) -> list[Publication]:
         """The watched publications, in the order of their snapshots."""
@@ -136,11 +133,8 @@ def _publication(text: str) -> Publication:
 # The tables of stopped tables and of pauses, which an administrator ends.
 
 
-class HaltTable:
+class HaltTable(SqlTable):
     """Tables that take no commits, the pause of the whole coordinator, and that of compactions."""
-
-    def __init__(self, sql: Sql) -> None:
-        self._sql = sql
 
     def stopped(self) -> list[tuple[str, Stopped]]:
         """The locations of the tables that take no commits, each with the reason."""
@@ -184,11 +178,8 @@ class HaltTable:
 # The table of the audit log's entries that are not in the warehouse yet.
 
 
-class AuditLog:
+class AuditLog(SqlTable):
     """Entries by their ids, each a text, in the order of ids."""
-
-    def __init__(self, sql: Sql) -> None:
-        self._sql = sql
 
     def save(self, entries: Sequence[tuple[str, str, bool]]) -> None:
         """Make entries durable together: id, text, and whether nothing more is to come of it. One
@@ -243,11 +234,8 @@ class StoredToken:
         return not self.revoked_at_ms and (not self.expires_at_ms or now_ms < self.expires_at_ms)
 
 
-class TokenTable:
+class TokenTable(SqlTable):
     """The tokens, those that have ended among them."""
-
-    def __init__(self, sql: Sql) -> None:
-        self._sql = sql
 
     def all(self) -> list[StoredToken]:
         """All tokens, in the order in which they were made."""

@@ -43,7 +43,6 @@ _HINT = 'Send {"columns": ["id", "name"], "rows": [[1, "a"], [2, "b"]]}.'
 _ARRAY_HINT = 'Each row is a list of values: {"rows": [[1, "a"]]}.'
 _PLANS_MAX = 256
 
-
 _FRESH_MS = 1_000
 _TABLES_MAX = 4_096
 _MODES = ", ".join(Mode)

@@ -28,7 +28,6 @@ from paimon_magics.statements.statement import TableName
 
 _LOOK_MS = 1_000.0
 
-
 FIRST_OFFSET = -2
 
 _LSN = struct.Struct(">QB")

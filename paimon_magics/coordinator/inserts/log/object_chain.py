@@ -49,7 +49,6 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS log_writes (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)",
 )
 
-
 _FOLDER = ".paimon-magics/log"
 _FORMAT = 2
 _FORMATS_READ = (1, 2)  # 1 knew tables by their locations
