@@ -201,7 +201,7 @@ def _ask_commit(state: State, event: CommitRequested) -> Step:
             pass
         case Phase.COMMITTING | Phase.UNCLEAR:
             return waiting(state, event.id, event.ask), ()
-        case _:
+        case Phase.COMMITTED | Phase.LOST | Phase.ABORTING | Phase.ABORTED | Phase.UNDETERMINED:
             return state, (Reply(event.ask, _answer_about(transaction)),)
     stopped = state.stopped.get(transaction.location)
     if stopped is not None:

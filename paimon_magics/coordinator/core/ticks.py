@@ -35,8 +35,6 @@ def ticked(state: State, now_ms: int) -> Step:
                 later = replace(transaction, expires_at_ms=now_ms + state.limits.cleanup_grace_ms)
                 state = with_transaction(state, later)
                 effects.append(RemoveFiles(transaction.id))
-            case _:
-                pass
     state, checks = watching.due_checks(state, now_ms)
     effects += checks
     if now_ms - state.forgot_at_ms >= FORGET_EVERY_MS:

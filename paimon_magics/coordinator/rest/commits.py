@@ -16,7 +16,7 @@ from paimon_magics.coordinator.protocol.errors import PausedError
 from paimon_magics.coordinator.rest.endpoints import table_of
 from paimon_magics.coordinator.rest.errors import RestError, not_found
 from paimon_magics.coordinator.runtime.work import Steps
-from paimon_magics.coordinator.service.publication_watch import Watching
+from paimon_magics.coordinator.service.publication_watch import PublicationMonitor
 from paimon_magics.coordinator.service.served import CommitPlace, Context, Document, publication_of
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.rest_commit import (
@@ -118,7 +118,7 @@ def require_looked_at(context: Context, name: TableName, location: str) -> None:
 class _Ledger:
     """A `Ledger` for one commit of a client."""
 
-    def __init__(self, watch: Watching, table: StoredTable, snapshot: Document) -> None:
+    def __init__(self, watch: PublicationMonitor, table: StoredTable, snapshot: Document) -> None:
         self._watch = watch
         self._publication = replace(publication_of(table, snapshot), certain=False)
 

@@ -34,7 +34,7 @@ from paimon_magics.coordinator.core.events import (
 from paimon_magics.coordinator.core.values import Cause
 from paimon_magics.coordinator.ownership.lease import Claims, Fate
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.service.publication_watch import Watching, publication_of
+from paimon_magics.coordinator.service.publication_watch import PublicationMonitor, publication_of
 from paimon_magics.coordinator.service.state_thread import QueuedEvent, StateThread
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.state_store import StateStore
@@ -77,7 +77,7 @@ _WORKERS = 8
 _PAUSE_MS = 2_000
 
 
-class Worker:
+class CommitWorker:
     """Does the work in the calling thread, which may be any; a table has one commit at a time.
 
     Every method that changes something raises DeposedError when another coordinator has taken over.
@@ -89,7 +89,7 @@ class Worker:
         store: StateStore,
         settings: Settings,
         turns: Turns,
-        watching: Watching,
+        watching: PublicationMonitor,
         ownership: Ownership | None,
         state_thread: StateThread,
     ) -> None:
@@ -166,8 +166,6 @@ class Worker:
                 return self._refused(id, request, reason, adopted, cause)
             case CommitPublished():
                 self._attempt("claim", lambda: self._drop_claim(transaction))
-            case _:
-                pass
         return event
 
     def remove(self, id: str, transaction: Transaction, adopted: int) -> Event:
@@ -335,8 +333,8 @@ class CommitPool:
     def __init__(
         self,
         state_thread: StateThread,
-        worker: Worker,
-        watching: Watching,
+        worker: CommitWorker,
+        watching: PublicationMonitor,
     ) -> None:
         self._now_ms = state_thread.now_ms
         self._state_thread = state_thread
@@ -366,8 +364,6 @@ class CommitPool:
                     lambda: self._watching.republish(publication),
                     lambda why: RepublishUnclear(publication.location),
                 )
-            case _:
-                pass
 
     def end(self) -> None:
         """Stop after the work that was started."""

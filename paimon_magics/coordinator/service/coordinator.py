@@ -54,9 +54,9 @@ from paimon_magics.coordinator.core.values import (
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.documents import transaction_of
 from paimon_magics.coordinator.runtime.threads import Loop, Runtime
-from paimon_magics.coordinator.service.commit_worker import CommitPool, Worker
+from paimon_magics.coordinator.service.commit_worker import CommitPool, CommitWorker
 from paimon_magics.coordinator.service.expiry import Upkeep
-from paimon_magics.coordinator.service.publication_watch import Watching
+from paimon_magics.coordinator.service.publication_watch import PublicationMonitor
 from paimon_magics.coordinator.service.snapshot_leases import Leases
 from paimon_magics.coordinator.service.state_thread import QueuedEvent, StateThread
 from paimon_magics.coordinator.service.transactions import Transactions
@@ -132,14 +132,14 @@ class Coordinator:
         self._listeners: list[Callable[[Publication], None]] = []
         self.recent_errors = RecentErrors()
         self.turns = Turns()
-        self.watching = Watching(
+        self.watching = PublicationMonitor(
             catalog,
             store,
             self.turns,
             self.state_thread,
             None if ownership is None else ownership.fence,
         )
-        self.worker = Worker(
+        self.worker = CommitWorker(
             catalog, store, settings, self.turns, self.watching, ownership, self.state_thread
         )
         self.leases = Leases(catalog, limits.lease_ms, now_ms())

@@ -77,7 +77,7 @@ def publication_of(
     )
 
 
-class Watching:
+class PublicationMonitor:
     """The part of a coordinator that knows the publications. For any thread."""
 
     def __init__(

@@ -38,7 +38,7 @@ from paimon_magics.tables.table import StoredTable
 
 if TYPE_CHECKING:  # a session that commits in its own process loads none of them
     from paimon_magics.coordinator.service.key_moves import KeyMover
-    from paimon_magics.coordinator.service.publication_watch import Watching
+    from paimon_magics.coordinator.service.publication_watch import PublicationMonitor
     from paimon_magics.coordinator.store.state_store import DatabasePropertyTable, DefinitionTable
 
 Document = Mapping[str, Any]
@@ -169,7 +169,7 @@ class Context:
     turn: Turn = field(default_factory=Turns)
     prefix: str = "paimon"
     fence: Callable[[], Fence] | None = None
-    watch: Watching | None = None
+    watch: PublicationMonitor | None = None
     recent: RecentCommits = field(default_factory=RecentCommits)
     indexes: HashIndexes = field(default_factory=HashIndexes)
     order: Order | None = None
@@ -309,7 +309,7 @@ def publication_of(table: StoredTable, snapshot: Document) -> Publication:
     )
 
 
-def watch_latest(watch: Watching, table: StoredTable) -> None:
+def watch_latest(watch: PublicationMonitor, table: StoredTable) -> None:
     """Watch a table's latest snapshot, which came from a branch: it can be overwritten like that of
     a commit."""
     latest = latest_document(table)

@@ -440,8 +440,6 @@ def _store_effect(store: StateStore, effect: Effect, now_ms: int) -> None:
             store.halts.save_stopped(location, stopped)
         case SavePause(pause=pause):
             store.halts.save_pause(pause)
-        case _:
-            pass
 
 
 # Looking transactions up: in the state while they are unfinished, in the store after that.

@@ -84,5 +84,3 @@ def _tell_watch(
         case RenameBranch(branch=branch, new_name=new_name):
             to = TableName(table.name.table, table.name.database, branch=new_name)
             watch.table_moved(location, location, to, branch=branch)
-        case _:
-            pass

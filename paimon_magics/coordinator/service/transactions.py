@@ -41,9 +41,9 @@ from paimon_magics.coordinator.core.values import (
 from paimon_magics.coordinator.protocol.documents import digest_of, request_body, transaction_of
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError, TableHeldError
 from paimon_magics.coordinator.runtime.work import Steps, waited
-from paimon_magics.coordinator.service.commit_worker import Worker
+from paimon_magics.coordinator.service.commit_worker import CommitWorker
 from paimon_magics.coordinator.service.opening import open_transaction
-from paimon_magics.coordinator.service.publication_watch import Watching
+from paimon_magics.coordinator.service.publication_watch import PublicationMonitor
 from paimon_magics.coordinator.service.snapshot_leases import Leases
 from paimon_magics.coordinator.service.state_thread import QueuedEvent, StateThread
 from paimon_magics.coordinator.store.database import StoreUnavailableError
@@ -105,8 +105,8 @@ class Transactions:
         self,
         catalog: Catalog,
         state_thread: StateThread,
-        worker: Worker,
-        watching: Watching,
+        worker: CommitWorker,
+        watching: PublicationMonitor,
         leases: Leases,
     ) -> None:
         self._now_ms = state_thread.now_ms

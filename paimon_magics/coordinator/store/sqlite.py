@@ -116,7 +116,7 @@ class _Connected:
             self._is_dirty = False
         except apsw.ConnectionClosedError:
             pass
-        except Exception:
+        except apsw.Error:
             self._is_dirty = True
         return False
 

@@ -24,13 +24,13 @@ from paimon_magics.coordinator.inserts.admission.items import (
 from paimon_magics.coordinator.inserts.admission.validator import KnownTables, TableInfo
 from paimon_magics.coordinator.inserts.engine.appending import FATAL
 from paimon_magics.coordinator.inserts.engine.holds import StatementHolds
-from paimon_magics.coordinator.inserts.engine.loading import Loading
+from paimon_magics.coordinator.inserts.engine.loading import LoadPool
 from paimon_magics.coordinator.inserts.engine.openings import Openings, recovered
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue
 from paimon_magics.coordinator.inserts.loading.dead_letter_table import DeadLetters
-from paimon_magics.coordinator.inserts.loading.flush import Flushing
-from paimon_magics.coordinator.inserts.loading.flusher_process import Flusher
+from paimon_magics.coordinator.inserts.loading.flush import BatchLoader
+from paimon_magics.coordinator.inserts.loading.flusher_process import FlushProcesses
 from paimon_magics.coordinator.inserts.log.log import LogTable, table_name
 from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
 from paimon_magics.coordinator.inserts.queue.events import FlushRequested
@@ -100,8 +100,8 @@ class GroupCommit:
         self._refusing = False
         own: Callable[[], object] = _nothing if ownership is None else ownership.acquire
         self._ids = coordinator.table_ids
-        self.flusher = Flusher()
-        flushing = Flushing(catalog, coordinator, log, self.flusher, settings.writing)
+        self.flusher = FlushProcesses()
+        flushing = BatchLoader(catalog, coordinator, log, self.flusher, settings.writing)
         self._registry = log.registry
         openings = Openings(log, flushing, own, settings.thresholds)
         may_answer = _nothing if ownership is None else ownership.check_lease
@@ -110,7 +110,7 @@ class GroupCommit:
         self.letters = DeadLetters(
             catalog, coordinator, settings.writing, self._log, self.backlog.name_of
         )
-        self._loading = Loading(
+        self._loading = LoadPool(
             runtime, self.owner, flushing, openings, self._log, self._lose, self.letters.write_new
         )
         self.known_tables = KnownTables(runtime, catalog, self._ids, settings.thresholds, own)

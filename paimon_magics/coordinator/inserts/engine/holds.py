@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from paimon_magics.coordinator.inserts.admission.items import Done
 from paimon_magics.coordinator.inserts.admission.validator import KnownTables, TableInfo
-from paimon_magics.coordinator.inserts.engine.loading import Loading
+from paimon_magics.coordinator.inserts.engine.loading import LoadPool
 from paimon_magics.coordinator.inserts.engine.openings import with_place
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue
@@ -68,7 +68,7 @@ class StatementHolds:
         self,
         runtime: Runtime,
         owner: QueueOwner,
-        loading: Loading,
+        loading: LoadPool,
         known_tables: KnownTables,
         is_open: Callable[[str], bool],
         why_not: Callable[[str], str],

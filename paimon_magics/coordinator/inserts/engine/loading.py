@@ -19,7 +19,7 @@ from paimon_magics.coordinator.inserts.engine.openings import Openings
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue, shown
 from paimon_magics.coordinator.inserts.loading.flush import (
-    Flushing,
+    BatchLoader,
     Loaded,
     NotLoadedError,
     StuckError,
@@ -49,7 +49,7 @@ _AGAIN_MS = 1_000
 _Events = tuple[Event, ...]
 
 
-class Loading:
+class LoadPool:
     """The slow work for tables. Its outcomes come back to the owner as events and items. `lose` is
     called when the log or the warehouse is lost, `buried` with a table's id and the lsns of new
     dead letters."""
@@ -58,7 +58,7 @@ class Loading:
         self,
         runtime: Runtime,
         owner: QueueOwner,
-        flushing: Flushing,
+        flushing: BatchLoader,
         openings: Openings,
         log: Log,
         lose: Callable[[DeposedError | StoreLostError], None],

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue, dropped
-from paimon_magics.coordinator.inserts.loading.flush import Flushing
+from paimon_magics.coordinator.inserts.loading.flush import BatchLoader
 from paimon_magics.coordinator.inserts.log.log import Log, LogTable, stored_name
 from paimon_magics.coordinator.inserts.log.records import DamagedError, Record, read_segments
 from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
@@ -28,7 +28,7 @@ class Openings:
     def __init__(
         self,
         log: RegisteredLog,
-        flushing: Flushing,
+        flushing: BatchLoader,
         own: Callable[[], object],
         defaults: Thresholds,
     ) -> None:

@@ -51,7 +51,7 @@ from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError
 
 if TYPE_CHECKING:  # each knows the other
-    from paimon_magics.coordinator.inserts.engine.loading import Loading
+    from paimon_magics.coordinator.inserts.engine.loading import LoadPool
 
 _GROUP_MAX = 4_096
 _TICK_MS = 50
@@ -82,7 +82,7 @@ class QueueOwner:
         self._now_ms = runtime.clock.now_ms
         self._recover = recover
         self._on_end = ended
-        self.work: Loading
+        self.work: LoadPool
         self.tables: dict[str, TableQueue] = {}
         self.failure: BaseException | None = None
         self.deposed: DeposedError | None = None
@@ -104,7 +104,7 @@ class QueueOwner:
         )
         self.put: Callable[[Item], None] = self._owner.put
 
-    def start(self, work: Loading) -> None:
+    def start(self, work: LoadPool) -> None:
         """Read the log and begin to take items; those that came before wait."""
         self.work = work
         self._owner.start(self._begin)

@@ -84,8 +84,6 @@ class Replies:
                 self.counts["duplicates"] += 1
             case Refused(reason=reason):
                 self.counts[f"refused_{reason.value}"] += 1
-            case _:
-                pass
 
 
 def dropped(name: TableName) -> UnknownNameError:

@@ -25,8 +25,8 @@ from paimon_magics.coordinator.core.values import (
     Undetermined,
 )
 from paimon_magics.coordinator.inserts.loading.flusher_process import (
-    Flusher,
     FlushJob,
+    FlushProcesses,
     FlushResult,
     WriteFailedError,
 )
@@ -112,7 +112,7 @@ class NotYetKnownError(Exception):
     """What became of a batch can't be found out now."""
 
 
-class Flushing:
+class BatchLoader:
     """Loads batches of any tables. Safe for several threads; one batch of a table at a time.
 
     A table is known by its id, and loaded by the last name that it had.
@@ -123,7 +123,7 @@ class Flushing:
         catalog: Catalog,
         coordinator: Coordinator,
         log: RegisteredLog,
-        flusher: Flusher,
+        flusher: FlushProcesses,
         settings: Settings,
     ) -> None:
         self._now_ms = coordinator.runtime.clock.now_ms

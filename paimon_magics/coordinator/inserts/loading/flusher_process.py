@@ -71,7 +71,7 @@ class WriteFailedError(Exception):
         self.damaged = damaged
 
 
-class Flusher:
+class FlushProcesses:
     """The parent's side: some processes, which start when they are needed, and again when they have
     died. A second one is started when a job has waited for the first a while, so that a table whose
     files take long keeps no other table waiting. For any thread."""

@@ -7,6 +7,7 @@ then.
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -53,6 +54,9 @@ _FOLDER = ".paimon-magics/log"
 _FORMAT = 2
 _FORMATS_READ = (1, 2)  # 1 knew tables by their locations
 _READERS = 16
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +171,8 @@ class ObjectChain:
             return
         try:
             self._write_checkpoint()
-        except Exception:  # it can wait, since the entries are there
+        except Exception as error:  # it can wait, since the entries are there
+            _log.warning("No checkpoint of %s was written: %r", self._folder.name, error)
             self._entries = 0
 
     def _write_checkpoint(self, *, keeping_all: bool = False) -> None:
