@@ -199,10 +199,6 @@ class LeaseFolder:
         self._store = store
         self._folder = f"{warehouse.rstrip('/')}/{FOLDER}"
 
-    def check(self) -> None:
-        """Check that the store can create an absent object atomically; see `Store.check`."""
-        self._store.check()
-
     def highest(self) -> int:
         """The highest epoch of a lease, 0 for none."""
         return epoch_in(self._store.names(self._folder, _LEASE_PREFIX))

@@ -59,6 +59,7 @@ class Ownership:
         runtime: Runtime | None = None,
     ) -> None:
         self.runtime = runtime or Runtime()
+        self._store = store
         self._leases = LeaseFolder(store, warehouse)
         self._mine = owner.lease(uuid.uuid4().hex, lease_ms)
         self._when_lost: list[Callable[[DeposedError], None]] = []
@@ -121,7 +122,7 @@ class Ownership:
             self._check_known()
             if self.epoch == 0:
                 self._mine = replace(self._mine, warehouse=self._settled())
-                self._leases.check()
+                self._store.check()
                 while not self._begin(*self._free()):
                     pass  # another coordinator was faster: look again
             return self.epoch
@@ -144,7 +145,7 @@ class Ownership:
                 saw(watch.lease)
             if self._is_free(watch) and may_take():
                 id = self._settled()
-                self._leases.check()
+                self._store.check()
                 with self._turn:
                     self._mine = replace(self._mine, warehouse=id)
                     self._begin(watch.epoch, watch.lease)

@@ -86,11 +86,6 @@ class StateFolder:
             )
 
     @property
-    def database(self) -> Path:
-        """The file of the coordinator's database."""
-        return self.path / "coordinator.sqlite"
-
-    @property
     def token_file(self) -> Path:
         """The file with the token."""
         return self.path / "token"

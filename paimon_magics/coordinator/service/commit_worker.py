@@ -142,9 +142,7 @@ class CommitWorker:
             decoded_request = decoded(table, request)
             receipt = find_commit(table, transaction) or unnamed_receipt(decoded_request)
             if receipt is not None:
-                self._attempt(
-                    "clean-up", lambda: self._remove_runs(table, id, transaction, adopted)
-                )
+                self._tidy(table, id, transaction, adopted)
                 settle(decoded_request)
                 publication = publication_of(id, decoded_request, receipt, self._now_ms())
                 return CommitPublished(id, receipt, self._now_ms(), publication)

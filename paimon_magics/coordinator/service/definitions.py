@@ -49,17 +49,13 @@ class Definitions:
 
     def names(self, kind: Kind, database: str) -> list[str]:
         """The names of a database's views or functions, in no order; none where none are kept."""
-        if self._store is None or not self._keeps_here:
-            return []
-        mark = database_mark(self._catalog, database)
-        return [] if mark is None else self._store.names(mark, kind)
+        mark = self._mark(database)
+        return [] if mark is None else self._need_store(kind).names(mark, kind)
 
     def of(self, kind: Kind, name: TableName) -> Document:
         """The document of a view or a function. Raises UnknownNameError."""
-        document = None
-        if self._store is not None and self._keeps_here:
-            mark = database_mark(self._catalog, _database(name))
-            document = None if mark is None else self._store.of(mark, kind, name.table)
+        mark = self._mark(_database(name))
+        document = None if mark is None else self._need_store(kind).of(mark, kind, name.table)
         if document is None:
             raise UnknownNameError(f"There is no {kind} `{name}`.")
         return document
@@ -116,10 +112,14 @@ class Definitions:
 
     def drop_all(self, database: str) -> None:
         """Drop those of a database that is about to be dropped."""
-        if self._store is not None and self._keeps_here:
-            mark = database_mark(self._catalog, database)
-            if mark is not None:
-                self._store.delete_all(mark)
+        mark = self._mark(database)
+        if mark is not None and self._store is not None:
+            self._store.delete_all(mark)
+
+    def _mark(self, database: str) -> str | None:
+        """The id of a database; None where nothing is kept for it here."""
+        keeps = self._store is not None and self._keeps_here
+        return database_mark(self._catalog, database) if keeps else None
 
     @property
     def _keeps_here(self) -> bool:

@@ -125,12 +125,9 @@ class Transactions:
         origin: Origin = NOWHERE,
         *,
         purpose: Purpose = Purpose.ROWS,
-        ticket: str = "",
     ) -> tuple[str, Transaction, Opened]:
         """Open a transaction without a place among small inserts; see `begin_steps`."""
-        return waited(
-            self.begin_steps(table, base_snapshot_id, owner, origin, purpose=purpose, ticket=ticket)
-        )
+        return waited(self.begin_steps(table, base_snapshot_id, owner, origin, purpose=purpose))
 
     def begin_steps(
         self,

@@ -157,7 +157,8 @@ class StateStore:
     """
 
     def __init__(self, database: Database, warehouse: str = "", warehouse_id: str = "") -> None:
-        self._database = database
+        self.database = database
+        """The database in which it is kept."""
         dialect = asdict(database.dialect)
         database.write([Change(statement.format(**dialect)) for statement in _TABLES])
         self._sql = Sql(database)
@@ -174,11 +175,6 @@ class StateStore:
         self.audit = AuditLog(self._sql)
         self.database_properties = DatabasePropertyTable(self._sql)
         self.definitions = DefinitionTable(self._sql)
-
-    @property
-    def database(self) -> Database:
-        """The database in which it is kept."""
-        return self._database
 
     def together(self, id: str = "") -> AbstractContextManager[None]:
         """Make the changes of the `with` block durable together, at its end; drop them when it
@@ -198,10 +194,10 @@ class StateStore:
 
     def close(self) -> None:
         """Close the database."""
-        self._database.close()
+        self.database.close()
 
     def _check_format(self) -> None:
-        formats = [row[0] for row in self._database.read("SELECT format FROM meta")]
+        formats = [row[0] for row in self.database.read("SELECT format FROM meta")]
         if not formats:
             self._sql.write("INSERT INTO meta (format) VALUES (?)", _FORMAT)
         elif len(formats) == 1 and formats[0] in _FORMATS_READ:
@@ -215,7 +211,7 @@ class StateStore:
                     self._sql.write("UPDATE meta SET format = ?", _FORMAT)
         else:
             raise SetupError(
-                f"{self._database.name} was written by another version (format {formats[0]}, "
+                f"{self.database.name} was written by another version (format {formats[0]}, "
                 f"this one is {_FORMAT}).",
                 hint="Use that version; or drain the coordinator with it, then begin with an "
                 "empty store.",
@@ -223,8 +219,8 @@ class StateStore:
 
     def _bind(self, warehouse: str, warehouse_id: str) -> None:
         """Bind the store to a warehouse, and its locations to the present spelling of that."""
-        bound_id, before = self._database.read("SELECT warehouse_id, warehouse FROM meta")[0]
-        check_warehouse(f"The store {self._database.name}", bound_id, warehouse_id)
+        bound_id, before = self.database.read("SELECT warehouse_id, warehouse FROM meta")[0]
+        check_warehouse(f"The store {self.database.name}", bound_id, warehouse_id)
         id = warehouse_id or bound_id
         now = plain_location(warehouse) if warehouse else before
         if not id or (id, now) == (bound_id, before):
@@ -249,7 +245,7 @@ class StateStore:
             *(now, length + 1, length, before),
         )
         for table, column in _DOCUMENTS:
-            for (text,) in self._database.read(f"SELECT DISTINCT {column} FROM {table}"):
+            for (text,) in self.database.read(f"SELECT DISTINCT {column} FROM {table}"):
                 document = json.loads(text)
                 changed = {
                     key: now + document[key].removeprefix(before)

@@ -80,12 +80,6 @@ class Appending:
         self._behind: deque[Item] = deque()
 
     @property
-    def unclear_ms(self) -> float:
-        """For how long it has been unclear whether the log has the last records; 0 if it is not."""
-        unclear = self._unclear
-        return 0.0 if unclear is None else self._runtime.clock.steady_ms() - unclear[1]
-
-    @property
     def trouble(self) -> str:
         """Why the last append has failed; "" where it has not, or nobody has tried for a minute."""
         why, at_ms = self._trouble

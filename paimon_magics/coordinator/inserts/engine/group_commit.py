@@ -47,6 +47,7 @@ from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 
 _STOP_SECONDS = 20.0
+_LOOK_MS = 10_000.0
 _NOTE_EVERY_MS = 5_000
 _FORGET_EVERY_MS = 60_000
 
@@ -208,13 +209,15 @@ class GroupCommit:
         table = self.queue_of(table_info)
         if table is None:
             return Buffered(latest_snapshot_id(self._catalog.load(table_info.name)), 0, 0)
-        hold = self.holds.of_look(table_info)
-        with self.holds.ending(hold):
+        hold = self.holds.take(table_info, drains=False, wait_ms=_LOOK_MS)
+        try:
             published = yield hold.granted
             acknowledged = table.queue.acknowledged
             snapshot_id = latest_snapshot_id(self._catalog.load(table_info.name))
             segments = self._log.read(table_info.identity, published + 1, acknowledged)
             return Buffered(snapshot_id, published, acknowledged, tuple(segments))
+        finally:
+            self.holds.end(hold)
 
     def reopen(self, table_info: TableInfo, *, accept_loss: bool) -> Future[None]:
         """Open a closed table again. With `accept_loss` it goes on without the records that are

@@ -39,7 +39,6 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.table import Table
 
 _WAIT_MS = 60_000.0
-_LOOK_MS = 10_000.0
 _KEPT_MS = 12_000.0  # longer than Paimon's clients wait before they try again
 _TICK_MS = 200
 
@@ -258,24 +257,12 @@ class StatementHolds:
         tables = [t for t in list(self._owner.tables.values()) if t.name == name]
         return next((t for t in tables if t.queue.batches), tables[0] if tables else None)
 
-    @contextlib.contextmanager
-    def ending(self, hold: Hold) -> Iterator[None]:
-        """End a hold at the end of the `with` block."""
-        try:
-            yield
-        finally:
-            self.end(hold)
-
     def restore(self, table: TableQueue, transaction_id: str) -> None:
         """Give an open transaction its place back, before anything of the table is loaded. What was
         acknowledged before the transaction had been loaded when it began."""
         hold = Hold(uuid.uuid4().hex, table.id, table.name, Future(), transaction_id)
         self._holds[hold.id] = hold
         table.queue = with_place(table.queue, hold.id)
-
-    def of_look(self, table_info: TableInfo) -> Hold:
-        """Ask that nothing is loaded until `end`; what is visible then is granted."""
-        return self.take(table_info, drains=False, wait_ms=_LOOK_MS)
 
     # ---- their ends ----
 

@@ -188,8 +188,8 @@ class QueueOwner:
 
     def reopened(self, table: TableQueue, queue: Queue, chain: int) -> None:
         """Adopt a closed table's queue as it was read again."""
-        waiting = _with_holds(queue, table.queue)
-        table.queue, table.chain = waiting, chain
+        # The statements' holds outlast the queue that they were in.
+        table.queue, table.chain = replace(queue, holds=table.queue.holds), chain
         self.happen(table, Closed("", self._now_ms()))
 
     def dropped(self, table_id: str) -> None:
@@ -339,7 +339,7 @@ class QueueOwner:
 
     def _tick(self) -> None:
         """Wake the owner where time matters to something that waits."""
-        waits = self.appending.unclear_ms > 0 or self.replies.are_withheld
+        waits = self.appending.is_unclear or self.replies.are_withheld
         if not self._tick_waits and (
             waits or any(table.queue.batches for table in list(self.tables.values()))
         ):
@@ -358,8 +358,3 @@ class QueueOwner:
                 self._runtime.attempt(
                     "a tick", partial(self.happen, table, Ticked(now_ms)), fatal=FATAL
                 )
-
-
-def _with_holds(queue: Queue, before: Queue) -> Queue:
-    """A queue that was read from the log, with the statements' holds that it had before."""
-    return replace(queue, holds=before.holds)
