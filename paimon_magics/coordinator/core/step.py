@@ -21,6 +21,7 @@ from paimon_magics.coordinator.core.events import (
     Effect,
     Event,
     FilesRemoved,
+    ForgetFinished,
     HeartbeatRequested,
     LookUpCommit,
     Noted,
@@ -60,7 +61,6 @@ from paimon_magics.coordinator.core.state import (
     with_transaction,
     without_transaction,
 )
-from paimon_magics.coordinator.core.ticks import ticked
 from paimon_magics.coordinator.core.values import (
     Aborted,
     Answer,
@@ -82,6 +82,13 @@ from paimon_magics.coordinator.core.values import (
 )
 
 _BY_OWNER = "its owner ended it"
+
+STALL_MS = 5_000
+"""More milliseconds than this between two ticks mean that the process stood still or the clock was
+set."""
+
+FORGET_EVERY_MS = 60_000
+"""How often finished transactions are deleted after their retention, in milliseconds."""
 
 
 def step(state: State, event: Event) -> Step:
@@ -142,7 +149,7 @@ def step(state: State, event: Event) -> Step:
         case Restored():
             return _restored(state, event)
         case Ticked(now_ms=now_ms):
-            return ticked(state, now_ms)
+            return _ticked(state, now_ms)
 
 
 def _begin(state: State, event: BeginRequested) -> Step:
@@ -383,3 +390,46 @@ def _restored(state: State, event: Restored) -> Step:
             case Phase.COMMITTED | Phase.LOST | Phase.ABORTED | Phase.UNDETERMINED:
                 raise ValueError(f"transaction {transaction.id} is finished: nothing to restore")
     return state, tuple(effects)
+
+
+# What the passing of time does: leases end, removals are tried again, receipts are forgotten.
+
+
+def _ticked(state: State, now_ms: int) -> Step:
+    """Return the state at `now_ms`, and what must be done then."""
+    effects: list[Effect] = []
+    state = _without_stall(state, now_ms)
+    for transaction in tuple(state.transactions.values()):
+        if transaction.expires_at_ms > now_ms:
+            continue
+        match transaction.phase:
+            case Phase.ACTIVE:
+                grace_ms = state.limits.cleanup_grace_ms
+                expired = aborting(transaction, "its lease expired", now_ms, grace_ms)
+                state = with_transaction(state, expired)
+                effects.append(Save(expired))
+            case Phase.ABORTING:
+                # Once in a grace period, until it succeeds.
+                later = replace(transaction, expires_at_ms=now_ms + state.limits.cleanup_grace_ms)
+                state = with_transaction(state, later)
+                effects.append(RemoveFiles(transaction.id))
+    state, checks = watching.due_checks(state, now_ms)
+    effects += checks
+    if now_ms - state.forgot_at_ms >= FORGET_EVERY_MS:
+        state = replace(state, forgot_at_ms=now_ms)
+        effects.append(ForgetFinished(now_ms))
+    return state, tuple(effects)
+
+
+def _without_stall(state: State, now_ms: int) -> State:
+    """Extend the leases by the time for which the coordinator stood still, when nobody could renew
+    them, or by which the clock was set."""
+    passed_ms = now_ms - state.ticked_at_ms if state.ticked_at_ms else 0
+    state = replace(state, ticked_at_ms=now_ms)
+    if abs(passed_ms) < STALL_MS:
+        return state
+    for transaction in tuple(state.transactions.values()):
+        if transaction.phase is Phase.ACTIVE:
+            later = replace(transaction, expires_at_ms=transaction.expires_at_ms + passed_ms)
+            state = with_transaction(state, later)
+    return state

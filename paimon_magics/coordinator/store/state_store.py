@@ -18,9 +18,15 @@ from urllib.parse import parse_qs, urlsplit
 from paimon_magics.coordinator.core.values import FINISHED, Origin, Phase, TransactionState
 from paimon_magics.coordinator.protocol.json_text import dataclass_json
 from paimon_magics.coordinator.store.database import Change, Database, check_warehouse
-from paimon_magics.coordinator.store.sql import Sql, SqlTable
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
-from paimon_magics.coordinator.store.tables import AuditLog, HaltTable, PublicationTable, TokenTable
+from paimon_magics.coordinator.store.tables import (
+    AuditLog,
+    HaltTable,
+    PublicationTable,
+    Sql,
+    SqlTable,
+    TokenTable,
+)
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.tables.stores.paths import plain_location

@@ -43,8 +43,7 @@ from paimon_magics.coordinator.core.events import (
     UnpauseRequested,
 )
 from paimon_magics.coordinator.core.state import State
-from paimon_magics.coordinator.core.step import step
-from paimon_magics.coordinator.core.ticks import FORGET_EVERY_MS
+from paimon_magics.coordinator.core.step import FORGET_EVERY_MS, step
 from paimon_magics.coordinator.core.values import (
     FINISHED,
     Aborted,

@@ -30,8 +30,7 @@ from paimon_magics.coordinator.core.events import (
     UnpauseRequested,
 )
 from paimon_magics.coordinator.core.state import WAITER_MS, State, pending_transactions
-from paimon_magics.coordinator.core.step import step
-from paimon_magics.coordinator.core.ticks import STALL_MS
+from paimon_magics.coordinator.core.step import STALL_MS, step
 from paimon_magics.coordinator.core.values import (
     Aborted,
     Answer,

@@ -25,8 +25,8 @@ from paimon_magics.coordinator.inserts.admission.validator import KnownTables, T
 from paimon_magics.coordinator.inserts.engine.appending import FATAL
 from paimon_magics.coordinator.inserts.engine.holds import StatementHolds
 from paimon_magics.coordinator.inserts.engine.loading import LoadPool
-from paimon_magics.coordinator.inserts.engine.openings import Openings, recovered
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
+from paimon_magics.coordinator.inserts.engine.recovery import recovered
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue
 from paimon_magics.coordinator.inserts.loading.dead_letter_table import DeadLetters
 from paimon_magics.coordinator.inserts.loading.flush import BatchLoader
@@ -102,9 +102,8 @@ class GroupCommit:
         own: Callable[[], object] = _nothing if ownership is None else ownership.acquire
         self._ids = coordinator.table_ids
         self.flusher = FlushProcesses()
-        flushing = BatchLoader(catalog, coordinator, log, self.flusher, settings.writing)
+        loader = BatchLoader(catalog, coordinator, log, self.flusher, settings.writing)
         self._registry = log.registry
-        openings = Openings(log, flushing, own, settings.thresholds)
         may_answer = _nothing if ownership is None else ownership.check_lease
         self.owner = QueueOwner(runtime, self._log, self._recovered, may_answer, self._failed)
         self.backlog = Backlog(self.owner)
@@ -112,7 +111,13 @@ class GroupCommit:
             catalog, coordinator, settings.writing, self._log, self.backlog.name_of
         )
         self._loading = LoadPool(
-            runtime, self.owner, flushing, openings, self._log, self._lose, self.letters.write_new
+            self.owner,
+            loader,
+            log,
+            own,
+            settings.thresholds,
+            self._lose,
+            self.letters.write_new,
         )
         self.known_tables = KnownTables(runtime, catalog, self._ids, settings.thresholds, own)
         self.holds = StatementHolds(

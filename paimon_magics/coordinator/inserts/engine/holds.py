@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from paimon_magics.coordinator.inserts.admission.items import Done
 from paimon_magics.coordinator.inserts.admission.validator import KnownTables, TableInfo
 from paimon_magics.coordinator.inserts.engine.loading import LoadPool
-from paimon_magics.coordinator.inserts.engine.openings import with_place
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
+from paimon_magics.coordinator.inserts.engine.recovery import with_place
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue
 from paimon_magics.coordinator.inserts.queue.events import HoldEnded, HoldRequested
 from paimon_magics.coordinator.inserts.queue.values import Answer, Granted, Refused

@@ -78,7 +78,7 @@ class QueueOwner:
         may_answer: Callable[[], None],
         ended: Callable[[BaseException], None],
     ) -> None:
-        self._runtime = runtime
+        self.runtime = runtime
         self._now_ms = runtime.clock.now_ms
         self._recover = recover
         self._on_end = ended
@@ -108,7 +108,7 @@ class QueueOwner:
         """Read the log and begin to take items; those that came before wait."""
         self.work = work
         self._owner.start(self._begin)
-        self._ticker = self._runtime.every("ticks of queues", _TICK_MS, self._tick)
+        self._ticker = self.runtime.every("ticks of queues", _TICK_MS, self._tick)
 
     def tell(self, table: TableQueue, event: Event) -> None:
         """Give a table's queue an event that nobody waits for."""
@@ -243,7 +243,7 @@ class QueueOwner:
             if self.appending.is_unclear and not (isinstance(item, Done) and item.at_once):
                 self.appending.wait(item)
             elif isinstance(item, Done):
-                self._runtime.attempt("an outcome", item.adopt, fatal=FATAL)
+                self.runtime.attempt("an outcome", item.adopt, fatal=FATAL)
             else:
                 self._fail_one(item.answer, partial(self._take_request, item))
         if together:
@@ -267,7 +267,7 @@ class QueueOwner:
         fail_items([*self.appending.waiting, *parked], error)
 
     def _fail_one(self, answer: Answered | None, take: Callable[[], object]) -> None:
-        error = self._runtime.attempt("a request", take, fatal=FATAL)
+        error = self.runtime.attempt("a request", take, fatal=FATAL)
         if error is not None and answer is not None:
             fail([answer], shown(error))
 
@@ -355,6 +355,6 @@ class QueueOwner:
         now_ms = self._now_ms()
         for table in list(self.tables.values()):
             if table.queue.batches:
-                self._runtime.attempt(
+                self.runtime.attempt(
                     "a tick", partial(self.happen, table, Ticked(now_ms)), fatal=FATAL
                 )

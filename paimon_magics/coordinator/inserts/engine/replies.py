@@ -111,7 +111,7 @@ class TableQueue:
     `id` is the table's UUID, `name` its present name. `chain` is that of its last record in the
     log. `is_open` tells that the log registry names this log for the table; what came
     before is `parked`, None where nobody is opening it. `mode` is the table's mode, None before an
-    insert. `noted` is the last record in the registry's note, which `Openings` alone sets.
+    insert. `noted` is the last record in the registry's note, which `LoadPool` alone sets.
     """
 
     id: str

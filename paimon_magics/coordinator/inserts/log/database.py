@@ -1,6 +1,6 @@
 """The log in a database: an SQLite file on a local disk, or PostgreSQL.
 
-See `interface.Log` for its guarantees, and `coordinator.store.database.Database` for the reasons
+See `log.Log` for its guarantees, and `coordinator.store.database.Database` for the reasons
 why they hold. One append is one transaction, so that its records, their labels and each table's
 last lsn are stored together. By that lsn it is noticed if the database has lost records.
 """

@@ -1,6 +1,6 @@
 """The log as objects in the warehouse's own store: numbered, each created only if it is absent.
 
-See `interface.Log` for its guarantees and `object_codec` for the form of the objects. Their
+See `log.Log` for its guarantees and `object_codec` for the form of the objects. Their
 combined state is kept in memory, in the same kind of database that other logs have on a disk. A
 checkpoint of it is written now and then, and the objects that it replaces are removed.
 
