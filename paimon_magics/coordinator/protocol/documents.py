@@ -268,7 +268,7 @@ def read_set_of(document: Any) -> ReadSet:
             raise InvalidValueError("The member `files` must be a list of texts.")
     lookup = member(document, "found", object)
     if files is None and lookup is None:
-        raise InvalidValueError("Without `files` the member `lookup` must say what was looked for.")
+        raise InvalidValueError("Without `files` the member `found` must say what was looked for.")
     return ReadSet(
         snapshot_id=member(document, "snapshot_id", int),
         files=files,
