@@ -67,7 +67,7 @@ class Origin:
 
 
 NOWHERE = Origin()
-"""An origin of which nothing is known."""
+"""An unknown origin."""
 
 
 @dataclass(frozen=True, slots=True)

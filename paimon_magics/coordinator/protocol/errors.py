@@ -32,7 +32,7 @@ class NoOwnerError(SetupError):
 
 class BrokeOffError(SetupError):
     """The request may have been carried out: the owner died while it had it, or can't say any more
-    what became of it. `may_repeat` tells whether it has a name by which a repeat is recognised;
+    what became of it. `may_repeat`: it has a name, by which a repeat is recognised;
     `address` is the next owner's, "" if unknown."""
 
     def __init__(

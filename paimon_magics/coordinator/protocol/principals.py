@@ -133,7 +133,7 @@ class Principal:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there are tables of which they see nothing."""
+        """Whether some tables are hidden from them."""
         return bool(self.closed) or not self.may_everywhere(Scope.READ)
 
     @property

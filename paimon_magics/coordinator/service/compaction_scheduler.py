@@ -233,7 +233,7 @@ class CompactionScheduler:
             return pressure
         try:
             pressure = Pressure.of(self._catalog.load(table).schema, by_default=self.is_auto)
-        except PaimonMagicsError:  # dropped meanwhile, or damaged: whoever uses it is told
+        except PaimonMagicsError:  # dropped meanwhile, or damaged: its users get the error
             self._pressures.pop(key, None)
             return None
         self._pressures[key] = self._now_ms(), pressure

@@ -1,4 +1,4 @@
-"""What the coordinator's routes serve: a catalog, how it is published, and who is told."""
+"""What the coordinator's routes serve: a catalog, how it is published, and who watches it."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ Slot = Callable[[str], AbstractContextManager[Future[Answer]]]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The catalog that is served, how its snapshots are published, and who is told of that.
+    """The catalog that is served, how its snapshots are published, and who watches it.
 
     `publish` creates snapshots, tags and branches if they are absent. `turn` keeps commits of one
     table apart; commits need it only to spare retries, but rolling back, dropping and renaming

@@ -50,7 +50,7 @@ class StoreUnavailableError(SetupError):
 
 
 class UnstorableError(StoreUnavailableError):
-    """The database can't store the values of this write, of which nothing was done. Other writes
+    """The database can't store the values of this write. Nothing of it was done; other writes
     work."""
 
 

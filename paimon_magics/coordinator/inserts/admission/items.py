@@ -24,8 +24,8 @@ Answered = asyncio.Future[Answer] | Future[Answer]
 
 @dataclass(slots=True)
 class Insert:
-    """An insert that the validator has let in, who has sent it, and the future of its answer. From
-    when it `may_be_taken` its rows are, or may be, in the log: nobody is told that they are not."""
+    """A valid insert, its sender, and the future of its answer. Once it `may_be_taken`, its rows
+    may be in the log: no answer may deny that."""
 
     table_info: TableInfo
     validated: ValidatedInsert
@@ -75,7 +75,7 @@ def fail_items(items: Iterable[Item], error: PaimonMagicsError) -> None:
 
 
 def not_known(insert: Insert, why: PaimonMagicsError) -> BrokeOffError:
-    """The error for who has sent an insert that may have been taken, or not."""
+    """The error for the sender of an insert that may have been taken."""
     error = BrokeOffError(
         f"It is not known whether the rows were taken: {why.message}",
         hint="Send the request again with its `Idempotency-Key`, or its channel and offset: then "

@@ -3,7 +3,7 @@ then they are answered.
 
 While it is unclear whether the log has a turn's records, the queues stand still, since the turn's
 decisions rest on them: the turn is appended again until that is clear, and all other items wait
-behind it. Callers whose inserts have waited too long are told that it is not known; those whose
+behind it. Callers whose inserts have waited too long hear that it is not known; those whose
 inserts wait behind, which nobody has given the log, that they were not taken.
 """
 
@@ -179,7 +179,7 @@ class Appending:
             self.take([insert])
 
     def settle(self) -> None:
-        """Append an unclear turn again: that tells whether the log has it."""
+        """Append an unclear turn again, to learn whether the log has it."""
         if self._unclear is None:
             return
         turn, since_ms = self._unclear

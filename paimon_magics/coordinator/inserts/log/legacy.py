@@ -68,7 +68,7 @@ def upgrade(database: Database, renamed: Renamed | None) -> None:
 
 
 def settled_moves(database: Database, renamed: Renamed | None) -> list[Move]:
-    """The renames that were under way, of those of which it can be found out now."""
+    """The renames that were under way, as far as their outcome is known now."""
     moves = []
     for text, target in database.read("SELECT location, target FROM log_moves"):
         with contextlib.suppress(PaimonMagicsError, OSError):

@@ -99,7 +99,7 @@ def _sealed(queue: Queue) -> Queue:
 
 def _close(queue: Queue, why: str) -> tuple[Queue, list[Effect]]:
     """Close the table (`why`), or open it (""). Closing answers all waiters, since it may last for
-    days; waiting inserts are told that they are durable."""
+    days; the answer to a waiting insert says that it is durable."""
     queue = replace(queue, closed=why, retry_at_ms=0)
     return _not_waiting(queue, Reason.CLOSED, why) if why else (queue, [])
 
@@ -235,7 +235,7 @@ def _failed(queue: Queue, event: FlushFailed) -> tuple[Queue, list[Effect]]:
         queue, granted = _before_it(replace(queue, sealed=(batch, *queue.sealed)))
         if not event.refused:
             return queue, granted
-        # Only other credentials change this: waiters are told now that their rows are durable.
+        # Only other credentials change this: waiters hear now that their rows are durable.
         queue, replies = _not_waiting(queue, Reason.STORE, event.why)
         return queue, granted + replies
     if batch.first == batch.last:
