@@ -8,6 +8,7 @@ nothing.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -40,6 +41,9 @@ _UNSTORABLE = (
     *(apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, apsw.RangeError),
     *(UnicodeError, OverflowError, TypeError),  # of a value, before it comes to SQLite
 )
+
+
+_log = logging.getLogger(__name__)
 
 
 class _Connected:
@@ -116,7 +120,8 @@ class _Connected:
             self._is_dirty = False
         except apsw.ConnectionClosedError:
             pass
-        except apsw.Error:
+        except Exception as error:  # the next use tries again
+            _log.warning("%s: a transaction can't be rolled back: %r", self.name, error)
             self._is_dirty = True
         return False
 
