@@ -78,10 +78,10 @@ def _serve(options: argparse.Namespace, given: list[str]) -> int:
         _begin_anew(given, port, environment)
     if parts is None:
         return 0
-    if parts.coordinator.deposed is not None:
-        print(parts.coordinator.deposed.text(), file=sys.stderr)
+    if parts.coordinator.state_thread.deposed is not None:
+        print(parts.coordinator.state_thread.deposed.text(), file=sys.stderr)
         return _DEPOSED
-    if parts.coordinator.failure is not None:
+    if parts.coordinator.state_thread.failure is not None:
         print(parts.coordinator.problem, file=sys.stderr)
         return _FAILED
     if parts.group is not None and parts.group.problem is not None:

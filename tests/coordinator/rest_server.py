@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from paimon_magics.coordinator.http.authorisation import Authoriser, TokenFile
 from paimon_magics.coordinator.http.guard import Guard, guarded
 from paimon_magics.coordinator.routes.catalog import catalog_routes
-from paimon_magics.coordinator.runtime import ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.key_moves import KeyMover
 from paimon_magics.coordinator.service.served import Context, NameLocks
@@ -62,7 +62,7 @@ def served(
             watch=None if coordinator is None else coordinator.watching,
             properties=None if store is None else store.database_properties,
             definition_store=None if store is None else store.definitions,
-            names=names or NameLocks(ThreadRuntime()),
+            names=names or NameLocks(Runtime()),
             mover=None if coordinator is None else KeyMover(catalog, coordinator.transactions),
         )
     )

@@ -14,9 +14,9 @@ import httpx
 import pytest
 import trustme
 
-from paimon_magics.coordinator.core import Phase, TransactionState
+from paimon_magics.coordinator.core.values import Phase, TransactionState
 from paimon_magics.coordinator.process.network import Certificate
-from paimon_magics.coordinator.runtime import ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import Fact, HealthMonitor, Noted, standard_monitor
 from paimon_magics.coordinator.store.state_store import open_store
@@ -260,7 +260,7 @@ def test_a_certificate_that_ends_soon_is_a_problem(tmp_path: Path) -> None:
 def test_a_thread_that_has_ended_or_stands_still_makes_it_unready(tmp_path: Path) -> None:
     catalog = create_table(tmp_path / "warehouse", INSERTED)
     coordinator = Coordinator(catalog, open_store(tmp_path / "state"), Settings())
-    runtime = ThreadRuntime()
+    runtime = Runtime()
     coordinator.start()
     monitor = standard_monitor(coordinator, runtime)
 
@@ -293,7 +293,7 @@ def test_a_look_that_fails_after_its_end_is_no_trouble(caplog: pytest.LogCapture
         closed.wait(20)
         raise RuntimeError("it was closed")
 
-    runtime = ThreadRuntime()
+    runtime = Runtime()
     noted = Noted(runtime, "look", look, 200.0, 0)
     assert looks.wait(20)
     noted.stop()
@@ -314,7 +314,7 @@ def test_what_is_noted_is_old_while_nobody_answers() -> None:
             raise answer
         return int(answer)
 
-    noted = Noted(ThreadRuntime(), "look", look, 200.0, 0)
+    noted = Noted(Runtime(), "look", look, 200.0, 0)
     wait_until(lambda: "foreign" in noted.problem and noted.value == 1, 5)
     wait_until(lambda: not noted.problem and noted.value == 3, 5)
     noted.stop()

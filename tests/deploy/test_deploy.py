@@ -19,7 +19,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from paimon_magics.coordinator.core import Pause
+from paimon_magics.coordinator.core.values import Pause
 from paimon_magics.coordinator.process.arguments import parser
 from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.planning.commits.requests import Append, CommitRequest

@@ -27,7 +27,6 @@ from paimon_magics.coordinator.protocol.definition_changes import (
     TableDrop,
     TableRename,
     change_document,
-    definition_document,
 )
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownOutcomeError
 from paimon_magics.planning.commits.requests import CommitRequest, OverwritePartitions
@@ -172,7 +171,7 @@ class Client(threading.Thread):
         return UNCLEAR, {}
 
     def _change(self, what: str, change: DefinitionChange) -> str:
-        body = {"id": f"{self.chance.random()}", "change": definition_document(change)}
+        body = {"id": f"{self.chance.random()}", "change": change_document(change)}
         outcome, answer = self._surely(what, "/v1/changes", body)
         return REFUSED if outcome is DONE and not answer["done"] else outcome
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paimon_magics.coordinator.core import Committed, Limits
+from paimon_magics.coordinator.core.values import Committed, Limits
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.planning.commits.read_sets import ReadSet

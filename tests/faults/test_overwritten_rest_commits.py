@@ -16,7 +16,7 @@ import pytest
 from pypaimon import CatalogFactory
 from pypaimon.schema.data_types import PyarrowFieldParser
 
-from paimon_magics.coordinator.core import Done, Halted
+from paimon_magics.coordinator.core.values import Done, Halted
 from paimon_magics.planning.commits.expiry import NO_FLOOR, ExpiryRules, Retention
 from paimon_magics.planning.commits.requests import OverwritePartitions
 from paimon_magics.tables.expiry.expire_snapshots import carry_out, decide

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.core import Committed, Done, Halted, Limits, Overwritten
+from paimon_magics.coordinator.core.values import Committed, Done, Halted, Limits, Overwritten
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits.read_sets import RowSearch, read_files, read_keys

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from paimon_magics.coordinator.inserts.engine.openings import recovered
+from paimon_magics.coordinator.inserts.engine.recovery import recovered
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.log import Appended, Keyed, stored_name
 from paimon_magics.coordinator.inserts.log.records import Format, Record, read_segments, seal

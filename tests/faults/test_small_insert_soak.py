@@ -19,12 +19,13 @@ import httpx
 import pyarrow.compute as pc
 import pytest
 
-from paimon_magics.coordinator.core import Limits
+from paimon_magics.coordinator.core.values import Limits
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode
-from paimon_magics.coordinator.runtime import Clock, ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import Runtime
+from paimon_magics.coordinator.runtime.work import Clock
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.state_store import open_store
@@ -58,7 +59,7 @@ class Simulated:
         state = folder / "state"
         state.mkdir()
         limits = Limits(receipt_retention_ms=1_000)
-        runtime = ThreadRuntime(Clock(steady_ms=lambda: self.now_ms))
+        runtime = Runtime(Clock(steady_ms=lambda: self.now_ms))
         self.coordinator = Coordinator(
             catalog, open_store(state), Settings(), limits, runtime=runtime
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.core import Done
+from paimon_magics.coordinator.core.values import Done
 from paimon_magics.coordinator.store.state_store import open_store
 from tests.coordinator.process import create_table
 from tests.coordinator.rest_server import client_options, served

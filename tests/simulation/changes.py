@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from paimon_magics.coordinator.core import Done
+from paimon_magics.coordinator.core.values import Done
 from paimon_magics.coordinator.protocol.definition_changes import TableAlteration
-from paimon_magics.coordinator.runtime import waited
+from paimon_magics.coordinator.runtime.work import waited
 from paimon_magics.coordinator.service.definition_changes import DefinitionChanges
 from paimon_magics.coordinator.service.tags_and_branches import change_versions
 from paimon_magics.statements.statement import TableName

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from paimon_magics.coordinator.core import (
+from paimon_magics.coordinator.core.values import (
     Aborted,
     Done,
     Gone,

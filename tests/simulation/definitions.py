@@ -10,7 +10,7 @@ from paimon_magics.coordinator.protocol.definition_changes import (
     TableDrop,
     TableRename,
 )
-from paimon_magics.coordinator.runtime import waited
+from paimon_magics.coordinator.runtime.work import waited
 from paimon_magics.coordinator.service.definition_changes import DefinitionChanges
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName

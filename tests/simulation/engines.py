@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from paimon_magics.coordinator.rest.commits import commit_prepared
-from paimon_magics.coordinator.runtime import waited
+from paimon_magics.coordinator.runtime.work import waited
 from paimon_magics.coordinator.service.opening import open_transaction
 from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
 from paimon_magics.planning.commits.requests import Append, CommitRequest

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from paimon_magics.coordinator.runtime import interface, threads
+from paimon_magics.coordinator.runtime import threads, work
 from tests.simulation.faults import SIMULATED
 
 __all__ = ["is_mistake", "watch"]
@@ -23,7 +23,7 @@ def is_mistake(error: BaseException) -> bool:
 
 def watch(note: Callable[[BaseException], object]) -> None:
     """Have each mistake noted that our runtime catches."""
-    for module in (threads, interface):
+    for module in (threads, work):
         setattr(module, "as_exception", _noting(module.as_exception, note))  # noqa: B010
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from paimon_magics.coordinator.core import Limits
+from paimon_magics.coordinator.core.values import Limits
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.log import Log
@@ -159,7 +159,7 @@ class OwnerProcess:
             coordinator.turns,
             fence=ownership.fence,
             watch=coordinator.watching,
-            order=group.order,
+            order=group.holds,
             properties=store.database_properties,
             definition_store=store.definitions,
             names=NameLocks(coordinator.runtime),

@@ -13,7 +13,7 @@ from typing import Any
 from paimon_magics.coordinator.inserts.engine import replies
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.engine.holds import StatementHolds
-from paimon_magics.coordinator.inserts.engine.loading import Loading
+from paimon_magics.coordinator.inserts.engine.loading import LoadPool
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue
 from paimon_magics.coordinator.inserts.loading import flush, rows
 from paimon_magics.coordinator.inserts.log import log
@@ -159,13 +159,13 @@ PLANTED = {
     "labels are forgotten": Planted("2 times in", (log, "key_rows", _no_keys)),
     "outcomes are not looked up": Planted(
         "2 times in",
-        (flush.Flushing, "settle", _cut_off),
-        (flush.Flushing, "_loaded_before", _nothing),
+        (flush.BatchLoader, "settle", _cut_off),
+        (flush.BatchLoader, "_loaded_before", _nothing),
     ),
     "records leave the log early": Planted(
         "is missing in", (DatabaseLog, "begin_flush", _published_at_once)
     ),
-    "batches are stranded": Planted("wait for ever", (Loading, "load", _stranding)),
+    "batches are stranded": Planted("wait for ever", (LoadPool, "load", _stranding)),
     "answers are not given": Planted("no answer within", (replies, "deliver", _silent)),
     "rows change their order": Planted("out of order", (rows, "entries_of", _backwards)),
     "refused rows are stored": Planted("which refused it", (arrivals._Group, "_accept", _refusing)),

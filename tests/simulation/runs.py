@@ -273,7 +273,7 @@ class _Run:
         waits = any(
             table.queue.batches and not table.queue.closed for table in owner.group.tables.values()
         )
-        return not waits and not owner.coordinator.state.held
+        return not waits and not owner.coordinator.state.transactions
 
     def _is_healthy(self) -> bool:
         """Whether health says that all is well, but for closed tables, which are found later."""
@@ -298,7 +298,7 @@ class _Run:
             queue = table.queue
             if queue.batches and not queue.closed:
                 self._problem(f"rows of {table.name} wait for ever: {queue.last_error!r}")
-        for held in owner.coordinator.state.held.values():
+        for held in owner.coordinator.state.transactions.values():
             self._problem(f"transaction {held.id} is {held.phase} for ever")
 
     # ---- the checks ----
@@ -335,7 +335,7 @@ class _Run:
 def owner_failure(owner: OwnerProcess) -> BaseException | None:
     """What has ended group commit or the coordinator."""
     group, coordinator = getattr(owner, "group", None), getattr(owner, "coordinator", None)
-    failure = None if coordinator is None else coordinator.failure
+    failure = None if coordinator is None else coordinator.state_thread.failure
     return failure or (None if group is None else group.owner.failure)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_magics.coordinator.core import Committed, NotCommitted, Unknown
+from paimon_magics.coordinator.core.values import Committed, NotCommitted, Unknown
 from paimon_magics.coordinator.inserts.queue.values import Mode
 from paimon_magics.coordinator.protocol.documents import transaction_document
-from paimon_magics.coordinator.runtime import waited
+from paimon_magics.coordinator.runtime.work import waited
 from paimon_magics.planning.commits.requests import (
     Append,
     CommitRequest,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field, replace
 
 from paimon_magics.coordinator.audit.audit_table import AuditTable
 from paimon_magics.coordinator.audit.entries import Entry, Outcome, entry_id, entry_of
-from paimon_magics.coordinator.runtime import Loop, Owner, Runtime, Timer
+from paimon_magics.coordinator.runtime.threads import Loop, Owner, Runtime, Timer
 from paimon_magics.coordinator.service.health import Fact
 from paimon_magics.coordinator.store.tables import AuditLog
 from paimon_magics.errors import PaimonMagicsError, SetupError
@@ -102,7 +103,7 @@ class Trail:
         self._properties_of = properties_of
         self._every_ms = every_ms
         self._refused = _Bucket()
-        self._turn = runtime.lock()
+        self._turn = threading.RLock()
         self._again: list[_Arrived] = []  # of the writer alone
         self._writer: Owner[_Arrived] = runtime.owner(
             "audit",

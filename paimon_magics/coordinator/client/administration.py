@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from paimon_magics.coordinator.client.small_inserts import table_path
-from paimon_magics.coordinator.core import Origin, Pause, Phase
+from paimon_magics.coordinator.core.values import Origin, Pause, Phase
 from paimon_magics.coordinator.protocol.documents import origin_of, table_document, table_of
 from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.errors import SetupError, UnknownNameError, UnknownOutcomeError

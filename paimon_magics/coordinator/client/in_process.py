@@ -23,7 +23,7 @@ from paimon_magics.coordinator.core.state import (
     still_claimed,
 )
 from paimon_magics.coordinator.protocol.definition_changes import DefinitionChange
-from paimon_magics.coordinator.runtime import waited
+from paimon_magics.coordinator.runtime.work import waited
 from paimon_magics.coordinator.service.definition_changes import DefinitionChanges
 from paimon_magics.coordinator.service.opening import open_on
 from paimon_magics.coordinator.service.served import Context

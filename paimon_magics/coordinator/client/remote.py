@@ -22,12 +22,11 @@ from paimon_magics.coordinator.client.read_leases import ReadLeases
 from paimon_magics.coordinator.client.requests import BinaryBody, Requests, broke_off
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.coordinator.client.starting import Finder
-from paimon_magics.coordinator.core import Origin
+from paimon_magics.coordinator.core.values import Origin
 from paimon_magics.coordinator.protocol.clock import lease_ms_of
 from paimon_magics.coordinator.protocol.definition_changes import (
     DefinitionChange,
     change_document,
-    definition_document,
     version_receipt_of,
 )
 from paimon_magics.coordinator.protocol.documents import (
@@ -222,7 +221,7 @@ class RemoteCoordinator:
         """See `CoordinatorClient.change_definition`."""
         document = {
             "id": uuid.uuid4().hex,
-            "change": definition_document(change),
+            "change": change_document(change),
             "repeated": False,
         }
         again = {**document, "repeated": True}

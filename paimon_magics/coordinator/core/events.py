@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paimon_magics.coordinator.core.values import (
-    NOWHERE,
     Answer,
     Cause,
-    Origin,
     Pause,
     Stopped,
     TransactionState,
@@ -23,27 +21,20 @@ from paimon_magics.statements.statement import TableName
 
 
 @dataclass(frozen=True, slots=True)
-class BeginAsked:
-    """A client asks for a new transaction; `id` is fresh. `exclusive`: the table takes one at a
-    time; `waits`: the client is in its line, by TurnAsked with the same id. `in_pause`: it loads
-    rows that were acknowledged before, so it may begin in a pause. `placed`: the id of the table
-    among whose small inserts it has a place."""
+class BeginRequested:
+    """A client requests a new `transaction`, with a fresh id. An exclusive one is the only one of
+    its table; `waits`: the client is in the table's line, by TurnRequested with the same id.
+    `in_pause`: it loads rows that were acknowledged before, so it may begin in a pause."""
 
-    id: str
-    location: str
-    owner: str
+    transaction: TransactionState
     now_ms: int
     ask: int
-    exclusive: bool = False
-    origin: Origin = NOWHERE
-    table: str = ""
     in_pause: bool = False
     waits: bool = False
-    placed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class TurnAsked:
+class TurnRequested:
     """A client that will open the transaction `id` asks whether it is its turn, on a table that
     takes one transaction at a time."""
 
@@ -54,7 +45,7 @@ class TurnAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatAsked:
+class HeartbeatRequested:
     """The owner renews the transaction's lease."""
 
     id: str
@@ -64,7 +55,7 @@ class HeartbeatAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitAsked:
+class CommitRequested:
     """The owner asks to commit. `digest` is that of the whole request, `files` the number of its
     files, if the client says so."""
 
@@ -77,20 +68,13 @@ class CommitAsked:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """The owner brings a transaction that another coordinator opened: to commit it, with the
-    `digest` of CommitAsked, or to end it, with None. `epoch` is this coordinator's."""
+    """The owner brings a `transaction` that another coordinator opened: to commit it, with the
+    `digest` of CommitRequested, or to end it, with None."""
 
-    id: str
-    location: str
-    owner: str
+    transaction: TransactionState
     digest: str | None
-    epoch: int
     now_ms: int
     ask: int
-    exclusive: bool = False
-    origin: Origin = NOWHERE
-    table: str = ""
-    files: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +124,7 @@ class CommitUndetermined:
 
 
 @dataclass(frozen=True, slots=True)
-class AbortAsked:
+class AbortRequested:
     """The owner or an administrator ends the transaction."""
 
     id: str
@@ -159,7 +143,7 @@ class FilesRemoved:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckAsked:
+class CheckRequested:
     """A client is about to change the table outside transactions: are its publications there?"""
 
     location: str
@@ -235,7 +219,7 @@ class ChainCut:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotAsked:
+class SlotRequested:
     """A statement wants that no commit of a table is under way: it is about to change what the
     table's name means. Answered with Done when it is so."""
 
@@ -271,7 +255,7 @@ class TableMoved:
 
 
 @dataclass(frozen=True, slots=True)
-class ResumeAsked:
+class ResumeRequested:
     """An administrator lets a stopped table take commits again, as it is."""
 
     location: str
@@ -279,7 +263,7 @@ class ResumeAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class PauseAsked:
+class PauseRequested:
     """An administrator wants nothing new to begin; what has begun goes on."""
 
     by: str
@@ -288,7 +272,7 @@ class PauseAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class UnpauseAsked:
+class UnpauseRequested:
     """An administrator lets new things begin again."""
 
     ask: int
@@ -299,7 +283,7 @@ class Restored:
     """The stored state: unfinished transactions, watched publications, stopped tables and the
     pause. It is the first event after a start."""
 
-    held: tuple[TransactionState, ...]
+    transactions: tuple[TransactionState, ...]
     now_ms: int
     watched: tuple[Publication, ...] = ()
     stopped: tuple[tuple[str, Stopped], ...] = ()
@@ -314,17 +298,17 @@ class Ticked:
 
 
 Event = (
-    BeginAsked
-    | HeartbeatAsked
-    | CommitAsked
+    BeginRequested
+    | HeartbeatRequested
+    | CommitRequested
     | Adopted
     | CommitPublished
     | CommitRefused
     | CommitUnclear
     | CommitUndetermined
-    | AbortAsked
+    | AbortRequested
     | FilesRemoved
-    | CheckAsked
+    | CheckRequested
     | CheckFinished
     | CheckFailed
     | Republished
@@ -332,14 +316,14 @@ Event = (
     | Noted
     | NotPublished
     | ChainCut
-    | SlotAsked
+    | SlotRequested
     | SlotEnded
     | TableDropped
     | TableMoved
-    | ResumeAsked
-    | TurnAsked
-    | PauseAsked
-    | UnpauseAsked
+    | ResumeRequested
+    | TurnRequested
+    | PauseRequested
+    | UnpauseRequested
     | Restored
     | Ticked
 )
@@ -352,7 +336,7 @@ Event = (
 class Save:
     """Store the transaction, durably, before any effect that follows."""
 
-    held: TransactionState
+    transaction: TransactionState
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from paimon_magics.coordinator.core.events import (
     ChainCut,
-    CheckAsked,
     CheckFailed,
     CheckFinished,
+    CheckRequested,
     CheckTable,
     CutPublications,
     DropPublication,
@@ -26,7 +26,7 @@ from paimon_magics.coordinator.core.events import (
     Republish,
     Republished,
     RepublishUnclear,
-    ResumeAsked,
+    ResumeRequested,
     Save,
     SavePublication,
     SaveStopped,
@@ -36,10 +36,13 @@ from paimon_magics.coordinator.core.events import (
 from paimon_magics.coordinator.core.state import (
     CHECKING,
     State,
+    Step,
     aborting,
     answered,
     next_job,
-    with_held,
+    run_check,
+    updated,
+    with_transaction,
     without,
 )
 from paimon_magics.coordinator.core.values import (
@@ -56,8 +59,6 @@ from paimon_magics.coordinator.core.values import (
 from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.statements.statement import TableName
 
-_Step = tuple[State, tuple[Effect, ...]]
-
 
 def published(
     state: State,
@@ -65,18 +66,18 @@ def published(
     publication: Publication | None,
     findings: tuple[PublicationFinding, ...],
     now_ms: int,
-) -> _Step:
+) -> Step:
     """After a commit: watch its publication, and stop watching those that the findings settle."""
     state, effects = _settle(state, location, findings)
     if publication is None:
         return state, effects
-    kept = replace(publication, kept_until_ms=now_ms + state.limits.receipt_retention_ms)
-    state = _watch(state, (*state.watched.get(location, ()), kept), location)
+    watched = replace(publication, kept_until_ms=now_ms + state.limits.receipt_retention_ms)
+    state = _watch(state, (*state.watched.get(location, ()), watched), location)
     state = replace(state, checked_at_ms={**state.checked_at_ms, location: now_ms})
-    return state, (*effects, SavePublication(kept, watched=True))
+    return state, (*effects, SavePublication(watched, watched=True))
 
 
-def ask_check(state: State, event: CheckAsked) -> _Step:
+def ask_check(state: State, event: CheckRequested) -> Step:
     """Check the table for a client that is about to commit to it outside transactions."""
     stopped = state.stopped.get(event.location)
     if stopped is not None:
@@ -85,10 +86,10 @@ def ask_check(state: State, event: CheckAsked) -> _Step:
         return state, (Reply(event.ask, Done()),)
     asks = (*state.check_asks.get(event.location, ()), event.ask)
     state = replace(state, check_asks={**state.check_asks, event.location: asks})
-    return (state, ()) if event.location in state.running else _check(state, event.location)
+    return (state, ()) if event.location in state.running else run_check(state, event.location)
 
 
-def due_checks(state: State, now_ms: int) -> _Step:
+def due_checks(state: State, now_ms: int) -> Step:
     """Check the idle tables that have not been checked for a while."""
     effects: list[Effect] = []
     for location, watched in state.watched.items():
@@ -99,19 +100,19 @@ def due_checks(state: State, now_ms: int) -> _Step:
         effects += settled
         due_ms = state.checked_at_ms.get(location, 0) + state.limits.watch_every_ms
         if now_ms >= due_ms and location in state.watched:
-            state, checks = _check(state, location)
+            state, checks = run_check(state, location)
             effects += checks
     return state, tuple(effects)
 
 
-def check_finished(state: State, event: CheckFinished) -> _Step:
+def check_finished(state: State, event: CheckFinished) -> Step:
     """After a check, publish again what was overwritten, then go on with what waits."""
     location = event.location
     state = replace(state, checked_at_ms={**state.checked_at_ms, location: event.now_ms})
     if event.before:
         queue = (event.before, *state.queues.get(location, ()))
         state = replace(state, queues={**state.queues, location: queue})
-    finished = {held.id: held for held in event.finished}
+    finished = {transaction.id: transaction for transaction in event.finished}
     findings = _still_watched(state, location, event.findings)
     state, effects = _settle(state, location, findings)
     for finding in findings:
@@ -133,13 +134,13 @@ def check_finished(state: State, event: CheckFinished) -> _Step:
     return state, (*effects, *following)
 
 
-def check_failed(state: State, event: CheckFailed) -> _Step:
+def check_failed(state: State, event: CheckFailed) -> Step:
     """Go on; the table is checked again after a while, or before its next commit."""
     state = replace(state, checked_at_ms={**state.checked_at_ms, event.location: event.now_ms})
     return _go_on(state, event.location, Unchecked(event.reason))
 
 
-def republished(state: State, event: Republished) -> _Step:
+def republished(state: State, event: Republished) -> Step:
     """Remember the new snapshot, and go on with the next one; or stop the table."""
     location, finding = event.location, event.finding
     if finding.verdict is Verdict.LOST:
@@ -160,13 +161,13 @@ def republished(state: State, event: Republished) -> _Step:
     return state, (*effects, *following)
 
 
-def republish_unclear(state: State, event: RepublishUnclear) -> _Step:
+def republish_unclear(state: State, event: RepublishUnclear) -> Step:
     """Check again: nothing may be published before it is known what is in the table."""
     state = replace(state, overwritten=without(state.overwritten, event.location))
     return state, (CheckTable(event.location),)
 
 
-def note(state: State, event: Noted) -> _Step:
+def note(state: State, event: Noted) -> Step:
     """Watch a publication outside transactions that was made or is about to be made.
 
     One that is about to be made is refused in a pause.
@@ -180,24 +181,24 @@ def note(state: State, event: Noted) -> _Step:
     return state, (*effects, Reply(event.ask, Done()))
 
 
-def not_published(state: State, event: NotPublished) -> _Step:
+def not_published(state: State, event: NotPublished) -> Step:
     """Forget a publication that was announced and not made."""
     state, effects = _unwatch(state, event.publication.location, {event.publication.id}, lost=True)
     return state, (*effects, Reply(event.ask, Done()))
 
 
-def cut_chain(state: State, event: ChainCut) -> _Step:
+def cut_chain(state: State, event: ChainCut) -> Step:
     """Before a removal on purpose, such as a rollback: the removed snapshots must not come back."""
-    kept = tuple(
+    remaining = tuple(
         p
         for p in state.watched.get(event.location, ())
         if p.table.branch != event.branch or p.snapshot_id <= event.above
     )
     cut = CutPublications(event.location, event.branch, event.above)
-    return _watch(state, kept, event.location), (cut, Reply(event.ask, Done()))
+    return _watch(state, remaining, event.location), (cut, Reply(event.ask, Done()))
 
 
-def drop_table(state: State, event: TableDropped) -> _Step:
+def drop_table(state: State, event: TableDropped) -> Step:
     """Forget all that is known of a dropped table."""
     effects: list[Effect] = [ForgetPublications(event.location)]
     if event.location in state.stopped:
@@ -210,19 +211,19 @@ def drop_table(state: State, event: TableDropped) -> _Step:
     return state, (*effects, Reply(event.ask, Done()))
 
 
-def move_table(state: State, event: TableMoved) -> _Step:
+def move_table(state: State, event: TableMoved) -> Step:
     """Keep what is known of a table, or a branch of it, under its new name."""
     effects: list[Effect] = []
-    kept, moved = [], []
+    remaining, moved = [], []
     for p in state.watched.get(event.location, ()):
         if event.branch is not None and p.table.branch != event.branch:
-            kept.append(p)
+            remaining.append(p)
             continue
         branch = event.to.branch if event.branch is not None else p.table.branch
         name = TableName(event.to.table, event.to.database, branch=branch)
         moved.append(replace(p, table=name, location=event.to_location))
         effects.append(SavePublication(moved[-1], watched=True))
-    state = _watch(state, tuple(kept), event.location)
+    state = _watch(state, tuple(remaining), event.location)
     there = state.watched.get(event.to_location, ())
     state = _watch(state, (*there, *moved), event.to_location)
     stopped = state.stopped.get(event.location)
@@ -233,7 +234,7 @@ def move_table(state: State, event: TableMoved) -> _Step:
     return state, (*effects, Reply(event.ask, Done()))
 
 
-def resume(state: State, event: ResumeAsked) -> _Step:
+def resume(state: State, event: ResumeRequested) -> Step:
     """Let a stopped table take commits again, as it is."""
     if event.location not in state.stopped:
         return state, (Reply(event.ask, Done()),)
@@ -244,18 +245,14 @@ def resume(state: State, event: ResumeAsked) -> _Step:
 # ---- their parts ----
 
 
-def _check(state: State, location: str) -> _Step:
-    return replace(state, running={**state.running, location: CHECKING}), (CheckTable(location),)
-
-
-def _go_on(state: State, location: str, answer: Answer) -> _Step:
+def _go_on(state: State, location: str, answer: Answer) -> Step:
     asks = state.check_asks.get(location, ())
     state = replace(state, check_asks=without(state.check_asks, location))
     state, following = next_job(state, location)
     return state, (*(Reply(ask, answer) for ask in asks), *following)
 
 
-def _settle(state: State, location: str, findings: tuple[PublicationFinding, ...]) -> _Step:
+def _settle(state: State, location: str, findings: tuple[PublicationFinding, ...]) -> Step:
     """Stop watching settled publications, and mark intact ones as certain."""
     verdicts = {finding.id: finding.verdict for finding in findings}
     settled = {id for id, verdict in verdicts.items() if verdict is Verdict.SETTLED}
@@ -269,7 +266,7 @@ def _settle(state: State, location: str, findings: tuple[PublicationFinding, ...
     return state, effects
 
 
-def _unwatch(state: State, location: str, ids: set[str], *, lost: bool = False) -> _Step:
+def _unwatch(state: State, location: str, ids: set[str], *, lost: bool = False) -> Step:
     """Stop watching publications; uncertain and lost ones are deleted from the store."""
     watched = state.watched.get(location, ())
     effects = tuple(
@@ -281,8 +278,7 @@ def _unwatch(state: State, location: str, ids: set[str], *, lost: bool = False) 
 
 
 def _watch(state: State, watched: tuple[Publication, ...], location: str) -> State:
-    others = without(state.watched, location)
-    return replace(state, watched={**others, location: watched} if watched else others)
+    return replace(state, watched=updated(state.watched, location, watched))
 
 
 def _still_watched(
@@ -298,7 +294,7 @@ def _publication(state: State, location: str, id: str) -> Publication:
 
 def _moved(
     state: State, location: str, finding: PublicationFinding, finished: TransactionState | None
-) -> _Step:
+) -> Step:
     """Watch an overwritten commit as the new snapshot with which it is in the table again."""
     if all(p.id != finding.id for p in state.watched.get(location, ())):
         return state, ()  # it was rolled back meanwhile, or its table dropped
@@ -319,7 +315,7 @@ def _stop(
     findings: tuple[PublicationFinding, ...],
     finished: dict[str, TransactionState],
     now_ms: int,
-) -> _Step:
+) -> Step:
     """Stop the table: refuse its waiting commits, and let nothing be published on it."""
     lost = tuple(finding for finding in findings if finding.verdict is Verdict.LOST)
     stopped = Stopped(" ".join(finding.account for finding in lost), now_ms)
@@ -328,18 +324,16 @@ def _stop(
     state = replace(state, stopped={**state.stopped, location: stopped})
     out: list[Effect] = [*effects, SaveStopped(location, stopped)]
     for finding in lost:
-        held = finished.get(finding.id)
-        if held is not None:
-            out.append(Save(replace(held, phase=Phase.LOST, reason=finding.account)))
-    refused = tuple(
-        id for id in state.queues.get(location, ()) if state.held[id].phase is Phase.COMMITTING
-    )
+        transaction = finished.get(finding.id)
+        if transaction is not None:
+            out.append(Save(replace(transaction, phase=Phase.LOST, reason=finding.account)))
+    queue = state.queues.get(location, ())
+    refused = tuple(id for id in queue if state.transactions[id].phase is Phase.COMMITTING)
     for id in refused:
-        ended = aborting(state.held[id], stopped.reason, now_ms)
-        state, replies = answered(with_held(state, ended), id, Refusal(stopped.reason))
+        ended = aborting(state.transactions[id], stopped.reason, now_ms)
+        state, replies = answered(with_transaction(state, ended), id, Refusal(stopped.reason))
         out += [Save(ended), *replies, RemoveFiles(id)]
-    rest = tuple(id for id in state.queues.get(location, ()) if id not in refused)
-    queues = without(state.queues, location)
-    state = replace(state, queues={**queues, location: rest} if rest else queues)
+    rest = tuple(id for id in queue if id not in refused)
+    state = replace(state, queues=updated(state.queues, location, rest))
     state, following = _go_on(state, location, Halted(stopped.reason))
     return state, (*out, *following)

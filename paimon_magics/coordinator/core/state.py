@@ -12,6 +12,7 @@ from paimon_magics.coordinator.core.events import (
     LookUpCommit,
     Reply,
     RunCommit,
+    Save,
 )
 from paimon_magics.coordinator.core.values import (
     PENDING,
@@ -32,7 +33,6 @@ CHECKING = ""
 
 _V = TypeVar("_V")
 
-
 WAITER_MS = 5_000
 """How long a silent waiter keeps its place, in milliseconds: many times the pause between two of
 its questions, and still short for those who wait behind one that died."""
@@ -42,7 +42,7 @@ its questions, and still short for those who wait behind one that died."""
 class State:
     """What the core knows.
 
-    `held` has the unfinished transactions by id; finished ones are in the store alone, because
+    `transactions` has the unfinished ones by id; finished ones are in the store alone, because
     there may be many. `asks` has, by transaction, the questions that wait for its commit.
 
     These are by a table's location: `running` has the transaction whose commit is under way, or
@@ -58,7 +58,7 @@ class State:
     """
 
     limits: Limits = field(default_factory=Limits)
-    held: Mapping[str, TransactionState] = field(default_factory=dict)
+    transactions: Mapping[str, TransactionState] = field(default_factory=dict)
     running: Mapping[str, str] = field(default_factory=dict)
     queues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     asks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -79,10 +79,14 @@ class State:
         return self.ticked_at_ms > 0
 
 
+Step = tuple[State, tuple[Effect, ...]]
+"""The next state, and the effects to carry out in this order."""
+
+
 def pending_transactions(state: State) -> tuple[TransactionState, ...]:
     """The transactions that may still be committed, the oldest first."""
-    held = (one for one in state.held.values() if one.phase in PENDING)
-    return tuple(sorted(held, key=lambda one: (one.begun_at_ms, one.id)))
+    pending = (t for t in state.transactions.values() if t.phase in PENDING)
+    return tuple(sorted(pending, key=lambda t: (t.begun_at_ms, t.id)))
 
 
 def pending_commits(state: State) -> tuple[Publication, ...]:
@@ -91,11 +95,11 @@ def pending_commits(state: State) -> tuple[Publication, ...]:
 
 
 def aborting(
-    held: TransactionState, reason: str, now_ms: int, grace_ms: int = 0
+    transaction: TransactionState, reason: str, now_ms: int, grace_ms: int = 0
 ) -> TransactionState:
     """A transaction that is over without a commit; its files are removed after `grace_ms`."""
     return replace(
-        held,
+        transaction,
         phase=Phase.ABORTING,
         reason=reason,
         expires_at_ms=now_ms + grace_ms,
@@ -103,37 +107,47 @@ def aborting(
     )
 
 
-def next_job(state: State, location: str) -> tuple[State, tuple[Effect, ...]]:
+def next_job(state: State, location: str) -> Step:
     """Start the next work for a table that has nothing under way any more."""
-    running = without(state.running, location)
+    state = replace(state, running=without(state.running, location))
     if location in state.check_asks:
-        return replace(state, running={**running, location: CHECKING}), (CheckTable(location),)
+        return run_check(state, location)
     asks = state.slot_asks.get(location, ())
     if asks:
-        return give_slot(replace(state, running=running), location, asks)
+        return give_slot(state, location, asks)
     queue = state.queues.get(location, ())
-    queues = without(state.queues, location)
     if not queue:
-        return replace(state, running=running, queues=queues), ()
+        return state, ()
     first, *rest = queue
-    if rest:
-        queues[location] = tuple(rest)
-    state = replace(state, running={**running, location: first}, queues=queues)
+    state = replace(
+        state,
+        running={**state.running, location: first},
+        queues=updated(state.queues, location, tuple(rest)),
+    )
     # It may have been published before the coordinator was last stopped.
-    if state.held[first].phase is Phase.UNCLEAR:
+    if state.transactions[first].phase is Phase.UNCLEAR:
         return state, (LookUpCommit(first),)
     return state, (RunCommit(first),)
 
 
-def give_slot(
-    state: State, location: str, asks: tuple[int, ...]
-) -> tuple[State, tuple[Effect, ...]]:
+def run_or_queue(state: State, transaction: TransactionState) -> Step:
+    """Run a transaction's commit, or look it up, once it is its turn on its table."""
+    location = transaction.location
+    queue = (*state.queues.get(location, ()), transaction.id)
+    state = replace(with_transaction(state, transaction), queues={**state.queues, location: queue})
+    return (state, ()) if location in state.running else next_job(state, location)
+
+
+def run_check(state: State, location: str) -> Step:
+    """Check a table's publications, on which nothing else is under way."""
+    return replace(state, running={**state.running, location: CHECKING}), (CheckTable(location),)
+
+
+def give_slot(state: State, location: str, asks: tuple[int, ...]) -> Step:
     """Let the first of the statements that ask have a table on which nothing is under way."""
     first, *rest = asks
-    slot_asks = without(state.slot_asks, location)
-    if rest:
-        slot_asks[location] = tuple(rest)
     running = {**state.running, location: slot_name(first)}
+    slot_asks = updated(state.slot_asks, location, tuple(rest))
     return replace(state, running=running, slot_asks=slot_asks), (Reply(first, Done()),)
 
 
@@ -142,7 +156,15 @@ def slot_name(ask: int) -> str:
     return f"slot {ask}"
 
 
-def answered(state: State, id: str, answer: Answer) -> tuple[State, tuple[Effect, ...]]:
+def decided(state: State, transaction: TransactionState, answer: Answer, *work: Effect) -> Step:
+    """Save what was decided about a commit that was under way, answer the questions that wait for
+    it, do the `work` that follows, and go on with the table."""
+    state, replies = answered(state, transaction.id, answer)
+    state, following = next_job(state, transaction.location)
+    return state, (Save(transaction), *replies, *work, *following)
+
+
+def answered(state: State, id: str, answer: Answer) -> Step:
     """Answer the questions that wait for a transaction's commit."""
     replies = tuple(Reply(ask, answer) for ask in state.asks.get(id, ()))
     return replace(state, asks=without(state.asks, id)), replies
@@ -153,14 +175,19 @@ def waiting(state: State, id: str, ask: int) -> State:
     return replace(state, asks={**state.asks, id: (*state.asks.get(id, ()), ask)})
 
 
-def with_held(state: State, held: TransactionState) -> State:
+def with_transaction(state: State, transaction: TransactionState) -> State:
     """Put a transaction into the state, or replace it there."""
-    return replace(state, held={**state.held, held.id: held})
+    return replace(state, transactions={**state.transactions, transaction.id: transaction})
 
 
-def without_held(state: State, id: str) -> State:
+def without_transaction(state: State, id: str) -> State:
     """Remove a transaction from the state."""
-    return replace(state, held=without(state.held, id))
+    return replace(state, transactions=without(state.transactions, id))
+
+
+def updated(mapping: Mapping[str, _V], key: str, value: _V) -> dict[str, _V]:
+    """A copy of the mapping with a value, or without the key for an empty value."""
+    return {**mapping, key: value} if value else without(mapping, key)
 
 
 def without(mapping: Mapping[str, _V], key: str) -> dict[str, _V]:
@@ -244,9 +271,7 @@ def leave(state: State, id: str) -> State:
     for location, line in lines.items():
         left = tuple(waiter for waiter in line if waiter.id != id)
         if len(left) != len(line):
-            return replace(
-                state, lines={**lines, location: left} if left else without(lines, location)
-            )
+            return replace(state, lines=updated(lines, location, left))
     return state
 
 
@@ -256,7 +281,7 @@ def _holder(state: State, location: str) -> TransactionState | None:
     return next(
         (
             h
-            for h in state.held.values()
+            for h in state.transactions.values()
             if h.exclusive and h.location == location and h.phase not in ended
         ),
         None,

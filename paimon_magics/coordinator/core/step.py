@@ -6,59 +6,61 @@ from dataclasses import replace
 
 from paimon_magics.coordinator.core import publications as watching
 from paimon_magics.coordinator.core.events import (
-    AbortAsked,
+    AbortRequested,
     Adopted,
-    BeginAsked,
+    BeginRequested,
     ChainCut,
-    CheckAsked,
     CheckFailed,
     CheckFinished,
-    CommitAsked,
+    CheckRequested,
     CommitPublished,
     CommitRefused,
+    CommitRequested,
     CommitUnclear,
     CommitUndetermined,
     Effect,
     Event,
     FilesRemoved,
-    HeartbeatAsked,
+    ForgetFinished,
+    HeartbeatRequested,
     LookUpCommit,
     Noted,
     NotPublished,
-    PauseAsked,
+    PauseRequested,
     RemoveFiles,
     Reply,
     Republished,
     RepublishUnclear,
     Restored,
-    ResumeAsked,
-    RunCommit,
+    ResumeRequested,
     Save,
     SavePause,
-    SlotAsked,
     SlotEnded,
+    SlotRequested,
     TableDropped,
     TableMoved,
     Ticked,
-    TurnAsked,
-    UnpauseAsked,
+    TurnRequested,
+    UnpauseRequested,
 )
 from paimon_magics.coordinator.core.state import (
     State,
+    Step,
     aborting,
     answered,
+    decided,
     give_slot,
     in_turn,
     leave,
     next_job,
+    run_or_queue,
     slot_name,
+    updated,
     waiting,
     waits,
-    with_held,
-    without,
-    without_held,
+    with_transaction,
+    without_transaction,
 )
-from paimon_magics.coordinator.core.ticks import ticked
 from paimon_magics.coordinator.core.values import (
     Aborted,
     Answer,
@@ -81,17 +83,24 @@ from paimon_magics.coordinator.core.values import (
 
 _BY_OWNER = "its owner ended it"
 
+STALL_MS = 5_000
+"""More milliseconds than this between two ticks mean that the process stood still or the clock was
+set."""
 
-def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
+FORGET_EVERY_MS = 60_000
+"""How often finished transactions are deleted after their retention, in milliseconds."""
+
+
+def step(state: State, event: Event) -> Step:
     """Return the next state, and the effects to carry out in this order."""
     match event:
-        case TurnAsked():
+        case TurnRequested():
             return _ask_turn(state, event)
-        case BeginAsked():
+        case BeginRequested():
             return _begin(state, event)
-        case HeartbeatAsked():
+        case HeartbeatRequested():
             return _heartbeat(state, event)
-        case CommitAsked():
+        case CommitRequested():
             return _ask_commit(state, event)
         case Adopted():
             return _adopt(state, event)
@@ -103,11 +112,11 @@ def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
             return _unclear(state, id)
         case CommitUndetermined():
             return _undetermined(state, event)
-        case AbortAsked():
+        case AbortRequested():
             return _ask_abort(state, event)
         case FilesRemoved():
             return _files_removed(state, event)
-        case CheckAsked():
+        case CheckRequested():
             return watching.ask_check(state, event)
         case CheckFinished():
             return watching.check_finished(state, event)
@@ -123,60 +132,53 @@ def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
             return watching.not_published(state, event)
         case ChainCut():
             return watching.cut_chain(state, event)
-        case SlotAsked() | SlotEnded():
-            return slot_step(state, event)
+        case SlotRequested():
+            return _ask_slot(state, event)
+        case SlotEnded():
+            return _end_slot(state, event)
         case TableDropped():
             return watching.drop_table(state, event)
         case TableMoved():
             return watching.move_table(state, event)
-        case ResumeAsked():
+        case ResumeRequested():
             return watching.resume(state, event)
-        case PauseAsked():
+        case PauseRequested():
             return _pause(state, event)
-        case UnpauseAsked(ask=ask):
+        case UnpauseRequested(ask=ask):
             return replace(state, pause=None), (SavePause(None), Reply(ask, Done()))
         case Restored():
-            return restored(state, event)
+            return _restored(state, event)
         case Ticked(now_ms=now_ms):
-            return ticked(state, now_ms)
+            return _ticked(state, now_ms)
 
 
-def _begin(state: State, event: BeginAsked) -> tuple[State, tuple[Effect, ...]]:
-    if event.id in state.held:
-        return state, (Reply(event.ask, _answer_about(state.held[event.id])),)
+def _begin(state: State, event: BeginRequested) -> Step:
+    transaction, ask = event.transaction, event.ask
+    if transaction.id in state.transactions:
+        return state, (Reply(ask, _answer_about(state.transactions[transaction.id])),)
     if state.pause is not None and not event.in_pause:
-        return state, (Reply(event.ask, Suspended(state.pause)),)
-    stopped = state.stopped.get(event.location)
+        return state, (Reply(ask, Suspended(state.pause)),)
+    stopped = state.stopped.get(transaction.location)
     if stopped is not None:
-        return state, (Reply(event.ask, Halted(stopped.reason)),)
-    if event.exclusive:
-        waiter = event.id if event.waits else ""
-        state, occupied = in_turn(state, event.location, waiter, event.now_ms)
+        return state, (Reply(ask, Halted(stopped.reason)),)
+    if transaction.exclusive:
+        waiter = transaction.id if event.waits else ""
+        state, occupied = in_turn(state, transaction.location, waiter, event.now_ms)
         if occupied is not None:
-            return state, (Reply(event.ask, occupied),)
-        state = leave(state, event.id)
-    opened = TransactionState(
-        id=event.id,
-        location=event.location,
-        phase=Phase.ACTIVE,
-        owner=event.owner,
-        expires_at_ms=event.now_ms + state.limits.lease_ms,
-        exclusive=event.exclusive,
-        begun_at_ms=event.now_ms,
-        origin=event.origin,
-        table=event.table,
-        placed=event.placed,
-    )
-    return with_held(state, opened), (Save(opened), Reply(event.ask, Opened(opened.expires_at_ms)))
+            return state, (Reply(ask, occupied),)
+        state = leave(state, transaction.id)
+    expires_at_ms = event.now_ms + state.limits.lease_ms
+    opened = replace(transaction, expires_at_ms=expires_at_ms, begun_at_ms=event.now_ms)
+    return with_transaction(state, opened), (Save(opened), Reply(ask, Opened(expires_at_ms)))
 
 
-def _ask_turn(state: State, event: TurnAsked) -> tuple[State, tuple[Effect, ...]]:
+def _ask_turn(state: State, event: TurnRequested) -> Step:
     """Answer Done when it is the client's turn: the base snapshot may be read after that."""
     state, occupied = in_turn(state, event.location, event.id, event.now_ms)
     return state, (Reply(event.ask, Done() if occupied is None else occupied),)
 
 
-def _pause(state: State, event: PauseAsked) -> tuple[State, tuple[Effect, ...]]:
+def _pause(state: State, event: PauseRequested) -> Step:
     """Let nothing new begin; what has begun may be committed. A repeated pause keeps the first."""
     if state.pause is not None:
         return state, (Reply(event.ask, Suspended(state.pause)),)
@@ -184,191 +186,157 @@ def _pause(state: State, event: PauseAsked) -> tuple[State, tuple[Effect, ...]]:
     return replace(state, pause=pause), (SavePause(pause), Reply(event.ask, Suspended(pause)))
 
 
-def _heartbeat(state: State, event: HeartbeatAsked) -> tuple[State, tuple[Effect, ...]]:
-    held = state.held.get(event.id, event.finished)
-    if held is None:
+def _heartbeat(state: State, event: HeartbeatRequested) -> Step:
+    transaction = state.transactions.get(event.id, event.finished)
+    if transaction is None:
         return state, (Reply(event.ask, Unknown()),)
-    if held.phase is not Phase.ACTIVE:
-        return state, (Reply(event.ask, _answer_about(held)),)
+    if transaction.phase is not Phase.ACTIVE:
+        return state, (Reply(event.ask, _answer_about(transaction)),)
     # Not saved: after a restart every open transaction gets a full lease anyway.
-    renewed = replace(held, expires_at_ms=event.now_ms + state.limits.lease_ms)
-    return with_held(state, renewed), (Reply(event.ask, Opened(renewed.expires_at_ms)),)
+    renewed = replace(transaction, expires_at_ms=event.now_ms + state.limits.lease_ms)
+    return with_transaction(state, renewed), (Reply(event.ask, Opened(renewed.expires_at_ms)),)
 
 
-def _ask_commit(state: State, event: CommitAsked) -> tuple[State, tuple[Effect, ...]]:
-    held = state.held.get(event.id, event.finished)
-    if held is None:
+def _ask_commit(state: State, event: CommitRequested) -> Step:
+    transaction = state.transactions.get(event.id, event.finished)
+    if transaction is None:
         return state, (Reply(event.ask, Unknown()),)
-    if held.digest and held.digest != event.digest:
+    if transaction.digest and transaction.digest != event.digest:
         return state, (Reply(event.ask, Mismatch()),)
-    match held.phase:
+    match transaction.phase:
         case Phase.ACTIVE:
             pass
         case Phase.COMMITTING | Phase.UNCLEAR:
             return waiting(state, event.id, event.ask), ()
-        case _:
-            return state, (Reply(event.ask, _answer_about(held)),)
-    stopped = state.stopped.get(held.location)
+        case Phase.COMMITTED | Phase.LOST | Phase.ABORTING | Phase.ABORTED | Phase.UNDETERMINED:
+            return state, (Reply(event.ask, _answer_about(transaction)),)
+    stopped = state.stopped.get(transaction.location)
     if stopped is not None:
         return state, (Reply(event.ask, Halted(stopped.reason)),)
-    committing = replace(held, phase=Phase.COMMITTING, digest=event.digest, files=event.files)
-    state = waiting(with_held(state, committing), event.id, event.ask)
-    if held.location in state.running:
-        queue = (*state.queues.get(held.location, ()), event.id)
-        return replace(state, queues={**state.queues, held.location: queue}), (Save(committing),)
-    state = replace(state, running={**state.running, held.location: event.id})
-    return state, (Save(committing), RunCommit(event.id))
+    committing = replace(
+        transaction, phase=Phase.COMMITTING, digest=event.digest, files=event.files
+    )
+    state, effects = run_or_queue(waiting(state, event.id, event.ask), committing)
+    return state, (Save(committing), *effects)
 
 
-def _adopt(state: State, event: Adopted) -> tuple[State, tuple[Effect, ...]]:
+def _adopt(state: State, event: Adopted) -> Step:
     """Take a transaction over. The coordinator that opened it may have published it, or may still
     do so: the commit is looked up before it is run."""
-    id, location, now_ms, ask = event.id, event.location, event.now_ms, event.ask
+    now_ms, ask = event.now_ms, event.ask
+    transaction = replace(event.transaction, begun_at_ms=now_ms)
+    id = transaction.id
     if event.digest is None:
-        if id in state.held:
-            return _ask_abort(state, AbortAsked(id, _BY_OWNER, now_ms, ask))
-        ended = TransactionState(
-            id,
-            location,
-            Phase.ABORTING,
-            now_ms,
-            event.owner,
-            reason=_BY_OWNER,
-            begun_at_ms=now_ms,
-            adopted=event.epoch,
-            origin=event.origin,
-            table=event.table,
-            ended_at_ms=now_ms,
-        )
-        state = with_held(state, ended)
-        return state, (Save(ended), Reply(ask, Aborted()), RemoveFiles(id))
-    if id in state.held:
-        return _ask_commit(state, CommitAsked(id, event.digest, ask, files=event.files))
-    stopped = state.stopped.get(location)
+        if id in state.transactions:
+            return _ask_abort(state, AbortRequested(id, _BY_OWNER, now_ms, ask))
+        ended = aborting(transaction, _BY_OWNER, now_ms)
+        effects = (Save(ended), Reply(ask, Aborted()), RemoveFiles(id))
+        return with_transaction(state, ended), effects
+    if id in state.transactions:
+        return _ask_commit(state, CommitRequested(id, event.digest, ask, files=transaction.files))
+    stopped = state.stopped.get(transaction.location)
     if stopped is not None:
         return state, (Reply(ask, Halted(stopped.reason)),)
-    unclear = TransactionState(
-        id,
-        location,
-        Phase.UNCLEAR,
-        now_ms,
-        event.owner,
-        event.digest,
-        exclusive=event.exclusive,
-        begun_at_ms=now_ms,
-        adopted=event.epoch,
-        origin=event.origin,
-        table=event.table,
-        files=event.files,
-    )
-    state = waiting(with_held(state, unclear), id, ask)
-    if location in state.running:
-        queue = (*state.queues.get(location, ()), id)
-        return replace(state, queues={**state.queues, location: queue}), (Save(unclear),)
-    state = replace(state, running={**state.running, location: id})
-    return state, (Save(unclear), LookUpCommit(id))
+    unclear = replace(transaction, phase=Phase.UNCLEAR, expires_at_ms=now_ms, digest=event.digest)
+    state, following = run_or_queue(waiting(state, id, ask), unclear)
+    return state, (Save(unclear), *following)
 
 
-def _published(state: State, event: CommitPublished) -> tuple[State, tuple[Effect, ...]]:
-    held = state.held[event.id]
+def _published(state: State, event: CommitPublished) -> Step:
+    transaction = state.transactions[event.id]
     committed = replace(
-        held,
+        transaction,
         phase=Phase.COMMITTED,
         receipt=event.receipt,
         expires_at_ms=event.now_ms + state.limits.receipt_retention_ms,
         ended_at_ms=event.now_ms,
     )
     state, watched = watching.published(
-        state, held.location, event.publication, event.findings, event.now_ms
+        state, transaction.location, event.publication, event.findings, event.now_ms
     )
-    state, replies = answered(without_held(state, event.id), event.id, Committed(event.receipt))
-    if state.running.get(held.location) != event.id:
+    state = without_transaction(state, event.id)
+    state, replies = answered(state, event.id, Committed(event.receipt))
+    if state.running.get(transaction.location) != event.id:
         # The removal of its files found it in the table: another coordinator published it.
         return state, (Save(committed), *watched, *replies)
-    state, following = next_job(state, held.location)
+    state, following = next_job(state, transaction.location)
     return state, (Save(committed), *watched, *replies, *following)
 
 
-def _refused(state: State, event: CommitRefused) -> tuple[State, tuple[Effect, ...]]:
-    held = state.held[event.id]
+def _refused(state: State, event: CommitRefused) -> Step:
+    transaction = state.transactions[event.id]
     refusal = Refusal(event.reason, event.cause, event.conflicting)
     if event.conflicting:
         expires_at_ms = event.now_ms + state.limits.lease_ms
-        reopened = replace(held, phase=Phase.ACTIVE, digest="", expires_at_ms=expires_at_ms)
-        state, replies = answered(with_held(state, reopened), event.id, refusal)
-        state, following = next_job(state, held.location)
-        return state, (Save(reopened), *replies, *following)
-    ended = aborting(held, event.reason, event.now_ms)
-    state, replies = answered(with_held(state, ended), event.id, refusal)
-    state, following = next_job(state, held.location)
-    return state, (Save(ended), *replies, RemoveFiles(event.id), *following)
+        reopened = replace(transaction, phase=Phase.ACTIVE, digest="", expires_at_ms=expires_at_ms)
+        return decided(with_transaction(state, reopened), reopened, refusal)
+    ended = aborting(transaction, event.reason, event.now_ms)
+    return decided(with_transaction(state, ended), ended, refusal, RemoveFiles(event.id))
 
 
-def _unclear(state: State, id: str) -> tuple[State, tuple[Effect, ...]]:
+def _unclear(state: State, id: str) -> Step:
     # The table stays busy: nothing may be published before the outcome is known.
-    unclear = replace(state.held[id], phase=Phase.UNCLEAR)
-    return with_held(state, unclear), (Save(unclear), LookUpCommit(id))
+    unclear = replace(state.transactions[id], phase=Phase.UNCLEAR)
+    return with_transaction(state, unclear), (Save(unclear), LookUpCommit(id))
 
 
-def _undetermined(state: State, event: CommitUndetermined) -> tuple[State, tuple[Effect, ...]]:
-    held = replace(
-        state.held[event.id],
+def _undetermined(state: State, event: CommitUndetermined) -> Step:
+    transaction = replace(
+        state.transactions[event.id],
         phase=Phase.UNDETERMINED,
         reason=event.reason,
         expires_at_ms=event.now_ms + state.limits.receipt_retention_ms,
         ended_at_ms=event.now_ms,
     )
-    answer = Undetermined(event.reason)
-    state, replies = answered(without_held(state, event.id), event.id, answer)
-    state, following = next_job(state, held.location)
-    return state, (Save(held), *replies, *following)
+    state = without_transaction(state, event.id)
+    return decided(state, transaction, Undetermined(event.reason))
 
 
-def _ask_abort(state: State, event: AbortAsked) -> tuple[State, tuple[Effect, ...]]:
-    held = state.held.get(event.id, event.finished)
-    if held is None:
+def _ask_abort(state: State, event: AbortRequested) -> Step:
+    transaction = state.transactions.get(event.id, event.finished)
+    if transaction is None:
         answer = Aborted() if waits(state, event.id) else Unknown()
         return leave(state, event.id), (Reply(event.ask, answer),)
-    match held.phase:
+    match transaction.phase:
         case Phase.ACTIVE:
-            ended = aborting(held, event.reason, event.now_ms)
-            state = with_held(state, ended)
+            ended = aborting(transaction, event.reason, event.now_ms)
+            state = with_transaction(state, ended)
             return state, (Save(ended), Reply(event.ask, Aborted()), RemoveFiles(event.id))
         case Phase.ABORTING | Phase.ABORTED:
             return state, (Reply(event.ask, Aborted()),)
         case Phase.UNDETERMINED:
-            return state, (Reply(event.ask, Undetermined(held.reason)),)
+            return state, (Reply(event.ask, Undetermined(transaction.reason)),)
         case phase:
             return state, (Reply(event.ask, NotCommitted(phase)),)
 
 
-def _files_removed(state: State, event: FilesRemoved) -> tuple[State, tuple[Effect, ...]]:
-    held = state.held.get(event.id)
-    if held is None or held.phase is not Phase.ABORTING:
+def _files_removed(state: State, event: FilesRemoved) -> Step:
+    transaction = state.transactions.get(event.id)
+    if transaction is None or transaction.phase is not Phase.ABORTING:
         return state, ()  # a second removal, which began before the first had ended
     aborted = replace(
-        held,
+        transaction,
         phase=Phase.ABORTED,
         expires_at_ms=event.now_ms + state.limits.receipt_retention_ms,
     )
-    return without_held(state, event.id), (Save(aborted),)
+    return without_transaction(state, event.id), (Save(aborted),)
 
 
-def _answer_about(held: TransactionState) -> Answer:
-    match held.phase:
+def _answer_about(transaction: TransactionState) -> Answer:
+    match transaction.phase:
         case Phase.ACTIVE:
-            return Opened(held.expires_at_ms)
+            return Opened(transaction.expires_at_ms)
         case Phase.COMMITTED:
-            assert held.receipt is not None
-            return Committed(held.receipt)
+            assert transaction.receipt is not None
+            return Committed(transaction.receipt)
         case Phase.COMMITTING | Phase.UNCLEAR:
-            return NotCommitted(held.phase)
+            return NotCommitted(transaction.phase)
         case Phase.LOST:
-            return Overwritten(held.reason)
+            return Overwritten(transaction.reason)
         case Phase.ABORTING | Phase.ABORTED:
-            return Gone(held.reason)
+            return Gone(transaction.reason)
         case Phase.UNDETERMINED:
-            return Undetermined(held.reason)
+            return Undetermined(transaction.reason)
 
 
 # The slots of tables: a statement that drops or renames a table has it for itself.
@@ -376,36 +344,26 @@ def _answer_about(held: TransactionState) -> Answer:
 # It gets the table once no commit is under way there, nor unclear; commits wait until it has ended.
 
 
-def slot_step(state: State, event: SlotAsked | SlotEnded) -> tuple[State, tuple[Effect, ...]]:
-    """Return the next state and the effects of a statement that asks for a table, or has ended."""
-    match event:
-        case SlotAsked():
-            return _ask_slot(state, event)
-        case SlotEnded():
-            return _end_slot(state, event)
-
-
-def _ask_slot(state: State, event: SlotAsked) -> tuple[State, tuple[Effect, ...]]:
+def _ask_slot(state: State, event: SlotRequested) -> Step:
     asks = (*state.slot_asks.get(event.location, ()), event.ask)
     if event.location not in state.running:
         return give_slot(state, event.location, asks)
     return replace(state, slot_asks={**state.slot_asks, event.location: asks}), ()
 
 
-def _end_slot(state: State, event: SlotEnded) -> tuple[State, tuple[Effect, ...]]:
+def _end_slot(state: State, event: SlotEnded) -> Step:
     """Go on with what waits for the table; or with others, where the statement waited itself."""
     location = event.location
     if state.running.get(location) == slot_name(event.slot):
         return next_job(state, location)
     asks = tuple(ask for ask in state.slot_asks.get(location, ()) if ask != event.slot)
-    others = without(state.slot_asks, location)
-    return replace(state, slot_asks={**others, location: asks} if asks else others), ()
+    return replace(state, slot_asks=updated(state.slot_asks, location, asks)), ()
 
 
 # The state of a coordinator that starts again, made from the store.
 
 
-def restored(state: State, event: Restored) -> tuple[State, tuple[Effect, ...]]:
+def _restored(state: State, event: Restored) -> Step:
     """Continue what was under way: look commits up, and give open transactions a full lease."""
     effects: list[Effect] = []
     state = replace(
@@ -414,26 +372,64 @@ def restored(state: State, event: Restored) -> tuple[State, tuple[Effect, ...]]:
     for p in event.watched:
         watched = (*state.watched.get(p.location, ()), p)
         state = replace(state, watched={**state.watched, p.location: watched})
-    for held in event.held:
-        match held.phase:
+    for transaction in event.transactions:
+        match transaction.phase:
             case Phase.ACTIVE:
                 # Its owner could not renew it while the coordinator was down.
-                lease = replace(held, expires_at_ms=event.now_ms + state.limits.lease_ms)
-                state = with_held(state, lease)
+                lease = replace(transaction, expires_at_ms=event.now_ms + state.limits.lease_ms)
+                state = with_transaction(state, lease)
             case Phase.COMMITTING | Phase.UNCLEAR:
-                unclear = replace(held, phase=Phase.UNCLEAR)
-                state = with_held(state, unclear)
-                if held.location in state.running:
-                    queue = (*state.queues.get(held.location, ()), held.id)
-                    state = replace(state, queues={**state.queues, held.location: queue})
-                else:
-                    state = replace(state, running={**state.running, held.location: held.id})
-                    effects.append(LookUpCommit(held.id))
+                unclear = replace(transaction, phase=Phase.UNCLEAR)
+                state, following = run_or_queue(state, unclear)
+                effects += following
             case Phase.ABORTING:
                 # Its time is by the clock of before, which may have been ahead.
                 due_ms = event.now_ms + state.limits.cleanup_grace_ms
-                due = replace(held, expires_at_ms=min(held.expires_at_ms, due_ms))
-                state = with_held(state, due)
+                due = replace(transaction, expires_at_ms=min(transaction.expires_at_ms, due_ms))
+                state = with_transaction(state, due)
             case Phase.COMMITTED | Phase.LOST | Phase.ABORTED | Phase.UNDETERMINED:
-                raise ValueError(f"transaction {held.id} is finished: nothing is to be restored")
+                raise ValueError(f"transaction {transaction.id} is finished: nothing to restore")
     return state, tuple(effects)
+
+
+# What the passing of time does: leases end, removals are tried again, receipts are forgotten.
+
+
+def _ticked(state: State, now_ms: int) -> Step:
+    """Return the state at `now_ms`, and what must be done then."""
+    effects: list[Effect] = []
+    state = _without_stall(state, now_ms)
+    for transaction in tuple(state.transactions.values()):
+        if transaction.expires_at_ms > now_ms:
+            continue
+        match transaction.phase:
+            case Phase.ACTIVE:
+                grace_ms = state.limits.cleanup_grace_ms
+                expired = aborting(transaction, "its lease expired", now_ms, grace_ms)
+                state = with_transaction(state, expired)
+                effects.append(Save(expired))
+            case Phase.ABORTING:
+                # Once in a grace period, until it succeeds.
+                later = replace(transaction, expires_at_ms=now_ms + state.limits.cleanup_grace_ms)
+                state = with_transaction(state, later)
+                effects.append(RemoveFiles(transaction.id))
+    state, checks = watching.due_checks(state, now_ms)
+    effects += checks
+    if now_ms - state.forgot_at_ms >= FORGET_EVERY_MS:
+        state = replace(state, forgot_at_ms=now_ms)
+        effects.append(ForgetFinished(now_ms))
+    return state, tuple(effects)
+
+
+def _without_stall(state: State, now_ms: int) -> State:
+    """Extend the leases by the time for which the coordinator stood still, when nobody could renew
+    them, or by which the clock was set."""
+    passed_ms = now_ms - state.ticked_at_ms if state.ticked_at_ms else 0
+    state = replace(state, ticked_at_ms=now_ms)
+    if abs(passed_ms) < STALL_MS:
+        return state
+    for transaction in tuple(state.transactions.values()):
+        if transaction.phase is Phase.ACTIVE:
+            later = replace(transaction, expires_at_ms=transaction.expires_at_ms + passed_ms)
+            state = with_transaction(state, later)
+    return state

@@ -57,7 +57,7 @@ class Origin:
     host: str = ""
     engine: str = ""
 
-    def told(self, owner: str) -> str:
+    def describe(self, owner: str) -> str:
         """The owner and what is known of the origin, for a message."""
         parts = [owner or "somebody"]
         parts += [f"in {self.notebook}"] if self.notebook else []
@@ -67,7 +67,7 @@ class Origin:
 
 
 NOWHERE = Origin()
-"""An origin of which nothing is known."""
+"""An unknown origin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ class TransactionState:
 
     id: str
     location: str
-    phase: Phase
-    expires_at_ms: int
+    phase: Phase = Phase.ACTIVE
+    expires_at_ms: int = 0
     owner: str = ""
     digest: str = ""
     receipt: CommitReceipt | None = None
@@ -105,7 +105,7 @@ class TransactionState:
     @property
     def who(self) -> str:
         """The owner and the origin, for a message."""
-        return self.origin.told(self.owner)
+        return self.origin.describe(self.owner)
 
 
 @dataclass(frozen=True, slots=True)

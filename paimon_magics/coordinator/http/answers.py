@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from paimon_magics.coordinator.core import (
+from paimon_magics.coordinator.core.values import (
     Aborted,
     Answer,
     Cause,

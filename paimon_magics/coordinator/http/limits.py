@@ -24,7 +24,7 @@ import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from paimon_magics.coordinator.runtime.interface import Steps, advanced
+from paimon_magics.coordinator.runtime.work import Steps, advanced
 from paimon_magics.coordinator.service.health import Fact
 from paimon_magics.errors import SetupError
 from paimon_magics.statements.statement import TableName

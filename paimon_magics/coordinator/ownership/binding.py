@@ -95,8 +95,8 @@ class WarehouseBinding:
         stores, warehouse = self._catalog.stores, self._catalog.warehouse
         if bound is not None and adopt is None:
             # An unmarked warehouse elsewhere must not get an id, only to be refused.
-            found = read_warehouse_id(stores, warehouse)
-            self._check(bound, found or "")
+            present = read_warehouse_id(stores, warehouse)
+            self._check(bound, present or "")
             adopt = bound.id
         return warehouse_id(stores, warehouse, adopt)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 
-from paimon_magics.coordinator.runtime import Clock
+from paimon_magics.coordinator.runtime.work import Clock
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import NotOwnerError
 from paimon_magics.tables.stores.store import Store
@@ -24,12 +24,9 @@ FOLDER = ".paimon-magics"
 
 _NAME = re.compile(r"owner-([1-9][0-9]{0,17})\.json")
 
-
 _PREFIX = "claim-"
 
-
 _LEASE_PREFIX = "owner-"
-
 
 RENEWALS_PER_LEASE = 6
 _LOOKS_PER_LEASE = 30
@@ -94,11 +91,6 @@ class Lease:
         return f"{self.user} on {self.home.host} (process {self.pid})"
 
 
-def lease_name(epoch: int) -> str:
-    """The file name of an epoch's lease, without its folder."""
-    return f"owner-{epoch}.json"
-
-
 def epoch_in(names: Iterable[str]) -> int:
     """The highest epoch among these file names, 0 for none."""
     return max((int(m[1]) for m in map(_NAME.fullmatch, names) if m is not None), default=0)
@@ -123,27 +115,6 @@ def lease_of(content: bytes, epoch: int) -> Lease | None:
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """Another coordinator's lease, seen unchanged since `since_ms` by the watcher's own clock,
-    which never goes back."""
-
-    lease: Lease | None
-    since_ms: float
-
-    def has_run_out(self, looked_ms: float, lease_ms: int) -> bool:
-        """Whether the lease has run out for its owner too: it was seen unchanged for a whole lease,
-        and the owner counts from before it wrote.
-
-        `looked_ms` is the time before the last look, so that a watcher that stands still between
-        its look and this question does not take a living owner for dead. Clocks of two machines are
-        not compared, and may be any time apart. `lease_ms` is the length to assume for a lease that
-        can't be read.
-        """
-        length_ms = lease_ms if self.lease is None else self.lease.lease_ms
-        return looked_ms - self.since_ms >= length_ms
 
 
 # Claims: which of two coordinators decides the fate of a transaction, a commit or a removal.
@@ -185,10 +156,10 @@ class Claims:
         content = json.dumps(document).encode()
         if self._store.create(path, content):
             return True
-        found = self._store.read(path)
-        if found is None:
+        present = self._store.read(path)
+        if present is None:
             return self.take(file_prefix, fate)  # dropped in between
-        claim = _read(found)
+        claim = _read(present)
         is_same, is_own = claim.get("fate") == fate, claim.get("instance") == self._instance
         if is_same != is_own:  # a decision is taken up, or this one's has changed
             self._store.write(path, content)
@@ -202,8 +173,8 @@ class Claims:
         """Drop the claims from before that time, which coordinators left when they died."""
         for name in self._store.names(self._folder, _PREFIX):
             path = f"{self._folder}/{name}"
-            found = self._store.read(path)
-            if found is not None and int(_read(found).get("at_ms", 0)) < before_ms:
+            content = self._store.read(path)
+            if content is not None and int(_read(content).get("at_ms", 0)) < before_ms:
                 self._store.delete([path])
 
     def _path(self, file_prefix: str) -> str:
@@ -227,10 +198,6 @@ class LeaseFolder:
     def __init__(self, store: Store, warehouse: str) -> None:
         self._store = store
         self._folder = f"{warehouse.rstrip('/')}/{FOLDER}"
-
-    def check(self) -> None:
-        """Check that the store can create an absent object atomically; see `Store.check`."""
-        self._store.check()
 
     def highest(self) -> int:
         """The highest epoch of a lease, 0 for none."""
@@ -261,13 +228,13 @@ class LeaseFolder:
                 return True
         except OSError as error:
             failed = error  # the object itself shows whether it was created
-        found = self.content(lease.epoch)
-        if found is None and failed is not None:
+        content = self.content(lease.epoch)
+        if content is None and failed is not None:
             raise SetupError(
                 f"The lease of the warehouse's commits could not be written: {failed}",
                 hint="The coordinator goes on once the warehouse can be written.",
             ) from failed
-        mine = None if found is None else lease_of(found, lease.epoch)
+        mine = None if content is None else lease_of(content, lease.epoch)
         return mine is not None and mine.instance == lease.instance
 
     def write(self, lease: Lease) -> None:
@@ -281,7 +248,7 @@ class LeaseFolder:
         self._store.delete(f"{self._folder}/{name}" for name in older)
 
     def _path(self, epoch: int) -> str:
-        return f"{self._folder}/{lease_name(epoch)}"
+        return f"{self._folder}/owner-{epoch}.json"
 
 
 # Watching the lease of a warehouse: whether somebody renews it, and whether it has run out.
@@ -316,20 +283,17 @@ def is_renewed(store: Store, warehouse: str, lease: Lease) -> bool:
 
 
 class LeaseWatch:
-    """The lease of the highest epoch, as it is seen again and again. Not for several threads."""
+    """The lease of the highest epoch, as it is seen again and again, by the watcher's own clock,
+    which never goes back. `lease` is the one that was seen, None without one, or where it can't be
+    read. Not for several threads."""
 
     def __init__(self, leases: LeaseFolder, now_ms: Callable[[], float]) -> None:
         self._leases = leases
         self._now_ms = now_ms
         self._content: bytes | None = None
-        self._looked_ms = 0.0
-        self._watched: Watched | None = None
+        self._looked_ms = self._since_ms = 0.0
         self.epoch = -1
-
-    @property
-    def lease(self) -> Lease | None:
-        """The lease that was seen; None without one, or where it can't be read."""
-        return None if self._watched is None else self._watched.lease
+        self.lease: Lease | None = None
 
     def look(self) -> bool:
         """Look, and return whether anything has changed since the last look. Raises errors of the
@@ -340,13 +304,22 @@ class LeaseWatch:
         has_changed = (epoch, content) != (self.epoch, self._content)
         if has_changed:
             self.epoch, self._content = epoch, content
-            self._watched = Watched(lease_of(content, epoch) if content else None, self._now_ms())
+            self.lease = lease_of(content, epoch) if content else None
+            self._since_ms = self._now_ms()
         self._looked_ms = looked_ms
         return has_changed
 
     def has_run_out(self, lease_ms: int) -> bool:
-        """See `Watched.has_run_out`."""
-        return self._watched is not None and self._watched.has_run_out(self._looked_ms, lease_ms)
+        """Whether the lease has run out for its owner too: it was seen unchanged for a whole lease,
+        and the owner counts from before it wrote.
+
+        The time before the last look counts, so that a watcher that stands still between its look
+        and this question does not take a living owner for dead. Clocks of two machines are not
+        compared, and may be any time apart. `lease_ms` is the length to assume for a lease that
+        can't be read.
+        """
+        length_ms = lease_ms if self.lease is None else self.lease.lease_ms
+        return self.epoch >= 0 and self._looked_ms - self._since_ms >= length_ms
 
 
 def owned_elsewhere(lease: Lease | None) -> NotOwnerError:

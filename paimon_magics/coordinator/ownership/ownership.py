@@ -19,8 +19,8 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
+from paimon_magics.coordinator.ownership.binding import WarehouseBinding
 from paimon_magics.coordinator.ownership.lease import (
     RENEWALS_PER_LEASE,
     Lease,
@@ -30,7 +30,7 @@ from paimon_magics.coordinator.ownership.lease import (
     look_seconds,
     owned_elsewhere,
 )
-from paimon_magics.coordinator.runtime import Loop, Runtime, ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import Loop, Runtime
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError, Fence
 from paimon_magics.tables.stores.store import Store, UnreachableError
@@ -40,17 +40,6 @@ _MARGIN = 0.1
 
 Saw = Callable[[Lease | None], None]
 """Gets a lease that was seen."""
-
-
-class Binding(Protocol):
-    """What binds this process to one warehouse. `WarehouseBinding` is one."""
-
-    def settle(self) -> str:
-        """Called before a lease is taken: the warehouse's id. May raise what `acquire` may."""
-
-    def look(self) -> None:
-        """Called before a lease is renewed: raise SetupError where the warehouse is not in its
-        place any more."""
 
 
 class Ownership:
@@ -66,14 +55,15 @@ class Ownership:
         owner: Owner,
         lease_ms: int,
         now_ms: Callable[[], float] | None = None,
-        binding: Binding | None = None,
+        binding: WarehouseBinding | None = None,
         runtime: Runtime | None = None,
     ) -> None:
-        self.runtime = self._runtime = runtime or ThreadRuntime()
+        self.runtime = runtime or Runtime()
+        self._store = store
         self._leases = LeaseFolder(store, warehouse)
         self._mine = owner.lease(uuid.uuid4().hex, lease_ms)
         self._when_lost: list[Callable[[DeposedError], None]] = []
-        self._now_ms = now_ms or self._runtime.clock.steady_ms
+        self._now_ms = now_ms or self.runtime.clock.steady_ms
         self._binding = binding
         self._turn = threading.RLock()
         self._until_ms = 0.0
@@ -132,7 +122,7 @@ class Ownership:
             self._check_known()
             if self.epoch == 0:
                 self._mine = replace(self._mine, warehouse=self._settled())
-                self._leases.check()
+                self._store.check()
                 while not self._begin(*self._free()):
                     pass  # another coordinator was faster: look again
             return self.epoch
@@ -155,7 +145,7 @@ class Ownership:
                 saw(watch.lease)
             if self._is_free(watch) and may_take():
                 id = self._settled()
-                self._leases.check()
+                self._store.check()
                 with self._turn:
                     self._mine = replace(self._mine, warehouse=id)
                     self._begin(watch.epoch, watch.lease)
@@ -251,7 +241,7 @@ class Ownership:
             self._renewer.end()
         with self._turn:
             if self._lost is None and self.epoch:
-                self._runtime.attempt("releasing the lease", self._write_release)
+                self.runtime.attempt("releasing the lease", self._write_release)
             self._lost = self._lost or DeposedError("The coordinator has stopped.")
 
     def _write_release(self) -> None:
@@ -263,16 +253,11 @@ class Ownership:
     def _begin(self, epoch: int, before: Lease | None) -> bool:
         """Create the lease of the epoch after `epoch`, and keep it. Return False when another
         coordinator was faster."""
-        started_ms = self._now_ms()
-        wanted = replace(self._mine, epoch=epoch + 1, expires_at_ms=self._end_ms())
-        if not self._leases.create(wanted) or self._is_outdated(wanted.epoch):
+        if not self._create(epoch + 1):
             return False
-        self._mine = wanted
-        self._until_ms = started_ms + wanted.lease_ms * (1 - _MARGIN)
         self.succeeded_another = bool(epoch) and not self._is_own(before)
-        self._remove_older(self.epoch)
         pause_ms = self._mine.lease_ms / RENEWALS_PER_LEASE
-        self._renewer = self._runtime.loop("lease", lambda: pause_ms, self._renew)
+        self._renewer = self.runtime.loop("lease", lambda: pause_ms, self._renew)
         return True
 
     def _take_again(self) -> None:
@@ -293,13 +278,19 @@ class Ownership:
 
     def _advance(self, epoch: int) -> None:
         """Create the lease of a higher epoch. Raises DeposedError when another coordinator did."""
-        started_ms = self._now_ms()
-        wanted = replace(self._mine, epoch=epoch, expires_at_ms=self._end_ms())
-        if not self._leases.create(wanted) or self._is_outdated(wanted.epoch):
+        if not self._create(epoch):
             self._lose(self._leases.highest())
-        self._mine = wanted
-        self._until_ms = started_ms + wanted.lease_ms * (1 - _MARGIN)
-        self._remove_older(self.epoch)
+
+    def _create(self, epoch: int) -> bool:
+        """Create the lease of an epoch. Return False when another coordinator was faster."""
+        started_ms = self._now_ms()
+        lease = replace(self._mine, epoch=epoch, expires_at_ms=self._end_ms())
+        if not self._leases.create(lease) or self._is_outdated(epoch):
+            return False
+        self._mine = lease
+        self._until_ms = started_ms + lease.lease_ms * (1 - _MARGIN)
+        self._remove_older(epoch)
+        return True
 
     def _is_outdated(self, epoch: int) -> bool:
         """Whether the lease that was just created came too late: another coordinator has a higher
@@ -310,7 +301,7 @@ class Ownership:
         return highest > epoch
 
     def _remove_older(self, epoch: int) -> None:
-        self._runtime.attempt("removing leases", lambda: self._leases.remove_older(epoch))
+        self.runtime.attempt("removing leases", lambda: self._leases.remove_older(epoch))
 
     def _is_free(self, watch: LeaseWatch) -> bool:
         """Whether the lease that was seen may be succeeded now."""
@@ -350,7 +341,7 @@ class Ownership:
         self.trouble = self._trouble_of("renewing the lease", self._renew_once)
 
     def _trouble_of(self, label: str, work: Callable[[], None]) -> str:
-        error = self._runtime.attempt(label, work)
+        error = self.runtime.attempt(label, work)
         return "" if error is None else str(error) or type(error).__name__
 
     def _renew_once(self) -> None:

@@ -71,7 +71,7 @@ class StateFolder:
         self._lock: IO[bytes] | None = None
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._id = self._kept("id", lambda: uuid.uuid4().hex)
+            self._id = self._read_or_make("id", lambda: uuid.uuid4().hex)
         except OSError as error:
             raise SetupError(
                 f"The coordinator's state folder {path} can't be used: {error.strerror or error}.",
@@ -84,11 +84,6 @@ class StateFolder:
                 "where its database would not survive.",
                 hint="Name a folder on a local disk of this machine.",
             )
-
-    @property
-    def database(self) -> Path:
-        """The file of the coordinator's database."""
-        return self.path / "coordinator.sqlite"
 
     @property
     def token_file(self) -> Path:
@@ -126,7 +121,7 @@ class StateFolder:
 
     def token(self) -> str:
         """The token, which is made if there is none; only the owner can read its file."""
-        token = self._kept("token", lambda: secrets.token_urlsafe(32))
+        token = self._read_or_make("token", lambda: secrets.token_urlsafe(32))
         conceal(token)
         return token
 
@@ -208,7 +203,7 @@ class StateFolder:
             os.fsync(file.fileno())
         temporary.replace(self.path / name)
 
-    def _kept(self, name: str, make: Callable[[], str]) -> str:
+    def _read_or_make(self, name: str, make: Callable[[], str]) -> str:
         """Return the text of a file. It is made once, atomically, readable by its owner alone."""
         path = self.path / name
         if not path.exists():
@@ -278,11 +273,11 @@ def network_file_system(path: Path, mounts: str | None = None) -> str | None:
     best, kind = -1, ""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
-        fields, found = before.split(), after.split()
-        if len(fields) < 5 or not found:
+        fields, kinds = before.split(), after.split()
+        if len(fields) < 5 or not kinds:
             continue
         mount = Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), fields[4]))
         # Of two mounts on one folder the later one is visible.
         if place.is_relative_to(mount) and len(mount.parts) >= best:
-            best, kind = len(mount.parts), found[0]
+            best, kind = len(mount.parts), kinds[0]
     return kind if _NETWORK.fullmatch(kind) else None

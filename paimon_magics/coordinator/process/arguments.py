@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from paimon_magics.coordinator.core import Limits
+from paimon_magics.coordinator.core.values import Limits
 from paimon_magics.coordinator.http.hub import HUB_CACHE_MS
 from paimon_magics.coordinator.http.limits import REQUEST_BYTES_MAX
 from paimon_magics.coordinator.inserts.queue.values import Thresholds

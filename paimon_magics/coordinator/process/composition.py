@@ -25,7 +25,7 @@ from starlette.types import ASGIApp
 from paimon_magics.coordinator.audit.audit_table import AuditTable
 from paimon_magics.coordinator.audit.trail import Trail
 from paimon_magics.coordinator.client.addresses import Addresses, tls_context
-from paimon_magics.coordinator.core import Limits
+from paimon_magics.coordinator.core.values import Limits
 from paimon_magics.coordinator.http.authorisation import (
     Authoriser,
     NamedTokens,
@@ -53,7 +53,7 @@ from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.insert_stream import InsertStream
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.store_options import StoreOptions
-from paimon_magics.coordinator.runtime import Runtime, ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.service.compaction_scheduler import (
     Budget,
     CompactionRules,
@@ -122,7 +122,7 @@ def start_owner(
     writes. Raises errors of ours.
     """
     warehouse = place.catalog.warehouse
-    runtime = ThreadRuntime() if ownership is None else ownership.runtime
+    runtime = Runtime() if ownership is None else ownership.runtime
     store = _store(place, ownership)
     ending.callback(store.close)
     ends = partial(shutdown.request_after, _LAST_WORDS_SECONDS)
@@ -182,10 +182,10 @@ def _start(
         parts.inserts.group.start()
     if parts.trail is not None:
         ending.callback(parts.trail.stop)
-        parts.trail.start(coordinator.recent_publications(_RECENT))
+        parts.trail.start(coordinator.store.publications.recent(_RECENT))
     ending.callback(compactions.stop)
     # An embedded one leaves the warehouse to others until its first write.
-    compactions.start([] if is_embedded else coordinator.recent_publications(_RECENT))
+    compactions.start([] if is_embedded else coordinator.store.publications.recent(_RECENT))
 
 
 def ownership_of(options: argparse.Namespace, place: Place, ending: ExitStack) -> Ownership | None:
@@ -328,7 +328,7 @@ def _watch_log(
 ) -> None:
     probe = Noted[object](runtime, "log", group.check_log, _PROBE_FILE_MS, None)
     ending.callback(probe.stop)
-    monitor.add("its log", lambda: [log_fact(probe, group.owner.append_trouble)])
+    monitor.add("its log", lambda: [log_fact(probe, group.owner.appending.trouble)])
 
 
 def _application(
@@ -346,7 +346,7 @@ def _application(
         coordinator.turns,
         fence=None if ownership is None else ownership.fence,
         watch=coordinator.watching,
-        order=None if inserts is None else inserts.group.order,
+        order=None if inserts is None else inserts.group.holds,
         names=NameLocks(coordinator.runtime),
         slot=coordinator.slot,
         properties=store.database_properties,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -38,7 +39,7 @@ from paimon_magics.coordinator.process.server import (
     Shutdown,
     process_connections_max,
 )
-from paimon_magics.coordinator.runtime import Loop, ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import Loop, Runtime
 from paimon_magics.coordinator.store.state_store import store_trouble
 from paimon_magics.errors import SetupError
 from paimon_magics.version import __version__
@@ -72,11 +73,11 @@ class Succession:
         )
         self.parts: OwnerParts | None = None
         self._ending = ExitStack()
-        self._runtime = ThreadRuntime()
-        self._closing = self._runtime.event()
+        self._runtime = Runtime()
+        self._closing = threading.Event()
         self._ownership: Ownership | None = None
         self._steps_down = False
-        self._turn = self._runtime.lock()
+        self._turn = threading.RLock()
         self._loop: Loop | None = None
         self._pause_ms = 0.0
         self._writable_ms = 0.0
@@ -157,7 +158,7 @@ class Succession:
     def _watch(self, parts: OwnerParts) -> None:
         """Step down when the store has taken no writes for a whole lease."""
         now_ms = self._runtime.clock.steady_ms()
-        if not parts.coordinator.waits_for_store:
+        if not parts.coordinator.state_thread.waits_for_store:
             self._writable_ms = now_ms
         elif now_ms - self._writable_ms > self._lease_ms and not self._steps_down:
             _log.error("Steps down, since its store does not work.")

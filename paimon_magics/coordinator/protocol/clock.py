@@ -1,4 +1,4 @@
-"""The coordinator's clock: this machine's, or one that a test moves; and how long leases last.
+"""The machine's clock, and how long leases last.
 
 An answer says how long a lease lasts from now on (`lease_ms`), since the clocks of two machines may
 be any time apart.
@@ -7,13 +7,10 @@ be any time apart.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from paimon_magics.coordinator.protocol.json_text import member
-
-Clock = Callable[[], int]
-"""Returns the milliseconds since 1970."""
 
 
 def now_ms() -> int:

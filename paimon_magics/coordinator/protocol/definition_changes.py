@@ -1,5 +1,5 @@
 """Changes of definitions as values and as JSON documents: tables and databases that are created,
-altered, renamed and dropped.
+altered, renamed and dropped; tags, branches and history of tables.
 
 This module does no I/O. `kind` is the name of the change's class. Decoding a malformed document
 raises InvalidValueError, which names the member. `created_at_ms` is when the table that is meant
@@ -10,7 +10,7 @@ again is compared with them (see `service.definition_changes`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_args
 
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
@@ -29,15 +29,6 @@ from paimon_magics.tables.catalog.rest_documents import (
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
 _KINDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(VersionChange)}
-# The annotations of the members of changes, and the types of the JSON values that they accept.
-_MEMBERS: Mapping[str, tuple[type, ...]] = {
-    "str": (str,),
-    "int": (int,),
-    "bool": (bool,),
-    "str | None": (str, type(None)),
-    "int | None": (int, type(None)),
-    "tuple[str, ...]": (list,),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +98,9 @@ _TABLE_CHANGES: Mapping[str, type[Any]] = {
 }
 
 
-def definition_document(change: DefinitionChange) -> dict[str, Any]:
+def change_document(change: DefinitionChange | VersionChange) -> dict[str, Any]:
     """The document of a change."""
-    return _document(change)
+    return {"kind": type(change).__name__, **_members(change)}
 
 
 def definition_change_of(document: Any) -> DefinitionChange:
@@ -118,12 +109,32 @@ def definition_change_of(document: Any) -> DefinitionChange:
     return change
 
 
-def _document(value: Any) -> dict[str, Any]:
-    written = {
+def change_of(document: Any) -> VersionChange:
+    """The change of a table's tags, branches or history in a document."""
+    change: VersionChange = _value(document, _KINDS)
+    return change
+
+
+def version_receipt_document(receipt: VersionReceipt) -> dict[str, Any]:
+    """The document of the receipt of such a change."""
+    return _members(receipt)
+
+
+def version_receipt_of(document: Mapping[str, Any]) -> VersionReceipt:
+    """The receipt in a document."""
+    return VersionReceipt(
+        **{
+            field.name: _member(document, field.name, str(field.type))
+            for field in fields(VersionReceipt)
+        }
+    )
+
+
+def _members(value: Any) -> dict[str, Any]:
+    return {
         field.name: _FORMS[str(field.type)][0](getattr(value, field.name))
         for field in fields(value)
     }
-    return {"kind": type(value).__name__, **written}
 
 
 def _value(document: Any, kinds: Mapping[str, type[Any]]) -> Any:
@@ -140,7 +151,7 @@ def _value(document: Any, kinds: Mapping[str, type[Any]]) -> Any:
 
 def _member(document: Mapping[str, Any], name: str, type: str) -> Any:
     try:
-        return _FORMS[type][1](document[name])
+        return _FORMS[type][1](document.get(name))
     except PaimonMagicsError:
         raise
     except MalformedDocumentError as error:
@@ -182,6 +193,7 @@ def _changes(value: Any) -> tuple[TableChange, ...]:
 _FORMS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "bool": (_same, _plain(bool)),
     "str": (_same, _text),
+    "int": (_same, _plain(int)),
     "str | None": (_same, _plain(str, type(None))),
     "int | None": (_same, _plain(int, type(None))),
     "tuple[str, ...]": (list, _texts),
@@ -190,60 +202,8 @@ _FORMS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "TableName": (table_document, table_of),
     "TableSchema": (schema_document, schema_from_document),
     "tuple[TableChange, ...]": (
-        lambda changes: [_document(change) for change in changes],
+        lambda changes: [{"kind": type(change).__name__, **_members(change)} for change in changes],
         _changes,
     ),
 }
 """How the values of members are written and read, by their annotations."""
-
-
-# Encodes and decodes changes of a table's tags, branches and history as JSON documents.
-#
-# This module does no I/O. `kind` is the name of the change's class. Decoding a malformed document
-# raises InvalidValueError, which names the member.
-
-
-def change_document(change: VersionChange) -> dict[str, Any]:
-    """The document of a change."""
-    values = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(change).items()}
-    return {"kind": type(change).__name__, **values}
-
-
-def change_of(document: Any) -> VersionChange:
-    """The change in a document."""
-    name = member(document, "kind", str)
-    kind = _KINDS.get(name)
-    if kind is None:
-        raise InvalidValueError(f"The member `kind` names no change: `{name}`.")
-    values = {}
-    for field in fields(kind):
-        if field.name in document or field.default is MISSING:
-            values[field.name] = _version_value(document, field)
-    change: VersionChange = kind(**values)
-    return change
-
-
-def version_receipt_document(receipt: VersionReceipt) -> dict[str, Any]:
-    """The document of a change's receipt."""
-    return {**asdict(receipt), "changed": list(receipt.changed)}
-
-
-def version_receipt_of(document: Any) -> VersionReceipt:
-    """The receipt in a document."""
-    values = {
-        field.name: _version_value(document, field)
-        for field in fields(VersionReceipt)
-        if isinstance(document, Mapping)
-    }
-    return VersionReceipt(**values)
-
-
-def _version_value(document: Mapping[str, Any], field: Field[Any]) -> Any:
-    kinds = _MEMBERS[str(field.type)]
-    value = document.get(field.name)
-    is_right = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
-    if is_right and isinstance(value, list):
-        is_right = all(isinstance(item, str) for item in value)
-    if not is_right:
-        raise InvalidValueError(f"The member `{field.name}` must be {field.type}.")
-    return tuple(value) if isinstance(value, list) else value

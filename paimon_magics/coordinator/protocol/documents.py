@@ -17,8 +17,8 @@ from dataclasses import fields
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from paimon_magics.coordinator.core import Origin
 from paimon_magics.coordinator.core.state import CompactedBucket
+from paimon_magics.coordinator.core.values import Origin
 from paimon_magics.coordinator.protocol.json_text import dataclass_members, member
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.read_sets import ReadSet, RowSearch
@@ -39,10 +39,8 @@ from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 
 _TEXT_CHARACTERS_MAX = 500
 
-
 _WITHOUT_VALUES = ("is null", "is not null")
 _OPERATORS = ("=", "<", "<=", ">", ">=", "in", *_WITHOUT_VALUES)
-
 
 OPTIONS_PATH = "/v1/coordinator/options"
 
@@ -268,14 +266,14 @@ def read_set_of(document: Any) -> ReadSet:
         files = tuple(member(document, "files", Sequence))
         if not all(isinstance(name, str) for name in files):
             raise InvalidValueError("The member `files` must be a list of texts.")
-    found = member(document, "found", object)
-    if files is None and found is None:
+    lookup = member(document, "found", object)
+    if files is None and lookup is None:
         raise InvalidValueError("Without `files` the member `found` must say what was looked for.")
     return ReadSet(
         snapshot_id=member(document, "snapshot_id", int),
         files=files,
         written_keys=member(document, "written_keys", bool),
-        search=None if found is None else _search_of(found),
+        search=None if lookup is None else _search_of(lookup),
         manifest_list=member(document, "manifest_list", str),
     )
 

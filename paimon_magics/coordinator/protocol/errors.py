@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from paimon_magics.coordinator.core import (
-    Pause,
-)
+from paimon_magics.coordinator.core.values import Pause
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidValueError,
@@ -16,7 +14,6 @@ from paimon_magics.errors import (
 
 RETRY_AFTER = "5"
 """The header `retry-after` for a client that was refused in a pause, in seconds."""
-
 
 RESUME_HINT = (
     "The table takes no commits until an administrator has looked at it and resumed it: "
@@ -35,7 +32,7 @@ class NoOwnerError(SetupError):
 
 class BrokeOffError(SetupError):
     """The request may have been carried out: the owner died while it had it, or can't say any more
-    what became of it. `may_repeat` tells whether it has a name by which a repeat is recognised;
+    what became of it. `may_repeat`: it has a name, by which a repeat is recognised;
     `address` is the next owner's, "" if unknown."""
 
     def __init__(

@@ -18,9 +18,7 @@ EXACT_DIGITS = 15
 
 _MAY_BE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
-
 LABEL_CHARACTERS_MAX = 128
-
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 

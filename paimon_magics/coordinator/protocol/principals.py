@@ -26,7 +26,6 @@ _FORM = "READ, WRITE or ADMIN, or one of them with tables: write=shop.orders_*"
 _GRANTS_MAX = 200
 _PATTERN_CHARACTERS_MAX = 255
 
-
 Load = Callable[[TableName], Any]
 """Loads a table, or raises an error of ours."""
 
@@ -134,7 +133,7 @@ class Principal:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there are tables of which they see nothing."""
+        """Whether some tables are hidden from them."""
         return bool(self.closed) or not self.may_everywhere(Scope.READ)
 
     @property

@@ -9,21 +9,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from paimon_magics.coordinator.core import Halted, Suspended, Unchecked
+from paimon_magics.coordinator.core.values import Halted, Suspended, Unchecked
 from paimon_magics.coordinator.protocol.errors import PausedError
 from paimon_magics.coordinator.rest.endpoints import table_of
 from paimon_magics.coordinator.rest.errors import RestError, not_found
-from paimon_magics.coordinator.runtime import Steps
-from paimon_magics.coordinator.service.served import (
-    Context,
-    Document,
-    Published,
-    Watch,
-    publication_of,
-)
+from paimon_magics.coordinator.runtime.work import Steps
+from paimon_magics.coordinator.service.publication_watch import PublicationMonitor
+from paimon_magics.coordinator.service.served import CommitPlace, Context, Document, publication_of
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.rest_commit import (
     NO_LEDGER,
@@ -75,10 +69,10 @@ def _published(
     name, snapshot = written.name, commit.snapshot
     location = written.location
     require_looked_at(context, name, location)
-    place: AbstractContextManager[Published | None] = contextlib.nullcontext()
+    place: CommitPlace = contextlib.nullcontext(lambda: None)
     if snapshot.get("commitKind") not in _KEEPS_ROWS:
         place = yield from context.commit_in_order(written, str(snapshot.get("commitUser")))
-    with place as placed, context.turn(location):
+    with place as publish, context.turn(location):
         table = table_of(context, name)
         if table_id is not None and table_id != table.table_id:
             raise not_found(
@@ -102,8 +96,8 @@ def _published(
             load=lambda: context.catalog.load(name),
         )
         published = publish_prepared(table, commit, context.publish, checks)
-        if published and placed is not None:
-            placed.publish()
+        if published:
+            publish()
         return published
 
 
@@ -124,7 +118,7 @@ def require_looked_at(context: Context, name: TableName, location: str) -> None:
 class _Ledger:
     """A `Ledger` for one commit of a client."""
 
-    def __init__(self, watch: Watch, table: StoredTable, snapshot: Document) -> None:
+    def __init__(self, watch: PublicationMonitor, table: StoredTable, snapshot: Document) -> None:
         self._watch = watch
         self._publication = replace(publication_of(table, snapshot), certain=False)
 

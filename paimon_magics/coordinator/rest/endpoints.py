@@ -30,7 +30,7 @@ from paimon_magics.coordinator.http.limits import run_steps
 from paimon_magics.coordinator.protocol.json_text import json_value
 from paimon_magics.coordinator.protocol.principals import Principal, Scope, check_right, check_table
 from paimon_magics.coordinator.rest.errors import RestError, bad_request, error_response, not_found
-from paimon_magics.coordinator.runtime import Steps
+from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.formatting import shortened

@@ -25,7 +25,7 @@ from paimon_magics.coordinator.rest.errors import (
     not_found,
     not_offered,
 )
-from paimon_magics.coordinator.runtime import Steps
+from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.opening import open_transaction
 from paimon_magics.coordinator.service.publication_watch import publication_of
 from paimon_magics.coordinator.service.served import Context, watch_latest

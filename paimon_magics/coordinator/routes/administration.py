@@ -16,14 +16,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.core import (
-    Answer,
-    Done,
-    Pause,
-    Suspended,
-    pending_commits,
-    pending_transactions,
-)
+from paimon_magics.coordinator.core.state import pending_commits, pending_transactions
+from paimon_magics.coordinator.core.values import Answer, Done, Pause, Suspended
 from paimon_magics.coordinator.http.answers import answer_response, json_body
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.authorisation import Tokens
@@ -45,6 +39,7 @@ from paimon_magics.coordinator.store.tables import StoredToken
 from paimon_magics.origin import host_name, user_name
 from paimon_magics.planning.compaction.schedule import Seen, State, Watched
 from paimon_magics.planning.formatting import count_text, size_text
+from paimon_magics.tables.stores.probes import store_facts
 from paimon_magics.version import __version__
 
 _TEXT_CHARACTERS_MAX = 500
@@ -105,10 +100,10 @@ def about(coordinator: Coordinator, warehouse: str, principal: Principal) -> dic
         "host": host_name(),
         "process": os.getpid(),
         "started_at_ms": _STARTED_AT_MS,
-        "epoch": coordinator.epoch,
+        "epoch": coordinator.worker.epoch,
         "problem": coordinator.problem,
         "store_trouble": coordinator.store_trouble,
-        "store": coordinator.store_facts,
+        "store": dict(store_facts(coordinator.catalog.options)),
         "pause": pause_document(state.pause),
         "pending_transactions": len(pending_transactions(state)),
         "pending_commits": [
@@ -168,8 +163,8 @@ def table_routes(coordinator: Coordinator) -> list[Route]:
         principal = principal_of(request)
         tell(request.scope, database=name.database, table=name.object_name)
         await run_in_threadpool(check_table, principal, needed, name, coordinator.load)
-        location = await run_in_threadpool(coordinator.location_of, name)
-        return answer_response(await run_in_threadpool(ask, location))
+        table = await run_in_threadpool(coordinator.load, name)
+        return answer_response(await run_in_threadpool(ask, table.location))
 
     return [
         Route("/v1/tables/stopped", stopped),

@@ -154,7 +154,10 @@ def application(
     threads = Threads()
     parts.monitor.add("its requests", threads.facts)
     app = Starlette(
-        routes=[*guarded(every, coordinator.load, parts.trail, threads), *authoriser.routes()],
+        routes=[
+            *guarded(every, coordinator.load, parts.trail, threads),
+            *authoriser.routes(),
+        ],
         exception_handlers=_ON_ERRORS,
     )
     behind: ASGIApp = app if inserts is None else QuickInserts(app, inserts.entry, root)
@@ -175,7 +178,7 @@ class _Handlers:
 
     async def owner(self, _: Request) -> Response:
         coordinator = self._coordinator
-        is_owner = coordinator.epoch != 0 and coordinator.deposed is None
+        is_owner = coordinator.is_owner
         ends = any(
             fact.name == "draining" and fact.value for fact in self._parts.monitor.now().facts
         )
@@ -253,7 +256,10 @@ def lease_routes(coordinator: Coordinator) -> list[Route]:
                 check_table, principal_of(request), Scope.READ, name, coordinator.load
             )
         principal = principal_of(request).name or ""
-        expires_at_ms, gone = await run_in_threadpool(coordinator.lease, holder, wanted, principal)
+        now_ms = coordinator.runtime.clock.now_ms()
+        expires_at_ms, gone = await run_in_threadpool(
+            coordinator.leases.renew, holder, wanted, now_ms, principal
+        )
         return JSONResponse(
             {
                 **lease_members(expires_at_ms),

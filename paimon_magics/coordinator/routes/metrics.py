@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from paimon_magics.coordinator.audit.trail import Trail
-from paimon_magics.coordinator.core import FINISHED, Phase
+from paimon_magics.coordinator.core.values import FINISHED, Phase
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue
 from paimon_magics.coordinator.inserts.queue.values import Reason, backlog
@@ -69,7 +69,9 @@ class Metrics:
             if phase not in FINISHED:
 
                 def count(phase: Phase = phase) -> float:
-                    return sum(held.phase is phase for held in coordinator.state.held.values())
+                    return sum(
+                        held.phase is phase for held in coordinator.state.transactions.values()
+                    )
 
                 phases.labels(phase.value).set_function(count)
         is_owner = Gauge(
@@ -77,13 +79,13 @@ class Metrics:
             "Whether this coordinator owns the warehouse's commits.",
             registry=self.registry,
         )
-        is_owner.set_function(lambda: coordinator.epoch != 0 and coordinator.deposed is None)
+        is_owner.set_function(lambda: coordinator.is_owner)
         epoch = Gauge(
             "paimon_coordinator_epoch",
             "The epoch in which it owns them, one more at each takeover.",
             registry=self.registry,
         )
-        epoch.set_function(lambda: coordinator.epoch or 0)
+        epoch.set_function(lambda: coordinator.worker.epoch or 0)
         self.registry.register(_Finished(coordinator))
         self.registry.register(_Watched(coordinator))
         self.registry.register(_Upkeep(coordinator))
@@ -298,7 +300,7 @@ class InsertMetrics(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         """Yield the counters since the start, and what waits in each table now."""
-        counts = self._group.counts
+        counts = self._group.owner.replies.counts
         for key, name, what in _COUNTED:
             yield CounterMetricFamily(f"paimon_coordinator_{name}", what, value=counts[key])
         refused = CounterMetricFamily(
@@ -314,7 +316,7 @@ class InsertMetrics(Collector):
         yield CounterMetricFamily(
             "paimon_coordinator_log_seconds",
             "How long appending to the log took since the start, syncs included.",
-            value=self._group.append_seconds,
+            value=self._group.owner.appending.append_seconds,
         )
         yield GaugeMetricFamily(
             "paimon_coordinator_dead_letters",
@@ -357,7 +359,7 @@ def insert_facts(group: GroupCommit, now_ms: int) -> Iterator[Fact]:
         yield Fact("insert_overdue_seconds", overdue, problem, subject=name, table=table.name)
         problem = f"`{name}` takes no inserts: {queue.closed}" if queue.closed else ""
         yield Fact("insert_closed", int(bool(problem)), problem, subject=name, table=table.name)
-    yield Fact("child_busy_seconds", group.flusher_busy_seconds, subject="flusher")
+    yield Fact("child_busy_seconds", group.flusher.busy_seconds, subject="flusher")
 
 
 def queue_rows(group: GroupCommit, now_ms: int) -> list[tuple[object, ...]]:

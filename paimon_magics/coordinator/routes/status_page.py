@@ -11,7 +11,8 @@ import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from paimon_magics.coordinator.core import Phase, State, TransactionState, pending_transactions
+from paimon_magics.coordinator.core.state import State, pending_transactions
+from paimon_magics.coordinator.core.values import Phase, TransactionState
 from paimon_magics.coordinator.http.pages import Markup, page
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.protocol.principals import Principal, Scope
@@ -45,8 +46,8 @@ def status_page(
     finished: Sequence[TransactionState] = ()
     published: Sequence[Publication] = ()
     if health.is_store_readable:  # else the page would wait for it
-        finished = coordinator.stored.recently_finished(_FINISHED_SHOWN)
-        published = coordinator.recent_publications(_COMMITS_SHOWN)
+        finished = coordinator.store.transactions.recently_finished(_FINISHED_SHOWN)
+        published = coordinator.store.publications.recent(_COMMITS_SHOWN)
     commits = _commits(finished, published)
     return page(
         [

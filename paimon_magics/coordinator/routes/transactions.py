@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.core import (
+from paimon_magics.coordinator.core.values import (
     Answer,
     Committed,
     Mismatch,
@@ -263,8 +263,8 @@ class _Handlers:
 
 def all_transactions(coordinator: Coordinator) -> list[TransactionState]:
     """The unfinished transactions, then the last finished ones, newest first."""
-    finished = coordinator.stored.recently_finished(_FINISHED_SHOWN)
-    return [*coordinator.state.held.values(), *finished]
+    finished = coordinator.store.transactions.recently_finished(_FINISHED_SHOWN)
+    return [*coordinator.state.transactions.values(), *finished]
 
 
 def shown_transaction(held: TransactionState, compacted: int = 0) -> dict[str, Any]:

@@ -1,50 +1,50 @@
-"""The runtime of a real process: a thread for each owner and loop, some for a pool, one for timers.
+"""Everything of the coordinator that runs: owners, pools, timers and loops, in threads.
 
-See `interface.Runtime`. What nobody expected is caught here alone, so that it is never lost: it is
-logged, counted in `progress`, and handed on as an event.
+- An *owner* is a thread that alone changes some state. It takes items in the order of arrival.
+- A *pool* carries out effects. Each effect ends in exactly one event, whatever it raises.
+- A *timer* calls a function that does not wait. A *loop* repeats work that may wait.
+
+An exception of any type in an item, an effect, a timer or a loop is logged and reported; it ends
+nothing. An owner alone may name types that end it: those that mean that its state can't be relied
+on any more. What nobody expected is caught here alone, so that it is never lost: it is logged,
+counted in `progress`, and handed on as an event.
+
+`progress` tells what each of them is doing, and since when. So a thread that stands still is seen.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Generic, TypeVar
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
 
-from paimon_magics.coordinator.runtime.interface import (
+from paimon_magics.coordinator.runtime.work import (
     Clock,
-    Event,
-    Lock,
-    Loop,
-    Owner,
     Progress,
-    Timer,
+    Steps,
     Work,
+    advanced,
     as_exception,
-    unless_expected,
 )
-from paimon_magics.errors import PaimonMagicsError
 
 _IDLE_THREAD_SECONDS = 30.0
-
-_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 E = TypeVar("E")
 
 
-class ThreadRuntime:
-    """See `interface.Runtime`."""
+class Runtime:
+    """Makes everything that runs. `clock` is the clock of all of it."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock or Clock()
-        self._reports: list[Work | _ThreadPool] = []
-        self._alarms = Alarms(self.clock)
+        self._reports: list[Work | Pool] = []
+        self._alarms = _Alarms(self.clock)
         self._attempts = Work("attempts", self.clock)
         self._reports += [self._alarms.work, self._attempts]
 
@@ -58,63 +58,63 @@ class ThreadRuntime:
         ended: Callable[[BaseException], object],
         items_max: int = 1,
     ) -> Owner[T]:
-        """See `Runtime.owner`."""
-        owner = _ThreadOwner(Work(name, self.clock), take, crashed, fatal, ended, items_max)
+        """An owner, not started. `take` gets up to `items_max` items at a time.
+
+        If it raises an exception, `crashed` gets the same items with it, and the owner goes on. A
+        `fatal` type, or an exception in `crashed`, ends the owner: `ended` is called with it, then
+        `crashed` with these items and with all that wait.
+        """
+        owner = Owner(Work(name, self.clock), take, crashed, fatal, ended, items_max)
         self._reports.append(owner.work)
         return owner
 
-    def pool(self, name: str, workers: int) -> _ThreadPool:
-        """See `Runtime.pool`."""
-        pool = _ThreadPool(name, workers, self.clock, self._alarms)
+    def pool(self, name: str, workers: int) -> Pool:
+        """A pool with up to that many threads."""
+        pool = Pool(Work(name, self.clock), workers, self.clock, self._alarms)
         self._reports.append(pool)
         return pool
 
     def every(self, name: str, interval_ms: float, call: Callable[[], object]) -> Timer:
-        """See `Runtime.every`."""
-        timer = RepeatedCall(name, interval_ms, call, self.clock, self._alarms)
+        """Call a function that does not wait, in each interval once."""
+        timer = Timer(Work(name, self.clock), interval_ms, call, self._alarms)
         self._reports.append(timer.work)
         return timer
 
     def loop(
         self, name: str, pause_ms: Callable[[], float | None], work: Callable[[], object]
     ) -> Loop:
-        """See `Runtime.loop`."""
-        loop = _ThreadLoop(Work(name, self.clock), pause_ms, work)
+        """Repeat `work` in a thread of its own, from now on, with pauses in between.
+
+        `pause_ms` is asked after each round, also after one that has failed; with None the next
+        round begins when somebody calls `wake`.
+        """
+        loop = Loop(Work(name, self.clock), pause_ms, work)
         self._reports.append(loop.work)
         return loop
-
-    def lock(self) -> Lock:
-        """See `Runtime.lock`."""
-        return threading.RLock()
-
-    def event(self) -> Event:
-        """See `Runtime.event`."""
-        return _ThreadEvent()
-
-    def future(self) -> Future[T]:
-        """See `Runtime.future`."""
-        return Future()
 
     def attempt(
         self, label: str, call: Callable[[], object], *, fatal: tuple[type[Exception], ...] = ()
     ) -> Exception | None:
-        """See `Runtime.attempt`."""
+        """Do something whose failure is the caller's to report, in the calling thread.
+
+        Return its exception, which is logged and counted; None after a success. Exceptions of a
+        `fatal` type are raised.
+        """
         error = self._attempts.do(call, label)
         if isinstance(error, fatal):
             raise error
         return error
 
-    def sleep(self, ms: float) -> None:
-        """See `Runtime.sleep`."""
-        time.sleep(ms / 1000)
-
     def progress(self) -> list[Progress]:
-        """See `Runtime.progress`."""
+        """What everything that this runtime has made is doing."""
         return [report.progress() for report in list(self._reports)]
 
 
-class _ThreadOwner(Generic[T]):
-    """See `interface.Owner`."""
+class Owner(Generic[T]):
+    """A thread that alone changes some state. Any thread may call `put`, which hands over an item.
+
+    `failure` is what ended it early; None while it runs, and after `end`.
+    """
 
     def __init__(
         self,
@@ -139,10 +139,12 @@ class _ThreadOwner(Generic[T]):
         self._thread = threading.Thread(target=self._run, name=work.name, daemon=True)
 
     def start(self, begin: Callable[[], None] | None = None) -> None:
+        """Start. `begin` runs in the thread before the first item; its errors end the owner."""
         self._begin = begin
         self._thread.start()
 
     def end(self) -> None:
+        """End after the items that were put before, and wait for that."""
         self._inbox.put(None)
         if self._thread.ident is not None:
             self._thread.join()
@@ -189,23 +191,25 @@ class _ThreadOwner(Generic[T]):
         return items
 
 
-class _ThreadPool:
-    """See `interface.Pool`. Threads start when they are needed, and end when they are not."""
+class Pool:
+    """Threads that carry out effects. Any thread may call its methods.
 
-    def __init__(self, name: str, workers: int, clock: Clock, alarms: Alarms) -> None:
-        self._name = name
+    Threads start when they are needed, and end when they are not.
+    """
+
+    def __init__(self, work: Work, workers: int, clock: Clock, alarms: _Alarms) -> None:
+        self._report = work
         self._clock = clock
         self._alarms = alarms
         self._inbox: queue.SimpleQueue[tuple[str, Callable[[], object]] | None] = (
             queue.SimpleQueue()
         )
+        work.waiting = self._inbox.qsize
         self._turn = threading.Lock()
         self._workers_max = workers
         self._workers: dict[threading.Thread, Work] = {}
         self._idle = 0
         self._is_ending = False
-        self._failures = 0
-        self._trouble = ""
 
     def effect(
         self,
@@ -216,18 +220,50 @@ class _ThreadPool:
         *,
         after_ms: float = 0,
     ) -> None:
-        def carried_out() -> None:
+        """Run `work`, and deliver the event that it returns: exactly one.
+
+        If `work` raises an exception, the event is what `crashed` makes of it. The wait of
+        `after_ms` occupies no thread. Once the pool is ending nothing more begins: what an effect
+        would have done is found at the next start.
+        """
+
+        def carry_out() -> None:
             try:
                 event = work()
             except BaseException as raised:
-                error = as_exception(raised)
-                self._note(label, error)
-                event = crashed(error)
+                event = crashed(self._report.fail(raised, label))
             deliver(event)
 
-        self.run(label, carried_out, after_ms=after_ms)
+        self.run(label, carry_out, after_ms=after_ms)
+
+    def run_steps(
+        self,
+        label: str,
+        steps: Steps[E],
+        crashed: Callable[[Exception], E],
+        deliver: Callable[[E], object],
+    ) -> None:
+        """Run steps, and deliver the event that they return, or that `crashed` makes of their
+        error: exactly one."""
+
+        def advance(settled: Future[Any] | None) -> None:
+            def deliver_or_wait(outcome: Future[Any] | tuple[E]) -> None:
+                if isinstance(outcome, tuple):
+                    deliver(outcome[0])
+                else:
+                    outcome.add_done_callback(advance)
+
+            self.effect(
+                label,
+                lambda: advanced(steps, settled),
+                lambda error: (crashed(error),),
+                deliver_or_wait,
+            )
+
+        advance(None)
 
     def run(self, label: str, work: Callable[[], object], *, after_ms: float = 0) -> None:
+        """Run `work`, whose outcome nobody waits for."""
         if after_ms > 0:
             self._alarms.set(after_ms, lambda: self.run(label, work))
             return
@@ -236,13 +272,15 @@ class _ThreadPool:
                 return
             self._inbox.put((label, work))
             if self._idle < self._inbox.qsize() and len(self._workers) < self._workers_max:
+                name = self._report.name
                 thread = threading.Thread(
-                    target=self._work, name=f"{self._name}-{len(self._workers)}", daemon=True
+                    target=self._work, name=f"{name}-{len(self._workers)}", daemon=True
                 )
-                self._workers[thread] = Work(self._name, self._clock)
+                self._workers[thread] = Work(name, self._clock)
                 thread.start()
 
     def end(self) -> None:
+        """Wait for the work that has begun; begin nothing more."""
         with self._turn:
             self._is_ending = True
             workers = list(self._workers)
@@ -252,11 +290,10 @@ class _ThreadPool:
             thread.join()
 
     def progress(self) -> Progress:
+        """See `Runtime.progress`."""
         with self._turn:
-            reports = [work.progress() for work in self._workers.values()]
-        busy_ms = max((report.busy_ms for report in reports), default=0.0)
-        waiting = self._inbox.qsize()
-        return Progress(self._name, busy_ms, waiting, self._failures, self._trouble, False)
+            busy_ms = max((work.busy_ms for work in self._workers.values()), default=0.0)
+        return replace(self._report.progress(), busy_ms=busy_ms)
 
     def _work(self) -> None:
         thread = threading.current_thread()
@@ -277,19 +314,13 @@ class _ThreadPool:
                 continue
             label, work = item
             if (error := report.do(work)) is not None:
-                self._note(label, error)
+                self._report.fail(error, label)
             else:
-                self._trouble = ""
-
-    def _note(self, label: str, error: Exception) -> None:
-        self._failures += 1
-        shown = error if isinstance(error, PaimonMagicsError) else repr(error)
-        self._trouble = f"{label}: {shown}"
-        _log.warning("%s: %s", self._name, self._trouble, exc_info=unless_expected(error))
+                self._report.trouble = ""
 
 
-class _ThreadLoop:
-    """See `interface.Loop`."""
+class Loop:
+    """Repeats work in a thread of its own."""
 
     def __init__(
         self, work: Work, pause_ms: Callable[[], float | None], round: Callable[[], object]
@@ -303,13 +334,16 @@ class _ThreadLoop:
         self._thread.start()
 
     def wake(self) -> None:
+        """Begin the next round at once."""
         self._wakes.set()
 
     def stop(self) -> None:
+        """Begin no more rounds, and don't wait for the present one."""
         self._is_stopped = True
         self._wakes.set()
 
     def end(self) -> None:
+        """Stop, and wait for the present round."""
         self.stop()
         if self._thread is not threading.current_thread():
             self._thread.join()
@@ -324,23 +358,10 @@ class _ThreadLoop:
         self.work.ended = True
 
 
-class _ThreadEvent:
-    """See `interface.Event`."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        self.set = self._event.set
-        self.clear = self._event.clear
-        self.is_set = self._event.is_set
-
-    def wait(self, timeout_ms: float | None = None) -> bool:
-        return self._event.wait(None if timeout_ms is None else timeout_ms / 1000)
-
-
 # Timers: one thread calls functions that do not wait, at their times.
 
 
-class Alarms:
+class _Alarms:
     """One thread that calls functions at their times. They must not wait."""
 
     def __init__(self, clock: Clock) -> None:
@@ -352,7 +373,6 @@ class Alarms:
         self._thread: threading.Thread | None = None
 
     def set(self, after_ms: float, call: Callable[[], object]) -> None:
-        """Have a function called once, after that time."""
         at_ms = self._clock.steady_ms() + after_ms
         with self._changed:
             heapq.heappush(self._due, (at_ms, next(self._numbers), call))
@@ -374,31 +394,23 @@ class Alarms:
             self.work.do(call)
 
 
-class RepeatedCall:
-    """See `interface.Timer`."""
+class Timer:
+    """Calls a function again and again."""
 
     def __init__(
-        self,
-        name: str,
-        interval_ms: float,
-        call: Callable[[], object],
-        clock: Clock,
-        alarms: Alarms,
+        self, work: Work, interval_ms: float, call: Callable[[], object], alarms: _Alarms
     ) -> None:
-        self.work = Work(name, clock)
+        self.work = work
         self._interval_ms = interval_ms
         self._call = call
         self._alarms = alarms
-        self._is_stopped = False
         alarms.set(interval_ms, self._ring)
 
     def stop(self) -> None:
-        """See `Timer.stop`."""
-        self._is_stopped = True
+        """Call it no more."""
         self.work.ended = True
 
     def _ring(self) -> None:
-        if self._is_stopped:
-            return
-        self.work.do(self._call)
-        self._alarms.set(self._interval_ms, self._ring)
+        if not self.work.ended:
+            self.work.do(self._call)
+            self._alarms.set(self._interval_ms, self._ring)

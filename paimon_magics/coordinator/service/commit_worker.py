@@ -14,8 +14,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from paimon_magics.coordinator.core import (
-    Cause,
+from paimon_magics.coordinator.core.events import (
     CheckFailed,
     CheckTable,
     CommitPublished,
@@ -32,11 +31,11 @@ from paimon_magics.coordinator.core import (
     RunCommit,
     Ticked,
 )
+from paimon_magics.coordinator.core.values import Cause
 from paimon_magics.coordinator.ownership.lease import Claims, Fate
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.runtime import Runtime
-from paimon_magics.coordinator.service.publication_watch import Watching, publication_of
-from paimon_magics.coordinator.service.state_thread import Asked, StateThread, StoredTransactions
+from paimon_magics.coordinator.service.publication_watch import PublicationMonitor, publication_of
+from paimon_magics.coordinator.service.state_thread import QueuedEvent, StateThread
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
@@ -74,12 +73,11 @@ from paimon_magics.tables.writing.cleanup import remove_uncommitted
 
 _log = logging.getLogger(__name__)
 
-
 _WORKERS = 8
 _PAUSE_MS = 2_000
 
 
-class Worker:
+class CommitWorker:
     """Does the work in the calling thread, which may be any; a table has one commit at a time.
 
     Every method that changes something raises DeposedError when another coordinator has taken over.
@@ -91,7 +89,7 @@ class Worker:
         store: StateStore,
         settings: Settings,
         turns: Turns,
-        watching: Watching,
+        watching: PublicationMonitor,
         ownership: Ownership | None,
         state_thread: StateThread,
     ) -> None:
@@ -104,6 +102,7 @@ class Worker:
         self._turns = turns
         self._watching = watching
         self._ownership = ownership
+        self._owned_epoch = 0
         files = catalog.stores.of(catalog.warehouse)
         self._claims = (
             None if ownership is None else Claims(files, catalog.warehouse, ownership.instance)
@@ -140,18 +139,16 @@ class Worker:
             if has_other_creation(table, transaction):
                 reason = f"`{table.name}` is another table now: its own was dropped or renamed."
                 return CommitUndetermined(id, reason, self._now_ms())
-            asked = decoded(table, request)
-            found = find_commit(table, transaction) or unnamed_receipt(asked)
-            if found is not None:
-                self._attempt(
-                    "clean-up", lambda: self._remove_runs(table, id, transaction, adopted)
-                )
-                settle(asked)
-                publication = publication_of(id, asked, found, self._now_ms())
-                return CommitPublished(id, found, self._now_ms(), publication)
+            decoded_request = decoded(table, request)
+            receipt = find_commit(table, transaction) or unnamed_receipt(decoded_request)
+            if receipt is not None:
+                self._tidy(table, id, transaction, adopted)
+                settle(decoded_request)
+                publication = publication_of(id, decoded_request, receipt, self._now_ms())
+                return CommitPublished(id, receipt, self._now_ms(), publication)
             if not self._claim(transaction, Fate.COMMIT):
                 return CommitRefused(id, "its files are being removed", self._now_ms())
-            check_files(asked)
+            check_files(decoded_request)
         except DeposedError:
             raise
         except UnknownOutcomeError as error:
@@ -167,8 +164,6 @@ class Worker:
                 return self._refused(id, request, reason, adopted, cause)
             case CommitPublished():
                 self._attempt("claim", lambda: self._drop_claim(transaction))
-            case _:
-                pass
         return event
 
     def remove(self, id: str, transaction: Transaction, adopted: int) -> Event:
@@ -203,11 +198,22 @@ class Worker:
         wait_ms_max = self._settings.attempt_wait_ms_max
         return remove_uncommitted(table, request.transaction, keep, wait_ms_max)
 
-    def drop_claims(self, before_ms: int) -> None:
-        """Drop the claims from before that time, which coordinators left when they died."""
-        if self._claims is not None:
-            claims = self._claims
-            self._attempt("old claims", lambda: claims.drop_older(before_ms))
+    @property
+    def epoch(self) -> int | None:
+        """The epoch in which the warehouse is owned, 0 before; None without ownership."""
+        return None if self._ownership is None else self._ownership.epoch
+
+    def own(self) -> None:
+        """Own the warehouse from now on. Once in each epoch drop the claims about which no client
+        can ask any more. Raises what `Ownership.acquire` raises."""
+        if self._ownership is not None and self._ownership.acquire() != self._owned_epoch:
+            self._owned_epoch = self._ownership.epoch
+            kept_ms = self._state_thread.state.limits.receipt_retention_ms
+            self._attempt("old claims", lambda: self._drop_claims(self._now_ms() - kept_ms))
+
+    def _drop_claims(self, before_ms: int) -> None:
+        assert self._claims is not None  # where the warehouse is owned
+        self._claims.drop_older(before_ms)
 
     def receipt(self, transaction: Transaction) -> CommitReceipt | None:
         """The receipt of a transaction's commit; None when the table has none, or no longer shows
@@ -222,26 +228,26 @@ class Worker:
         stopped = self._state_thread.state.stopped.get(table.location)
         if stopped is not None:
             raise CommitConflictError(stopped.reason)
-        asked = decoded(table, request)
-        check_names(asked)
+        decoded_request = decoded(table, request)
+        check_names(decoded_request)
         run = self._store.transactions.runs(id)
         with self._turns(table.location):
             findings = self._watching.look(table.location, table)
             if any(f.verdict not in (Verdict.INTACT, Verdict.SETTLED) for f in findings):
-                return self._watching.found(table.location, findings, before=id)
+                return self._watching.finished_check(table.location, findings, before=id)
             # A commit runs again only after a look-up has found it absent.
             receipt = commit_fenced(
-                asked,
+                decoded_request,
                 self._catalog.publish,
                 None if self._ownership is None else self._ownership.fence(),
                 token=_token(id, run, adopted),
                 only_here=not self._may_be_others(adopted),
             )
-        settle(asked)
+        settle(decoded_request)
         reach("commit.published")
         if run > 1:
             self._tidy(table, id, request.transaction, adopted)
-        publication = publication_of(id, asked, receipt, self._now_ms())
+        publication = publication_of(id, decoded_request, receipt, self._now_ms())
         return CommitPublished(id, receipt, self._now_ms(), publication, findings)
 
     def _remove_runs(self, table: Table, id: str, transaction: Transaction, adopted: int) -> None:
@@ -324,18 +330,15 @@ class CommitPool:
 
     def __init__(
         self,
-        runtime: Runtime,
         state_thread: StateThread,
-        transactions: StoredTransactions,
-        worker: Worker,
-        watching: Watching,
+        worker: CommitWorker,
+        watching: PublicationMonitor,
     ) -> None:
-        self._now_ms = runtime.clock.now_ms
+        self._now_ms = state_thread.now_ms
         self._state_thread = state_thread
-        self._transactions = transactions
         self._worker = worker
         self._watching = watching
-        self._pool = runtime.pool("commits", _WORKERS)
+        self._pool = state_thread.runtime.pool("commits", _WORKERS)
         self.retries: Counter[str] = Counter()
 
     def carry_out(self, effect: Effect) -> None:
@@ -359,8 +362,6 @@ class CommitPool:
                     lambda: self._watching.republish(publication),
                     lambda why: RepublishUnclear(publication.location),
                 )
-            case _:
-                pass
 
     def end(self) -> None:
         """Stop after the work that was started."""
@@ -380,27 +381,32 @@ class CommitPool:
                 self.retries[key] += 1
             else:
                 self.retries.pop(key, None)
-            self._state_thread.put(Asked(event))
+            self._state_thread.put(QueuedEvent(event))
 
         # The first look-up follows at once, later ones wait for what is in the way to change.
         pause_ms = _PAUSE_MS if self.retries[key] > 1 else 0
         self._pool.effect(key, work, crashed, deliver, after_ms=pause_ms)
 
     def _commit(self, id: str) -> Event:
-        request = self._transactions.request(id)
-        assert request is not None
-        return self._worker.commit(id, request)
+        return self._worker.commit(id, self._request(id))
 
     def _look_up(self, id: str) -> Event:
-        request = self._transactions.request(id)
+        transaction = self._state_thread.state.transactions[id]
+        return self._worker.look_up(id, self._request(id), transaction.adopted)
+
+    def _request(self, id: str) -> CommitRequest:
+        request = self._state_thread.stored.request(id)
         assert request is not None
-        return self._worker.look_up(id, request, self._state_thread.state.held[id].adopted)
+        return request
 
     def _remove(self, id: str) -> Event:
-        held, opened = self._state_thread.state.held.get(id), self._state_thread.opened.get(id)
+        transaction, opened = (
+            self._state_thread.state.transactions.get(id),
+            self._state_thread.opened.get(id),
+        )
         if opened is None:  # an earlier try has removed them since
             return Ticked(self._now_ms())
-        return self._worker.remove(id, opened, 0 if held is None else held.adopted)
+        return self._worker.remove(id, opened, 0 if transaction is None else transaction.adopted)
 
 
 def _unread(why: Exception) -> str:

@@ -12,13 +12,14 @@ those with recent commits are looked at after the next start.
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from paimon_magics.coordinator.core import Pause
-from paimon_magics.coordinator.runtime import Loop, Owner, Runtime
+from paimon_magics.coordinator.core.values import Pause
 from paimon_magics.coordinator.runtime.children import ChildDiedError, ChildProcess
+from paimon_magics.coordinator.runtime.threads import Loop, Owner, Runtime
 from paimon_magics.coordinator.service.health import Fact
 from paimon_magics.coordinator.store.tables import HaltTable
 from paimon_magics.errors import PaimonMagicsError
@@ -45,7 +46,6 @@ _PRESSURE_MS = 60_000  # a changed option is noticed after so long
 _HINDERED = "Others compact or change the same buckets."
 
 _log = logging.getLogger(__name__)
-
 
 OUT_OF_MEMORY = 73
 """The exit code of a process that needs more memory than its budget."""
@@ -77,7 +77,7 @@ class _Arrived:
     """A snapshot that was published, `before` the start or since, and how often it was tried to
     note it."""
 
-    made: Publication
+    publication: Publication
     before: bool
     tries: int = 0
 
@@ -117,8 +117,8 @@ class CompactionScheduler:
         self.is_auto = rules.is_auto
         self._paused = paused
         self._schedule = Schedule(rules.settle_ms)
-        self._turn = runtime.lock()
-        self._pausing = runtime.lock()
+        self._turn = threading.RLock()
+        self._pausing = threading.RLock()
         self._stopping = False
         self._workers = [
             _Worker(ChildProcess(endpoint.module, _PURPOSE)) for _ in range(max(budget.workers, 0))
@@ -146,15 +146,15 @@ class CompactionScheduler:
     def tables(self) -> list[tuple[State, Watched]]:
         """The tables that are known, each with what becomes of it."""
         with self._turn:
-            found = [(table.state, replace(table)) for table in self._schedule.tables.values()]
-        return sorted(found, key=lambda one: str(one[1].table))
+            tables = [(table.state, replace(table)) for table in self._schedule.tables.values()]
+        return sorted(tables, key=lambda entry: str(entry[1].table))
 
     def facts(self) -> Iterator[Fact]:
         """The facts for the coordinator's health."""
         for number, worker in enumerate(self._workers, 1):
             seconds = worker.child.busy_seconds
             yield Fact("child_busy_seconds", seconds, subject=f"compactor {number}")
-        failed = [one for state, one in self.tables() if state is State.FAILED]
+        failed = [table for state, table in self.tables() if state is State.FAILED]
         problem = ""
         if failed:
             problem = f"{count_text(len(failed), 'table')} could not be compacted."
@@ -162,8 +162,9 @@ class CompactionScheduler:
 
     def start(self, recent: Sequence[Publication]) -> None:
         """Start the threads. `recent` are the last commits before the start."""
-        for made in {_key(one.location, one.table): one for one in recent}.values():
-            self._intake.put(_Arrived(made, True))
+        latest = {_key(p.location, p.table): p for p in recent}
+        for publication in latest.values():
+            self._intake.put(_Arrived(publication, True))
         self._intake.start()
         for worker in self._workers:
             worker.loop = self._loop_of(worker)
@@ -189,9 +190,9 @@ class CompactionScheduler:
         self._wake()
         return pause
 
-    def committed(self, made: Publication) -> None:
+    def committed(self, publication: Publication) -> None:
         """Note a new snapshot of a table. It never waits."""
-        self._intake.put(_Arrived(made, False))
+        self._intake.put(_Arrived(publication, False))
 
     def _loop_of(self, worker: _Worker) -> Loop:
         return self._runtime.loop(
@@ -204,37 +205,39 @@ class CompactionScheduler:
                 worker.loop.wake()
 
     def _note(self, arrived: _Arrived) -> None:
-        made = arrived.made
-        key = _key(made.location, made.table)
-        pressure = self._pressure(key, made.table)
+        publication = arrived.publication
+        key = _key(publication.location, publication.table)
+        pressure = self._pressure(key, publication.table)
         if pressure is None:
             return
         if arrived.before and pressure.commits:  # how much had come before is not known
             pressure = Pressure(1)
-        compacts = made.commit_kind == "COMPACT" and not arrived.before
+        compacts = publication.commit_kind == "COMPACT" and not arrived.before
         with self._turn:
-            self._schedule.committed(key, made.table, pressure, self._now_ms(), compacts=compacts)
+            self._schedule.committed(
+                key, publication.table, pressure, self._now_ms(), compacts=compacts
+            )
         self._wake()
 
     def _note_again(self, arrived: _Arrived) -> None:
         again = replace(arrived, tries=arrived.tries + 1)
         if again.tries < _TRIES_MAX:
-            label = f"`{arrived.made.table}`"
+            label = f"`{arrived.publication.table}`"
             self._later.run(label, lambda: self._intake.put(again), after_ms=_AGAIN_MS)
 
     def _pressure(self, key: str, table: TableName) -> Pressure | None:
         """After how many commits a table is looked at; None if that can't be said. What was found
         counts for a while."""
-        at_ms, found = self._pressures.get(key, (0, None))
-        if found is not None and self._now_ms() - at_ms < _PRESSURE_MS:
-            return found
+        at_ms, pressure = self._pressures.get(key, (0, None))
+        if pressure is not None and self._now_ms() - at_ms < _PRESSURE_MS:
+            return pressure
         try:
-            found = Pressure.of(self._catalog.load(table).schema, by_default=self.is_auto)
-        except PaimonMagicsError:  # dropped meanwhile, or damaged: whoever uses it is told
+            pressure = Pressure.of(self._catalog.load(table).schema, by_default=self.is_auto)
+        except PaimonMagicsError:  # dropped meanwhile, or damaged: its users get the error
             self._pressures.pop(key, None)
             return None
-        self._pressures[key] = self._now_ms(), found
-        return found
+        self._pressures[key] = self._now_ms(), pressure
+        return pressure
 
     def _round(self, worker: _Worker) -> None:
         """Do the next thing, or note when to look again."""

@@ -16,70 +16,68 @@ import logging
 import os
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from paimon_magics.coordinator.core import (
-    PENDING,
-    Answer,
+from paimon_magics.coordinator.core.events import (
     CommitPublished,
     Effect,
     Event,
-    Limits,
     Noted,
-    Pause,
-    PauseAsked,
-    Phase,
+    PauseRequested,
     Republish,
     Republished,
     Restored,
-    SlotAsked,
     SlotEnded,
-    State,
-    Stopped,
-    Suspended,
-    TransactionState,
-    UnpauseAsked,
+    SlotRequested,
+    UnpauseRequested,
 )
 from paimon_magics.coordinator.core.state import (
     CompactedBucket,
+    State,
     claimed,
     still_claimed,
 )
+from paimon_magics.coordinator.core.values import (
+    PENDING,
+    Answer,
+    Limits,
+    Pause,
+    Phase,
+    Stopped,
+    Suspended,
+    TransactionState,
+)
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.documents import transaction_of
-from paimon_magics.coordinator.runtime import Future, Loop, Runtime, ThreadRuntime
-from paimon_magics.coordinator.service.commit_worker import CommitPool, Worker
-from paimon_magics.coordinator.service.expiry import ExpiryGate, Overwritten, Upkeep
-from paimon_magics.coordinator.service.opening import Owning
-from paimon_magics.coordinator.service.publication_watch import Watching
+from paimon_magics.coordinator.runtime.threads import Loop, Runtime
+from paimon_magics.coordinator.service.commit_worker import CommitPool, CommitWorker
+from paimon_magics.coordinator.service.expiry import Upkeep
+from paimon_magics.coordinator.service.publication_watch import PublicationMonitor
 from paimon_magics.coordinator.service.snapshot_leases import Leases
-from paimon_magics.coordinator.service.state_thread import Asked, StateThread, StoredTransactions
+from paimon_magics.coordinator.service.state_thread import QueuedEvent, StateThread
 from paimon_magics.coordinator.service.transactions import Transactions
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import InvalidValueError, SetupError
-from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
+from paimon_magics.planning.commits.publications import Publication, Verdict
 from paimon_magics.redaction import redacted
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.marks import TableIds
 from paimon_magics.tables.commits.fencing import DeposedError
-from paimon_magics.tables.stores.probes import store_facts
 
 _logger = logging.getLogger(__name__)
 
 _BUCKETS_MAX = 100_000  # of one transaction: some 20 MB of memory
-_OPEN = (Phase.ACTIVE, Phase.COMMITTING, Phase.UNCLEAR)
 
-
-_KEPT = 50
+_ERRORS_MAX = 50
 _CHARACTERS_MAX = 2_000
 _LOGGER = "paimon_magics"
-
 
 _LOOK_MS = 1_000.0
 _LOG_BYTES_MAX = 4 * 1024 * 1024
@@ -112,13 +110,14 @@ class Coordinator:
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         limits = limits or Limits()
-        self.runtime = runtime = runtime or ThreadRuntime()
+        self.runtime = runtime = runtime or Runtime()
         self._now_ms = now_ms = runtime.clock.now_ms
-        self._catalog = catalog
+        self.catalog = catalog
+        self.load = catalog.load
         self.table_ids = TableIds(catalog)
         self._ownership = ownership
-        self._store = store
-        self._state_thread = StateThread(
+        self.store = store
+        self.state_thread = StateThread(
             runtime,
             store,
             State(limits),
@@ -127,38 +126,33 @@ class Coordinator:
             may_answer=(lambda: None) if ownership is None else ownership.check_lease,
             failed=on_failure,
         )
-        self.stored = StoredTransactions(store, self._state_thread)
+        self.finished = self.state_thread.finished
+        self.stored = self.state_thread.stored
         self.republished = 0
         self._listeners: list[Callable[[Publication], None]] = []
         self.recent_errors = RecentErrors()
         self.turns = Turns()
-        self.watching = Watching(
+        self.watching = PublicationMonitor(
             catalog,
             store,
             self.turns,
-            self._state_thread,
-            self.stored.request,
+            self.state_thread,
             None if ownership is None else ownership.fence,
         )
-        self._worker = Worker(
-            catalog, store, settings, self.turns, self.watching, ownership, self._state_thread
+        self.worker = CommitWorker(
+            catalog, store, settings, self.turns, self.watching, ownership, self.state_thread
         )
-        self._owning = Owning(ownership, self._worker, limits.receipt_retention_ms, now_ms)
         self.leases = Leases(catalog, limits.lease_ms, now_ms())
         self.compactions = CompactionClaims(lambda: self.state)
-        self.upkeep = self._upkeep(limits)
+        self.upkeep = Upkeep(catalog, store, self.state_thread, ownership, self.turns, self.leases)
         self.transactions = Transactions(
             catalog,
-            self._state_thread,
-            self.stored,
-            self._owning,
-            self._worker,
+            self.state_thread,
+            self.worker,
             self.watching,
             self.leases,
         )
-        self.commits = CommitPool(
-            runtime, self._state_thread, self.stored, self._worker, self.watching
-        )
+        self.commits = CommitPool(self.state_thread, self.worker, self.watching)
         if ownership is not None:
             ownership.when_lost(self.depose)
 
@@ -169,65 +163,70 @@ class Coordinator:
         """
         stored, unreadable = self._unfinished()
         if stored:
-            self._owning.own()
+            self.worker.own()
         if self._ownership is not None and self._ownership.succeeded_another:
-            stored = [held for held in stored if not self._was_committed(held)]
+            stored = [transaction for transaction in stored if not self._was_committed(transaction)]
         self.placed = tuple(
-            (held, self._state_thread.opened[held.id].table)
-            for held in stored
-            if held.placed and held.phase in PENDING
+            (transaction, self.state_thread.opened[transaction.id].table)
+            for transaction in stored
+            if transaction.placed and transaction.phase in PENDING
         )
-        self._state_thread.put(
-            Asked(
+        self.state_thread.put(
+            QueuedEvent(
                 Restored(
                     tuple(stored),
                     self._now_ms(),
-                    tuple(self._store.publications.watched()),
-                    (*unreadable, *self._store.halts.stopped()),
-                    self._store.halts.pause(),
+                    tuple(self.store.publications.watched()),
+                    (*unreadable, *self.store.halts.stopped()),
+                    self.store.halts.pause(),
                 )
             )
         )
         self.recent_errors.begin()
-        self._state_thread.start()
+        self.state_thread.start()
         self.upkeep.start()
 
     def _unfinished(self) -> tuple[list[TransactionState], list[tuple[str, Stopped]]]:
         """The unfinished transactions, and the tables with one whose document can't be read. Such
         a table takes no commits: what its transaction has begun is not known."""
         stored, unreadable = [], []
-        for held, opened in self._store.transactions.unfinished():
+        for transaction, opened in self.store.transactions.unfinished():
             try:
-                self._state_thread.opened[held.id] = transaction_of(opened)
-                stored.append(held)
+                self.state_thread.opened[transaction.id] = transaction_of(opened)
+                stored.append(transaction)
             except InvalidValueError as error:
                 reason = (
-                    f"The stored document of its transaction {held.id} can't be read: "
+                    f"The stored document of its transaction {transaction.id} can't be read: "
                     f"{error.message}"
                 )
-                _logger.error("The table at %s is stopped. %s", held.location, reason)
-                unreadable.append((held.location, Stopped(reason, self._now_ms())))
+                _logger.error("The table at %s is stopped. %s", transaction.location, reason)
+                unreadable.append((transaction.location, Stopped(reason, self._now_ms())))
         return stored, unreadable
 
     def stop(self) -> None:
         """Stop after the commits under way; open transactions stay stored."""
-        self._state_thread.refuse()
+        self.state_thread.refuse()
         self.upkeep.stop()
         self.commits.end()
-        self._state_thread.stop()
+        self.state_thread.stop()
         if self._ownership is not None:
             self._ownership.release()
-        self._store.close()
+        self.store.close()
         self.recent_errors.end()
 
     def depose(self, error: DeposedError) -> None:
         """Answer nothing any more: another coordinator owns the warehouse. For any thread."""
-        self._state_thread.depose(error)
+        self.state_thread.depose(error)
 
     @property
-    def deposed(self) -> DeposedError | None:
-        """The error with which it stopped when another coordinator took the warehouse over."""
-        return self._state_thread.deposed
+    def problem(self) -> str | None:
+        """Why it takes nothing now: it has stopped for good, or its store does not work."""
+        return self.state_thread.problem
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether it answers for the warehouse."""
+        return self.worker.epoch != 0 and self.state_thread.deposed is None
 
     @property
     def misplaced(self) -> SetupError | None:
@@ -235,66 +234,18 @@ class Coordinator:
         return None if self._ownership is None else self._ownership.misplaced
 
     @property
-    def failure(self) -> BaseException | None:
-        """The error with which it stopped for another reason: its store is not as it left it."""
-        return self._state_thread.failure
-
-    @property
-    def problem(self) -> str | None:
-        """Why it takes nothing now: it has stopped for good, or its store does not work."""
-        return self._state_thread.problem
-
-    @property
-    def waits_for_store(self) -> bool:
-        """Whether its store takes no writes at the moment."""
-        return self._state_thread.waits_for_store
-
-    @property
     def store_trouble(self) -> str:
         """Why the lease could not be renewed in the warehouse's store; "" when it could."""
         return "" if self._ownership is None else self._ownership.trouble
 
     @property
-    def store_facts(self) -> dict[str, str]:
-        """How the coordinator reaches the warehouse, without secrets."""
-        return dict(store_facts(self._catalog.options))
-
-    @property
     def state(self) -> State:
         """The core's state at this moment; a value, so safe to read."""
-        return self._state_thread.state
-
-    @property
-    def finished(self) -> Mapping[Phase, int]:
-        """How many transactions were finished since the start, by phase."""
-        return self._state_thread.finished
-
-    @property
-    def epoch(self) -> int | None:
-        """The epoch in which it owns the warehouse, 0 before; None without ownership."""
-        return self._owning.epoch
-
-    def recent_publications(self, count: int) -> list[Publication]:
-        """The last publications, of transactions and others, the newest first."""
-        return self._store.publications.recent(count)
+        return self.state_thread.state
 
     def when_published(self, listener: Callable[[Publication], None]) -> None:
         """Call `listener`, which must not wait, with each publication from now on."""
         self._listeners.append(listener)
-
-    def load(self, table: TableName) -> object:
-        """Load a table from the catalog, whose errors it raises."""
-        return self._catalog.load(table)
-
-    def location_of(self, table: TableName) -> str:
-        """The location of a table, by which the state knows it. Raises UnknownNameError."""
-        return self._catalog.load(table).location
-
-    def lease(
-        self, holder: str, wanted: Collection[tuple[TableName, int]], principal: str = ""
-    ) -> tuple[int, list[tuple[TableName, int]]]:
-        """Lease these snapshots to a principal's `holder`, and no others; see `Leases.renew`."""
-        return self.leases.renew(holder, wanted, self._now_ms(), principal)
 
     @contextlib.contextmanager
     def slot(self, location: str) -> Iterator[Future[Answer]]:
@@ -302,81 +253,57 @@ class Coordinator:
         at a location is under way, nor its outcome unclear."""
         number = 0
 
-        def ask_slot(ask: int) -> Asked:
+        def ask_slot(ask: int) -> QueuedEvent:
             nonlocal number
             number = ask
-            return Asked(SlotAsked(location, ask))
+            return QueuedEvent(SlotRequested(location, ask))
 
-        answer = self._state_thread.ask_soon(ask_slot)
+        answer = self.state_thread.ask_soon(ask_slot)
         try:
             yield answer
         finally:
-            self._state_thread.put(Asked(SlotEnded(location, number)))
+            self.state_thread.put(QueuedEvent(SlotEnded(location, number)))
 
     def pause(self, by: str) -> Pause:
         """Let nothing new begin once this returns. An earlier pause stays, with the name of whoever
         asked for it."""
-        self._owning.own()
-        answer = self._state_thread.ask_event(lambda ask: PauseAsked(by, self._now_ms(), ask))
+        self.worker.own()
+        answer = self.state_thread.ask_event(lambda ask: PauseRequested(by, self._now_ms(), ask))
         assert isinstance(answer, Suspended)
         return answer.pause
 
     def unpause(self) -> None:
         """Let new things begin again."""
-        self._owning.own()
-        self._state_thread.ask_event(UnpauseAsked)
+        self.worker.own()
+        self.state_thread.ask_event(UnpauseRequested)
 
-    def _was_committed(self, held: TransactionState) -> bool:
+    def _was_committed(self, transaction: TransactionState) -> bool:
         """Whether another coordinator committed the transaction while this one was down; the
         receipt is stored if so."""
-        receipt = self._worker.receipt(self._state_thread.opened[held.id])
+        receipt = self.worker.receipt(self.state_thread.opened[transaction.id])
         if receipt is None:
             return False
-        until_ms = self._now_ms() + self._state_thread.state.limits.receipt_retention_ms
-        self._store.transactions.save(
-            replace(held, phase=Phase.COMMITTED, receipt=receipt, expires_at_ms=until_ms)
+        until_ms = self._now_ms() + self.state_thread.state.limits.receipt_retention_ms
+        self.store.transactions.save(
+            replace(transaction, phase=Phase.COMMITTED, receipt=receipt, expires_at_ms=until_ms)
         )
-        self._state_thread.opened.pop(held.id)
+        self.state_thread.opened.pop(transaction.id)
         return True
 
     # ---- what follows from an event ----
 
     def _happened(self, event: Event) -> None:
-        match event:
-            case Republished(finding=PublicationFinding(verdict=Verdict.REPUBLISHED)):
-                self.republished += 1
-            case CommitPublished(publication=Publication() as made) | Noted(publication=made):
-                self.upkeep.committed(made.table, made.location)
-                for listener in self._listeners:
-                    listener(made)
-            case _:
-                pass
+        if isinstance(event, Republished) and event.finding.verdict is Verdict.REPUBLISHED:
+            self.republished += 1
+        if isinstance(event, CommitPublished | Noted) and event.publication is not None:
+            self.upkeep.committed(event.publication.table, event.publication.location)
+            for listener in self._listeners:
+                listener(event.publication)
 
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, Republish):
             self.upkeep.wrote_over()
         self.commits.carry_out(effect)
-
-    def _upkeep(self, limits: Limits) -> Upkeep:
-        check = (lambda: None) if self._ownership is None else self._ownership.check
-        overwritten = Overwritten(
-            self._catalog,
-            self._store,
-            self.turns,
-            limits.cleanup_grace_ms,
-            watched=lambda: self.state.watched,
-            check=check,
-        )
-        gate = ExpiryGate(
-            self.stored.first_needed,
-            check,
-            owns=lambda: self._ownership is None or self._ownership.epoch > 0,
-            waits=lambda: self.state.pause is not None,
-        )
-        every_ms = limits.expire_every_ms
-        return Upkeep(
-            self.runtime, self._catalog, self.turns, self.leases, overwritten, gate, every_ms
-        )
 
 
 # The buckets that open transactions compact. A claim lasts as long as its transaction is open: it
@@ -404,8 +331,8 @@ class CompactionClaims:
             open_ids = self._open_ids()
             if id not in open_ids:
                 return ()
-            kept = still_claimed(self._claims, open_ids)
-            self._claims, granted = claimed(kept, wanted, id)
+            claims = still_claimed(self._claims, open_ids)
+            self._claims, granted = claimed(claims, wanted, id)
         return granted
 
     def counts(self) -> Counter[str]:
@@ -414,8 +341,10 @@ class CompactionClaims:
             return Counter(still_claimed(self._claims, self._open_ids()).values())
 
     def _open_ids(self) -> frozenset[str]:
-        held = self._state().held
-        return frozenset(id for id, one in held.items() if one.phase in _OPEN)
+        transactions = self._state().transactions
+        return frozenset(
+            id for id, transaction in transactions.items() if transaction.phase in PENDING
+        )
 
 
 # The last errors of this process, for its status page.
@@ -457,7 +386,7 @@ class RecentErrors(logging.Handler):
         count = 1 if before is None else before.count + 1
         self._kept[message] = RecentError(message, count, int(record.created * 1000))
         self.total += 1
-        if len(self._kept) > _KEPT:
+        if len(self._kept) > _ERRORS_MAX:
             self._kept.popitem(last=False)
 
     def list(self) -> list[RecentError]:
@@ -525,7 +454,7 @@ class Idling:
             if os.fstat(_STDERR).st_size > _LOG_BYTES_MAX:
                 os.ftruncate(_STDERR, 0)
         state = self._coordinator.state
-        is_open = (state.held or state.running) and not self._coordinator.store_trouble
+        is_open = (state.transactions or state.running) and not self._coordinator.store_trouble
         if self._asking or is_open or self._has_work():
             self._since_ms = self._steady_ms()
         elif self._steady_ms() - self._since_ms >= self._idle_ms and self._loop is not None:

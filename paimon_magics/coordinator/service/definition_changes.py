@@ -39,11 +39,11 @@ from paimon_magics.coordinator.protocol.definition_changes import (
     TableCreation,
     TableDrop,
     TableRename,
-    definition_document,
+    change_document,
 )
 from paimon_magics.coordinator.protocol.errors import NotTheirsError
 from paimon_magics.coordinator.protocol.principals import Principal, Scope, check_right
-from paimon_magics.coordinator.runtime import Steps
+from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.definitions import Kind
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import (
@@ -71,7 +71,7 @@ ANYTHING = Principal(None, Scope.ADMIN)
 
 _log = logging.getLogger(__name__)
 
-_KEPT = 1_000
+_REQUESTS_MAX = 1_000
 _DIGEST_BYTES = 16
 _REFUSAL_CHARACTERS_MAX = 10_000  # a longer one is not kept: the change is refused again
 _ROUNDS = 20  # of dropping a database's tables while others make new ones
@@ -308,7 +308,7 @@ class RecentChanges:
             if known is None:
                 outcome = Future[bool | _Refusal]()
                 self._known[key] = _Request(digest, outcome)
-                while len(self._known) > _KEPT:
+                while len(self._known) > _REQUESTS_MAX:
                     self._known.popitem(last=False)
         if known is not None:
             if known.digest != digest:
@@ -318,7 +318,7 @@ class RecentChanges:
                 )
             return _answer((yield known.outcome))
         try:
-            made = yield from make
+            is_changed = yield from make
         except (StatementError, NotTheirsError) as error:
             is_long = len(error.message) + len(error.hint) > _REFUSAL_CHARACTERS_MAX
             if is_long or isinstance(error, NotTheirsError):
@@ -329,8 +329,8 @@ class RecentChanges:
             self._forget(key)
             outcome.set_exception(SetupError("Whether the change was made is not known yet."))
             raise
-        outcome.set_result(made)
-        return made
+        outcome.set_result(is_changed)
+        return is_changed
 
     def _forget(self, key: tuple[str | None, str]) -> None:
         with self._lock:
@@ -355,7 +355,7 @@ class _Refusal:
 
 
 def _digest(change: DefinitionChange) -> bytes:
-    content = json.dumps(definition_document(change), sort_keys=True).encode()
+    content = json.dumps(change_document(change), sort_keys=True).encode()
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from paimon_magics.coordinator.turns import Turn
 from paimon_magics.errors import InvalidTableError, UnknownNameError, UnsupportedStatementError
@@ -19,8 +19,10 @@ from paimon_magics.tables.catalog.databases import DEFAULT_DATABASE
 from paimon_magics.tables.catalog.marks import database_mark, mark_database
 from paimon_magics.tables.stores.paths import local_path
 
-Document = dict[str, Any]
+if TYPE_CHECKING:  # a session that commits in its own process loads no store
+    from paimon_magics.coordinator.store.state_store import DatabasePropertyTable, DefinitionTable
 
+Document = dict[str, Any]
 
 _LOCATION = "location"
 
@@ -32,28 +34,6 @@ class Kind(StrEnum):
     FUNCTION = "function"
 
 
-class DefinitionStore(Protocol):
-    """Keeps views and functions under ids of databases; `DefinitionTable` is one."""
-
-    def names(self, database_id: str, kind: str) -> list[str]:
-        """The names of a database's views or functions."""
-
-    def of(self, database_id: str, kind: str, name: str) -> Document | None:
-        """The document of one; None if there is none of that name."""
-
-    def save(self, database_id: str, kind: str, name: str, document: Document) -> None:
-        """Keep a document, in place of what has its name."""
-
-    def move(self, kind: str, source: tuple[str, str], target: tuple[str, str]) -> None:
-        """Give one another name, or another database."""
-
-    def delete(self, database_id: str, kind: str, name: str) -> None:
-        """Delete one."""
-
-    def delete_all(self, database_id: str) -> None:
-        """Delete those of a database."""
-
-
 class Definitions:
     """The views and functions of a catalog's databases, which must exist. For any thread.
 
@@ -62,27 +42,23 @@ class Definitions:
     store, and for catalogs of another kind than a file system's.
     """
 
-    def __init__(self, catalog: Catalog, store: DefinitionStore | None, turn: Turn) -> None:
+    def __init__(self, catalog: Catalog, store: DefinitionTable | None, turn: Turn) -> None:
         self._catalog = catalog
         self._store = store
         self._turn = turn
 
     def names(self, kind: Kind, database: str) -> list[str]:
         """The names of a database's views or functions, in no order; none where none are kept."""
-        if self._store is None or not self._keeps_here:
-            return []
-        mark = database_mark(self._catalog, database)
-        return [] if mark is None else self._store.names(mark, kind)
+        mark = self._mark(database)
+        return [] if mark is None else self._need_store(kind).names(mark, kind)
 
     def of(self, kind: Kind, name: TableName) -> Document:
         """The document of a view or a function. Raises UnknownNameError."""
-        found = None
-        if self._store is not None and self._keeps_here:
-            mark = database_mark(self._catalog, _database(name))
-            found = None if mark is None else self._store.of(mark, kind, name.table)
-        if found is None:
+        mark = self._mark(_database(name))
+        document = None if mark is None else self._need_store(kind).of(mark, kind, name.table)
+        if document is None:
             raise UnknownNameError(f"There is no {kind} `{name}`.")
-        return found
+        return document
 
     def exists(self, kind: Kind, name: TableName) -> bool:
         """Whether there is a view or a function of that name."""
@@ -136,16 +112,20 @@ class Definitions:
 
     def drop_all(self, database: str) -> None:
         """Drop those of a database that is about to be dropped."""
-        if self._store is not None and self._keeps_here:
-            mark = database_mark(self._catalog, database)
-            if mark is not None:
-                self._store.delete_all(mark)
+        mark = self._mark(database)
+        if mark is not None and self._store is not None:
+            self._store.delete_all(mark)
+
+    def _mark(self, database: str) -> str | None:
+        """The id of a database; None where nothing is kept for it here."""
+        keeps = self._store is not None and self._keeps_here
+        return database_mark(self._catalog, database) if keeps else None
 
     @property
     def _keeps_here(self) -> bool:
         return self._catalog.metastore == "filesystem"
 
-    def _need_store(self, kind: Kind) -> DefinitionStore:
+    def _need_store(self, kind: Kind) -> DefinitionTable:
         if self._store is None or not self._keeps_here:
             raise UnsupportedStatementError(
                 f"Nothing here keeps {kind}s: they are kept for warehouses in a file system, in "
@@ -171,16 +151,6 @@ def _database(name: TableName) -> str:
 # for them: there the coordinator's store keeps them (see `marks`).
 
 
-class PropertyStore(Protocol):
-    """Keeps properties of databases; `DatabasePropertyTable` is one."""
-
-    def of(self, id: str) -> dict[str, str]:
-        """The properties kept under an id, empty for an unknown id."""
-
-    def save(self, id: str, properties: Mapping[str, str]) -> None:
-        """Keep properties under an id; empty ones delete it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Altered:
     """The properties that were removed, those that were set, and those to remove that were
@@ -194,7 +164,7 @@ class Altered:
 class Databases:
     """The databases of a catalog. `store` keeps properties where the catalog can't."""
 
-    def __init__(self, catalog: Catalog, store: PropertyStore | None) -> None:
+    def __init__(self, catalog: Catalog, store: DatabasePropertyTable | None) -> None:
         self._catalog = catalog
         self._store = store
 
@@ -223,11 +193,11 @@ class Databases:
 
     def properties(self, name: str) -> dict[str, str]:
         """A database's properties, with its location if it has one. Raises UnknownNameError."""
-        found = self._catalog.database_properties(name)
+        properties = self._catalog.database_properties(name)
         if self._store is None or not self._keeps_here:
-            return found
+            return properties
         mark = database_mark(self._catalog, name)
-        return found if mark is None else self._store.of(mark) | found
+        return properties if mark is None else self._store.of(mark) | properties
 
     def alter(self, name: str, removals: Collection[str], updates: Mapping[str, str]) -> Altered:
         """Change properties. Raises what `create` raises."""
@@ -237,8 +207,8 @@ class Databases:
         missing = tuple(key for key in removals if key not in removed)
         if self._keeps_here:
             self._need_store(name, updates or removals)
-            kept = {k: v for k, v in before.items() if k != _LOCATION and k not in removed}
-            self._keep(name, kept | dict(updates))
+            remaining = {k: v for k, v in before.items() if k != _LOCATION and k not in removed}
+            self._keep(name, remaining | dict(updates))
         elif removed or updates:
             self._catalog.alter_database(name, removed, updates)
         return Altered(removed, tuple(updates), missing)

@@ -13,12 +13,15 @@ known again after its next commit.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from paimon_magics.coordinator.runtime import Loop, Runtime
+from paimon_magics.coordinator.ownership.ownership import Ownership
+from paimon_magics.coordinator.runtime.threads import Loop
 from paimon_magics.coordinator.service.snapshot_leases import Leases
+from paimon_magics.coordinator.service.state_thread import StateThread
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import UnknownNameError
@@ -39,7 +42,6 @@ _DROPS_EVERY_MS = 600_000
 _Key = str | tuple[str, str | None]
 """A table's location and branch, _OVERWRITTEN or _DROPPED."""
 
-
 _log = logging.getLogger(__name__)
 
 
@@ -53,25 +55,13 @@ class _Job:
     due_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExpiryGate:
-    """The checks right before a snapshot is removed.
-
-    `floor_of` returns, for a table's location and branch, the first snapshot that transactions and
-    publications need. `check` raises DeposedError when another coordinator has taken over, which
-    alone knows what is being read now; `owns` tells whether this one has taken the warehouse. While
-    `waits` is true nothing is removed: an administrator who has paused the coordinator may be
-    copying the warehouse.
-    """
-
-    floor_of: Callable[[str, str | None], int]
-    check: Callable[[], None]
-    owns: Callable[[], bool]
-    waits: Callable[[], bool]
-
-
 class Upkeep:
-    """Expires snapshots, and removes the files of `overwritten` ones. `gate` says what must stay.
+    """Expires snapshots, and cleans up after overwritten ones.
+
+    Right before a snapshot is removed, it asks for the first one that transactions and
+    publications need, and `ownership` whether this coordinator still owns the warehouse: the owner
+    alone knows what is being read. In a pause nothing is removed: an administrator may be copying
+    the warehouse.
 
     `expired` counts the snapshots that were removed since the start, `failures` the failed runs.
     `problem` is the reason of the last failure, "" after a success.
@@ -79,23 +69,24 @@ class Upkeep:
 
     def __init__(
         self,
-        runtime: Runtime,
         catalog: Catalog,
+        store: StateStore,
+        state_thread: StateThread,
+        ownership: Ownership | None,
         turns: Turns,
         leases: Leases,
-        overwritten: Overwritten,
-        gate: ExpiryGate,
-        every_ms: int,
     ) -> None:
         self._catalog = catalog
+        self._publications = store.publications
+        self._state_thread = state_thread
+        self._ownership = ownership
         self._turns = turns
         self._leases = leases
-        self._overwritten = overwritten
-        self._gate = gate
-        self._every_ms = every_ms
-        self._runtime = runtime
-        self._now_ms = runtime.clock.now_ms
-        self._turn = runtime.lock()
+        self._every_ms = state_thread.state.limits.expire_every_ms
+        self._grace_ms = state_thread.state.limits.cleanup_grace_ms
+        self._runtime = state_thread.runtime
+        self._now_ms = state_thread.now_ms
+        self._turn = threading.RLock()
         self._due: dict[_Key, _Job] = {}
         self._loop: Loop | None = None
         self._stopping = False
@@ -143,7 +134,7 @@ class Upkeep:
         """Run the jobs that are due."""
         while not self._stopping and (due := self._next()) is not None:
             key, job = due
-            if self._gate.waits():
+            if self._state_thread.state.pause is not None:
                 self._plan(key, replace(job, due_ms=self._now_ms() + self._every_ms))
                 continue
             error = self._runtime.attempt(job.problem, partial(self._run, key, job))
@@ -160,7 +151,7 @@ class Upkeep:
     def _next(self) -> tuple[_Key, _Job] | None:
         """Take the next job that is due; None without one."""
         with self._turn:
-            key = min(self._due, key=lambda one: self._due[one].due_ms, default=None)
+            key = min(self._due, key=lambda job_key: self._due[job_key].due_ms, default=None)
             if key is None or self._due[key].due_ms > self._now_ms():
                 return None
             return key, self._due.pop(key)
@@ -168,16 +159,19 @@ class Upkeep:
     def _clear(self) -> int | None:
         """Remove what overwritten snapshots left; return when to run again, None without any
         left."""
-        self._overwritten.clear(self._now_ms())
-        due_ms = self._overwritten.due_ms()
-        return None if due_ms is None else max(due_ms, self._now_ms() + self._every_ms)
+        self._clean_up()
+        begun = [begun_ms for _, _, begun_ms in self._publications.repetitions()]
+        if not begun:
+            return None
+        return max(min(begun) + self._grace_ms, self._now_ms() + self._every_ms)
 
     def _finish_drops(self) -> int:
         """Delete what drops have left that failed or whose process died; return when to run
         again."""
-        if not self._gate.owns():  # an embedded coordinator takes the warehouse when it writes
+        if self._ownership is not None and not self._ownership.epoch:
+            # An embedded coordinator takes the warehouse when it writes.
             return self._now_ms() + self._every_ms
-        self._gate.check()
+        self._check_owner()
         return self._now_ms() + (_AGAIN_MS if self._catalog.finish_drops() else _DROPS_EVERY_MS)
 
     def _expire(self, name: TableName) -> int | None:
@@ -194,8 +188,10 @@ class Upkeep:
             with self._turns(table.location), self._leases.closing(table, at_ms) as floor:
                 if floor is None:
                     return at_ms + self._every_ms
-                floor = min(floor, self._gate.floor_of(table.location, name.branch))
-                self._gate.check()
+                floor = min(
+                    floor, self._state_thread.stored.first_needed(table.location, name.branch)
+                )
+                self._check_owner()
                 expiry = decide(table, rules, floor, at_ms)
             if expiry is None:
                 return None
@@ -205,62 +201,37 @@ class Upkeep:
                 return None
         return None
 
+    # Cleaning up after overwritten snapshots, once their commits are in the table again.
+    #
+    # Before a commit is published again, the store notes it, with the number of the run that names
+    # the files. The files that the overwritten snapshot and interrupted runs leave are removed
+    # after a grace period: a writer that goes around the coordinator may have begun to build on
+    # them.
+    #
+    # If the process dies here, the removal is done again after the next start.
 
-# Cleaning up after overwritten snapshots, once their commits are in the table again.
-#
-# Before a commit is published again, the store notes it, with the number of the run that names the
-# files. The files that the overwritten snapshot and interrupted runs leave are removed after a
-# grace period: a writer that goes around the coordinator may have begun to build on them.
-#
-# If the process dies here, the removal is done again after the next start.
-
-
-class Overwritten:
-    """Removes the files that overwritten snapshots leave. `watched` returns the publications that
-    may still be published again; `check` raises DeposedError when another coordinator has taken
-    over."""
-
-    def __init__(
-        self,
-        catalog: Catalog,
-        store: StateStore,
-        turns: Turns,
-        grace_ms: int,
-        watched: Callable[[], Mapping[str, Sequence[Publication]]],
-        check: Callable[[], None],
-    ) -> None:
-        self._catalog = catalog
-        self._store = store
-        self._turns = turns
-        self._grace_ms = grace_ms
-        self._watched = watched
-        self._check = check
-
-    def due_ms(self) -> int | None:
-        """When the next removal is due, in milliseconds of the epoch; None without any."""
-        begun = [begun_ms for _, _, begun_ms in self._store.publications.repetitions()]
-        return min(begun) + self._grace_ms if begun else None
-
-    def clear(self, now_ms: int) -> int:
-        """Remove what is due; return how many snapshots are left for later. Raises errors of
-        stores."""
-        later = 0
-        for p, runs, begun_ms in self._store.publications.repetitions():
+    def _clean_up(self) -> None:
+        """Remove what is due. Raises errors of stores."""
+        now_ms = self._now_ms()
+        for p, runs, begun_ms in self._publications.repetitions():
             with self._turns(p.location):
                 if begun_ms + self._grace_ms > now_ms or self._is_awaited(p):
-                    later += 1
                     continue
-                self._check()
+                self._check_owner()
                 try:
                     removed = remove_overwritten(self._catalog, p, runs)
                 except UnknownNameError:  # the table itself is gone
                     removed = 0
-                self._store.publications.drop_repetition(p)
+                self._publications.drop_repetition(p)
             if removed:
                 _log.info("%d files of an overwritten snapshot of %s removed", removed, p.table)
-        return later
 
     def _is_awaited(self, p: Publication) -> bool:
         """Whether it is unknown yet if the commit is in the table again."""
-        there = self._watched().get(p.location, ())
+        there = self._state_thread.state.watched.get(p.location, ())
         return any((q.id, q.snapshot_id) == (p.id, p.snapshot_id) for q in there)
+
+    def _check_owner(self) -> None:
+        """Raise DeposedError when another coordinator has taken over."""
+        if self._ownership is not None:
+            self._ownership.check()

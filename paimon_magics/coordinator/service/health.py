@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.principals import Principal, Scope, sees_location
-from paimon_magics.coordinator.runtime import Runtime
+from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.statements.statement import TableName
 
@@ -220,12 +220,12 @@ def _of_coordinator(coordinator: Coordinator, is_draining: Callable[[], bool]) -
     yield Fact("draining", int(ends), problem, blocks=True)
     for location, stopped in coordinator.state.stopped.items():
         yield Fact("table_stopped", 1, stopped.reason, subject=location, location=location)
-    held = coordinator.state.held
+    transactions = coordinator.state.transactions
     for key, tries in list(coordinator.commits.retries.items()):
-        location = held[key].location if key in held else key
+        location = transactions[key].location if key in transactions else key
         problem = f"A commit to `{location}` has no outcome yet, after {tries} tries."
-        told = problem if tries > _RETRIES_MAX else ""
-        yield Fact("commit_retries", tries, told, subject=key, location=location)
+        shown = problem if tries > _RETRIES_MAX else ""
+        yield Fact("commit_retries", tries, shown, subject=key, location=location)
     problem = coordinator.upkeep.problem
     yield Fact("upkeep", int(not problem), problem)
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from paimon_magics.coordinator.core import Cause, Committed, Gone, Origin, Refusal
+from paimon_magics.coordinator.core.values import Cause, Committed, Gone, Origin, Refusal
 from paimon_magics.coordinator.service.transactions import Purpose, Transactions
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import CommitConflictError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paimon_magics.coordinator.core import Committed, Origin
+from paimon_magics.coordinator.core.values import Committed, Origin
 from paimon_magics.coordinator.service.transactions import Purpose, Transactions
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import (
@@ -81,7 +81,7 @@ class OwnTable:
             Origin(engine=self._engine),
             purpose=Purpose.LOGGED_ROWS,
         )
-        said = tuple((PREFIX + key, self._engine) for key in ("engine", "user"))
+        properties = tuple((PREFIX + key, self._engine) for key in ("engine", "user"))
         try:
             messages: tuple[bytes, ...] = ()
             if rows:
@@ -93,7 +93,7 @@ class OwnTable:
                 base = transaction.base_snapshot_id
                 messages = completed(table, task, written, base).messages
             answer = self._transactions.commit(
-                id, CommitRequest(transaction, change, messages, said)
+                id, CommitRequest(transaction, change, messages, properties)
             )
         except BaseException:
             self._transactions.abort(id, "its rows could not be written")

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from paimon_magics.coordinator.core import (
-    Answer,
+from paimon_magics.coordinator.core.events import (
     ChainCut,
-    CheckAsked,
     CheckFinished,
+    CheckRequested,
     Event,
     Noted,
     NotPublished,
-    Pause,
     Republished,
-    ResumeAsked,
+    ResumeRequested,
     TableDropped,
     TableMoved,
-    TransactionState,
 )
+from paimon_magics.coordinator.core.values import Answer, Pause, TransactionState
 from paimon_magics.coordinator.service.state_thread import StateThread
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
@@ -54,13 +52,13 @@ from paimon_magics.tables.table import Table, publishes_itself
 
 
 def publication_of(
-    id: str, asked: DecodedRequest, receipt: CommitReceipt, now_ms: int
+    id: str, decoded_request: DecodedRequest, receipt: CommitReceipt, now_ms: int
 ) -> Publication | None:
     """Return the publication that a transaction's commit made.
 
     None when there is no snapshot, or when a catalog behind this one published it.
     """
-    table, request = asked.table, asked.request
+    table, request = decoded_request.table, decoded_request.request
     if receipt.snapshot_id is None or receipt.manifest_list is None or publishes_itself(table):
         return None
     return Publication(
@@ -74,12 +72,12 @@ def publication_of(
         commit_kind=receipt.commit_kind or "",
         published_at_ms=now_ms,
         rests_on=receipt.rests_on,
-        changes_index=asked.changes_index,
+        changes_index=decoded_request.changes_index,
         has_read=request.read_set is not None,
     )
 
 
-class Watching:
+class PublicationMonitor:
     """The part of a coordinator that knows the publications. For any thread."""
 
     def __init__(
@@ -88,7 +86,6 @@ class Watching:
         store: StateStore,
         turns: Turns,
         state_thread: StateThread,
-        request: Callable[[str], CommitRequest | None],
         fence: Callable[[], Fence] | None = None,
     ) -> None:
         self._now_ms = state_thread.now_ms
@@ -96,7 +93,6 @@ class Watching:
         self._store = store
         self._turns = turns
         self._state_thread = state_thread
-        self._request = request
         self._ask = state_thread.ask_event
         self._fence = fence
 
@@ -120,9 +116,11 @@ class Watching:
     def check(self, location: str) -> Event:
         """Check the publications of a table on which nothing else is under way. Raises the errors
         of reading them."""
-        return self.found(location, self.look(location), before="")
+        return self.finished_check(location, self.look(location), before="")
 
-    def found(self, location: str, findings: tuple[PublicationFinding, ...], before: str) -> Event:
+    def finished_check(
+        self, location: str, findings: tuple[PublicationFinding, ...], before: str
+    ) -> Event:
         """The event that tells the core of findings. `before` is the commit that was put off for
         them, "" for none."""
         if any(finding.verdict is Verdict.OVERWRITTEN for finding in findings):
@@ -150,7 +148,7 @@ class Watching:
 
     def before_change(self, location: str) -> Answer:
         """Check a table before something is published on it; Done, Halted or Unchecked."""
-        return self._ask(lambda ask: CheckAsked(location, ask))
+        return self._ask(lambda ask: CheckRequested(location, ask))
 
     def forget_predecessor(self, table: Table) -> None:
         """Let a new table at the location of a stopped one, which was dropped, take commits."""
@@ -187,7 +185,7 @@ class Watching:
 
     def resume(self, location: str) -> Answer:
         """Let a stopped table take commits again, as it is."""
-        return self._ask(lambda ask: ResumeAsked(location, ask))
+        return self._ask(lambda ask: ResumeRequested(location, ask))
 
     def published_by(self, location: str, commit_user: str) -> list[Publication]:
         """The publications of a commit user to a table that are still kept."""
@@ -210,38 +208,40 @@ class Watching:
         if table is None or table.location != location:  # dropped or renamed by others
             return tuple(PublicationFinding(p.id, Verdict.SETTLED) for p in publications)
 
-        def kept(publication: Publication) -> ChangedFiles | None:
+        def changed_files(publication: Publication) -> ChangedFiles | None:
             request = self._request_of(publication)
             return None if request is None else changed_by_request(decoded(table, request))
 
-        return examine(table, publications, kept)
+        return examine(table, publications, changed_files)
 
     def _republished(self, publication: Publication) -> PublicationFinding:
         findings = self._look(publication.location, publication.table, [publication])
         if findings[0].verdict is not Verdict.OVERWRITTEN:
             return findings[0]
         table = self._catalog.load(publication.table)
-        asked = self._request_of(publication)
-        if asked is None and (why := unrepeatable(publication)):
+        original = self._request_of(publication)
+        if original is None and (why := unrepeatable(publication)):
             account = f"{findings[0].account[:-1]}, and can't be published again: {why}."
             return PublicationFinding(publication.id, Verdict.LOST, account)
-        request = repetition(table, publication, asked)
+        request = repetition(table, publication, original)
         fence = None if self._fence is None else self._fence()
         token = repetition_token(publication, self._store.publications.repetition_runs(publication))
         receipt = commit_fenced(decoded(table, request), self._catalog.publish, fence, token=token)
         return moved(publication, receipt, self._now_ms())
 
     def _request_of(self, publication: Publication) -> CommitRequest | None:
-        return self._request(publication.id) if publication.is_transaction else None
+        if not publication.is_transaction:
+            return None
+        return self._state_thread.stored.request(publication.id)
 
     def _finished(self, findings: Sequence[PublicationFinding]) -> tuple[TransactionState, ...]:
         """The finished transactions whose publications were published again or lost."""
-        held = (
+        transactions = (
             self._store.transactions.finished(finding.id)
             for finding in findings
             if finding.verdict in (Verdict.REPUBLISHED, Verdict.LOST)
         )
-        return tuple(one for one in held if one is not None)
+        return tuple(transaction for transaction in transactions if transaction is not None)
 
 
 def _not_again(publication: Publication, error: PaimonMagicsError) -> str:

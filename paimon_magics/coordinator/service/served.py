@@ -1,25 +1,23 @@
-"""What the coordinator's routes serve: a catalog, how it is published, and who is told."""
+"""What the coordinator's routes serve: a catalog, how it is published, and who watches it."""
 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from paimon_magics.coordinator.core import Answer, Pause
+from paimon_magics.coordinator.core.values import Answer
 from paimon_magics.coordinator.protocol.errors import BrokeOffError, PausedError
-from paimon_magics.coordinator.runtime import Future, Runtime, Steps, ThreadRuntime
-from paimon_magics.coordinator.service.definitions import (
-    Databases,
-    Definitions,
-    DefinitionStore,
-    PropertyStore,
-)
+from paimon_magics.coordinator.runtime.threads import Runtime
+from paimon_magics.coordinator.runtime.work import Steps
+from paimon_magics.coordinator.service.definitions import Databases, Definitions
 from paimon_magics.coordinator.turns import Turn, Turns
 from paimon_magics.errors import CommitConflictError, TableDamagedError, UnknownNameError
 from paimon_magics.planning.commits.publications import Publication
@@ -28,7 +26,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.commits.fencing import Fence, NotOwnerError
 from paimon_magics.tables.commits.receipts import RecentCommits
-from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, StaleIndexError
+from paimon_magics.tables.manifests.hash_indexes import HashIndexes
 from paimon_magics.tables.snapshots.chain import (
     Removing,
     latest_document,
@@ -38,8 +36,12 @@ from paimon_magics.tables.snapshots.chain import (
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
 
-Document = Mapping[str, Any]
+if TYPE_CHECKING:  # a session that commits in its own process loads none of them
+    from paimon_magics.coordinator.service.key_moves import KeyMover
+    from paimon_magics.coordinator.service.publication_watch import PublicationMonitor
+    from paimon_magics.coordinator.store.state_store import DatabasePropertyTable, DefinitionTable
 
+Document = Mapping[str, Any]
 
 _WAIT_MS = 60_000.0
 
@@ -64,14 +66,14 @@ class NameLocks:
     def __init__(self, runtime: Runtime, wait_ms: float = _WAIT_MS) -> None:
         self._runtime = runtime
         self._wait_ms = wait_ms
-        self._turn = runtime.lock()
+        self._turn = threading.RLock()
         self._locks: list[NameLock] = []
         self._alarms = runtime.pool("names", 1)
 
     def lock(self, names: Iterable[str]) -> NameLock:
         """Ask for some names. `granted` fails with CommitConflictError where that takes too long;
         call `release` in any case."""
-        lock = NameLock(frozenset(names), self._runtime.future())
+        lock = NameLock(frozenset(names), Future())
         with self._turn:
             self._locks.append(lock)
             is_free = self._is_free(lock)
@@ -115,50 +117,13 @@ class NameLocks:
         )
 
 
-class Watch(Protocol):
-    """Is told of publications and removals; `Watching` is one."""
-
-    def before_change(self, location: str) -> Answer:
-        """Check a table before something is published on it."""
-
-    def pause(self) -> Pause | None:
-        """The coordinator's pause, None when it is not paused."""
-
-    def note(self, publication: Publication) -> Answer:
-        """Remember a publication that was made, or is about to be."""
-
-    def not_published(self, publication: Publication) -> Answer:
-        """Forget a publication that was announced and not made."""
-
-    def chain_cut(self, location: str, branch: str | None, above: int) -> Answer:
-        """Note that the snapshots above an id were removed on purpose."""
-
-    def table_dropped(self, location: str) -> Answer:
-        """Note that a table was dropped."""
-
-    def table_moved(
-        self, location: str, to_location: str, to: TableName, *, branch: str | None = None
-    ) -> Answer:
-        """Note that a table was renamed, or one of its branches."""
-
-    def published_by(self, location: str, commit_user: str) -> list[Publication]:
-        """The publications of a commit user to a table that are still kept."""
-
-
-class Published(Protocol):
-    """The place of a commit among a table's small inserts; call `publish` when it is published."""
-
-    def publish(self) -> None:
-        """Note that the commit is published."""
-
-
 class Order(Protocol):
     """Gives commits and changes their place among a table's small inserts. The steps wait for it,
     and return a context manager that ends it.
 
-    `GroupCommit.order` is one."""
+    `StatementHolds` is one."""
 
-    def commit(self, name: TableName, who: str) -> Steps[AbstractContextManager[Published]]:
+    def commit(self, name: TableName, who: str) -> Steps[CommitPlace]:
         """The place of a commit."""
 
     def change(
@@ -176,27 +141,17 @@ class Order(Protocol):
         """Whether a table has taken inserts, even if it takes none any more."""
 
 
+CommitPlace = AbstractContextManager[Callable[[], None]]
+"""The place of a commit. Its block gets a function, to be called when the commit is published."""
+
 Slot = Callable[[str], AbstractContextManager[Future[Answer]]]
 """Gives the table at a location to one statement, once no commit is under way; see
 `Coordinator.slot`."""
 
 
-class Mover(Protocol):
-    """Moves keys to where a streaming job has put them. `KeyMover` is one."""
-
-    def move(
-        self,
-        name: TableName,
-        commit: Document,
-        refused: StaleIndexError,
-        first: Mapping[Bucket, int],
-    ) -> None:
-        """See `KeyMover.move`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The catalog that is served, how its snapshots are published, and who is told of that.
+    """The catalog that is served, how its snapshots are published, and who watches it.
 
     `publish` creates snapshots, tags and branches if they are absent. `turn` keeps commits of one
     table apart; commits need it only to spare retries, but rolling back, dropping and renaming
@@ -214,14 +169,14 @@ class Context:
     turn: Turn = field(default_factory=Turns)
     prefix: str = "paimon"
     fence: Callable[[], Fence] | None = None
-    watch: Watch | None = None
+    watch: PublicationMonitor | None = None
     recent: RecentCommits = field(default_factory=RecentCommits)
     indexes: HashIndexes = field(default_factory=HashIndexes)
     order: Order | None = None
-    properties: PropertyStore | None = None
-    definition_store: DefinitionStore | None = None
-    mover: Mover | None = None
-    names: NameLocks = field(default_factory=lambda: NameLocks(ThreadRuntime()))
+    properties: DatabasePropertyTable | None = None
+    definition_store: DefinitionTable | None = None
+    mover: KeyMover | None = None
+    names: NameLocks = field(default_factory=lambda: NameLocks(Runtime()))
     slot: Slot | None = None
 
     @property
@@ -240,14 +195,12 @@ class Context:
         can't be stored."""
         return removes_silently if self.watch is None else partial(self.watch.chain_cut, location)
 
-    def commit_in_order(
-        self, table: StoredTable, who: str
-    ) -> Steps[AbstractContextManager[Published]]:
+    def commit_in_order(self, table: StoredTable, who: str) -> Steps[CommitPlace]:
         """Wait until a commit of `who` follows all small inserts that were acknowledged before, as
         it does in the `with` block of what is returned. See `Order.commit`."""
         if self.order is not None and self._takes_inserts(table):
             return (yield from self.order.commit(table.name, who))
-        return contextlib.nullcontext(_Unordered())
+        return contextlib.nullcontext(lambda: None)
 
     def changing(
         self,
@@ -276,22 +229,22 @@ class Context:
         names = {_place(name), _place(renamed_to or name)}
         if creates or renamed_to is not None:
             names.add(_place(TableName("", (renamed_to or name).database)))
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as ending:
             lock = self.names.lock(names)
-            held.callback(self.names.release, lock)
+            ending.callback(self.names.release, lock)
             yield lock.granted
             location, table = self._find(name)
             order = self._order_of(name, table) if in_order and location is not None else None
             if order is not None:
-                placed = order.change(name, drops=drops, renamed_to=renamed_to, alters=alters)
-                held.push((yield from placed))
+                place = order.change(name, drops=drops, renamed_to=renamed_to, alters=alters)
+                ending.enter_context((yield from place))
             if location is not None and self.slot is not None and (drops or renamed_to is not None):
-                yield held.enter_context(self.slot(location))
-            return self._changing(location, held.pop_all())
+                yield ending.enter_context(self.slot(location))
+            return self._changing(location, ending.pop_all())
 
     @contextlib.contextmanager
-    def _changing(self, location: str | None, held: contextlib.ExitStack) -> Iterator[str | None]:
-        with held:
+    def _changing(self, location: str | None, ending: contextlib.ExitStack) -> Iterator[str | None]:
+        with ending:
             with self.turn(location) if location is not None else contextlib.nullcontext():
                 yield location
             try:
@@ -331,13 +284,6 @@ class Context:
         )
 
 
-class _Unordered:
-    """See `Published`; for a table without small inserts."""
-
-    def publish(self) -> None:
-        """Do nothing."""
-
-
 def _place(name: TableName) -> str:
     """What changes of a definition take turns by: the same for branches of a table."""
     return f"\0{name.database}\0{name.table}"
@@ -363,7 +309,7 @@ def publication_of(table: StoredTable, snapshot: Document) -> Publication:
     )
 
 
-def watch_latest(watch: Watch, table: StoredTable) -> None:
+def watch_latest(watch: PublicationMonitor, table: StoredTable) -> None:
     """Watch a table's latest snapshot, which came from a branch: it can be overwritten like that of
     a commit."""
     latest = latest_document(table)

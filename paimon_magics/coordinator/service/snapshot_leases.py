@@ -75,12 +75,12 @@ class Leases:
                     f"{_HOLDERS_MAX} sessions hold read leases already.", hint="Try again later."
                 )
             expires_at_ms = now_ms + self._lease_ms
-            held = self._holders.setdefault(key, _Holder(expires_at_ms))
-            held.expires_at_ms = expires_at_ms
-            for lease in held.leases.keys() - set(wanted):
-                del held.leases[lease]
-            new = [lease for lease in wanted if lease not in held.leases]
-        gone = [lease for lease in new if not self._grant(held, lease)]
+            entry = self._holders.setdefault(key, _Holder(expires_at_ms))
+            entry.expires_at_ms = expires_at_ms
+            for lease in entry.leases.keys() - set(wanted):
+                del entry.leases[lease]
+            new = [lease for lease in wanted if lease not in entry.leases]
+        gone = [lease for lease in new if not self._grant(entry, lease)]
         if not wanted:
             with self._guard:
                 self._holders.pop(key, None)
@@ -118,7 +118,7 @@ class Leases:
         with self._guard:
             return sum(len(holder.leases) for holder in self._holders.values())
 
-    def _grant(self, held: _Holder, lease: Leased) -> bool:
+    def _grant(self, holder: _Holder, lease: Leased) -> bool:
         name, snapshot_id = lease
         table = self._catalog.load(name)
         if not can_expire(table):
@@ -130,10 +130,10 @@ class Leases:
             if read_snapshot(table.paimon, snapshot_id) is None:
                 return False
             with self._guard:
-                held.leases[lease] = table.location
+                holder.leases[lease] = table.location
             return True
 
     def _forget(self, now_ms: int) -> None:
-        ended = [name for name, held in self._holders.items() if held.expires_at_ms <= now_ms]
+        ended = [name for name, holder in self._holders.items() if holder.expires_at_ms <= now_ms]
         for name in ended:
             del self._holders[name]

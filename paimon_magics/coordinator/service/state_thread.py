@@ -11,32 +11,33 @@ If the process dies, nothing was answered or started that was not saved.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import logging
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from paimon_magics.coordinator.core import (
-    AbortAsked,
+from paimon_magics.coordinator.core.events import (
+    AbortRequested,
     Adopted,
-    Answer,
-    BeginAsked,
-    CommitAsked,
+    BeginRequested,
     CommitPublished,
+    CommitRequested,
     CutPublications,
     DropPublication,
     Effect,
     Event,
     ForgetFinished,
     ForgetPublications,
-    HeartbeatAsked,
+    HeartbeatRequested,
     LookUpCommit,
     Noted,
     NotPublished,
-    Phase,
     Reply,
     Republish,
     Republished,
@@ -45,21 +46,20 @@ from paimon_magics.coordinator.core import (
     SavePause,
     SavePublication,
     SaveStopped,
-    State,
     TableDropped,
     TableMoved,
     Ticked,
-    TransactionState,
-    step,
 )
+from paimon_magics.coordinator.core.state import State
+from paimon_magics.coordinator.core.step import step
+from paimon_magics.coordinator.core.values import Answer, Phase, TransactionState
 from paimon_magics.coordinator.protocol.documents import (
     request_of,
     transaction_document,
     transaction_of,
 )
 from paimon_magics.coordinator.protocol.errors import StoppedError
-from paimon_magics.coordinator.runtime import Future, Runtime, Timer
-from paimon_magics.coordinator.service.pending_answers import PendingAnswers
+from paimon_magics.coordinator.runtime.threads import Runtime, Timer
 from paimon_magics.coordinator.store.database import (
     StoreLostError,
     StoreUnavailableError,
@@ -75,11 +75,20 @@ from paimon_magics.tables.commits.fencing import DeposedError
 _TICK_MS = 1_000
 _AGAIN_MS = 10_000  # before an event that the core could not take is tried again
 
+_POINTS: Mapping[type[Event], str] = {
+    BeginRequested: "begin.stored",
+    CommitRequested: "commit.stored",
+    CommitPublished: "receipt.stored",
+    Republished: "republish.stored",
+    AbortRequested: "abort.stored",
+}
+"""The fault points behind events that are saved."""
+
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueuedEvent:
     """An event, and what is stored with it; `body` is `request` in its stored form. What is stored
     has the id `write_id`, however often the event is tried."""
 
@@ -102,9 +111,10 @@ class StateThread:
     other than replies. `may_answer` raises DeposedError when no answer may be given any more,
     another SetupError when none may be given now. It does not ask the store.
 
-    `state` is the present state, a value. `opened` has the unfinished transactions as they were
-    opened, `requests` their commit requests since the start. `finished` counts the transactions
-    that finished since the start, by phase. `now_ms` is the time by its clock.
+    `state` is the present state, a value; `stored` looks transactions up. `opened` has the
+    unfinished transactions as they were opened, `requests` their commit requests since the start.
+    `finished` counts the transactions that finished since the start, by phase. `now_ms` is the time
+    by its clock.
     """
 
     def __init__(
@@ -126,13 +136,15 @@ class StateThread:
         self._carry_out = carry_out
         self._may_answer = may_answer
         self._failed = failed
+        self.stored = StoredTransactions(store, self)
         self.opened: dict[str, Transaction] = {}
         self.requests: dict[str, CommitRequest] = {}
         self.finished: Counter[Phase] = Counter()
-        self._pending = PendingAnswers()
+        self._pending: dict[int, Future[Answer]] = {}
+        self._numbers = itertools.count(1)
         self._failure: BaseException | None = None
         self._trouble: StoreUnavailableError | None = None
-        self._unsaved: deque[Asked] = deque()
+        self._unsaved: deque[QueuedEvent] = deque()
         self._tick_waits = False
         self._stopping = False
         self._ticker: Timer | None = None
@@ -165,7 +177,9 @@ class StateThread:
     def depose(self, error: DeposedError | StoreLostError) -> None:
         """Answer nothing any more: another coordinator owns the warehouse, or the store."""
         self._failure = self._failure or error
-        self.put(Asked(Ticked(self._now_ms())))  # wakes the thread, which fails all open questions
+        self.put(
+            QueuedEvent(Ticked(self._now_ms()))
+        )  # wakes the thread, which fails all open questions
 
     @property
     def deposed(self) -> DeposedError | None:
@@ -189,7 +203,7 @@ class StateThread:
         """Whether the store takes no writes at the moment."""
         return self._trouble is not None and self._failure is None
 
-    def ask_soon(self, make: Callable[[int], Asked]) -> Future[Answer]:
+    def ask_soon(self, make: Callable[[int], QueuedEvent]) -> Future[Answer]:
         """Put the event that `make` returns for a question's number; return its answer's future.
 
         The answer may be a StoreUnavailableError, or another SetupError when the thread has
@@ -197,83 +211,85 @@ class StateThread:
         """
         if self._failure is not None or self._stopping:
             raise self._stopped()
-        ask, future = self._pending.ask()
+        ask = next(self._numbers)
+        future = self._pending[ask] = Future()
         self.put(make(ask))
         if self._failure is not None:  # it has stopped since, perhaps without seeing this
-            self._pending.fail(ask, self._stopped())
+            self._fail(ask, self._stopped())
         return future
 
-    def ask(self, make: Callable[[int], Asked]) -> Answer:
+    def ask(self, make: Callable[[int], QueuedEvent]) -> Answer:
         """Like `ask_soon`, but wait for the answer, and raise its error."""
         return self.ask_soon(make).result()
 
     def ask_event(self, make: Callable[[int], Event]) -> Answer:
         """Like `ask`, for an event with which nothing else is stored."""
-        return self.ask(lambda ask: Asked(make(ask)))
+        return self.ask(lambda ask: QueuedEvent(make(ask)))
 
-    def put(self, asked: Asked) -> None:
+    def put(self, item: QueuedEvent) -> None:
         """Add an event to the queue."""
-        self._owner.put(asked)
+        self._owner.put(item)
 
-    def _take_all(self, items: Sequence[Asked]) -> None:
+    def _take_all(self, items: Sequence[QueuedEvent]) -> None:
         for item in items:
             self._take(item)
 
-    def _crashed(self, items: Sequence[Asked], error: Exception) -> None:
+    def _crashed(self, items: Sequence[QueuedEvent], error: Exception) -> None:
         """After an exception that nobody expected, the state is as before, or is saved. Fail the
         question; try an event from the pool again, so that its table does not stay busy."""
         if self._failure is not None:
             return  # all questions are answered
-        for asked in items:
-            if asked.ask is not None:
-                self._pending.fail(asked.ask, _internal(error))
-            elif not isinstance(asked.event, Ticked):
-                self._pool.run("event", lambda asked=asked: self.put(asked), after_ms=_AGAIN_MS)  # type: ignore[misc]
+        for item in items:
+            if item.ask is not None:
+                self._fail(item.ask, _internal(error))
+            elif not isinstance(item.event, Ticked):
+                self._pool.run("event", partial(self.put, item), after_ms=_AGAIN_MS)
 
     def _ended(self, error: BaseException) -> None:
         # What is stored is unknown: no question may be answered from here on.
         self._failure = self._failure or error
-        self._pending.fail_all(self._stopped())
+        for ask in list(self._pending):
+            self._fail(ask, self._stopped())
         if self.failure is not None:
             _log.critical("The coordinator has stopped: %s", self.failure)
             self._failed()
 
-    def _take(self, asked: Asked) -> None:
-        match asked.event:
+    def _take(self, item: QueuedEvent) -> None:
+        match item.event:
             case Ticked():
                 self._tick_waits = False
                 if self._trouble is None or self._store_works_again():
-                    self._save_or_wait(asked)
-            case HeartbeatAsked(id=id) if id in self.state.held:
-                self._handle(asked)  # it stores nothing
+                    self._save_or_wait(item)
+            case HeartbeatRequested(id=id) if id in self.state.transactions:
+                self._handle(item)  # it stores nothing
             case _ if self._trouble is not None:
                 trouble = self._trouble
-                self._put_off(asked, StoreUnavailableError(trouble.message, hint=trouble.hint))
+                self._put_off(item, StoreUnavailableError(trouble.message, hint=trouble.hint))
             case _:
-                self._save_or_wait(asked)
+                self._save_or_wait(item)
 
-    def _save_or_wait(self, asked: Asked) -> None:
+    def _save_or_wait(self, item: QueuedEvent) -> None:
         try:
-            self._handle(asked)
+            self._handle(item)
         except UnstorableError as error:  # the store works
-            self._crashed([asked], error)
+            self._crashed([item], error)
         except StoreUnavailableError as error:
             if self._trouble is None:
                 _log.error("The store does not work: %s", error)
             self._trouble = error
-            self._put_off(asked, error)
+            self._put_off(item, error)
 
-    def _put_off(self, asked: Asked, error: StoreUnavailableError) -> None:
+    def _put_off(self, item: QueuedEvent, error: StoreUnavailableError) -> None:
         """Fail the event's question; keep the event if it must not be lost.
 
         Kept are events from the pool, those that tell what has happened in the warehouse, and an
         event that may or may not be stored: the state matches the store again when that event has
         been handled once more.
         """
-        if asked.ask is not None:
-            self._pending.fail(asked.ask, error)
-        if error.unclear or _has_happened(asked):
-            self._unsaved.append(asked)
+        if item.ask is not None:
+            self._fail(item.ask, error)
+        if error.unclear or _has_happened(item):
+            self._unsaved.append(item)
 
     def _store_works_again(self) -> bool:
         try:
@@ -295,42 +311,40 @@ class StateThread:
             f"The coordinator has stopped{reason}", hint="Repair the cause and start it again."
         )
 
-    def _handle(self, asked: Asked) -> None:
+    def _handle(self, item: QueuedEvent) -> None:
         if isinstance(self._failure, DeposedError | StoreLostError):
             raise self._failure
-        state, effects = step(self.state, self._with_finished(asked.event))
-        with self._store.together(asked.write_id):
+        state, effects = step(self.state, self._with_finished(item.event))
+        with self._store.together(item.write_id):
             for effect in effects:
-                match effect:
-                    case Save(held=held):
-                        self._save(held, asked)
-                    case _:
-                        store_effect(self._store, effect, self._now_ms())
+                if isinstance(effect, Save):
+                    self._save(effect.transaction, item)
+                else:
+                    _store_effect(self._store, effect, self._now_ms())
         before, self.state = self.state, state
-        if isinstance(asked.event, BeginAsked | Adopted) and asked.opened is not None:
-            self.opened[asked.event.id] = asked.opened
+        if isinstance(item.event, BeginRequested | Adopted) and item.opened is not None:
+            self.opened[item.event.transaction.id] = item.opened
         for effect in effects:
             if not isinstance(effect, Save):
                 continue
-            if asked.request is not None:
-                self.requests[effect.held.id] = asked.request
-            if effect.held.id in before.held.keys() - state.held:
-                self.finished[effect.held.phase] += 1
-                self.opened.pop(effect.held.id, None)
-                self.requests.pop(effect.held.id, None)
+            if item.request is not None:
+                self.requests[effect.transaction.id] = item.request
+            if effect.transaction.id in before.transactions.keys() - state.transactions:
+                self.finished[effect.transaction.phase] += 1
+                self.opened.pop(effect.transaction.id, None)
+                self.requests.pop(effect.transaction.id, None)
         # What is saved is carried out in any case: an exception keeps nothing else from it.
-        follows = [partial(_reach_after, asked.event)]
+        follows = [partial(_reach_after, item.event)]
         follows += [partial(self._follow, effect) for effect in effects]
-        follows += [partial(self._happened, asked.event)]
+        follows += [partial(self._happened, item.event)]
         for follow in follows:
             self._runtime.attempt("what follows", follow, fatal=(StoreLostError, DeposedError))
 
     def _follow(self, effect: Effect) -> None:
-        match effect:
-            case Reply(ask=ask, answer=answer):
-                self._reply(ask, answer)
-            case _:
-                self._carry_out(effect)
+        if isinstance(effect, Reply):
+            self._reply(effect.ask, effect.answer)
+        else:
+            self._carry_out(effect)
 
     def _reply(self, ask: int, answer: Answer) -> None:
         """Answer a question. A deposed coordinator acknowledges nothing, nor does one whose lease
@@ -340,34 +354,42 @@ class StateThread:
         except DeposedError:
             raise
         except SetupError as error:
-            self._pending.fail(ask, StoreUnavailableError(error.message, hint=error.hint))
+            self._fail(ask, StoreUnavailableError(error.message, hint=error.hint))
         else:
-            self._pending.answer(ask, answer)
+            future = self._pending.pop(ask, None)
+            if future is not None:  # None: it has failed because the store did not work
+                future.set_result(answer)
+
+    def _fail(self, ask: int, error: SetupError) -> None:
+        future = self._pending.pop(ask, None)
+        if future is not None:
+            with contextlib.suppress(InvalidStateError):
+                future.set_exception(error)
 
     def _with_finished(self, event: Event) -> Event:
         match event:
-            case HeartbeatAsked(id=id) | CommitAsked(id=id) | AbortAsked(id=id):
-                if id not in self.state.held:
+            case HeartbeatRequested(id=id) | CommitRequested(id=id) | AbortRequested(id=id):
+                if id not in self.state.transactions:
                     return replace(event, finished=self._store.transactions.finished(id))
         return event
 
-    def _save(self, held: TransactionState, asked: Asked) -> None:
-        if asked.opened is not None:
-            self._store.transactions.open(held, transaction_document(asked.opened))
-            if asked.body is None:
+    def _save(self, transaction: TransactionState, item: QueuedEvent) -> None:
+        if item.opened is not None:
+            self._store.transactions.open(transaction, transaction_document(item.opened))
+            if item.body is None:
                 return
-        self._store.transactions.save(held, asked.body)
+        self._store.transactions.save(transaction, item.body)
 
     def _tick(self) -> None:
         if not self._tick_waits:
             self._tick_waits = True
-            self.put(Asked(Ticked(self._now_ms())))
+            self.put(QueuedEvent(Ticked(self._now_ms())))
 
 
-def _has_happened(asked: Asked) -> bool:
+def _has_happened(item: QueuedEvent) -> bool:
     """Whether an event tells what has happened already, so that it must be stored sooner or
     later."""
-    match asked.event:
+    match item.event:
         case Ticked():
             return False
         case Noted(publication=publication):
@@ -375,7 +397,7 @@ def _has_happened(asked: Asked) -> bool:
         case NotPublished() | TableDropped() | TableMoved():
             return True
         case _:
-            return asked.ask is None
+            return item.ask is None
 
 
 def _internal(error: Exception) -> SetupError:
@@ -388,25 +410,15 @@ def _internal(error: Exception) -> SetupError:
 
 
 def _reach_after(event: Event) -> None:
-    match event:
-        case BeginAsked():
-            reach("begin.stored")
-        case CommitAsked():
-            reach("commit.stored")
-        case CommitPublished():
-            reach("receipt.stored")
-        case Republished():
-            reach("republish.stored")
-        case AbortAsked():
-            reach("abort.stored")
-        case _:
-            pass
+    point = _POINTS.get(type(event))
+    if point is not None:
+        reach(point)
 
 
 # Writes the core's effects to the store.
 
 
-def store_effect(store: StateStore, effect: Effect, now_ms: int) -> None:
+def _store_effect(store: StateStore, effect: Effect, now_ms: int) -> None:
     """Write an effect to the store, if it changes the store. `Save` is not written here: it needs
     the event."""
     match effect:
@@ -428,8 +440,6 @@ def store_effect(store: StateStore, effect: Effect, now_ms: int) -> None:
             store.halts.save_stopped(location, stopped)
         case SavePause(pause=pause):
             store.halts.save_pause(pause)
-        case _:
-            pass
 
 
 # Looking transactions up: in the state while they are unfinished, in the store after that.
@@ -444,11 +454,9 @@ class StoredTransactions:
 
     def state(self, id: str) -> TransactionState | None:
         """A transaction, finished or not; None when it is unknown or no longer kept."""
-        return self._state_thread.state.held.get(id) or self._store.transactions.finished(id)
-
-    def recently_finished(self, count: int) -> list[TransactionState]:
-        """The last finished transactions, the newest first."""
-        return self._store.transactions.recently_finished(count)
+        return self._state_thread.state.transactions.get(id) or self._store.transactions.finished(
+            id
+        )
 
     def opened(self, id: str) -> Transaction | None:
         """A transaction as it was opened; None for an unknown one."""
@@ -474,10 +482,10 @@ class StoredTransactions:
         state = self._state_thread.state
         opened = [
             self._state_thread.opened.get(id)
-            for id, one in state.held.items()
-            if one.location == location
+            for id, transaction in state.transactions.items()
+            if transaction.location == location
         ]
-        needed = [one.base_snapshot_id for one in opened if one and one.table.branch == branch]
+        needed = [t.base_snapshot_id for t in opened if t and t.table.branch == branch]
         needed += [
             publication.snapshot_id
             for publication in state.watched.get(location, ())

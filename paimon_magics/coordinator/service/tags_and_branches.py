@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 
-from paimon_magics.coordinator.runtime import Steps
+from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.served import Context, watch_latest
 from paimon_magics.errors import SetupError, UnknownOutcomeError
 from paimon_magics.statements.statement import TableName
@@ -84,5 +84,3 @@ def _tell_watch(
         case RenameBranch(branch=branch, new_name=new_name):
             to = TableName(table.name.table, table.name.database, branch=new_name)
             watch.table_moved(location, location, to, branch=branch)
-        case _:
-            pass

@@ -11,38 +11,41 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
-from paimon_magics.coordinator.core import (
-    NOWHERE,
-    AbortAsked,
+from paimon_magics.coordinator.core.events import (
+    AbortRequested,
     Adopted,
+    BeginRequested,
+    CommitRequested,
+    HeartbeatRequested,
+    TurnRequested,
+)
+from paimon_magics.coordinator.core.values import (
+    NOWHERE,
     Answer,
-    BeginAsked,
-    CommitAsked,
     Committed,
     Done,
     Halted,
-    HeartbeatAsked,
     Occupied,
     Opened,
     Origin,
     Phase,
     Suspended,
     TransactionState,
-    TurnAsked,
     Unknown,
 )
 from paimon_magics.coordinator.protocol.documents import digest_of, request_body, transaction_of
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError, TableHeldError
-from paimon_magics.coordinator.runtime import Future, Steps, waited
-from paimon_magics.coordinator.service.commit_worker import Worker
-from paimon_magics.coordinator.service.opening import Owning, open_transaction
-from paimon_magics.coordinator.service.publication_watch import Watching
+from paimon_magics.coordinator.runtime.work import Steps, waited
+from paimon_magics.coordinator.service.commit_worker import CommitWorker
+from paimon_magics.coordinator.service.opening import open_transaction
+from paimon_magics.coordinator.service.publication_watch import PublicationMonitor
 from paimon_magics.coordinator.service.snapshot_leases import Leases
-from paimon_magics.coordinator.service.state_thread import Asked, StateThread, StoredTransactions
+from paimon_magics.coordinator.service.state_thread import QueuedEvent, StateThread
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import (
     CommitConflictError,
@@ -72,15 +75,13 @@ _ID = re.compile(r"[0-9a-f]{32}")
 _COMMIT_USER = re.compile(r"paimon-magics-([0-9a-f-]{36})")
 
 
-class Place(Protocol):
-    """A transaction's place among small inserts; see `TransactionPlace`."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A transaction's place among the small inserts of the table `table_id`, "" for one that takes
+    none. `taken_by` keeps it until the transaction with an id ends; or with None, gives it up."""
 
-    @property
-    def table_id(self) -> str:
-        """The id of the table whose inserts they are, "" for none."""
-
-    def taken_by(self, transaction_id: str | None) -> None:
-        """Keep the place until the transaction ends; or with None, give it up."""
+    table_id: str
+    taken_by: Callable[[str | None], None]
 
 
 PlaceOf = Callable[[Table], Steps[Place]]
@@ -104,17 +105,14 @@ class Transactions:
         self,
         catalog: Catalog,
         state_thread: StateThread,
-        stored: StoredTransactions,
-        owning: Owning,
-        worker: Worker,
-        watching: Watching,
+        worker: CommitWorker,
+        watching: PublicationMonitor,
         leases: Leases,
     ) -> None:
         self._now_ms = state_thread.now_ms
         self._catalog = catalog
         self._state_thread = state_thread
-        self._stored = stored
-        self._owning = owning
+        self._stored = state_thread.stored
         self._worker = worker
         self._watching = watching
         self._leases = leases
@@ -127,12 +125,9 @@ class Transactions:
         origin: Origin = NOWHERE,
         *,
         purpose: Purpose = Purpose.ROWS,
-        ticket: str = "",
     ) -> tuple[str, Transaction, Opened]:
         """Open a transaction without a place among small inserts; see `begin_steps`."""
-        return waited(
-            self.begin_steps(table, base_snapshot_id, owner, origin, purpose=purpose, ticket=ticket)
-        )
+        return waited(self.begin_steps(table, base_snapshot_id, owner, origin, purpose=purpose))
 
     def begin_steps(
         self,
@@ -153,7 +148,7 @@ class Transactions:
         is raised until its turn comes. The base snapshot is read after that, and after the wait
         for the place that `place_of` gives among small inserts.
         """
-        self._owning.own()
+        self._worker.own()
         pause = self._state_thread.state.pause
         if pause is not None and purpose is not Purpose.LOGGED_ROWS:
             raise PausedError(pause)
@@ -179,7 +174,7 @@ class Transactions:
 
     def heartbeat(self, id: str) -> Answer:
         """Renew a transaction's lease."""
-        return self._state_thread.ask_event(lambda ask: HeartbeatAsked(id, self._now_ms(), ask))
+        return self._state_thread.ask_event(lambda ask: HeartbeatRequested(id, self._now_ms(), ask))
 
     def commit(self, id: str, request: CommitRequest) -> Answer:
         """Commit a transaction, or return its outcome if it was committed or ended before."""
@@ -190,8 +185,8 @@ class Transactions:
         body = request_body(request)
         files = noted_files(request.properties)
         return self._state_thread.ask_soon(
-            lambda ask: Asked(
-                CommitAsked(id, digest_of(body), ask, files=files), request=request, body=body
+            lambda ask: QueuedEvent(
+                CommitRequested(id, digest_of(body), ask, files=files), request=request, body=body
             )
         )
 
@@ -211,7 +206,7 @@ class Transactions:
         CommitConflictError for one that has lost its place among small inserts.
         """
         check_adopted_id(id)
-        self._owning.own()
+        self._worker.own()
         table, transaction = adopted_transaction(self._catalog, document)
         request = None if request_for is None else request_for(transaction)
         if request is not None:
@@ -227,37 +222,35 @@ class Transactions:
                 "beginning would be lost.",
                 hint="Nothing was committed. Run the statement again.",
             )
-        epoch = self._owning.epoch
+        epoch = self._worker.epoch
         if epoch is None:
             return Unknown()
         body = None if request is None else request_body(request)
         digest = None if body is None else digest_of(body)
         compacts = request is not None and isinstance(request.change, Compact)
+        adopted = TransactionState(
+            id,
+            table.location,
+            owner=owner,
+            exclusive=not compacts and takes_one_at_a_time(table.schema),
+            adopted=epoch,
+            table=str(table.name),
+            origin=origin,
+            files=None if request is None else noted_files(request.properties),
+        )
         return self._state_thread.ask(
-            lambda ask: Asked(
-                Adopted(
-                    id,
-                    table.location,
-                    owner,
-                    digest,
-                    epoch,
-                    self._now_ms(),
-                    ask,
-                    not compacts and takes_one_at_a_time(table.schema),
-                    origin,
-                    str(table.name),
-                    None if request is None else noted_files(request.properties),
-                ),
+            lambda ask: QueuedEvent(
+                Adopted(adopted, digest, self._now_ms(), ask),
                 opened=transaction,
                 request=request,
                 body=body,
             )
         )
 
-    def _lost_its_place(self, id: str, table: Table, asked: CommitRequest) -> bool:
+    def _lost_its_place(self, id: str, table: Table, request: CommitRequest) -> bool:
         """Whether a transaction that this coordinator does not know would replace rows that others
         added, among them small inserts that were acknowledged behind it."""
-        swallows = isinstance(asked.change, OverwritePartitions) and asked.change.swallow_newer
+        swallows = isinstance(request.change, OverwritePartitions) and request.change.swallow_newer
         is_unknown = self._stored.state(id) is None
         return swallows and is_unknown and table.schema.flag("auto_batch_load")
 
@@ -268,7 +261,7 @@ class Transactions:
     def abort_soon(self, id: str, reason: str) -> Future[Answer]:
         """Like `abort`, but return the future of the answer."""
         return self._state_thread.ask_soon(
-            lambda ask: Asked(AbortAsked(id, reason, self._now_ms(), ask))
+            lambda ask: QueuedEvent(AbortRequested(id, reason, self._now_ms(), ask))
         )
 
     def sweep(self, id: str, request: CommitRequest) -> int | None:
@@ -289,7 +282,7 @@ class Transactions:
         if not takes_one_at_a_time(table.schema):
             return
         answer = self._state_thread.ask_event(
-            lambda ask: TurnAsked(ticket, table.location, self._now_ms(), ask)
+            lambda ask: TurnRequested(ticket, table.location, self._now_ms(), ask)
         )
         if answer != Done():
             raise _not_opened(name, answer, self._now_ms())
@@ -309,23 +302,21 @@ class Transactions:
         self._watching.forget_predecessor(loaded)
         id = ticket or uuid.uuid4().hex
         takes_turns = purpose is not Purpose.COMPACTION and takes_one_at_a_time(loaded.schema)
+        begun = TransactionState(
+            id,
+            loaded.location,
+            owner=owner,
+            exclusive=takes_turns,
+            table=str(table),
+            origin=origin,
+            placed=placed,
+        )
+        in_pause = purpose is Purpose.LOGGED_ROWS
+        waits = bool(ticket) and takes_turns
         try:
             answer = self._state_thread.ask(
-                lambda ask: Asked(
-                    BeginAsked(
-                        id,
-                        loaded.location,
-                        owner,
-                        self._now_ms(),
-                        ask,
-                        takes_turns,
-                        origin,
-                        str(table),
-                        purpose is Purpose.LOGGED_ROWS,
-                        bool(ticket) and takes_turns,
-                        placed,
-                    ),
-                    opened=transaction,
+                lambda ask: QueuedEvent(
+                    BeginRequested(begun, self._now_ms(), ask, in_pause, waits), opened=transaction
                 )
             )
         except StoreUnavailableError as error:

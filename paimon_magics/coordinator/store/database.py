@@ -50,7 +50,7 @@ class StoreUnavailableError(SetupError):
 
 
 class UnstorableError(StoreUnavailableError):
-    """The database can't store the values of this write, of which nothing was done. Other writes
+    """The database can't store the values of this write. Nothing of it was done; other writes
     work."""
 
 
@@ -130,24 +130,17 @@ class Turn:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Have the turn in the `with` block."""
-        self.take(seconds)
-        try:
-            yield
-        finally:
-            self.give_back()
-
-    def take(self, seconds: float) -> None:
-        """Take the turn. Raises StoreUnavailableError if it does not come within some seconds."""
+        """Have the turn in the `with` block. Raises StoreUnavailableError if it does not come
+        within some seconds."""
         if not self._lock.acquire(timeout=seconds):
             raise StoreUnavailableError(
                 f"{self._name} is slow: another request waits for it.",
                 hint="Ask again. If that lasts, check the database's server or disk.",
             )
-
-    def give_back(self) -> None:
-        """End the turn."""
-        self._lock.release()
+        try:
+            yield
+        finally:
+            self._lock.release()
 
 
 def check_warehouse(what: str, bound_id: str, id: str) -> bool:

@@ -72,7 +72,6 @@ _UNSTORABLE = (
     OverflowError,
 )
 
-
 CONNECT_SECONDS = 2  # the shortest that libpq knows; there may be several hosts
 _OPTIONS: dict[str, Any] = {
     "connect_timeout": CONNECT_SECONDS,
@@ -197,7 +196,7 @@ class PostgresDatabase:
         """Whether the server has undone a transaction by this error, or does so now."""
         if self._is_sent and error.sqlstate is None:  # it is no answer to the commit
             return False
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(psycopg.Error, OSError):
             connection.rollback()
             return connection.info.transaction_status == TransactionStatus.IDLE
         return False

@@ -8,6 +8,7 @@ nothing.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -42,6 +43,9 @@ _UNSTORABLE = (
 )
 
 
+_log = logging.getLogger(__name__)
+
+
 class _Connected:
     """One connection for all threads. A reader would see another thread's changes before they are
     durable, so every use holds `_turn`."""
@@ -62,20 +66,18 @@ class _Connected:
 
     def write(self, changes: Sequence[Change], id: str = "") -> None:
         """See `Database.write`."""
-        self._turn.take(_WRITE_TURN_SECONDS)
         try:
-            if self._is_dirty:
-                self._clean("written")
-            if not self._known.is_done(id):
-                self._write(changes, id)
-                if id:
-                    self._known.succeeded(id)
-                self._known.settle()  # it was written in place of those that failed
+            with self._turn.within(_WRITE_TURN_SECONDS):
+                if self._is_dirty:
+                    self._clean("written")
+                if not self._known.is_done(id):
+                    self._write(changes, id)
+                    if id:
+                        self._known.succeeded(id)
+                    self._known.settle()  # it was written in place of those that failed
         except StoreUnavailableError as error:
             error.unclear |= self._known.is_open(id)
             raise
-        finally:
-            self._turn.give_back()
 
     def close(self) -> None:
         """See `Database.close`; after that the file is complete without the write-ahead log."""
@@ -118,7 +120,8 @@ class _Connected:
             self._is_dirty = False
         except apsw.ConnectionClosedError:
             pass
-        except Exception:
+        except Exception as error:  # the next use tries again
+            _log.warning("%s: a transaction can't be rolled back: %r", self.name, error)
             self._is_dirty = True
         return False
 

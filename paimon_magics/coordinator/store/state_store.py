@@ -15,12 +15,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from paimon_magics.coordinator.core import FINISHED, Origin, Phase, TransactionState
+from paimon_magics.coordinator.core.values import FINISHED, Origin, Phase, TransactionState
 from paimon_magics.coordinator.protocol.json_text import dataclass_json
 from paimon_magics.coordinator.store.database import Change, Database, check_warehouse
-from paimon_magics.coordinator.store.sql import Sql
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
-from paimon_magics.coordinator.store.tables import AuditLog, HaltTable, PublicationTable, TokenTable
+from paimon_magics.coordinator.store.tables import (
+    AuditLog,
+    HaltTable,
+    PublicationTable,
+    Sql,
+    SqlTable,
+    TokenTable,
+)
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.tables.stores.paths import plain_location
@@ -76,7 +82,6 @@ _DOCUMENTS = (
     ("publications", "body"),
     ("repetitions", "body"),
 )
-
 
 _KEY = "database_id = ? AND kind = ? AND name = ?"
 
@@ -158,7 +163,8 @@ class StateStore:
     """
 
     def __init__(self, database: Database, warehouse: str = "", warehouse_id: str = "") -> None:
-        self._database = database
+        self.database = database
+        """The database in which it is kept."""
         dialect = asdict(database.dialect)
         database.write([Change(statement.format(**dialect)) for statement in _TABLES])
         self._sql = Sql(database)
@@ -175,11 +181,6 @@ class StateStore:
         self.audit = AuditLog(self._sql)
         self.database_properties = DatabasePropertyTable(self._sql)
         self.definitions = DefinitionTable(self._sql)
-
-    @property
-    def database(self) -> Database:
-        """The database in which it is kept."""
-        return self._database
 
     def together(self, id: str = "") -> AbstractContextManager[None]:
         """Make the changes of the `with` block durable together, at its end; drop them when it
@@ -199,14 +200,14 @@ class StateStore:
 
     def close(self) -> None:
         """Close the database."""
-        self._database.close()
+        self.database.close()
 
     def _check_format(self) -> None:
-        found = [row[0] for row in self._database.read("SELECT format FROM meta")]
-        if not found:
+        formats = [row[0] for row in self.database.read("SELECT format FROM meta")]
+        if not formats:
             self._sql.write("INSERT INTO meta (format) VALUES (?)", _FORMAT)
-        elif len(found) == 1 and found[0] in _FORMATS_READ:
-            if found[0] != _FORMAT:
+        elif len(formats) == 1 and formats[0] in _FORMATS_READ:
+            if formats[0] != _FORMAT:
                 with self._sql.together():
                     for column in ("warehouse_id", "warehouse"):
                         self._sql.write(
@@ -216,7 +217,7 @@ class StateStore:
                     self._sql.write("UPDATE meta SET format = ?", _FORMAT)
         else:
             raise SetupError(
-                f"{self._database.name} was written by another version (format {found[0]}, "
+                f"{self.database.name} was written by another version (format {formats[0]}, "
                 f"this one is {_FORMAT}).",
                 hint="Use that version; or drain the coordinator with it, then begin with an "
                 "empty store.",
@@ -224,8 +225,8 @@ class StateStore:
 
     def _bind(self, warehouse: str, warehouse_id: str) -> None:
         """Bind the store to a warehouse, and its locations to the present spelling of that."""
-        bound_id, before = self._database.read("SELECT warehouse_id, warehouse FROM meta")[0]
-        check_warehouse(f"The store {self._database.name}", bound_id, warehouse_id)
+        bound_id, before = self.database.read("SELECT warehouse_id, warehouse FROM meta")[0]
+        check_warehouse(f"The store {self.database.name}", bound_id, warehouse_id)
         id = warehouse_id or bound_id
         now = plain_location(warehouse) if warehouse else before
         if not id or (id, now) == (bound_id, before):
@@ -250,7 +251,7 @@ class StateStore:
             *(now, length + 1, length, before),
         )
         for table, column in _DOCUMENTS:
-            for (text,) in self._database.read(f"SELECT DISTINCT {column} FROM {table}"):
+            for (text,) in self.database.read(f"SELECT DISTINCT {column} FROM {table}"):
                 document = json.loads(text)
                 changed = {
                     key: now + document[key].removeprefix(before)
@@ -267,11 +268,8 @@ class StateStore:
 # The table of properties of databases, for warehouses in a file system, which can't keep them.
 
 
-class DatabasePropertyTable:
+class DatabasePropertyTable(SqlTable):
     """The properties of databases by their ids; see `service.definitions`."""
-
-    def __init__(self, sql: Sql) -> None:
-        self._sql = sql
 
     def of(self, id: str) -> dict[str, str]:
         """The properties of a database, empty for an unknown id. See `Databases`."""
@@ -294,11 +292,8 @@ class DatabasePropertyTable:
 # The table of the views and functions of databases, which engines define.
 
 
-class DefinitionTable:
+class DefinitionTable(SqlTable):
     """Views and functions by the ids of their databases; see `service.definitions`."""
-
-    def __init__(self, sql: Sql) -> None:
-        self._sql = sql
 
     def names(self, database_id: str, kind: str) -> list[str]:
         """The names of a database's views or functions, in no order."""
@@ -338,23 +333,20 @@ class DefinitionTable:
 # The table of transactions and their commit requests.
 
 
-class TransactionTable:
+class TransactionTable(SqlTable):
     """The stored transactions, finished and unfinished."""
-
-    def __init__(self, sql: Sql) -> None:
-        self._sql = sql
 
     def unfinished(self) -> list[tuple[TransactionState, dict[str, object]]]:
         """All unfinished transactions, each with its document from when it was opened."""
         rows = self._sql.read(
             "SELECT body, opened FROM transactions WHERE finished = 0 ORDER BY id"
         )
-        return [(_held(body), json.loads(opened)) for body, opened in rows]
+        return [(_transaction(body), json.loads(opened)) for body, opened in rows]
 
     def finished(self, id: str) -> TransactionState | None:
         """A finished transaction; None when it is unknown, no longer kept, or unfinished."""
         rows = self._sql.read("SELECT body FROM transactions WHERE id = ? AND finished = 1", id)
-        return _held(rows[0][0]) if rows else None
+        return _transaction(rows[0][0]) if rows else None
 
     def recently_finished(self, count: int) -> list[TransactionState]:
         """The last finished transactions, the newest first."""
@@ -362,39 +354,48 @@ class TransactionTable:
             "SELECT body FROM transactions WHERE finished = 1 ORDER BY expires_at_ms DESC LIMIT ?",
             count,
         )
-        return [_held(body) for (body,) in rows]
+        return [_transaction(body) for (body,) in rows]
 
     def opened(self, id: str) -> dict[str, object] | None:
         """A transaction's document from when it was opened; None for an unknown one."""
-        rows = self._sql.read("SELECT opened FROM transactions WHERE id = ?", id)
-        return json.loads(rows[0][0]) if rows else None
+        text = self._value("opened", id)
+        return None if text is None else json.loads(text)
 
     def request(self, id: str) -> bytes | None:
         """A transaction's commit request; None for an unknown one, or one without a request."""
-        rows = self._sql.read("SELECT request FROM transactions WHERE id = ?", id)
-        return rows[0][0] if rows else None
+        body: bytes | None = self._value("request", id)
+        return body
 
     def runs(self, id: str) -> int:
         """The number of runs of the transaction's commit that were begun."""
-        rows = self._sql.read("SELECT runs FROM transactions WHERE id = ?", id)
-        return int(rows[0][0]) if rows else 0
+        return int(self._value("runs", id) or 0)
 
-    def open(self, held: TransactionState, opened: dict[str, object]) -> None:
+    def _value(self, column: str, id: str) -> Any:
+        rows = self._sql.read(f"SELECT {column} FROM transactions WHERE id = ?", id)
+        return rows[0][0] if rows else None
+
+    def open(self, transaction: TransactionState, opened: dict[str, object]) -> None:
         """Store a new transaction."""
         self._sql.write(
             "INSERT INTO transactions (id, finished, expires_at_ms, body, opened) "
             "VALUES (?, 0, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET finished = 0, "
             "expires_at_ms = excluded.expires_at_ms, body = excluded.body, "
             "opened = excluded.opened",
-            *(held.id, held.expires_at_ms, _body(held), json.dumps(opened)),
+            *(transaction.id, transaction.expires_at_ms, _body(transaction), json.dumps(opened)),
         )
 
-    def save(self, held: TransactionState, request: bytes | None = None) -> None:
+    def save(self, transaction: TransactionState, request: bytes | None = None) -> None:
         """Store a transaction's new state, and its commit request if that is given."""
         self._sql.write(
             "UPDATE transactions SET finished = ?, expires_at_ms = ?, body = ?, "
             "request = coalesce(?, request) WHERE id = ?",
-            *(int(held.phase in FINISHED), held.expires_at_ms, _body(held), request, held.id),
+            *(
+                int(transaction.phase in FINISHED),
+                transaction.expires_at_ms,
+                _body(transaction),
+                request,
+                transaction.id,
+            ),
         )
 
     def begin_run(self, id: str) -> None:
@@ -409,11 +410,11 @@ class TransactionTable:
         )
 
 
-def _body(held: TransactionState) -> str:
-    return dataclass_json(held)
+def _body(transaction: TransactionState) -> str:
+    return dataclass_json(transaction)
 
 
-def _held(text: str) -> TransactionState:
+def _transaction(text: str) -> TransactionState:
     body: dict[str, object] = json.loads(text)
     receipt = body.pop("receipt")
     origin = body.pop("origin", None)  # older versions did not store it

@@ -1,27 +1,76 @@
-"""The tables of a store: publications, stopped tables and pauses, tokens, and entries of the audit
-log."""
+"""SQL for a store, and its tables: publications, stopped tables and pauses, tokens, and entries of
+the audit log."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_magics.coordinator.core import Pause, Stopped
-from paimon_magics.coordinator.protocol.json_text import dataclass_json
-from paimon_magics.coordinator.store.sql import Sql
+from paimon_magics.coordinator.core.values import Pause, Stopped
+from paimon_magics.coordinator.protocol.json_text import dataclass_json, storable_text
+from paimon_magics.coordinator.store.database import Change, Database
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
 
 _TOGETHER = 500  # ids in one statement
 
 
-class PublicationTable:
-    """The stored publications, watched and unwatched."""
+class Sql:
+    """Reads and writes one database, for any thread.
+
+    Every statement must be idempotent: it is repeated when it is unclear whether it was done. Of
+    texts the database gets what it can hold (`storable_text`), so that no client's text stops the
+    store.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._blocks = threading.local()  # the changes of the `together` block of each thread
+
+    def read(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+        return self._database.read(statement, *_storable(values))
+
+    def write(self, statement: str, *values: object) -> None:
+        """Make a change durable: at once, or at the end of the `together` block around it."""
+        change = Change(statement, _storable(values))
+        changes: list[Change] | None = getattr(self._blocks, "changes", None)
+        if changes is None:
+            self._database.write([change])
+        else:
+            changes.append(change)
+
+    @contextmanager
+    def together(self, id: str = "") -> Iterator[None]:
+        """Make the changes of the `with` block durable together, at its end; drop them when it
+        raises. For the `id` see `Database.write`."""
+        changes: list[Change] = []
+        self._blocks.changes = changes
+        try:
+            yield
+        finally:
+            del self._blocks.changes
+        if changes:
+            self._database.write(changes, id)
+
+
+class SqlTable:
+    """A table of a store, or some that belong together."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
+
+
+def _storable(values: tuple[object, ...]) -> tuple[object, ...]:
+    return tuple(storable_text(v) if isinstance(v, str) else v for v in values)
+
+
+class PublicationTable(SqlTable):
+    """The stored publications, watched and unwatched."""
 
     def watched(self) -> list[Publication]:
         """The watched publications, in the order of their snapshots."""
@@ -41,7 +90,7 @@ class PublicationTable:
 
     def recent(self, count: int) -> list[Publication]:
         """The last publications, of transactions and others, the newest first."""
-        found = [
+        publications = [
             _publication(body)
             for watched in (0, 1)  # each by the index
             for (body,) in self._sql.read(
@@ -50,7 +99,7 @@ class PublicationTable:
                 *(watched, count),
             )
         ]
-        return sorted(found, key=lambda p: p.published_at_ms, reverse=True)[:count]
+        return sorted(publications, key=lambda p: p.published_at_ms, reverse=True)[:count]
 
     def save(self, publication: Publication, watched: bool) -> None:
         """Store a publication, or replace it."""
@@ -136,11 +185,8 @@ def _publication(text: str) -> Publication:
 # The tables of stopped tables and of pauses, which an administrator ends.
 
 
-class HaltTable:
+class HaltTable(SqlTable):
     """Tables that take no commits, the pause of the whole coordinator, and that of compactions."""
-
-    def __init__(self, sql: Sql) -> None:
-        self._sql = sql
 
     def stopped(self) -> list[tuple[str, Stopped]]:
         """The locations of the tables that take no commits, each with the reason."""
@@ -184,11 +230,8 @@ class HaltTable:
 # The table of the audit log's entries that are not in the warehouse yet.
 
 
-class AuditLog:
+class AuditLog(SqlTable):
     """Entries by their ids, each a text, in the order of ids."""
-
-    def __init__(self, sql: Sql) -> None:
-        self._sql = sql
 
     def save(self, entries: Sequence[tuple[str, str, bool]]) -> None:
         """Make entries durable together: id, text, and whether nothing more is to come of it. One
@@ -243,11 +286,8 @@ class StoredToken:
         return not self.revoked_at_ms and (not self.expires_at_ms or now_ms < self.expires_at_ms)
 
 
-class TokenTable:
+class TokenTable(SqlTable):
     """The tokens, those that have ended among them."""
-
-    def __init__(self, sql: Sql) -> None:
-        self._sql = sql
 
     def all(self) -> list[StoredToken]:
         """All tokens, in the order in which they were made."""
@@ -256,8 +296,8 @@ class TokenTable:
             "FROM tokens ORDER BY created_at_ms, id"
         )
         return [
-            StoredToken(id, name, digest, tuple(json.loads(allows)), made, end, revoked)
-            for id, name, digest, allows, made, end, revoked in rows
+            StoredToken(id, name, digest, tuple(json.loads(allows)), created_at_ms, end, revoked)
+            for id, name, digest, allows, created_at_ms, end, revoked in rows
         ]
 
     def add(self, token: StoredToken) -> None:

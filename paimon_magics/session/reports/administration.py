@@ -239,9 +239,9 @@ class Administration:
         now_ms = _now_ms()
         for one in pending:
             age = (now_ms - one.begun_at_ms) // 1000
+            who = one.origin.describe(one.owner)
             lines.append(
-                f"  {one.id} on `{one.table}` of {one.origin.told(one.owner)}, {one.phase.value}, "
-                f"begun {age:,} s ago"
+                f"  {one.id} on `{one.table}` of {who}, {one.phase.value}, begun {age:,} s ago"
             )
         lines += [f"  {commit}" for commit in status.pending_commits]
         lines.append("Run the same again to go on waiting, or end one: `%paimon abort ID`.")

@@ -11,7 +11,7 @@ import pytest
 from paimon_magics.coordinator.audit.audit_table import AuditTable
 from paimon_magics.coordinator.audit.entries import Entry, Outcome, entry_id, entry_of
 from paimon_magics.coordinator.audit.trail import Trail
-from paimon_magics.coordinator.runtime import ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.service.compaction_scheduler import (
     Budget,
     CompactionRules,
@@ -64,7 +64,7 @@ def test_a_foreign_exception_ends_no_thread_of_the_audit_log_and_nothing_is_miss
         return tuple((f"paimon-magics.{key}", value) for key, value in noted.items())
 
     store.audit.save([("0000000000001-poison", "no JSON", True), ("0000000000002-x", "{}", False)])
-    runtime = ThreadRuntime()
+    runtime = Runtime()
     table = AuditTable(catalog, coordinator.transactions, Settings(), AUDIT)
     trail = Trail(runtime, store.audit, table, properties_of, 100)
     trail.start([])
@@ -98,7 +98,7 @@ def test_a_table_that_can_not_be_read_keeps_no_other_from_being_compacted(
 ) -> None:
     poison = create_table(tmp_path / "warehouse", "CREATE TABLE poison (k INT)")
     (tmp_path / "warehouse/default.db/poison/schema/schema-0").write_bytes(b"\x00")
-    runtime = ThreadRuntime()
+    runtime = Runtime()
     compactions = CompactionScheduler(
         runtime,
         catalog,

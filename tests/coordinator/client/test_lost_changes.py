@@ -20,7 +20,7 @@ from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.protocol.definition_changes import (
     DatabaseCreation,
     TableDrop,
-    definition_document,
+    change_document,
 )
 from paimon_magics.errors import (
     PaimonMagicsError,
@@ -196,7 +196,7 @@ def test_a_refusal_is_the_answer_to_each_repetition(
 
 def test_id_of_another_change_is_refused(process: Process, catalog: Catalog) -> None:
     for database, status in (("one", 200), ("one", 200), ("two", 400)):
-        change = definition_document(DatabaseCreation(database))
+        change = change_document(DatabaseCreation(database))
         answer = httpx.post(
             f"{process.address}/v1/changes",
             json={"id": "1", "repeated": False, "change": change},
@@ -253,7 +253,7 @@ def test_a_deposed_coordinator_changes_nothing(tmp_path: Path) -> None:
         owner.running.send_signal(19)  # SIGSTOP: it does not hear that another one takes over
         wait_until(owner.is_stopped)
         wait_until(lambda: _owns(standby))
-        body = {"id": "1", "repeated": False, "change": definition_document(TableDrop(T))}
+        body = {"id": "1", "repeated": False, "change": change_document(TableDrop(T))}
         answers: list[httpx.Response] = []
         thread = threading.Thread(target=lambda: answers.append(_sent(owner, body)))
         thread.start()

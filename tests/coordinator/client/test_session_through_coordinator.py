@@ -18,7 +18,7 @@ from pypaimon import CatalogFactory
 import paimon_magics
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.coordinator.client.interface import Attempts
-from paimon_magics.coordinator.core import WAITER_MS
+from paimon_magics.coordinator.core.state import WAITER_MS
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from paimon_magics.errors import (
     InvalidTableError,

@@ -8,23 +8,15 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from paimon_magics.coordinator.core import (
-    FINISHED,
-    FORGET_EVERY_MS,
-    AbortAsked,
-    Aborted,
-    Adopted,
-    Answer,
-    BeginAsked,
-    Cause,
-    CheckAsked,
+from paimon_magics.coordinator.core.events import (
+    AbortRequested,
     CheckFailed,
     CheckFinished,
+    CheckRequested,
     CheckTable,
-    CommitAsked,
     CommitPublished,
     CommitRefused,
-    Committed,
+    CommitRequested,
     CommitUnclear,
     CommitUndetermined,
     DropPublication,
@@ -32,37 +24,45 @@ from paimon_magics.coordinator.core import (
     Event,
     FilesRemoved,
     ForgetFinished,
-    Gone,
-    HeartbeatAsked,
-    Limits,
+    HeartbeatRequested,
     LookUpCommit,
-    Overwritten,
-    Pause,
-    PauseAsked,
-    Phase,
-    Refusal,
+    PauseRequested,
     RemoveFiles,
     Reply,
     Republish,
     Republished,
     RepublishUnclear,
     Restored,
-    ResumeAsked,
+    ResumeRequested,
     RunCommit,
     Save,
     SavePause,
     SavePublication,
     SaveStopped,
-    State,
-    Stopped,
     Ticked,
+    UnpauseRequested,
+)
+from paimon_magics.coordinator.core.state import State
+from paimon_magics.coordinator.core.step import FORGET_EVERY_MS, step
+from paimon_magics.coordinator.core.values import (
+    FINISHED,
+    Aborted,
+    Answer,
+    Cause,
+    Committed,
+    Gone,
+    Limits,
+    Overwritten,
+    Pause,
+    Phase,
+    Refusal,
+    Stopped,
     TransactionState,
-    UnpauseAsked,
-    step,
 )
 from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.statements.statement import TableName
+from tests.coordinator.core.requests import adopt, begin
 
 LIMITS = Limits(lease_ms=100, cleanup_grace_ms=50, receipt_retention_ms=400_000, watch_every_ms=300)
 FOREIGN = "foreign"
@@ -127,7 +127,7 @@ class Interleavings(RuleBasedStateMachine):
         self.state, effects = step(self.state, event)
         for effect in effects:
             match effect:
-                case Save(held=held):
+                case Save(transaction=held):
                     self.saved[held.id] = held
                 case SavePublication(publication=publication, watched=watched):
                     self.publications[publication.id] = (publication, watched)
@@ -182,10 +182,10 @@ class Interleavings(RuleBasedStateMachine):
         if id not in self.used:
             self.used.add(id)
             self.tables[table_of(id)].data.add(id)
-            known = self.state.held.keys()
-            self.apply(BeginAsked(id, table_of(id), "me", self.now_ms, self.ask(id)))
+            known = self.state.transactions.keys()
+            self.apply(begin(id, table_of(id), "me", self.now_ms, self.ask(id)))
             if self.pause is not None:
-                assert self.state.held.keys() == known, "begun in a pause"
+                assert self.state.transactions.keys() == known, "begun in a pause"
                 self.used.discard(id)
 
     @rule(id=ids, fate=st.sampled_from(["published", "in flight", "not begun", "to be ended"]))
@@ -201,7 +201,7 @@ class Interleavings(RuleBasedStateMachine):
         elif fate == "in flight":
             table.in_flight.add(id)
         digest = None if fate == "to be ended" else "digest"
-        self.apply(Adopted(id, table_of(id), "me", digest, 2, self.now_ms, self.ask(id)))
+        self.apply(adopt(id, table_of(id), "me", digest, 2, self.now_ms, self.ask(id)))
 
     @rule(id=ids)
     def the_one_before_goes_on(self, id: str) -> None:
@@ -215,28 +215,30 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(id=ids)
     def heartbeat(self, id: str) -> None:
-        self.apply(HeartbeatAsked(id, self.now_ms, self.ask(id), self.finished(id)))
+        self.apply(HeartbeatRequested(id, self.now_ms, self.ask(id), self.finished(id)))
 
     @rule(id=ids)
     def commit(self, id: str) -> None:
-        self.apply(CommitAsked(id, "digest", self.ask(id), self.finished(id)))
+        self.apply(CommitRequested(id, "digest", self.ask(id), self.finished(id)))
 
     @rule(id=ids)
     def abort(self, id: str) -> None:
-        self.apply(AbortAsked(id, "asked", self.now_ms, self.ask(id), self.finished(id)))
+        self.apply(AbortRequested(id, "asked", self.now_ms, self.ask(id), self.finished(id)))
 
     @rule(table=tables_)
     def ask_for_a_look(self, table: str) -> None:
-        self.apply(CheckAsked(table, self.ask(table)))
+        self.apply(CheckRequested(table, self.ask(table)))
 
     @rule(table=tables_)
     def resume(self, table: str) -> None:
-        self.apply(ResumeAsked(table, self.ask(table)))
+        self.apply(ResumeRequested(table, self.ask(table)))
 
     @rule()
     def pause_or_resume(self) -> None:
         ask = self.ask("t")
-        self.apply(PauseAsked("ada", self.now_ms, ask) if self.pause is None else UnpauseAsked(ask))
+        self.apply(
+            PauseRequested("ada", self.now_ms, ask) if self.pause is None else UnpauseRequested(ask)
+        )
 
     @rule(ms=st.one_of(st.integers(1, 400), st.just(FORGET_EVERY_MS)))
     def pass_time(self, ms: int) -> None:
@@ -419,11 +421,11 @@ class Interleavings(RuleBasedStateMachine):
 
     @invariant()
     def finished_transactions_are_in_the_store_alone(self) -> None:
-        assert all(held.phase not in FINISHED for held in self.state.held.values())
+        assert all(held.phase not in FINISHED for held in self.state.transactions.values())
 
     @invariant()
     def what_is_saved_is_what_is_held(self) -> None:
-        for id, held in self.state.held.items():
+        for id, held in self.state.transactions.items():
             saved = self.saved[id]
             assert replace(saved, expires_at_ms=0) == replace(
                 held, expires_at_ms=0, phase=saved.phase
@@ -446,7 +448,7 @@ class Interleavings(RuleBasedStateMachine):
             if not self.state.running and not watched & self.overwritten():
                 break
             for table in tuple(self.state.stopped):
-                self.apply(ResumeAsked(table, self.ask(table)))
+                self.apply(ResumeRequested(table, self.ask(table)))
             self.apply(Ticked(self.now_ms))
         else:
             raise AssertionError("it does not come to rest")

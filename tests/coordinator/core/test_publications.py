@@ -4,57 +4,58 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paimon_magics.coordinator.core import (
-    BeginAsked,
+from paimon_magics.coordinator.core.events import (
     ChainCut,
-    CheckAsked,
     CheckFailed,
     CheckFinished,
+    CheckRequested,
     CheckTable,
-    CommitAsked,
     CommitPublished,
-    Committed,
+    CommitRequested,
     CutPublications,
-    Done,
     DropPublication,
     Effect,
     Event,
     ForgetPublications,
-    Halted,
-    Limits,
     LookUpCommit,
     Noted,
     NotPublished,
-    Overwritten,
-    Pause,
-    PauseAsked,
-    Phase,
-    Refusal,
+    PauseRequested,
     RemoveFiles,
     Reply,
     Republish,
     Republished,
     RepublishUnclear,
     Restored,
-    ResumeAsked,
+    ResumeRequested,
     RunCommit,
     Save,
     SavePublication,
     SaveStopped,
-    State,
-    Stopped,
-    Suspended,
     TableDropped,
     TableMoved,
     Ticked,
+)
+from paimon_magics.coordinator.core.state import State, pending_commits
+from paimon_magics.coordinator.core.step import step
+from paimon_magics.coordinator.core.values import (
+    Committed,
+    Done,
+    Halted,
+    Limits,
+    Overwritten,
+    Pause,
+    Phase,
+    Refusal,
+    Stopped,
+    Suspended,
     TransactionState,
     Unchecked,
-    pending_commits,
-    step,
 )
 from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.statements.statement import TableName
+from tests.coordinator.core.requests import begin
 
 LIMITS = Limits(receipt_retention_ms=10_000, watch_every_ms=1000)
 RECEIPT = CommitReceipt(7, "APPEND", 10, 3)
@@ -77,8 +78,8 @@ def effects_of(state: State, event: Event) -> tuple[Effect, ...]:
 
 
 COMMITTED = (
-    BeginAsked("a", "t", "me", 0, ask=1),
-    CommitAsked("a", "x", 2),
+    begin("a", "t", "me", 0, ask=1),
+    CommitRequested("a", "x", 2),
     CommitPublished("a", RECEIPT, 5, PUBLISHED),
 )
 
@@ -109,24 +110,24 @@ def test_a_quiet_table_is_looked_at_after_a_while_until_nothing_is_kept() -> Non
 
 
 def test_a_commit_waits_while_its_table_is_looked_at() -> None:
-    state = after(*COMMITTED, Ticked(1005), BeginAsked("b", "t", "me", 0, 3))
-    state, effects = step(state, CommitAsked("b", "y", 4))
+    state = after(*COMMITTED, Ticked(1005), begin("b", "t", "me", 0, 3))
+    state, effects = step(state, CommitRequested("b", "y", 4))
     assert not any(isinstance(effect, RunCommit) for effect in effects)
     assert effects_of(state, found(Verdict.INTACT)) == (RunCommit("b"),)
     assert effects_of(state, CheckFailed("t", "the disk", 60)) == (RunCommit("b"),)
 
 
 def test_whoever_changes_a_table_otherwise_has_it_looked_at_first() -> None:
-    assert effects_of(State(LIMITS), CheckAsked("t", 9)) == (Reply(9, Done()),)
-    state, effects = step(after(*COMMITTED), CheckAsked("t", 9))
+    assert effects_of(State(LIMITS), CheckRequested("t", 9)) == (Reply(9, Done()),)
+    state, effects = step(after(*COMMITTED), CheckRequested("t", 9))
     assert effects == (CheckTable("t"),)
     assert effects_of(state, found(Verdict.INTACT)) == (Reply(9, Done()),)
     assert effects_of(state, CheckFailed("t", "the disk", 60)) == (Reply(9, Unchecked("the disk")),)
 
 
 def test_who_asks_during_a_commit_is_answered_after_a_look() -> None:
-    state = after(*COMMITTED, BeginAsked("b", "t", "me", 0, 3), CommitAsked("b", "y", 4))
-    state, effects = step(state, CheckAsked("t", 9))
+    state = after(*COMMITTED, begin("b", "t", "me", 0, 3), CommitRequested("b", "y", 4))
+    state, effects = step(state, CheckRequested("t", 9))
     assert effects == ()
     state, effects = step(state, CommitPublished("b", RECEIPT, 6))
     assert effects[-1] == CheckTable("t")
@@ -134,7 +135,7 @@ def test_who_asks_during_a_commit_is_answered_after_a_look() -> None:
 
 
 def test_an_overwritten_commit_is_published_before_the_one_that_found_it() -> None:
-    state = after(*COMMITTED, BeginAsked("b", "t", "me", 0, 3), CommitAsked("b", "y", 4))
+    state = after(*COMMITTED, begin("b", "t", "me", 0, 3), CommitRequested("b", "y", 4))
     state, effects = step(state, found(Verdict.OVERWRITTEN, before="b"))
     assert effects == (Republish(KEPT),)
     finding = PublicationFinding("a", Verdict.REPUBLISHED, "again", AGAIN, NEW_RECEIPT)
@@ -148,7 +149,7 @@ def test_an_overwritten_commit_is_published_before_the_one_that_found_it() -> No
 
 
 def test_an_unclear_repetition_is_looked_for_before_anything_else() -> None:
-    state = after(*COMMITTED, CheckAsked("t", 9), found(Verdict.OVERWRITTEN))
+    state = after(*COMMITTED, CheckRequested("t", 9), found(Verdict.OVERWRITTEN))
     state, effects = step(state, RepublishUnclear("t"))
     assert effects == (CheckTable("t"),)
     finding = PublicationFinding("a", Verdict.REPUBLISHED, "again", AGAIN, NEW_RECEIPT)
@@ -160,9 +161,9 @@ def test_an_unclear_repetition_is_looked_for_before_anything_else() -> None:
 def test_commits_outside_transactions_do_not_begin_in_a_pause_but_end() -> None:
     coming = replace(AGAIN, is_transaction=False, certain=False)
     pause = Pause("ada", 7)
-    paused = after(PauseAsked("ada", 7, 2))
+    paused = after(PauseRequested("ada", 7, 2))
     assert step(paused, Noted(coming, 10, 3)) == (paused, (Reply(3, Suspended(pause)),))
-    begun = after(Noted(coming, 10, 3), PauseAsked("ada", 7, 2))
+    begun = after(Noted(coming, 10, 3), PauseRequested("ada", 7, 2))
     assert [p.id for p in pending_commits(begun)] == [coming.id]
     there, effects = step(begun, Noted(replace(coming, certain=True), 11, 4))
     assert effects[-1] == Reply(4, Done())
@@ -172,9 +173,9 @@ def test_commits_outside_transactions_do_not_begin_in_a_pause_but_end() -> None:
 def test_a_table_that_lost_a_commit_refuses_all_until_it_is_resumed() -> None:
     state = after(
         *COMMITTED,
-        BeginAsked("b", "t", "me", 0, 3),
-        BeginAsked("c", "t", "me", 0, 3),
-        CommitAsked("b", "y", 4),
+        begin("b", "t", "me", 0, 3),
+        begin("c", "t", "me", 0, 3),
+        CommitRequested("b", "y", 4),
     )
     state, effects = step(state, found(Verdict.LOST, before="b"))
     lost = replace(STORED, phase=Phase.LOST, reason="gone")
@@ -190,15 +191,15 @@ def test_a_table_that_lost_a_commit_refuses_all_until_it_is_resumed() -> None:
         RemoveFiles("b"),
     )
     halted = Halted("gone")
-    assert effects_of(state, BeginAsked("d", "t", "me", 0, 5)) == (Reply(5, halted),)
-    assert effects_of(state, CommitAsked("c", "z", 6)) == (Reply(6, halted),)
-    assert effects_of(state, CheckAsked("t", 7)) == (Reply(7, halted),)
-    asked = CommitAsked("a", "x", 8, lost)
+    assert effects_of(state, begin("d", "t", "me", 0, 5)) == (Reply(5, halted),)
+    assert effects_of(state, CommitRequested("c", "z", 6)) == (Reply(6, halted),)
+    assert effects_of(state, CheckRequested("t", 7)) == (Reply(7, halted),)
+    asked = CommitRequested("a", "x", 8, lost)
     assert effects_of(state, asked) == (Reply(8, Overwritten("gone")),)
     assert CheckTable("t") not in effects_of(state, Ticked(5000))
-    state, effects = step(state, ResumeAsked("t", 9))
+    state, effects = step(state, ResumeRequested("t", 9))
     assert effects == (SaveStopped("t", None), Reply(9, Done()))
-    assert effects_of(state, CommitAsked("c", "z", 10))[-1] == RunCommit("c")
+    assert effects_of(state, CommitRequested("c", "z", 10))[-1] == RunCommit("c")
 
 
 def test_a_commit_that_is_unclear_is_still_looked_up_on_a_stopped_table() -> None:
@@ -254,15 +255,17 @@ def test_a_table_is_watched_under_its_new_name() -> None:
 
 
 def test_what_is_found_of_what_is_not_watched_any_more_counts_for_nothing() -> None:
-    state = after(*COMMITTED, CheckAsked("t", 9), ChainCut("t", None, 0, 1))
+    state = after(*COMMITTED, CheckRequested("t", 9), ChainCut("t", None, 0, 1))
     assert effects_of(state, found(Verdict.LOST)) == (Reply(9, Done()),)
-    state = after(*COMMITTED, CheckAsked("t", 9), found(Verdict.OVERWRITTEN), TableDropped("t", 1))
+    state = after(
+        *COMMITTED, CheckRequested("t", 9), found(Verdict.OVERWRITTEN), TableDropped("t", 1)
+    )
     finding = PublicationFinding("a", Verdict.REPUBLISHED, "again", AGAIN, NEW_RECEIPT)
     assert effects_of(state, Republished("t", finding, 60, STORED)) == (Reply(9, Done()),)
 
 
 def test_a_commit_and_what_was_settled_before_it_are_stored_together() -> None:
-    state = after(*COMMITTED, BeginAsked("b", "t", "me", 0, 3), CommitAsked("b", "y", 4))
+    state = after(*COMMITTED, begin("b", "t", "me", 0, 3), CommitRequested("b", "y", 4))
     second = replace(PUBLISHED, id="b", snapshot_id=8)
     settled = (PublicationFinding("a", Verdict.SETTLED),)
     state, effects = step(state, CommitPublished("b", RECEIPT, 6, second, settled))

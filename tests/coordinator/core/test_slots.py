@@ -1,20 +1,20 @@
 """A statement that drops or renames a table waits for commits under way, and they wait for it."""
 
-from paimon_magics.coordinator.core import (
-    BeginAsked,
-    CommitAsked,
+from paimon_magics.coordinator.core.events import (
     CommitPublished,
+    CommitRequested,
     CommitUnclear,
-    Done,
     LookUpCommit,
     Reply,
     RunCommit,
-    SlotAsked,
     SlotEnded,
-    State,
-    step,
+    SlotRequested,
 )
+from paimon_magics.coordinator.core.state import State
+from paimon_magics.coordinator.core.step import step
+from paimon_magics.coordinator.core.values import Done
 from paimon_magics.planning.commits.requests import CommitReceipt
+from tests.coordinator.core.requests import begin
 
 RECEIPT = CommitReceipt(7, "APPEND", 10, 3)
 
@@ -29,19 +29,19 @@ def after(state, *events):
 
 
 def committing():
-    state, effects = after(State(), BeginAsked("a", "t", "me", 0, 1), CommitAsked("a", "digest", 2))
+    state, effects = after(State(), begin("a", "t", "me", 0, 1), CommitRequested("a", "digest", 2))
     assert effects == [RunCommit("a")]
     return state
 
 
 def test_a_free_table_is_given_at_once():
-    state, effects = after(State(), SlotAsked("t", 1))
+    state, effects = after(State(), SlotRequested("t", 1))
     assert effects == [Reply(1, Done())]
     assert after(state, SlotEnded("t", 1))[0].running == {}
 
 
 def test_a_commit_whose_outcome_is_unclear_is_settled_first():
-    state, effects = after(committing(), SlotAsked("t", 3))
+    state, effects = after(committing(), SlotRequested("t", 3))
     assert effects == []
     state, effects = after(state, CommitUnclear("a"))
     assert effects == [LookUpCommit("a")]
@@ -51,18 +51,18 @@ def test_a_commit_whose_outcome_is_unclear_is_settled_first():
 
 
 def test_commits_and_statements_wait_for_the_one_that_has_the_table():
-    state, _ = after(State(), SlotAsked("t", 1), BeginAsked("a", "t", "me", 0, 2))
-    state, effects = after(state, CommitAsked("a", "digest", 3))
+    state, _ = after(State(), SlotRequested("t", 1), begin("a", "t", "me", 0, 2))
+    state, effects = after(state, CommitRequested("a", "digest", 3))
     assert effects == []
-    state, effects = after(state, SlotAsked("t", 4))
+    state, effects = after(state, SlotRequested("t", 4))
     assert effects == []
-    assert after(state, SlotAsked("u", 5))[1] == [Reply(5, Done())]
+    assert after(state, SlotRequested("u", 5))[1] == [Reply(5, Done())]
     state, effects = after(state, SlotEnded("t", 1))
     assert effects == [Reply(4, Done())]
     assert after(state, SlotEnded("t", 4))[1] == [RunCommit("a")]
 
 
 def test_who_waits_no_more_is_forgotten():
-    state, effects = after(committing(), SlotAsked("t", 3), SlotEnded("t", 3))
+    state, effects = after(committing(), SlotRequested("t", 3), SlotEnded("t", 3))
     assert (effects, state.slot_asks) == ([], {})
     assert Reply(3, Done()) not in after(state, CommitPublished("a", RECEIPT, 5))[1]

@@ -4,56 +4,55 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paimon_magics.coordinator.core import (
-    STALL_MS,
-    WAITER_MS,
-    AbortAsked,
-    Aborted,
-    Adopted,
-    Answer,
-    BeginAsked,
-    Cause,
-    CommitAsked,
+from paimon_magics.coordinator.core.events import (
+    AbortRequested,
+    BeginRequested,
     CommitPublished,
     CommitRefused,
-    Committed,
+    CommitRequested,
     CommitUnclear,
     CommitUndetermined,
-    Done,
     Effect,
     Event,
     FilesRemoved,
     ForgetFinished,
-    Gone,
-    HeartbeatAsked,
-    Limits,
+    HeartbeatRequested,
     LookUpCommit,
-    Mismatch,
-    NotCommitted,
-    Occupied,
-    Opened,
-    Pause,
-    PauseAsked,
-    Phase,
-    Refusal,
+    PauseRequested,
     RemoveFiles,
     Reply,
     Restored,
     RunCommit,
     Save,
     SavePause,
-    State,
-    Suspended,
     Ticked,
+    TurnRequested,
+    UnpauseRequested,
+)
+from paimon_magics.coordinator.core.state import WAITER_MS, State, pending_transactions
+from paimon_magics.coordinator.core.step import STALL_MS, step
+from paimon_magics.coordinator.core.values import (
+    Aborted,
+    Answer,
+    Cause,
+    Committed,
+    Done,
+    Gone,
+    Limits,
+    Mismatch,
+    NotCommitted,
+    Occupied,
+    Opened,
+    Pause,
+    Phase,
+    Refusal,
+    Suspended,
     TransactionState,
-    TurnAsked,
     Undetermined,
     Unknown,
-    UnpauseAsked,
-    pending_transactions,
-    step,
 )
 from paimon_magics.planning.commits.requests import CommitReceipt
+from tests.coordinator.core.requests import adopt, begin
 
 LIMITS = Limits(lease_ms=100, cleanup_grace_ms=50, receipt_retention_ms=1000)
 FINISHED = (Phase.COMMITTED, Phase.ABORTED)
@@ -67,15 +66,15 @@ def after(*events: Event) -> State:
     return state
 
 
-def begun(id: str = "a", table: str = "t", now_ms: int = 0) -> BeginAsked:
-    return BeginAsked(id, table, "me", now_ms, ask=1)
+def begun(id: str = "a", table: str = "t", now_ms: int = 0) -> BeginRequested:
+    return begin(id, table, "me", now_ms, ask=1)
 
 
 def finished(*events: Event) -> TransactionState:
     """What is stored of the transaction that the last of these events finishes."""
     state = after(*events[:-1])
-    (saved,) = (e.held for e in step(state, events[-1])[1] if isinstance(e, Save))
-    assert saved.id not in step(state, events[-1])[0].held
+    (saved,) = (e.transaction for e in step(state, events[-1])[1] if isinstance(e, Save))
+    assert saved.id not in step(state, events[-1])[0].transactions
     return saved
 
 
@@ -91,62 +90,62 @@ def test_a_transaction_is_stored_before_its_owner_hears_of_it() -> None:
 def test_a_pause_is_stored_and_refuses_what_is_new_until_it_is_ended() -> None:
     pause = Pause("ada", 7)
     open_ = after(begun("a"))
-    assert effects_of(open_, PauseAsked("ada", 7, 2)) == (
+    assert effects_of(open_, PauseRequested("ada", 7, 2)) == (
         SavePause(pause),
         Reply(2, Suspended(pause)),
     )
-    paused = after(begun("a"), PauseAsked("ada", 7, 2))
+    paused = after(begun("a"), PauseRequested("ada", 7, 2))
     assert step(paused, begun("b")) == (paused, (Reply(1, Suspended(pause)),))
-    assert step(paused, PauseAsked("bob", 9, 3)) == (paused, (Reply(3, Suspended(pause)),))
-    assert effects_of(paused, CommitAsked("a", "x", 4))[-1] == RunCommit("a")
+    assert step(paused, PauseRequested("bob", 9, 3)) == (paused, (Reply(3, Suspended(pause)),))
+    assert effects_of(paused, CommitRequested("a", "x", 4))[-1] == RunCommit("a")
     assert [held.id for held in pending_transactions(paused)] == ["a"]
-    resumed, effects = step(paused, UnpauseAsked(5))
+    resumed, effects = step(paused, UnpauseRequested(5))
     assert effects == (SavePause(None), Reply(5, Done()))
     assert [held.id for held in pending_transactions(step(resumed, begun("b"))[0])] == ["a", "b"]
     assert step(State(LIMITS), Restored((), 0, pause=pause))[0].pause == pause
 
 
 def test_what_another_coordinator_has_begun_is_committed_in_a_pause() -> None:
-    paused = after(PauseAsked("ada", 7, 2))
-    assert effects_of(paused, Adopted("a", "t", "me", "x", 2, 10, 1))[-1] == LookUpCommit("a")
+    paused = after(PauseRequested("ada", 7, 2))
+    assert effects_of(paused, adopt("a", "t", "me", "x", 2, 10, 1))[-1] == LookUpCommit("a")
 
 
 def test_a_commit_is_stored_before_it_is_run() -> None:
-    save, run = effects_of(after(begun()), CommitAsked("a", "x", ask=2))
-    assert isinstance(save, Save) and save.held.phase is Phase.COMMITTING
+    save, run = effects_of(after(begun()), CommitRequested("a", "x", ask=2))
+    assert isinstance(save, Save) and save.transaction.phase is Phase.COMMITTING
     assert run == RunCommit("a")
 
 
 def test_the_receipt_is_stored_before_it_is_given() -> None:
-    state = after(begun(), CommitAsked("a", "x", ask=2))
+    state = after(begun(), CommitRequested("a", "x", ask=2))
     save, reply = effects_of(state, CommitPublished("a", RECEIPT, now_ms=5))
-    assert isinstance(save, Save) and save.held.receipt == RECEIPT
+    assert isinstance(save, Save) and save.transaction.receipt == RECEIPT
     assert reply == Reply(2, Committed(RECEIPT))
 
 
 def test_a_repeated_commit_gets_the_first_receipt() -> None:
-    stored = finished(begun(), CommitAsked("a", "x", 2), CommitPublished("a", RECEIPT, 5))
-    asked = CommitAsked("a", "x", 3, stored)
+    stored = finished(begun(), CommitRequested("a", "x", 2), CommitPublished("a", RECEIPT, 5))
+    asked = CommitRequested("a", "x", 3, stored)
     assert effects_of(State(LIMITS), asked) == (Reply(3, Committed(RECEIPT)),)
     assert effects_of(State(LIMITS), replace(asked, digest="y")) == (Reply(3, Mismatch()),)
 
 
 def test_a_commit_of_other_files_is_not_taken_for_a_repetition() -> None:
-    state = after(begun(), CommitAsked("a", "x", 2))
-    assert effects_of(state, CommitAsked("a", "y", 3)) == (Reply(3, Mismatch()),)
+    state = after(begun(), CommitRequested("a", "x", 2))
+    assert effects_of(state, CommitRequested("a", "y", 3)) == (Reply(3, Mismatch()),)
 
 
 def test_everybody_who_asked_while_it_ran_gets_the_answer() -> None:
-    state = after(begun(), CommitAsked("a", "x", 2), CommitAsked("a", "x", 3))
+    state = after(begun(), CommitRequested("a", "x", 2), CommitRequested("a", "x", 3))
     _, *replies = effects_of(state, CommitPublished("a", RECEIPT, 5))
     assert replies == [Reply(2, Committed(RECEIPT)), Reply(3, Committed(RECEIPT))]
 
 
 def test_commits_of_one_table_take_turns_in_the_order_of_asking() -> None:
-    state = after(begun("a"), begun("b"), begun("c"), CommitAsked("b", "x", 2))
-    state, effects = step(state, CommitAsked("c", "x", 3))
+    state = after(begun("a"), begun("b"), begun("c"), CommitRequested("b", "x", 2))
+    state, effects = step(state, CommitRequested("c", "x", 3))
     assert not any(isinstance(effect, RunCommit) for effect in effects)
-    state, _ = step(state, CommitAsked("a", "x", 4))
+    state, _ = step(state, CommitRequested("a", "x", 4))
     state, effects = step(state, CommitPublished("b", RECEIPT, 5))
     assert effects[-1] == RunCommit("c")
     _, effects = step(state, CommitRefused("c", "why", 6))
@@ -154,37 +153,37 @@ def test_commits_of_one_table_take_turns_in_the_order_of_asking() -> None:
 
 
 def test_commits_of_two_tables_do_not_wait_for_each_other() -> None:
-    state = after(begun("a", "t"), begun("b", "u"), CommitAsked("a", "x", 2))
-    assert RunCommit("b") in effects_of(state, CommitAsked("b", "x", 3))
+    state = after(begun("a", "t"), begun("b", "u"), CommitRequested("a", "x", 2))
+    assert RunCommit("b") in effects_of(state, CommitRequested("b", "x", 3))
 
 
 def test_a_refused_commit_tells_why_and_removes_its_files() -> None:
-    state = after(begun(), CommitAsked("a", "x", 2))
+    state = after(begun(), CommitRequested("a", "x", 2))
     save, *rest = effects_of(state, CommitRefused("a", "rows came meanwhile", 5))
-    assert isinstance(save, Save) and save.held.phase is Phase.ABORTING
+    assert isinstance(save, Save) and save.transaction.phase is Phase.ABORTING
     assert rest == [Reply(2, Refusal("rows came meanwhile")), RemoveFiles("a")]
 
 
 def test_an_unclear_commit_keeps_its_table_busy_and_is_looked_up() -> None:
-    state = after(begun("a"), begun("b"), CommitAsked("a", "x", 2))
+    state = after(begun("a"), begun("b"), CommitRequested("a", "x", 2))
     state, effects = step(state, CommitUnclear("a"))
     assert effects[-1] == LookUpCommit("a")
-    _, effects = step(state, CommitAsked("b", "x", 3))
+    _, effects = step(state, CommitRequested("b", "x", 3))
     assert not any(isinstance(effect, RunCommit) for effect in effects)
 
 
 def test_an_expired_lease_ends_the_transaction_and_its_files_go_after_the_grace_period() -> None:
     state, effects = step(after(begun()), Ticked(100))
     assert [type(effect) for effect in effects] == [Save]
-    assert effects_of(state, CommitAsked("a", "x", 2)) == (Reply(2, Gone("its lease expired")),)
+    assert effects_of(state, CommitRequested("a", "x", 2)) == (Reply(2, Gone("its lease expired")),)
     assert effects_of(state, Ticked(149)) == ()
     state, effects = step(state, Ticked(150))
     assert effects == (RemoveFiles("a"),)
     assert effects_of(state, Ticked(199)) == ()
     assert effects_of(state, Ticked(200)) == (RemoveFiles("a"),)  # tried again until it is done
     state, effects = step(state, FilesRemoved("a", 210))
-    assert isinstance(effects[0], Save) and effects[0].held.expires_at_ms == 1210
-    assert "a" not in state.held
+    assert isinstance(effects[0], Save) and effects[0].transaction.expires_at_ms == 1210
+    assert "a" not in state.transactions
     assert effects_of(state, Ticked(1210)) == ()
 
 
@@ -197,14 +196,14 @@ def test_finished_transactions_are_forgotten_once_a_minute() -> None:
 
 
 def test_files_that_are_removed_twice_are_removed_once() -> None:
-    state = after(begun(), AbortAsked("a", "why", 0, 2), FilesRemoved("a", 10))
+    state = after(begun(), AbortRequested("a", "why", 0, 2), FilesRemoved("a", 10))
     assert effects_of(state, FilesRemoved("a", 20)) == ()
     state, _ = step(state, Ticked(1010))
     assert effects_of(state, FilesRemoved("a", 1020)) == ()
 
 
 def test_a_heartbeat_renews_the_lease() -> None:
-    state, effects = step(after(begun()), HeartbeatAsked("a", 90, ask=2))
+    state, effects = step(after(begun()), HeartbeatRequested("a", 90, ask=2))
     assert effects == (Reply(2, Opened(190)),)
     assert effects_of(state, Ticked(189)) == ()
 
@@ -213,21 +212,21 @@ def test_time_that_the_coordinator_stood_still_does_not_end_leases() -> None:
     state = after(begun(now_ms=1000), Ticked(1050))
     state, effects = step(state, Ticked(1050 + STALL_MS))
     assert not any(isinstance(effect, Save) for effect in effects)
-    assert state.held["a"].expires_at_ms == 1100 + STALL_MS
+    assert state.transactions["a"].expires_at_ms == 1100 + STALL_MS
     state, effects = step(state, Ticked(1100 + STALL_MS))
-    assert isinstance(effects[0], Save) and effects[0].held.reason == "its lease expired"
+    assert isinstance(effects[0], Save) and effects[0].transaction.reason == "its lease expired"
 
 
 def test_a_clock_that_is_set_back_does_not_make_leases_longer() -> None:
     state = after(begun(now_ms=90_000), Ticked(90_050), Ticked(50_000))
-    assert state.held["a"].expires_at_ms == 50_050
+    assert state.transactions["a"].expires_at_ms == 50_050
 
 
 def test_an_abort_that_comes_too_late_is_told_so() -> None:
-    state = after(begun(), CommitAsked("a", "x", 2))
-    asked = AbortAsked("a", "by me", 5, ask=3)
+    state = after(begun(), CommitRequested("a", "x", 2))
+    asked = AbortRequested("a", "by me", 5, ask=3)
     assert effects_of(state, asked) == (Reply(3, NotCommitted(Phase.COMMITTING)),)
-    stored = finished(begun(), CommitAsked("a", "x", 2), CommitPublished("a", RECEIPT, 6))
+    stored = finished(begun(), CommitRequested("a", "x", 2), CommitPublished("a", RECEIPT, 6))
     asked = replace(asked, finished=stored)
     assert effects_of(State(LIMITS), asked) == (Reply(3, NotCommitted(Phase.COMMITTED)),)
 
@@ -240,7 +239,7 @@ def test_after_a_restart_a_commit_under_way_is_looked_up_and_an_open_lease_start
     )
     state, effects = step(State(LIMITS), Restored(stored, now_ms=500))
     assert effects == (LookUpCommit("a"),)
-    assert state.held["b"].expires_at_ms == 600
+    assert state.transactions["b"].expires_at_ms == 600
     # The second of the table is looked up, not run: it may have been published, too.
     _, effects = step(state, CommitPublished("a", RECEIPT, 510))
     assert effects[-1] == LookUpCommit("d")
@@ -254,75 +253,85 @@ def test_files_are_removed_in_time_though_the_clock_was_set_back_in_between() ->
 
 def test_nobody_knows_a_transaction_that_was_never_opened() -> None:
     for event in (
-        HeartbeatAsked("a", 0, 1),
-        CommitAsked("a", "x", 1),
-        AbortAsked("a", "why", 0, 1),
+        HeartbeatRequested("a", 0, 1),
+        CommitRequested("a", "x", 1),
+        AbortRequested("a", "why", 0, 1),
     ):
         assert effects_of(State(LIMITS), event) == (Reply(1, Unknown()),)
 
 
 def test_a_table_that_takes_one_at_a_time_takes_the_second_when_the_first_has_ended() -> None:
-    first = BeginAsked("a", "t", "ada", 0, ask=1, exclusive=True)
-    second = BeginAsked("b", "t", "bob", 40, ask=2, exclusive=True)
+    first = begin("a", "t", "ada", 0, ask=1, exclusive=True)
+    second = begin("b", "t", "bob", 40, ask=2, exclusive=True)
     state = after(first)
     (refused,) = effects_of(state, second)
     assert isinstance(refused, Reply) and isinstance(refused.answer, Occupied)
     holder = refused.answer.holder
     assert (holder.id, holder.owner, holder.begun_at_ms) == ("a", "ada", 0)
-    assert "b" not in step(state, second)[0].held
-    assert "c" in after(first, BeginAsked("c", "u", "bob", 40, ask=2, exclusive=True)).held
-    asked = CommitAsked("a", "x", 3)
+    assert "b" not in step(state, second)[0].transactions
+    assert "c" in after(first, begin("c", "u", "bob", 40, ask=2, exclusive=True)).transactions
+    asked = CommitRequested("a", "x", 3)
     ends: list[tuple[Event, ...]] = [
-        (AbortAsked("a", "why", 5, 3),),
+        (AbortRequested("a", "why", 5, 3),),
         (Ticked(100),),
         (asked, CommitPublished("a", RECEIPT, 5)),
         (asked, CommitRefused("a", "why", 5)),
     ]
     for events in ends:
-        assert "b" in after(first, *events, second).held, events
+        assert "b" in after(first, *events, second).transactions, events
     for events in [
         (asked,),
         (asked, CommitUnclear("a")),
-        (HeartbeatAsked("a", 90, 3), Ticked(100)),
+        (HeartbeatRequested("a", 90, 3), Ticked(100)),
     ]:
-        assert "b" not in after(first, *events, second).held, events
-    stored = (state.held["a"],)
+        assert "b" not in after(first, *events, second).transactions, events
+    stored = (state.transactions["a"],)
     restored, _ = step(State(LIMITS), Restored(stored, now_ms=500))
     assert isinstance(effects_of(restored, second)[0].answer, Occupied)  # type: ignore[union-attr]
 
 
 def test_who_waits_for_such_a_table_takes_turns() -> None:
     def turn(state: State, id: str, now_ms: int) -> Answer:
-        (reply,) = effects_of(state, TurnAsked(id, "t", now_ms, 9))
+        (reply,) = effects_of(state, TurnRequested(id, "t", now_ms, 9))
         assert isinstance(reply, Reply)
         return reply.answer
 
-    state = after(BeginAsked("a", "t", "ada", 0, ask=1, exclusive=True))
+    state = after(begin("a", "t", "ada", 0, ask=1, exclusive=True))
     for now_ms, id in enumerate(("b", "c", "b", "d"), 10):
-        state, _ = step(state, TurnAsked(id, "t", now_ms, 2))
-    assert turn(state, "c", 20) == Occupied(state.held["a"], 1)
-    state, _ = step(state, AbortAsked("a", "done", 20, 3))
+        state, _ = step(state, TurnRequested(id, "t", now_ms, 2))
+    assert turn(state, "c", 20) == Occupied(state.transactions["a"], 1)
+    state, _ = step(state, AbortRequested("a", "done", 20, 3))
     assert [turn(state, id, 20) for id in "bcde"] == [
         Done(),
         *(Occupied(None, ahead) for ahead in (1, 2, 3)),
     ]
-    late = BeginAsked("c", "t", "cyd", 20, ask=4, exclusive=True, waits=True)
-    assert "c" not in step(state, late)[0].held
-    hurried = BeginAsked("z", "t", "group commit", 20, ask=4, exclusive=True)
-    assert "z" in step(state, hurried)[0].held, "who never waits takes a moment without a holder"
-    begun = replace(late, id="b", now_ms=21)
-    assert turn(step(state, begun)[0], "c", 22) == Occupied(step(state, begun)[0].held["b"], 0)
-    assert turn(step(state, AbortAsked("b", "interrupted", 21, 5))[0], "c", 22) == Done()
-    state, _ = step(state, TurnAsked("d", "t", WAITER_MS, 6))
+    late = begin("c", "t", "cyd", 20, ask=4, exclusive=True, waits=True)
+    assert "c" not in step(state, late)[0].transactions
+    hurried = begin("z", "t", "group commit", 20, ask=4, exclusive=True)
+    assert "z" in step(state, hurried)[0].transactions, (
+        "who never waits takes a moment without a holder"
+    )
+    begun = begin("b", "t", "cyd", 21, ask=4, exclusive=True, waits=True)
+    assert turn(step(state, begun)[0], "c", 22) == Occupied(
+        step(state, begun)[0].transactions["b"], 0
+    )
+    assert turn(step(state, AbortRequested("b", "interrupted", 21, 5))[0], "c", 22) == Done()
+    state, _ = step(state, TurnRequested("d", "t", WAITER_MS, 6))
     assert turn(state, "d", WAITER_MS + 20) == Done(), "the others have said nothing for too long"
-    state, _ = step(state, replace(begun, id="d", now_ms=WAITER_MS + 21))
+    state, _ = step(
+        state, begin("d", "t", "cyd", WAITER_MS + 21, ask=4, exclusive=True, waits=True)
+    )
     assert state.lines == {}
 
 
 def test_what_another_coordinator_has_opened_is_looked_up_before_it_is_committed() -> None:
-    brought = Adopted("a", "t", "me", "x", 2, now_ms=5, ask=1)
+    brought = adopt("a", "t", "me", "x", 2, now_ms=5, ask=1)
     state, (save, look_up) = step(State(LIMITS), brought)
-    assert isinstance(save, Save) and save.held.phase is Phase.UNCLEAR and save.held.adopted
+    assert (
+        isinstance(save, Save)
+        and save.transaction.phase is Phase.UNCLEAR
+        and save.transaction.adopted
+    )
     assert look_up == LookUpCommit("a")
     assert effects_of(state, replace(brought, digest="y", ask=2)) == (Reply(2, Mismatch()),)
     _, (_, *replies) = step(state, CommitPublished("a", RECEIPT, 6))
@@ -330,46 +339,50 @@ def test_what_another_coordinator_has_opened_is_looked_up_before_it_is_committed
 
 
 def test_what_is_adopted_waits_for_its_table() -> None:
-    state = after(begun("b"), CommitAsked("b", "x", 2))
-    state, effects = step(state, Adopted("a", "t", "me", "x", 2, now_ms=5, ask=3))
+    state = after(begun("b"), CommitRequested("b", "x", 2))
+    state, effects = step(state, adopt("a", "t", "me", "x", 2, now_ms=5, ask=3))
     assert [type(effect) for effect in effects] == [Save]
     assert effects_of(state, CommitPublished("b", RECEIPT, 6))[-1] == LookUpCommit("a")
 
 
 def test_what_is_adopted_to_be_ended_loses_its_files() -> None:
-    brought = Adopted("a", "t", "me", None, 2, now_ms=5, ask=1)
+    brought = adopt("a", "t", "me", None, 2, now_ms=5, ask=1)
     state, effects = step(State(LIMITS), brought)
     assert effects[1:] == (Reply(1, Aborted()), RemoveFiles("a"))
     assert effects_of(state, replace(brought, ask=2)) == (Reply(2, Aborted()),)
 
 
 def test_an_outcome_that_nobody_can_tell_ends_the_waiting_and_keeps_the_files() -> None:
-    state = after(begun("a"), begun("b"), CommitAsked("a", "x", 2), CommitAsked("b", "x", 3))
+    state = after(
+        begun("a"), begun("b"), CommitRequested("a", "x", 2), CommitRequested("b", "x", 3)
+    )
     state, effects = step(state, CommitUndetermined("a", "its snapshots have expired", 5))
     save, reply, run = effects
-    assert isinstance(save, Save) and save.held.phase is Phase.UNDETERMINED
+    assert isinstance(save, Save) and save.transaction.phase is Phase.UNDETERMINED
     assert reply == Reply(2, Undetermined("its snapshots have expired"))
     assert run == RunCommit("b")
-    asked = CommitAsked("a", "x", 4, save.held)
+    asked = CommitRequested("a", "x", 4, save.transaction)
     assert effects_of(state, asked) == (Reply(4, reply.answer),)
-    asked_to_end = AbortAsked("a", "why", 9, 5, save.held)
+    asked_to_end = AbortRequested("a", "why", 9, 5, save.transaction)
     assert effects_of(state, asked_to_end) == (Reply(5, reply.answer),)
 
 
 def test_files_to_be_removed_that_turn_out_committed_stay() -> None:
-    state = after(begun("a"), begun("b"), CommitAsked("b", "x", 2), AbortAsked("a", "why", 3, 3))
+    state = after(
+        begun("a"), begun("b"), CommitRequested("b", "x", 2), AbortRequested("a", "why", 3, 3)
+    )
     state, effects = step(state, CommitPublished("a", RECEIPT, 6))
     assert [type(effect) for effect in effects] == [Save], "the commit of b goes on undisturbed"
-    assert "a" not in state.held
+    assert "a" not in state.transactions
 
 
 def test_a_compaction_stays_open_while_some_of_its_buckets_conflict() -> None:
-    committing = after(begun("a"), CommitAsked("a", "all", 2))
+    committing = after(begun("a"), CommitRequested("a", "all", 2))
     refused = CommitRefused("a", "no", 10, Cause.COMPACTION, (1,))
     state, effects = step(committing, refused)
     reopened = TransactionState("a", "t", Phase.ACTIVE, 110, "me")
     assert effects == (Save(reopened), Reply(2, Refusal("no", Cause.COMPACTION, (1,))))
-    state, effects = step(state, CommitAsked("a", "the others", 3))
+    state, effects = step(state, CommitRequested("a", "the others", 3))
     assert effects[-1] == RunCommit("a")
     state, effects = step(state, CommitPublished("a", RECEIPT, 20))
     assert effects[-1] == Reply(3, Committed(RECEIPT))

@@ -41,7 +41,7 @@ from paimon_magics.coordinator.routes.app import Parts, application
 from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.store_options import StoreOptions
-from paimon_magics.coordinator.runtime import ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.service.compaction_scheduler import (
     Budget,
     CompactionRules,
@@ -121,7 +121,7 @@ def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
     )
     group.start()
     compactions = CompactionScheduler(
-        ThreadRuntime(),
+        Runtime(),
         catalog,
         Budget(workers=0),
         Endpoint("http://127.0.0.1:1", "its own", "nobody"),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
-from paimon_magics.coordinator.core import Limits
+from paimon_magics.coordinator.core.values import Limits
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.log import Log
@@ -17,7 +17,8 @@ from paimon_magics.coordinator.inserts.queue.values import (
     Mode,
 )
 from paimon_magics.coordinator.routes.insert_requests import digest_of
-from paimon_magics.coordinator.runtime import Clock, ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import Runtime
+from paimon_magics.coordinator.runtime.work import Clock
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.errors import SetupError
@@ -53,7 +54,7 @@ class Kept:
         self.starts += 1
         limits = Limits(receipt_retention_ms=1_000)
         clock = Clock(steady_ms=lambda: self.now_ms)
-        runtime = ThreadRuntime(clock)
+        runtime = Runtime(clock)
         self.coordinator = Coordinator(
             self.catalog, open_store(state), Settings(), limits, runtime=runtime
         )
@@ -75,7 +76,7 @@ class Kept:
                 timer.stop()
             self.group.holds.stop()
             self.group.known_tables.end()
-            self.group._flusher.close()
+            self.group.flusher.close()
             self.group._loading.end([])
             self.group.owner.end()
             self.group._log.close()

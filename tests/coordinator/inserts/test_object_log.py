@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import paimon_magics.coordinator.inserts.log.object_chain as module
-from paimon_magics.coordinator.inserts.engine.openings import recovered
+from paimon_magics.coordinator.inserts.engine.recovery import recovered
 from paimon_magics.coordinator.inserts.log.log import Appended, Keyed, LogTable, stored_name
 from paimon_magics.coordinator.inserts.log.object_codec import (
     Checkpoint,

@@ -17,11 +17,11 @@ from paimon_magics.coordinator.inserts.queue.events import (
     Bury,
     Closed,
     Event,
-    FlushAsked,
     FlushFailed,
+    FlushRequested,
     FlushUnclear,
-    HoldAsked,
     HoldEnded,
+    HoldRequested,
     Published,
     Reply,
     SettleFlush,
@@ -83,8 +83,8 @@ def test_an_insert_is_answered_after_it_was_appended() -> None:
         ([Arrived((insert(1, size_bytes=899),), 0), Ticked(99)], None),
         ([Arrived((insert(1),), 5), Ticked(105)], Batch(1, 1, 1, 10, 5)),
         ([Arrived((insert(1),), 5), Ticked(104)], None),
-        ([Arrived((insert(1),), 5), FlushAsked(2, 6)], Batch(1, 1, 1, 10, 5)),
-        ([Arrived((insert(1),), 5), HoldAsked("h", 2, 6)], Batch(1, 1, 1, 10, 5)),
+        ([Arrived((insert(1),), 5), FlushRequested(2, 6)], Batch(1, 1, 1, 10, 5)),
+        ([Arrived((insert(1),), 5), HoldRequested("h", 2, 6)], Batch(1, 1, 1, 10, 5)),
         ([Arrived((insert(1), insert(2, mode=Mode.OFF)), 0)], Batch(1, 1, 1, 10, 0)),
     ],
 )
@@ -110,14 +110,14 @@ def test_one_batch_at_a_time_is_loaded_in_their_order() -> None:
 
 
 def test_who_wants_to_see_its_rows_is_answered_when_they_are_visible() -> None:
-    queue, effects = run(EMPTY, Arrived((insert(1, mode=Mode.SYNC),), 0), FlushAsked(2, 1))
+    queue, effects = run(EMPTY, Arrived((insert(1, mode=Mode.SYNC),), 0), FlushRequested(2, 1))
     assert answers(effects) == {}
     queue, effects = run(queue, Published(4, 2))
     assert answers(effects) == {
         1: Accepted(1, Mode.SYNC, snapshot_id=4),
         2: Flushed(1, 4),
     }
-    assert answers(run(queue, FlushAsked(3, 3))[1]) == {3: Flushed(1, 4)}
+    assert answers(run(queue, FlushRequested(3, 3))[1]) == {3: Flushed(1, 4)}
 
 
 def test_an_insert_in_a_commit_of_its_own_shares_it_with_nobody() -> None:
@@ -151,7 +151,7 @@ class TestRepeatedInserts:
         again = self.LABELLED._replace(ask=2, mode=Mode.SYNC, known=Known(1, b"x"))
         queue, effects = run(EMPTY, Arrived((self.LABELLED,), 0), Arrived((again,), 1))
         assert 2 not in answers(effects)
-        queue, effects = run(queue, FlushAsked(3, 2), Published(9, 3))
+        queue, effects = run(queue, FlushRequested(3, 2), Published(9, 3))
         seen = Accepted(1, Mode.SYNC, duplicate=True, snapshot_id=9)
         assert answers(effects)[2] == seen
         late = answers(run(queue, Arrived((again._replace(ask=4),), 4))[1])[4]
@@ -217,7 +217,7 @@ def test_a_large_backlog_makes_inserts_wait_and_a_larger_one_refuses_them() -> N
     assert isinstance(refused, Refused)
     assert (refused.reason, refused.retry_after_ms) == (Reason.FULL, 1_000)
     assert backlog(queue) == (4, 1200)
-    _, effects = run(queue, FlushAsked(6, 1), Published(1, 2))
+    _, effects = run(queue, FlushRequested(6, 1), Published(1, 2))
     seen = answers(effects)[4]
     assert isinstance(seen, Accepted)
     assert (seen.mode, seen.fallback) == (Mode.SYNC, "900 bytes wait to be loaded")
@@ -233,13 +233,15 @@ def test_what_failed_is_tried_again_later_and_nothing_passes_it() -> None:
 
 def test_unclear_batch_is_settled_before_anything_else() -> None:
     queue, _ = run(EMPTY, Arrived((insert(1, rows=10), insert(2, rows=10)), 0))
-    queue, effects = run(queue, HoldAsked("h", 3, 5), FlushUnclear("no answer", 10), Ticked(300))
+    queue, effects = run(
+        queue, HoldRequested("h", 3, 5), FlushUnclear("no answer", 10), Ticked(300)
+    )
     assert (effects, queue.last_error) == ([], "no answer")
     settled, effects = run(queue, Ticked(500))
     assert effects == [SettleFlush(Batch(1, 1, 10, 10, 0))]
     assert run(settled, Ticked(9_000))[1] == []
     assert run(settled, Published(7, 600))[1] == [BeginFlush(Batch(2, 2, 10, 10, 0))]
-    again, effects = run(settled, FlushUnclear("still none", 600), FlushAsked(4, 700))
+    again, effects = run(settled, FlushUnclear("still none", 600), FlushRequested(4, 700))
     assert effects == [SettleFlush(Batch(1, 1, 10, 10, 0))]
     assert run(again, FlushFailed("not there", 800), Ticked(99_000))[1] == [
         BeginFlush(Batch(1, 1, 10, 10, 0))
@@ -248,7 +250,7 @@ def test_unclear_batch_is_settled_before_anything_else() -> None:
 
 def test_a_record_that_can_not_be_loaded_is_found_by_halves_and_buried() -> None:
     queue, effects = run(EMPTY, Arrived(tuple(insert(n, mode=Mode.SYNC) for n in range(1, 9)), 0))
-    queue, effects = run(queue, FlushAsked(99, 0))
+    queue, effects = run(queue, FlushRequested(99, 0))
     published: list[int] = []
     given: dict[int, Answer] = {}
     now_ms = 0
@@ -276,7 +278,7 @@ def test_a_record_that_can_not_be_loaded_is_found_by_halves_and_buried() -> None
 
 class TestHolds:
     def test_a_statement_gets_its_place_between_the_inserts(self) -> None:
-        queue, effects = run(EMPTY, Arrived((insert(1),), 0), HoldAsked("h", 2, 1))
+        queue, effects = run(EMPTY, Arrived((insert(1),), 0), HoldRequested("h", 2, 1))
         assert 2 not in answers(effects)
         queue, effects = run(queue, Published(3, 2))
         assert answers(effects) == {2: Granted(1)}
@@ -287,14 +289,14 @@ class TestHolds:
         assert effects == [BeginFlush(Batch(2, 2, 10, 10, 3))]
 
     def test_one_that_was_not_granted_in_time_is_told(self) -> None:
-        queue, _ = run(EMPTY, Arrived((insert(1, rows=10),), 0), HoldAsked("h", 2, 0))
+        queue, _ = run(EMPTY, Arrived((insert(1, rows=10),), 0), HoldRequested("h", 2, 0))
         answer = answers(run(queue, HoldEnded("h", 50))[1])[2]
         assert isinstance(answer, Refused)
         assert answer.reason is Reason.LATE
 
     def test_who_only_looks_waits_for_the_batch_under_way_and_stops_the_next(self) -> None:
         queue, _ = run(EMPTY, Arrived((insert(1, rows=10), insert(2, rows=10)), 0))
-        queue, effects = run(queue, HoldAsked("h", 3, 1, drains=False))
+        queue, effects = run(queue, HoldRequested("h", 3, 1, drains=False))
         assert answers(effects) == {}
         done, effects = run(queue, Published(1, 2))
         assert answers(effects) == {3: Granted(1)}
@@ -305,7 +307,7 @@ class TestHolds:
         assert run(failed, Ticked(900))[0].flushing is None
 
     def test_while_a_table_is_taken_away_nothing_is_taken(self) -> None:
-        queue, _ = run(EMPTY, HoldAsked("h", 1, 0, refuses=True))
+        queue, _ = run(EMPTY, HoldRequested("h", 1, 0, refuses=True))
         answer = answers(run(queue, Arrived((insert(2),), 1))[1])[2]
         assert isinstance(answer, Refused)
         assert (answer.reason, answer.retry_after_ms) == (Reason.BUSY, 1_000)
@@ -314,7 +316,7 @@ class TestHolds:
         )
 
     def test_without_a_backlog_it_is_granted_at_once(self) -> None:
-        assert answers(run(EMPTY, HoldAsked("h", 1, 0))[1]) == {1: Granted(0)}
+        assert answers(run(EMPTY, HoldRequested("h", 1, 0))[1]) == {1: Granted(0)}
 
 
 def test_a_closed_table_takes_and_loads_nothing_until_it_is_opened() -> None:
@@ -327,8 +329,12 @@ def test_a_closed_table_takes_and_loads_nothing_until_it_is_opened() -> None:
 
 
 def test_who_waits_is_answered_when_a_table_closes() -> None:
-    events = [Arrived((insert(1, mode=Mode.SYNC),), 0), FlushAsked(2, 1), HoldAsked("h", 3, 1)]
-    queue, effects = run(EMPTY, *events, Closed("lost", 2), FlushAsked(4, 3))
+    events = [
+        Arrived((insert(1, mode=Mode.SYNC),), 0),
+        FlushRequested(2, 1),
+        HoldRequested("h", 3, 1),
+    ]
+    queue, effects = run(EMPTY, *events, Closed("lost", 2), FlushRequested(4, 3))
     closed = Refused(Reason.CLOSED, "lost")
     assert answers(effects) == {
         1: Accepted(1, Mode.ASYNC, fallback="lost"),
@@ -440,13 +446,13 @@ class Orders(RuleBasedStateMachine):
     @rule()
     def ask_flush(self) -> None:
         self.asked += 1
-        self.happen(FlushAsked(self.asked, self.now_ms))
+        self.happen(FlushRequested(self.asked, self.now_ms))
 
     @rule(id=st.sampled_from(["h", "i"]))
     def ask_hold(self, id: str) -> None:
         if id not in {hold.id for hold in self.queue.holds}:
             self.asked += 1
-            self.happen(HoldAsked(id, self.asked, self.now_ms))
+            self.happen(HoldRequested(id, self.asked, self.now_ms))
 
     @rule(id=st.sampled_from(["h", "i"]))
     def end_hold(self, id: str) -> None:

@@ -14,7 +14,7 @@ from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.log import Appended, LogTable, Remembered
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Flushed, Mode
 from paimon_magics.coordinator.protocol.errors import BrokeOffError
-from paimon_magics.coordinator.runtime import waited
+from paimon_magics.coordinator.runtime.work import waited
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.errors import SetupError, UnknownNameError
@@ -66,7 +66,7 @@ def test_an_insert_is_answered_when_its_label_can_not_be_looked_up(kept: Kept) -
     with pytest.raises(StoreUnavailableError, match="full"):
         kept.insert(1, "one")
     assert kept.insert(1, "one") == Accepted(1, Mode.ASYNC)
-    assert kept.group.counts["records"] == 1
+    assert kept.group.owner.replies.counts["records"] == 1
     kept.end()
 
 
@@ -104,7 +104,7 @@ def test_what_happens_while_an_append_is_unclear_is_not_forgotten(kept: Kept) ->
     try:
         with ThreadPoolExecutor() as pool:
             answer = pool.submit(kept.insert, 1)
-            wait_until(lambda: kept.group.owner._appending.is_unclear)
+            wait_until(lambda: kept.group.owner.appending.is_unclear)
             kept.group.holds.end(hold)
             Troubled.is_clear.set()
             wait_until(lambda: _later(kept) and answer.done())
@@ -118,12 +118,12 @@ def test_what_happens_while_an_append_is_unclear_is_not_forgotten(kept: Kept) ->
 
 def test_a_commit_that_came_twice_leaves_no_hold(kept: Kept) -> None:
     table_info = kept.group.known_tables.load("default", "t")
-    came = [waited(kept.group.holds.of_commit(table_info.name, "me")) for _ in range(2)]
+    came = [waited(kept.group.holds.commit(table_info.name, "me")) for _ in range(2)]
     for hold in came:
         with hold:
             pass  # to be prepared anew
-    with waited(kept.group.holds.of_commit(table_info.name, "me")) as hold:
-        hold.publish()
+    with waited(kept.group.holds.commit(table_info.name, "me")) as publish:
+        publish()
     wait_until(lambda: not kept.group.tables[table_info.identity].queue.holds)
     kept.end()
 
@@ -145,7 +145,7 @@ def test_an_append_that_fails_by_an_error_that_nobody_expects_is_made_once(
     Troubled.append_error = error
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(kept.insert, 1, "one")
-        wait_until(lambda: kept.group.owner._appending.is_unclear)
+        wait_until(lambda: kept.group.owner.appending.is_unclear)
         wait_until(lambda: _later(kept) and first.done())
         assert first.result() == Accepted(1, Mode.ASYNC)
     assert kept.insert(1, "one") == Accepted(1, Mode.ASYNC, duplicate=True)
@@ -179,8 +179,8 @@ def test_a_drop_of_a_damaged_table_without_waiting_rows_has_inserts_refused(kept
     known = kept.group.known_tables.load("default", "t")
     schema = Path(known.location) / "schema/schema-0"
     schema.write_text("")
-    assert kept.group.order.has_queue(TABLE)
-    with waited(kept.group.order.change(TABLE, drops=True)):
+    assert kept.group.holds.has_queue(TABLE)
+    with waited(kept.group.holds.change(TABLE, drops=True)):
         pass  # the table goes here
     answer: Future[Answer] = Future()
     validated = known.validator.json(b'{"rows": [[2, "a"]]}')
@@ -223,7 +223,7 @@ def test_of_inserts_that_wait_for_the_log_those_are_refused_that_it_was_not_give
     Troubled.is_clear.clear()
     try:
         given = _submitted(kept, 2)
-        wait_until(lambda: kept.group.owner._appending.is_unclear)
+        wait_until(lambda: kept.group.owner.appending.is_unclear)
         behind = _submitted(kept, 3)
         wait_until(lambda: _later(kept) and given.done() and behind.done())
         with pytest.raises(BrokeOffError, match="not known whether the rows were taken"):
@@ -231,7 +231,7 @@ def test_of_inserts_that_wait_for_the_log_those_are_refused_that_it_was_not_give
         with pytest.raises(StoreUnavailableError, match="not taken, since the log does not work"):
             behind.result()
         Troubled.is_clear.set()
-        wait_until(lambda: _later(kept) and not kept.group.owner._appending.is_unclear)
+        wait_until(lambda: _later(kept) and not kept.group.owner.appending.is_unclear)
         kept.flush()
         assert kept.ids() == [1, 2]
     finally:
@@ -249,7 +249,7 @@ def test_an_insert_that_waits_to_be_visible_is_not_refused_by_a_deposed_coordina
     waiting = _submitted(kept, 2, Mode.SYNC)
     wait_until(lambda: kept.group.tables[table_info.identity].queue.acknowledged == 2)
     flush = kept.group.flush(table_info.identity)
-    kept.group.depose(DeposedError("Another one owns it.", address="http://there"))
+    kept.group.owner.depose(DeposedError("Another one owns it.", address="http://there"))
     with pytest.raises(BrokeOffError, match=r"not known whether .* Another one owns it") as raised:
         waiting.result(30)
     assert (raised.value.address, raised.value.may_repeat) == ("http://there", False)

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from paimon_magics.coordinator.inserts.engine.openings import with_place
+from paimon_magics.coordinator.inserts.engine.recovery import with_place
 from paimon_magics.coordinator.inserts.queue.events import BeginFlush, HoldEnded, Ticked
 from paimon_magics.coordinator.inserts.queue.step import step
 from paimon_magics.coordinator.inserts.queue.values import Batch, Queue

@@ -9,7 +9,7 @@ import pytest
 
 from paimon_magics.coordinator.inserts.admission.validator import KnownTables, thresholds_of
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
-from paimon_magics.coordinator.runtime import ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.catalog.marks import TableIds
@@ -21,7 +21,7 @@ def test_a_table_that_is_asked_for_all_the_time_is_looked_at_again_before_anybod
     tmp_path: Path,
 ) -> None:
     catalog = create_table(tmp_path / "warehouse", table_sql())
-    known = KnownTables(ThreadRuntime(), catalog, TableIds(catalog), Thresholds(), lambda: None)
+    known = KnownTables(Runtime(), catalog, TableIds(catalog), Thresholds(), lambda: None)
     first = known.load("default", "t")
     looked = {first.loaded_ms}
     ends = time.monotonic() + 1.5

@@ -18,8 +18,8 @@ from paimon_magics.coordinator.ownership.lease import (
     Home,
     Lease,
     LeaseFolder,
+    LeaseWatch,
     Owner,
-    Watched,
     current_lease,
     epoch_in,
     is_renewed,
@@ -304,11 +304,24 @@ def test_a_lease_that_a_crash_has_torn_runs_out_like_any_other(
     assert owner("a", lease_ms=300).acquire() == 6
 
 
-def test_a_lease_has_run_out_when_it_was_seen_unchanged_for_its_whole_length() -> None:
-    watched = Watched(LEASE, since_ms=5)
-    assert not watched.has_run_out(5 + 999, lease_ms=7)
-    assert watched.has_run_out(5 + 1000, lease_ms=7)
-    assert Watched(None, since_ms=5).has_run_out(5 + 7, lease_ms=7)
+@pytest.mark.parametrize("place", ["disk"], indirect=True)
+def test_a_lease_has_run_out_when_it_was_seen_unchanged_for_its_whole_length(
+    place: tuple[Store, str],
+) -> None:
+    store, warehouse = place
+    now = [5.0]
+    leases = LeaseFolder(store, warehouse)
+    watch = LeaseWatch(leases, lambda: now[0])
+    assert leases.create(replace(LEASE, epoch=1))
+
+    def has_run_out(after_ms: float) -> bool:
+        now[0] += after_ms
+        watch.look()
+        return watch.has_run_out(lease_ms=7)
+
+    assert [has_run_out(ms) for ms in (0, 999, 1)] == [False, False, True]
+    store.write(f"{warehouse}/.paimon-magics/owner-1.json", b"torn")
+    assert [has_run_out(ms) for ms in (0, 6, 1)] == [False, False, True]
 
 
 @pytest.mark.parametrize("apart_ms", [-300_000, -700, 700, 300_000])

@@ -21,7 +21,7 @@ from pypaimon.schema.schema_change import Move, SchemaChange
 from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 from pypaimon.table.instant import Instant
 
-from paimon_magics.coordinator.runtime import ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.service.served import NameLocks
 from paimon_magics.tables.stores.local_store import publish_local_file
 from tests.coordinator.process import wait_until
@@ -317,7 +317,7 @@ def test_a_tag_whose_end_no_clock_reaches_is_refused_with_the_longest_time(
 def test_a_table_that_is_dropped_before_its_tag_is_made_is_what_is_missing(
     warehouse: Path, method: str, path: str, body: dict[str, Any] | None
 ) -> None:
-    names = NameLocks(ThreadRuntime())
+    names = NameLocks(Runtime())
     options = {"warehouse": str(warehouse)}
     with (
         served(options, names=names) as url,

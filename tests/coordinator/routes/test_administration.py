@@ -16,7 +16,7 @@ from pypaimon import CatalogFactory
 
 from paimon_magics.coordinator.client.choosing import local_committer
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.coordinator.core import Phase
+from paimon_magics.coordinator.core.values import Phase
 from paimon_magics.errors import CommitConflictError, SetupError, UnknownNameError
 from paimon_magics.origin import user_name
 from paimon_magics.planning.commits.requests import Append, CommitRequest

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.core import Origin, Stopped
+from paimon_magics.coordinator.core.values import Origin, Stopped
 from paimon_magics.coordinator.http.pages import HEADERS
 from paimon_magics.coordinator.routes.metrics import Metrics
 from paimon_magics.coordinator.routes.status_page import status_page

@@ -5,7 +5,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from paimon_magics.coordinator.runtime import ThreadRuntime, run_steps, waited
+from paimon_magics.coordinator.runtime.threads import Runtime
+from paimon_magics.coordinator.runtime.work import waited
 from tests.coordinator.process import wait_until
 
 
@@ -35,10 +36,10 @@ def test_steps_get_results_and_errors_where_they_wait():
 
 
 def test_waiting_steps_leave_the_threads_of_a_pool_to_others():
-    pool = ThreadRuntime().pool("some", 1)
+    pool = Runtime().pool("some", 1)
     first, events = Future(), []
     for _ in range(20):
-        run_steps(pool, "waits", both(first, later(2)), repr, events.append)
+        pool.run_steps("waits", both(first, later(2)), repr, events.append)
     pool.run("now", lambda: events.append("now"))
     wait_until(lambda: events == ["now"])
     first.set_result(1)
@@ -48,17 +49,15 @@ def test_waiting_steps_leave_the_threads_of_a_pool_to_others():
 
 
 def test_an_error_in_any_step_becomes_one_event():
-    pool = ThreadRuntime().pool("some", 2)
+    pool = Runtime().pool("some", 2)
     events = []
 
     def fails_late():
         yield later(1)
         raise MemoryError
 
-    run_steps(pool, "late", fails_late(), lambda error: type(error).__name__, events.append)
-    run_steps(
-        pool, "early", both(later(OSError("gone")), later(1)), lambda e: str(e), events.append
-    )
+    pool.run_steps("late", fails_late(), lambda error: type(error).__name__, events.append)
+    pool.run_steps("early", both(later(OSError("gone")), later(1)), lambda e: str(e), events.append)
     wait_until(lambda: len(events) == 2)
     assert sorted(events) == ["MemoryError", "gone"]
     pool.end()

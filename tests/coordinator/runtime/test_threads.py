@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from paimon_magics.coordinator.runtime import Clock, ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import Runtime
+from paimon_magics.coordinator.runtime.work import Clock
 from tests.coordinator.process import wait_until
 
 
@@ -19,7 +20,7 @@ class Doubt(Exception):
 
 @pytest.fixture
 def runtime():
-    return ThreadRuntime()
+    return Runtime()
 
 
 class Taking:

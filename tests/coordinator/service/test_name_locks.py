@@ -4,14 +4,14 @@ import random
 
 import pytest
 
-from paimon_magics.coordinator.runtime import ThreadRuntime
+from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.service.served import NameLocks
 from paimon_magics.errors import CommitConflictError
 
 
 @pytest.fixture
 def locks():
-    return NameLocks(ThreadRuntime(), wait_ms=200)
+    return NameLocks(Runtime(), wait_ms=200)
 
 
 def test_others_wait_in_their_order_and_strangers_do_not(locks):
@@ -43,7 +43,7 @@ def test_a_wait_that_is_too_long_fails_and_leaves_nothing(locks):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_names_are_never_shared_and_all_get_their_turn(seed):
-    locks = NameLocks(ThreadRuntime())
+    locks = NameLocks(Runtime())
     chance = random.Random(seed)
     waiting, running = [], []
     for _ in range(300):

@@ -11,7 +11,7 @@ import pytest
 from paimon_magics.coordinator.protocol.definition_changes import TableCreation
 from paimon_magics.coordinator.protocol.errors import NotTheirsError
 from paimon_magics.coordinator.protocol.principals import Principal, Scope
-from paimon_magics.coordinator.runtime import Steps, waited
+from paimon_magics.coordinator.runtime.work import Steps, waited
 from paimon_magics.coordinator.service.definition_changes import RecentChanges
 from paimon_magics.errors import InvalidValueError, StatementError
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema

@@ -14,7 +14,7 @@ from threading import Thread
 import pytest
 
 import paimon_magics.coordinator.store.postgres as module
-from paimon_magics.coordinator.core import Phase, TransactionState
+from paimon_magics.coordinator.core.values import Phase, TransactionState
 from paimon_magics.coordinator.store.database import Change, StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.postgres import PostgresDatabase
 from paimon_magics.coordinator.store.state_store import StateStore, open_store, store_address

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.core import Pause, Phase, Stopped, TransactionState
+from paimon_magics.coordinator.core.values import Pause, Phase, Stopped, TransactionState
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.state_store import StateStore, open_store

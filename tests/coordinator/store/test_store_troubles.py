@@ -13,7 +13,7 @@ import pytest
 from pypaimon import CatalogFactory
 from starlette.applications import Starlette
 
-from paimon_magics.coordinator.core import Committed, Done, Limits, Opened, Phase
+from paimon_magics.coordinator.core.values import Committed, Done, Limits, Opened, Phase
 from paimon_magics.coordinator.http.authorisation import (
     TokenFile,
 )
@@ -100,10 +100,10 @@ def test_a_full_disk_is_told_and_it_goes_on_when_there_is_space(
     assert "full" in str(coordinator.problem)
     with pytest.raises(StoreUnavailableError):
         coordinator.transactions.commit(id, request)
-    assert coordinator.state.held[id].phase is Phase.ACTIVE
+    assert coordinator.state.transactions[id].phase is Phase.ACTIVE
     assert isinstance(coordinator.transactions.heartbeat(id), Opened), "nothing of it is stored"
     opened = {path.name for path in warehouse.rglob("pm-*.open")}
-    assert len(opened) == len(coordinator.state.held), "what could not begin leaves nothing"
+    assert len(opened) == len(coordinator.state.transactions), "what could not begin leaves nothing"
     disk.empty()
     wait_for(lambda: coordinator.problem is None)
     assert isinstance(coordinator.transactions.commit(id, request), Committed)
@@ -120,7 +120,7 @@ def test_a_commit_that_happened_while_the_disk_was_full_is_stored_later(
         answers: list[object] = []
         asking = Thread(target=lambda: answers.append(coordinator.transactions.commit(id, request)))
         asking.start()
-        wait_for(lambda: coordinator.state.held[id].phase is Phase.COMMITTING)
+        wait_for(lambda: coordinator.state.transactions[id].phase is Phase.COMMITTING)
         disk.fill()
         begin_until_full(coordinator)
     wait_for(lambda: read(catalog) == [{"k": 1}])
@@ -154,7 +154,7 @@ def test_a_commit_that_runs_while_its_server_is_away_is_known_when_that_is_back(
         with coordinator.turns(catalog.load(TABLE).location):
             asking = Thread(target=commit)
             asking.start()
-            wait_for(lambda: coordinator.state.held[id].phase is Phase.COMMITTING)
+            wait_for(lambda: coordinator.state.transactions[id].phase is Phase.COMMITTING)
             postgres.kill()
         time.sleep(2)
         postgres.start()

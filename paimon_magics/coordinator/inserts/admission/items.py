@@ -24,8 +24,8 @@ Answered = asyncio.Future[Answer] | Future[Answer]
 
 @dataclass(slots=True)
 class Insert:
-    """An insert that the validator has let in, who has sent it, and the future of its answer. From
-    when it `may_be_taken` its rows are, or may be, in the log: nobody is told that they are not."""
+    """A valid insert, its sender, and the future of its answer. Once it `may_be_taken`, its rows
+    may be in the log: no answer may deny that."""
 
     table_info: TableInfo
     validated: ValidatedInsert
@@ -39,7 +39,7 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TableRequest:
     """An event other than inserts, for the table with an id. `make` returns it for the number of
     the ask. `table_info` is given where the table may have no queue yet."""
 
@@ -58,7 +58,7 @@ class Done:
     at_once: bool = False
 
 
-Item = Insert | Asked | Done
+Item = Insert | TableRequest | Done
 """An item of the owner of the queues."""
 
 
@@ -68,14 +68,14 @@ def fail_items(items: Iterable[Item], error: PaimonMagicsError) -> None:
     for item in items:
         if isinstance(item, Done) or item.answer is None:
             continue
-        told: PaimonMagicsError = error
+        reason: PaimonMagicsError = error
         if isinstance(item, Insert) and item.may_be_taken:
-            told = not_known(item, error)
-        fail([item.answer], told)
+            reason = not_known(item, error)
+        fail([item.answer], reason)
 
 
 def not_known(insert: Insert, why: PaimonMagicsError) -> BrokeOffError:
-    """The error for who has sent an insert that may have been taken, or not."""
+    """The error for the sender of an insert that may have been taken."""
     error = BrokeOffError(
         f"It is not known whether the rows were taken: {why.message}",
         hint="Send the request again with its `Idempotency-Key`, or its channel and offset: then "

@@ -170,8 +170,8 @@ def _reader_of_values(data_type: DataType) -> Reader | None:
         case AtomicType():
             return _atomic(data_type.name, data_type.parameters)
         case ArrayType(element=element):
-            one = _reader(element)
-            return None if one is None else partial(_array, one)
+            element_reader = _reader(element)
+            return None if element_reader is None else partial(_array, element_reader)
         case MapType(key=key, value=value):
             keys, values = _reader(as_nullable(key, False)), _reader(value)
             return None if keys is None or values is None else partial(_map, keys, values)
@@ -341,8 +341,8 @@ def _fraction(digits: str | None, precision: int, value: Any) -> str:
     not 0."""
     fraction = (digits or "").ljust(9, "0")
     if fraction[precision:].strip("0"):
-        kept = f"{precision} digits" if precision else "no digits"
-        raise ValueError(f"{_shown(value)} where {kept} of a second are kept")
+        limit = f"{precision} digits" if precision else "no digits"
+        raise ValueError(f"{_shown(value)} where {limit} of a second are kept")
     return fraction
 
 
@@ -353,10 +353,10 @@ def _seconds_of_day(text: str, value: Any) -> int:
     return hours * 3600 + minutes * 60 + seconds
 
 
-def _array(one: Reader, value: Any) -> Any:
+def _array(element_reader: Reader, value: Any) -> Any:
     if type(value) is not list:
         raise _expected("a list", value)
-    return [one(element) for element in value]
+    return [element_reader(element) for element in value]
 
 
 def _map(keys: Reader, values: Reader, value: Any) -> Any:
@@ -366,7 +366,7 @@ def _map(keys: Reader, values: Reader, value: Any) -> Any:
         pairs = value
     else:
         raise _expected("an object, or a list of [key, value]", value)
-    read = [(keys(key), values(one)) for key, one in pairs]
+    read = [(keys(key), values(item)) for key, item in pairs]
     if len({key for key, _ in read if not isinstance(key, list | dict)}) < len(read):
         raise _expected("keys that differ", value)
     return read
@@ -380,7 +380,7 @@ def _row(fields: Sequence[tuple[str, Reader]], value: Any) -> Any:
         return {name: reader(value.get(name)) for name, reader in fields}
     if type(value) is not list or len(value) != len(fields):
         raise _expected(f"an object, or a list of {len(fields)} values", value)
-    return {name: reader(one) for (name, reader), one in zip(fields, value, strict=True)}
+    return {name: reader(item) for (name, reader), item in zip(fields, value, strict=True)}
 
 
 def _expected(what: str, value: Any) -> ValueError:

@@ -36,11 +36,11 @@ class Value:
 
     column: Column
     reader: ColumnReader
-    given: tuple[Any, ...]
+    values: tuple[Any, ...]
 
     def read(self) -> list[Any]:
         """The values for Arrow. Raises ValueError for one that does not fit."""
-        return [self.reader.check(value) for value in self.given]
+        return [self.reader.check(value) for value in self.values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class KeyChange:
     @property
     def rows(self) -> int:
         """The number of keys."""
-        return len(self.keys[0].given)
+        return len(self.keys[0].values)
 
 
 def is_change(statement: Any) -> bool:
@@ -76,31 +76,34 @@ def is_change(statement: Any) -> bool:
 def key_change(name: TableName, schema: TableSchema, statement: Any) -> KeyChange:
     """Check a change that `is_change` tells. Raises InvalidValueError, which names what does not
     fit."""
-    ((verb, given),) = statement.items()
+    ((verb, document),) = statement.items()
     hint = _HINTS[verb]
     wanted = _MEMBERS | ({"set"} if verb == "update" else set())
-    if type(given) is not dict or "keys" not in given or set(given) - wanted:
+    if type(document) is not dict or "keys" not in document or set(document) - wanted:
         raise InvalidValueError(f"`{verb}` must be an object with `keys`.", hint=hint)
     return KeyChange(
-        _keys(name, schema, given, hint),
-        tuple(_condition(name, schema, one, hint) for one in _list(given, "where", hint)),
-        _assigned(name, schema, given.get("set"), hint) if verb == "update" else None,
+        _keys(name, schema, document, hint),
+        tuple(
+            _condition(name, schema, condition, hint)
+            for condition in _list(document, "where", hint)
+        ),
+        _assigned(name, schema, document.get("set"), hint) if verb == "update" else None,
     )
 
 
 def _keys(
-    name: TableName, schema: TableSchema, given: dict[str, Any], hint: str
+    name: TableName, schema: TableSchema, document: dict[str, Any], hint: str
 ) -> tuple[Value, ...]:
-    names = given.get("columns", list(schema.primary_keys))
+    names = document.get("columns", list(schema.primary_keys))
     if type(names) is not list or not all(type(name) is str for name in names):
         raise InvalidValueError("`columns` must be a list of column names.", hint=hint)
-    columns = [_column(name, schema, one) for one in names]
+    columns = [_column(name, schema, column_name) for column_name in names]
     if sorted(column.name for column in columns) != sorted(schema.primary_keys):
-        told = ", ".join(f"`{key}`" for key in schema.primary_keys)
+        shown = ", ".join(f"`{key}`" for key in schema.primary_keys)
         raise InvalidValueError(
-            f"A key of `{name}` has a value for each of {told}, and nothing else.", hint=hint
+            f"A key of `{name}` has a value for each of {shown}, and nothing else.", hint=hint
         )
-    keys = _list(given, "keys", hint)
+    keys = _list(document, "keys", hint)
     if not keys:
         raise InvalidValueError("`keys` must have at least one key.", hint=hint)
     for number, key in enumerate(keys, 1):
@@ -114,16 +117,20 @@ def _keys(
     )
 
 
-def _condition(name: TableName, schema: TableSchema, given: Any, hint: str) -> Condition:
-    if type(given) is not list or len(given) < 2 or not all(type(one) is str for one in given[:2]):
+def _condition(name: TableName, schema: TableSchema, document: Any, hint: str) -> Condition:
+    if (
+        type(document) is not list
+        or len(document) < 2
+        or not all(type(part) is str for part in document[:2])
+    ):
         raise InvalidValueError(
             "A condition of `where` must be a list of a column, an operator and values.", hint=hint
         )
-    column = _column(name, schema, given[0])
-    operator, values = given[1].lower(), given[2:]
+    column = _column(name, schema, document[0])
+    operator, values = document[1].lower(), document[2:]
     if operator not in _COUNTS:
         raise InvalidValueError(
-            f"`{given[1]}` is not an operator of `where`.",
+            f"`{document[1]}` is not an operator of `where`.",
             hint=nearest(operator, _COUNTS, what="operators"),
         )
     if operator == "in":
@@ -150,12 +157,12 @@ def _compared_as(data_type: DataType) -> DataType:
     return as_nullable(data_type, False)
 
 
-def _assigned(name: TableName, schema: TableSchema, given: Any, hint: str) -> tuple[Value, ...]:
-    if type(given) is not dict or not given:
+def _assigned(name: TableName, schema: TableSchema, document: Any, hint: str) -> tuple[Value, ...]:
+    if type(document) is not dict or not document:
         raise InvalidValueError("`set` must be an object of values by column.", hint=hint)
-    found: list[Value] = []
+    assignments: list[Value] = []
     pinned = pinned_columns(schema)
-    for text, value in given.items():
+    for text, value in document.items():
         column = _column(name, schema, text)
         if column.name in pinned:
             raise InvalidValueError(
@@ -163,48 +170,50 @@ def _assigned(name: TableName, schema: TableSchema, given: Any, hint: str) -> tu
                 "key: a small UPDATE can't assign it.",
                 hint="DELETE the key and insert its row anew, or run UPDATE as a statement.",
             )
-        if any(one.column == column for one in found):
+        if any(assignment.column == column for assignment in assignments):
             raise InvalidValueError(f"`{column.name}` is assigned twice.", hint=hint)
         if value is None and column.default is not None:
             raise InvalidValueError(
                 f"Column `{column.name}` of `{name}` has a default, which Paimon writes for NULL.",
                 hint="Run UPDATE as a statement of a session.",
             )
-        found.append(_value(name, column, (value,), f"`{column.name}` of `set`:"))
-    return tuple(found)
+        assignments.append(_value(name, column, (value,), f"`{column.name}` of `set`:"))
+    return tuple(assignments)
 
 
-def _list(given: dict[str, Any], member: str, hint: str) -> Sequence[Any]:
-    found = given.get(member, [])
-    if type(found) is not list:
+def _list(document: dict[str, Any], member: str, hint: str) -> Sequence[Any]:
+    items = document.get(member, [])
+    if type(items) is not list:
         raise InvalidValueError(f"`{member}` must be a list.", hint=hint)
-    return found
+    return items
 
 
 def _column(name: TableName, schema: TableSchema, wanted: str) -> Column:
     exact = [column for column in schema.columns if column.name == wanted]
-    found = exact or [column for column in schema.columns if column.name.lower() == wanted.lower()]
-    if len(found) != 1:
+    matches = exact or [
+        column for column in schema.columns if column.name.lower() == wanted.lower()
+    ]
+    if len(matches) != 1:
         raise InvalidValueError(
             f"There is no column `{wanted}` in `{name}`.",
             hint=nearest(wanted, schema.column_names, what="columns"),
         )
-    return found[0]
+    return matches[0]
 
 
-def _value(name: TableName, column: Column, given: tuple[Any, ...], where: str) -> Value:
+def _value(name: TableName, column: Column, values: tuple[Any, ...], where: str) -> Value:
     reader = column_reader(column.type)
     if reader is None:
         raise InvalidValueError(
             f"Values of column `{column.name}` of `{name}` can't be sent as JSON.",
             hint="Run it as a statement of a session.",
         )
-    for number, value in enumerate(given, 1):
+    for number, value in enumerate(values, 1):
         try:
             reader.check(value)
         except (ValueError, RecursionError) as error:
-            told = f"{where} {number}" if where.endswith("key") else where.removesuffix(":")
+            place = f"{where} {number}" if where.endswith("key") else where.removesuffix(":")
             raise InvalidValueError(
-                f"Value of {told}: {error}.", hint="Nothing of the request was taken."
+                f"Value of {place}: {error}.", hint="Nothing of the request was taken."
             ) from error
-    return Value(column, reader, given)
+    return Value(column, reader, values)

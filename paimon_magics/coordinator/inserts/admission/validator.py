@@ -7,6 +7,7 @@ in, so that one client's rows don't hold up another's.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +21,7 @@ from paimon_magics.coordinator.inserts.admission.key_changes import is_change, k
 from paimon_magics.coordinator.inserts.log.records import Format
 from paimon_magics.coordinator.inserts.queue.values import Mode, Thresholds
 from paimon_magics.coordinator.protocol.json_text import exact_json_value, json_value
-from paimon_magics.coordinator.runtime import Runtime
+from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.errors import (
     InvalidTableError,
     InvalidValueError,
@@ -42,7 +43,6 @@ _HINT = 'Send {"columns": ["id", "name"], "rows": [[1, "a"], [2, "b"]]}.'
 _ARRAY_HINT = 'Each row is a list of values: {"rows": [[1, "a"]]}.'
 _PLANS_MAX = 256
 
-
 _FRESH_MS = 1_000
 _TABLES_MAX = 4_096
 _MODES = ", ".join(Mode)
@@ -60,7 +60,7 @@ class ValidatedInsert:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class StatementColumns:
     """The columns that a statement gives, with their readers, in the order of its values."""
 
     columns: tuple[Column, ...]
@@ -76,7 +76,7 @@ class InsertValidator:
         # Only decimals differ by what a float does not keep of a number.
         is_exact = any(contains_type(column.type, "DECIMAL") for column in schema.columns)
         self._value = exact_json_value if is_exact else json_value
-        self._plans: dict[tuple[str, ...] | None, Given] = {}
+        self._plans: dict[tuple[str, ...] | None, StatementColumns] = {}
 
     def json(self, body: bytes) -> ValidatedInsert:
         """Check a JSON request: `{columns?, rows}`, a change of rows (`key_changes`), or
@@ -118,10 +118,10 @@ class InsertValidator:
         for statement in statements:
             if type(statement) is not dict or len(statement) != 1:
                 return False
-            given = statement.get("rows")
-            if type(given) is not list or len(given) != 1:
+            statement_rows = statement.get("rows")
+            if type(statement_rows) is not list or len(statement_rows) != 1:
                 return False
-            rows.append(given[0])
+            rows.append(statement_rows[0])
         plan = self._plans.get(None)  # None until a statement was looked at by itself
         if plan is None or set(map(type, rows)) != {list}:
             return False
@@ -145,34 +145,34 @@ class InsertValidator:
                 "A statement must be an object with `rows` and, if wanted, `columns`.", hint=_HINT
             )
         rows = statement["rows"]
-        given = self.given(statement.get("columns"))
+        plan = self.columns_of(statement.get("columns"))
         if type(rows) is not list or set(map(type, rows)) - {list}:
             raise InvalidValueError("`rows` must be a list of lists.", hint=_ARRAY_HINT)
-        width = len(given.readers)
+        width = len(plan.readers)
         if len(rows) == 1 and len(rows[0]) == width:  # the fast path: most inserts have one row
-            self._check_row(given, rows[0])
+            self._check_row(plan, rows[0])
             return 1
         if set(map(len, rows)) - {width}:
             number = next(n for n, row in enumerate(rows) if len(row) != width)
             raise _RefusedError(
                 f"{number + 1} has {len(rows[number])} values, but {width} columns are given.",
-                hint=f"The columns are {', '.join(f'`{c.name}`' for c in given.columns)}.",
+                hint=f"The columns are {', '.join(f'`{c.name}`' for c in plan.columns)}.",
             )
         for column, reader, values in zip(
-            given.columns, given.readers, zip(*rows, strict=True), strict=bool(rows)
+            plan.columns, plan.readers, zip(*rows, strict=True), strict=bool(rows)
         ):
             if not reader.is_plain(values):
                 _check_values(column, reader, values)
         return len(rows)
 
-    def _check_row(self, given: Given, row: list[Any]) -> None:
-        for column, reader, value in zip(given.columns, given.readers, row, strict=True):
+    def _check_row(self, plan: StatementColumns, row: list[Any]) -> None:
+        for column, reader, value in zip(plan.columns, plan.readers, row, strict=True):
             try:
                 reader.check(value)
             except (ValueError, RecursionError):
                 _check_values(column, reader, (value,))
 
-    def given(self, names: Any) -> Given:
+    def columns_of(self, names: Any) -> StatementColumns:
         """The plan for the columns that a statement names; `names` is None for all columns.
 
         Raises InvalidValueError for columns with which no row can be written.
@@ -184,7 +184,7 @@ class InsertValidator:
         key = None if names is None else tuple(names)
         plan = self._plans.get(key)
         if plan is None:
-            plan = given_columns(self.name, self.schema, key)
+            plan = statement_columns(self.name, self.schema, key)
             if len(self._plans) >= _PLANS_MAX:
                 self._plans.clear()
             self._plans[key] = plan
@@ -205,13 +205,13 @@ def statements_of(document: Any) -> Sequence[Any]:
     return [document]
 
 
-def given_columns(
+def statement_columns(
     name: TableName,
     schema: TableSchema,
     names: tuple[str, ...] | None,
     *,
     in_json: bool = True,
-) -> Given:
+) -> StatementColumns:
     """The columns of those names, None for all. Names match without regard to case, as in SQL.
 
     Raises InvalidValueError for a column that is unknown, given twice, or missing although it must
@@ -221,24 +221,24 @@ def given_columns(
     if names is None:
         columns = list(schema.columns)
     else:
-        given: dict[str, Column] = {}
+        by_column: dict[str, Column] = {}
         by_name: dict[str, list[Column]] = {}
         for column in schema.columns:
             by_name.setdefault(column.name.lower(), []).append(column)
         for wanted in names:  # the first column that comes again ends it, however many follow
             column = _column(name, schema, by_name.get(wanted.lower(), []), wanted)
-            if column.name in given:
+            if column.name in by_column:
                 raise InvalidValueError(
                     f"Column `{column.name}` of `{name}` is given twice.",
                     hint="Name each column once.",
                 )
-            given[column.name] = column
-        columns = list(given.values())
+            by_column[column.name] = column
+        columns = list(by_column.values())
         for column in schema.columns:
-            if column.name not in given:
+            if column.name not in by_column:
                 _check_left_out(name, column)
     if not in_json:
-        return Given(tuple(columns), ())
+        return StatementColumns(tuple(columns), ())
     readers = [_reader_of(column) for column in columns]
     for column, reader in zip(columns, readers, strict=True):
         if reader is None:
@@ -246,7 +246,9 @@ def given_columns(
                 f"Values of column `{column.name}` of `{name}` can't be sent as JSON.",
                 hint="Send an Arrow stream, or leave the column out.",
             )
-    return Given(tuple(columns), tuple(reader for reader in readers if reader is not None))
+    return StatementColumns(
+        tuple(columns), tuple(reader for reader in readers if reader is not None)
+    )
 
 
 def _column(name: TableName, schema: TableSchema, same: list[Column], wanted: str) -> Column:
@@ -345,7 +347,7 @@ class KnownTables:
         self._ids = ids
         self._defaults = defaults
         self._own = own
-        self._turn = runtime.lock()
+        self._turn = threading.RLock()
         self._known: dict[tuple[str, str], TableInfo] = {}
         self._looking: set[tuple[str, str]] = set()
         self._pool = runtime.pool("known tables", 1)
@@ -376,22 +378,22 @@ class KnownTables:
         self._own()
         name = _main_branch(database, table)
         loaded_ms = self._clock.steady_ms()
-        found = self._catalog.load(name)
+        loaded = self._catalog.load(name)
         before = self._known.get((database, table))
-        identity = self._ids.id_of(found)
+        identity = self._ids.id_of(loaded)
         if before is not None and (before.identity, before.schema) == (
             identity,
-            found.schema,
+            loaded.schema,
         ):
             table_info = replace(before, loaded_ms=loaded_ms)
         else:
-            schema = found.schema
+            schema = loaded.schema
             _check(name, schema)
             table_info = TableInfo(
                 name,
                 identity,
-                found.location,
-                version_of(found),
+                loaded.location,
+                version_of(loaded),
                 schema,
                 InsertValidator(name, schema),
                 thresholds_of(schema, self._defaults),

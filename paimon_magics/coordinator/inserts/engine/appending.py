@@ -3,7 +3,7 @@ then they are answered.
 
 While it is unclear whether the log has a turn's records, the queues stand still, since the turn's
 decisions rest on them: the turn is appended again until that is clear, and all other items wait
-behind it. Callers whose inserts have waited too long are told that it is not known; those whose
+behind it. Callers whose inserts have waited too long hear that it is not known; those whose
 inserts wait behind, which nobody has given the log, that they were not taken.
 """
 
@@ -29,7 +29,8 @@ from paimon_magics.coordinator.inserts.log.records import Record, seal
 from paimon_magics.coordinator.inserts.queue.events import Append, Arrived, Effect, Reply
 from paimon_magics.coordinator.inserts.queue.step import step
 from paimon_magics.coordinator.inserts.queue.values import Arrival, Known, Queue, Refused
-from paimon_magics.coordinator.runtime import Runtime, as_exception
+from paimon_magics.coordinator.runtime.threads import Runtime
+from paimon_magics.coordinator.runtime.work import as_exception
 from paimon_magics.coordinator.store.database import (
     StoreLostError,
     StoreUnavailableError,
@@ -77,12 +78,6 @@ class Appending:
         self._trouble = ("", 0.0)
         self._unclear: tuple[Turn, float] | None = None
         self._behind: deque[Item] = deque()
-
-    @property
-    def unclear_ms(self) -> float:
-        """For how long it has been unclear whether the log has the last records; 0 if it is not."""
-        unclear = self._unclear
-        return 0.0 if unclear is None else self._runtime.clock.steady_ms() - unclear[1]
 
     @property
     def trouble(self) -> str:
@@ -184,7 +179,7 @@ class Appending:
             self.take([insert])
 
     def settle(self) -> None:
-        """Append an unclear turn again: that tells whether the log has it."""
+        """Append an unclear turn again, to learn whether the log has it."""
         if self._unclear is None:
             return
         turn, since_ms = self._unclear
@@ -289,8 +284,8 @@ class Turn:
 
 def _arrival(ask: int, insert: Insert, remembered: Mapping[str, Remembered]) -> Arrival:
     """An insert as its queue sees it, with what is remembered of its label or channel."""
-    found = remembered.get(insert.key) if insert.key else None
-    same = None if found is None else found.inserts.get(insert.offset)
+    known_key = remembered.get(insert.key) if insert.key else None
+    same = None if known_key is None else known_key.inserts.get(insert.offset)
     validated = insert.validated
     return Arrival(
         ask,
@@ -301,8 +296,8 @@ def _arrival(ask: int, insert: Insert, remembered: Mapping[str, Remembered]) -> 
         insert.offset,
         insert.digest,
         None if same is None else Known(*same),
-        None if found is None else found.last_offset,
-        None if found is None else found.first_offset,
+        None if known_key is None else known_key.last_offset,
+        None if known_key is None else known_key.first_offset,
     )
 
 

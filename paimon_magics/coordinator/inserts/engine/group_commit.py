@@ -9,13 +9,13 @@ If the process dies: every answered insert is in the log, and the next start goe
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 
-from paimon_magics.coordinator.core import PENDING
+from paimon_magics.coordinator.core.values import PENDING
 from paimon_magics.coordinator.inserts.admission.items import (
-    Done,
     Insert,
     fail,
     fail_items,
@@ -23,24 +23,23 @@ from paimon_magics.coordinator.inserts.admission.items import (
 )
 from paimon_magics.coordinator.inserts.admission.validator import KnownTables, TableInfo
 from paimon_magics.coordinator.inserts.engine.appending import FATAL
-from paimon_magics.coordinator.inserts.engine.holds import CommitHold, Hold, StatementHolds
-from paimon_magics.coordinator.inserts.engine.loading import Loading
-from paimon_magics.coordinator.inserts.engine.openings import Openings, recovered
+from paimon_magics.coordinator.inserts.engine.holds import StatementHolds
+from paimon_magics.coordinator.inserts.engine.loading import LoadPool
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
+from paimon_magics.coordinator.inserts.engine.recovery import recovered
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue
-from paimon_magics.coordinator.inserts.loading.dead_letter_table import DeadLetterTable, State, Told
-from paimon_magics.coordinator.inserts.loading.flush import Flushing
-from paimon_magics.coordinator.inserts.loading.flusher_process import Flusher
-from paimon_magics.coordinator.inserts.log.log import DeadLetter, Log, LogTable, table_name
+from paimon_magics.coordinator.inserts.loading.dead_letter_table import DeadLetters
+from paimon_magics.coordinator.inserts.loading.flush import BatchLoader
+from paimon_magics.coordinator.inserts.loading.flusher_process import FlushProcesses
+from paimon_magics.coordinator.inserts.log.log import LogTable, table_name
 from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
-from paimon_magics.coordinator.inserts.queue.events import FlushAsked
+from paimon_magics.coordinator.inserts.queue.events import FlushRequested
 from paimon_magics.coordinator.inserts.queue.values import Answer, Queue, Thresholds, backlog
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.runtime import Future, Steps
+from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.database import StoreUnavailableError
-from paimon_magics.errors import PaimonMagicsError, TableDamagedError
-from paimon_magics.faults import reach
+from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -48,6 +47,7 @@ from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 
 _STOP_SECONDS = 20.0
+_LOOK_MS = 10_000.0
 _NOTE_EVERY_MS = 5_000
 _FORGET_EVERY_MS = 60_000
 
@@ -77,9 +77,9 @@ class GroupCommit:
     """Owns the queues of a warehouse's tables. Every method may be called from any thread.
 
     `tables` are those that have or had inserts, by their ids. `holds` keeps the order of operations
-    other than inserts, and `order` gives holds to statements. `letters` has the dead letters,
-    `backlog` what waits. `on_failure` is called once, when no insert can be taken before a new
-    start has read the log. `ownership` is None where nobody contests the warehouse.
+    other than inserts. `letters` has the dead letters, `backlog` what waits. `flusher` has the
+    processes that write files. `on_failure` is called once, when no insert can be taken before a
+    new start has read the log. `ownership` is None where nobody contests the warehouse.
     """
 
     def __init__(
@@ -101,31 +101,41 @@ class GroupCommit:
         self._refusing = False
         own: Callable[[], object] = _nothing if ownership is None else ownership.acquire
         self._ids = coordinator.table_ids
-        self._flusher = Flusher()
-        flushing = Flushing(catalog, coordinator, log, self._flusher, settings.writing, self._ids)
+        self.flusher = FlushProcesses()
+        loader = BatchLoader(catalog, coordinator, log, self.flusher, settings.writing)
         self._registry = log.registry
-        openings = Openings(log, flushing, own, settings.thresholds)
         may_answer = _nothing if ownership is None else ownership.check_lease
         self.owner = QueueOwner(runtime, self._log, self._recovered, may_answer, self._failed)
-        self.backlog = Backlog(lambda: self.tables)
-        dead_letter_table = DeadLetterTable(catalog, coordinator, settings.writing)
-        self.letters = DeadLetters(self._log, dead_letter_table, self.backlog.name_of)
-        self._loading = Loading(
-            runtime, self.owner, flushing, openings, self._log, self._lose, self.letters.buried
+        self.backlog = Backlog(self.owner)
+        self.letters = DeadLetters(
+            catalog, coordinator, settings.writing, self._log, self.backlog.name_of
+        )
+        self._loading = LoadPool(
+            self.owner,
+            loader,
+            log,
+            own,
+            settings.thresholds,
+            self._lose,
+            self.letters.write_new,
         )
         self.known_tables = KnownTables(runtime, catalog, self._ids, settings.thresholds, own)
         self.holds = StatementHolds(
-            runtime, self.owner, self.known_tables, self._may_commit, self.backlog.why_not_loaded
+            runtime,
+            self.owner,
+            self._loading,
+            self.known_tables,
+            self._may_commit,
+            self.backlog.why_not_loaded,
         )
-        self.order = StatementOrder(self.owner, self.holds, self._loading, self.known_tables)
         if ownership is not None:
-            ownership.when_lost(self.depose)
+            ownership.when_lost(self.owner.depose)
 
     def start(self) -> None:
         """Read the log and start. Inserts that arrive meanwhile wait."""
         self.owner.start(self._loading)
         self.holds.start()
-        self._loading.soon("dead letters", self.letters.tell_all)
+        self._loading.pool.run("dead letters", self.letters.write_all)
         self._timers = (
             self.runtime.every("notes", _NOTE_EVERY_MS, self._note_ends),
             self.runtime.every("labels", _FORGET_EVERY_MS, self._forget),
@@ -145,10 +155,6 @@ class GroupCommit:
         self._log.check()
         self._registry.check()
 
-    def depose(self, error: DeposedError) -> None:
-        """Stop answering: another coordinator owns the warehouse."""
-        self.owner.depose(error)
-
     def stop(self) -> None:
         """Refuse new inserts, load what waits (for up to 20 seconds), and end."""
         clock = self.runtime.clock
@@ -160,7 +166,7 @@ class GroupCommit:
             timer.stop()
         self.holds.stop()
         self.known_tables.end()
-        self._flusher.close()
+        self.flusher.close()
         self._loading.end([] if self.owner.failure else list(self.tables.values()))
         self.owner.end()
         self._log.close()
@@ -173,34 +179,9 @@ class GroupCommit:
         return self.owner.tables
 
     @property
-    def counts(self) -> Mapping[str, int]:
-        """The counters since the start; 0 for a name that was never counted."""
-        return self.owner.counts
-
-    @property
-    def append_seconds(self) -> float:
-        """The total time of the log's appends, in seconds."""
-        return self.owner.append_seconds
-
-    @property
     def problem(self) -> str | None:
         """Why group commit has stopped for good; None while it works."""
         return self.owner.problem
-
-    @property
-    def log_name(self) -> str:
-        """The log's name, for people."""
-        return self._log.name
-
-    @property
-    def flusher(self) -> Flusher:
-        """The processes that write files."""
-        return self._flusher
-
-    @property
-    def flusher_busy_seconds(self) -> float:
-        """How long the process that writes files has had its present job."""
-        return self._flusher.busy_seconds
 
     # ---- requests ----
 
@@ -224,7 +205,7 @@ class GroupCommit:
     def flush(self, table_id: str) -> Future[Answer]:
         """Have everything acknowledged until now loaded; the answer comes when it is visible."""
         now_ms = self.runtime.clock.now_ms
-        return self.owner.ask(table_id, lambda ask: FlushAsked(ask, now_ms()))
+        return self.owner.ask(table_id, lambda ask: FlushRequested(ask, now_ms()))
 
     def buffered(self, table_info: TableInfo) -> Steps[Buffered]:
         """The acknowledged records that are not in the table, and the snapshot that they follow.
@@ -233,13 +214,15 @@ class GroupCommit:
         table = self.queue_of(table_info)
         if table is None:
             return Buffered(latest_snapshot_id(self._catalog.load(table_info.name)), 0, 0)
-        hold = self.holds.of_look(table_info)
-        with self.holds.ending(hold):
+        hold = self.holds.take(table_info, drains=False, wait_ms=_LOOK_MS)
+        try:
             published = yield hold.granted
             acknowledged = table.queue.acknowledged
             snapshot_id = latest_snapshot_id(self._catalog.load(table_info.name))
             segments = self._log.read(table_info.identity, published + 1, acknowledged)
             return Buffered(snapshot_id, published, acknowledged, tuple(segments))
+        finally:
+            self.holds.end(hold)
 
     def reopen(self, table_info: TableInfo, *, accept_loss: bool) -> Future[None]:
         """Open a closed table again. With `accept_loss` it goes on without the records that are
@@ -291,13 +274,13 @@ class GroupCommit:
 
     def _forget(self) -> None:
         retention_ms = self._settings.label_retention_ms
-        self._loading.soon("old labels", partial(self._log.forget, retention_ms))
-        self._loading.soon("dead letters", self.letters.tell_again)
+        self._loading.pool.run("old labels", partial(self._log.forget, retention_ms))
+        self._loading.pool.run("dead letters", self.letters.write_pending)
 
     def _lose(self, error: Exception) -> None:
         if isinstance(error, DeposedError):
             self._coordinator.depose(error)
-            self.depose(error)
+            self.owner.depose(error)
         else:
             self.owner.lose(error)
 
@@ -309,8 +292,8 @@ class GroupCommit:
 
     def _may_commit(self, transaction_id: str) -> bool:
         state = self._coordinator.state
-        held = state.held.get(transaction_id)
-        return not state.is_restored or (held is not None and held.phase in PENDING)
+        transaction = state.transactions.get(transaction_id)
+        return not state.is_restored or (transaction is not None and transaction.phase in PENDING)
 
 
 def _nothing() -> None:
@@ -321,10 +304,10 @@ def _nothing() -> None:
 
 
 class Backlog:
-    """Reads the queues that `tables` returns, from any thread."""
+    """Reads the queues of an owner, from any thread."""
 
-    def __init__(self, tables: Callable[[], Mapping[str, TableQueue]]) -> None:
-        self._tables = tables
+    def __init__(self, owner: QueueOwner) -> None:
+        self._owner = owner
 
     @property
     def has_work(self) -> bool:
@@ -332,7 +315,7 @@ class Backlog:
         load failed, don't count: their rows stay in the log, and the next start loads them."""
         return any(
             table.queue.batches and not table.queue.closed and not table.queue.last_error
-            for table in list(self._tables().values())
+            for table in list(self._owner.tables.values())
         )
 
     @property
@@ -340,188 +323,22 @@ class Backlog:
         """The tables whose rows wait and can't be loaded: name, number of rows, reason."""
         return [
             (str(table.name), backlog(table.queue)[0], table.queue.closed or table.queue.last_error)
-            for table in sorted(self._tables().values(), key=lambda table: str(table.name))
+            for table in sorted(self._owner.tables.values(), key=lambda table: str(table.name))
             if table.queue.batches and (table.queue.closed or table.queue.last_error)
         ]
 
     def identity_of(self, name: TableName) -> str | None:
         """The identity of the table with a queue that last had that name, without asking the
         warehouse; None where there is none."""
-        identities = [t.id for t in list(self._tables().values()) if t.name == name]
+        identities = [t.id for t in list(self._owner.tables.values()) if t.name == name]
         return identities[-1] if identities else None
 
     def name_of(self, identity: str) -> str | None:
         """The last name of a table; None for one without a queue."""
-        table = self._tables().get(identity)
+        table = self._owner.tables.get(identity)
         return None if table is None else str(table.name)
 
     def why_not_loaded(self, identity: str) -> str:
         """Why a table's rows are not loaded."""
-        table = self._tables().get(identity)
+        table = self._owner.tables.get(identity)
         return (table.queue.last_error if table is not None else "") or "loading them takes long"
-
-
-# Dead letters: kept in the log, and written to a table of their own, which everybody can read.
-
-
-class DeadLetters:
-    """The dead letters of one log. Safe for several threads.
-
-    `name_of` returns the present name of the table with an identity, None where it is unknown.
-    """
-
-    def __init__(
-        self, log: Log, table: DeadLetterTable, name_of: Callable[[str], str | None]
-    ) -> None:
-        self._log = log
-        self._table = table
-        self._name_of = name_of
-
-    def list(self, identity: str | None = None) -> list[DeadLetter]:
-        """The records that could not be loaded, of one table or of all, oldest first."""
-        return self._log.dead_letters(identity)
-
-    def settle(self, table_info: TableInfo, lsn: int, state: State) -> None:
-        """Record that a dead letter was retried or discarded, and drop it from the log. The dead
-        letter table keeps it with its new state."""
-        identity = table_info.identity
-        letters = [
-            dead_letter
-            for dead_letter in self._log.dead_letters(identity)
-            if dead_letter.lsn == lsn
-        ]
-        self._table.tell([Told(letter, str(table_info.name), state) for letter in letters])
-        self._log.drop_dead_letter(identity, lsn)
-
-    def buried(self, identity: str, lsns: Sequence[int]) -> None:
-        """Write the new dead letters with these lsns to the dead letter table."""
-        wanted = set(lsns)
-        letters = [
-            dead_letter
-            for dead_letter in self._log.dead_letters(identity)
-            if dead_letter.lsn in wanted
-        ]
-        self._tell(letters)
-
-    def tell_all(self) -> None:
-        """Write all dead letters to the table: done at the start, since the process before may have
-        died before it wrote them."""
-        letters = self._log.dead_letters()
-        if letters:
-            self._tell(letters)
-
-    def tell_again(self) -> None:
-        """Write the dead letters whose earlier write failed."""
-        self._table.tell_again()
-
-    def _tell(self, letters: Sequence[DeadLetter]) -> None:
-        self._table.tell(
-            [Told(letter, self._name_of(letter.table_id) or letter.table_id) for letter in letters]
-        )
-
-
-# Order statements and engines' commits among the small inserts of the tables they change.
-
-
-@dataclass(slots=True)
-class ChangeHold:
-    """The hold of a statement that changes a table, for the `with` block of its steps; `hold` is
-    None for a table without small inserts. A block that ends without an error has dropped the table
-    if `drops`, or given it the name `renamed_to`."""
-
-    _order: StatementOrder
-    hold: Hold | None
-    drops: bool
-    renamed_to: TableName | None
-
-    def __enter__(self) -> ChangeHold:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if self.hold is not None:
-            self._order.end_change(self, self.hold, done=error is None)
-
-
-class StatementOrder:
-    """See `service.served.Order`. For any thread."""
-
-    def __init__(
-        self,
-        owner: QueueOwner,
-        holds: StatementHolds,
-        loading: Loading,
-        known_tables: KnownTables,
-    ) -> None:
-        self._owner = owner
-        self._holds = holds
-        self._loading = loading
-        self._known_tables = known_tables
-
-    def commit(self, name: TableName, who: str) -> Steps[CommitHold]:
-        """Wait for the hold of a commit without a transaction; see `StatementHolds.of_commit`."""
-        return self._holds.of_commit(name, who)
-
-    def change(
-        self,
-        name: TableName,
-        *,
-        drops: bool = False,
-        renamed_to: TableName | None = None,
-        alters: bool = False,
-    ) -> Steps[ChangeHold]:
-        """Wait for the hold of a statement that changes a table. One that drops or renames it has
-        inserts refused until it ends. One of these, or one that `alters` the definition alone, does
-        not wait for rows that can't be loaded: they are loaded after it, or go with the table.
-
-        Raises CommitConflictError when the hold is not granted in time.
-        """
-        refuses = drops or renamed_to is not None
-        try:
-            table = self._known_tables.find(name) or self._queue_of(name)
-        except TableDamagedError:  # what waits can't be loaded, and goes with it
-            queue = self._queue_of(name)
-            hold = None if queue is None else self._holds.take(queue, drains=False, refuses=refuses)
-        else:
-            passes = refuses or alters
-            hold = (
-                None if table is None else self._holds.take(table, refuses=refuses, passes=passes)
-            )
-        if hold is None:
-            return ChangeHold(self, None, drops, renamed_to)
-        yield hold.granted
-        if drops:
-            try:
-                self._loading.note_drop(hold.table_id)
-            except BaseException:
-                self._holds.end(hold)
-                raise
-        if renamed_to is not None:
-            reach("rename.noted")
-        return ChangeHold(self, hold, drops, renamed_to)
-
-    def has_queue(self, name: TableName) -> bool:
-        """Whether the table of that name has taken inserts, though it takes none now."""
-        return self._queue_of(name) is not None
-
-    def _queue_of(self, name: TableName) -> TableQueue | None:
-        tables = [t for t in list(self._owner.tables.values()) if t.name == name]
-        return next((t for t in tables if t.queue.batches), tables[0] if tables else None)
-
-    def end_change(self, change: ChangeHold, hold: Hold, *, done: bool) -> None:
-        """End the hold of a statement that succeeded (`done`) or failed."""
-        self._known_tables.forget(hold.name)
-        table = self._owner.tables.get(hold.table_id)
-        if done and change.renamed_to is not None:
-            reach("rename.done")
-            self._known_tables.forget(change.renamed_to)
-            if table is not None:
-                name = change.renamed_to
-
-                def rename() -> None:
-                    table.name = name
-                    self._loading.renamed(table)
-
-                self._owner.put(Done(rename))
-        elif done and change.drops:
-            self._loading.forget(hold.table_id)
-        self._holds.end(hold)

@@ -14,24 +14,31 @@ were for.
 from __future__ import annotations
 
 import contextlib
+import threading
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import InvalidStateError
-from dataclasses import dataclass, field
+from concurrent.futures import Future, InvalidStateError
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
+from paimon_magics.coordinator.inserts.admission.items import Done
 from paimon_magics.coordinator.inserts.admission.validator import KnownTables, TableInfo
-from paimon_magics.coordinator.inserts.engine.openings import with_place
+from paimon_magics.coordinator.inserts.engine.loading import LoadPool
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
+from paimon_magics.coordinator.inserts.engine.recovery import with_place
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue
-from paimon_magics.coordinator.inserts.queue.events import HoldAsked, HoldEnded
+from paimon_magics.coordinator.inserts.queue.events import HoldEnded, HoldRequested
 from paimon_magics.coordinator.inserts.queue.values import Answer, Granted, Refused
-from paimon_magics.coordinator.runtime import Future, Runtime, Steps
-from paimon_magics.errors import CommitConflictError
+from paimon_magics.coordinator.runtime.threads import Runtime
+from paimon_magics.coordinator.runtime.work import Steps
+from paimon_magics.coordinator.service.served import CommitPlace
+from paimon_magics.coordinator.service.transactions import Place
+from paimon_magics.errors import CommitConflictError, TableDamagedError
+from paimon_magics.faults import reach
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.table import Table
 
 _WAIT_MS = 60_000.0
-_LOOK_MS = 10_000.0
 _KEPT_MS = 12_000.0  # longer than Paimon's clients wait before they try again
 _TICK_MS = 200
 
@@ -49,45 +56,8 @@ class Hold:
     transaction_id: str = ""
 
 
-@dataclass(slots=True)
-class CommitHold:
-    """The hold of a commit without a transaction, for the `with` block of its steps. Call `publish`
-    once the commit is published. A block that ends without that call and without an error keeps the
-    hold for the next try."""
-
-    _keep: Callable[[], None]
-    _end: Callable[[], None]
-    _is_published: bool = field(default=False)
-
-    def publish(self) -> None:
-        """Note that the commit is published."""
-        self._is_published = True
-
-    def __enter__(self) -> CommitHold:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if self._is_published or error is not None:
-            self._end()
-        else:
-            self._keep()
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionPlace:
-    """A transaction's place among the small inserts of the table `table_id`, "" for one that takes
-    none."""
-
-    table_id: str
-    _taken_by: Callable[[str | None], None]
-
-    def taken_by(self, transaction_id: str | None) -> None:
-        """Keep the place until the transaction with this id ends; or with None, give it up."""
-        self._taken_by(transaction_id)
-
-
 class StatementHolds:
-    """The holds of one coordinator. Safe for several threads.
+    """The holds of one coordinator, an `Order` of statements. Safe for several threads.
 
     `is_open` tells whether the transaction with an id may still be committed; `why_not` returns why
     the rows of the table with an id are not loaded.
@@ -97,16 +67,18 @@ class StatementHolds:
         self,
         runtime: Runtime,
         owner: QueueOwner,
+        loading: LoadPool,
         known_tables: KnownTables,
         is_open: Callable[[str], bool],
         why_not: Callable[[str], str],
     ) -> None:
         self._runtime = runtime
         self._owner = owner
+        self._loading = loading
         self._known_tables = known_tables
         self._is_open = is_open
         self._why_not = why_not
-        self._turn = runtime.lock()
+        self._turn = threading.RLock()
         self._holds: dict[str, Hold] = {}
         self._kept: dict[tuple[str, str], Hold] = {}
         self._alarms = runtime.pool("holds", 1)
@@ -134,12 +106,12 @@ class StatementHolds:
         not wait for rows whose loading has failed several times."""
         table_info = table if isinstance(table, TableInfo) else None
         table_id = table.identity if isinstance(table, TableInfo) else table.id
-        hold = Hold(uuid.uuid4().hex, table_id, table.name, self._runtime.future())
+        hold = Hold(uuid.uuid4().hex, table_id, table.name, Future())
         self._holds[hold.id] = hold
         now_ms = self._runtime.clock.now_ms
         answer = self._owner.ask(
             table_id,
-            lambda ask: HoldAsked(
+            lambda ask: HoldRequested(
                 hold.id, ask, now_ms(), drains=drains, refuses=refuses, passes=passes
             ),
             table_info,
@@ -158,14 +130,14 @@ class StatementHolds:
             else:  # the owner has not made its queue yet
                 self._owner.ask(hold.table_id, lambda _: event)
 
-    def of_transaction(self, table: Table) -> Steps[TransactionPlace]:
+    def of_transaction(self, table: Table) -> Steps[Place]:
         """Wait for a transaction's hold.
 
         Raises CommitConflictError when the hold is not granted in time.
         """
         table_info = self._known_tables.find(table.name)
         if table_info is None:
-            return TransactionPlace("", lambda _: None)
+            return Place("", lambda _: None)
         hold = self.take(table_info)
         yield hold.granted
 
@@ -175,42 +147,122 @@ class StatementHolds:
             else:
                 hold.transaction_id = transaction_id
 
-        return TransactionPlace(table_info.identity, taken_by)
+        return Place(table_info.identity, taken_by)
 
-    def of_commit(self, name: TableName, who: str) -> Steps[CommitHold]:
-        """Wait for the hold of a commit without a transaction, by `who`.
+    def commit(self, name: TableName, who: str) -> Steps[CommitPlace]:
+        """Wait for the hold of a commit without a transaction, by `who`. A block that ends without
+        an error and without publishing keeps the hold for the next try.
 
         Raises CommitConflictError when the hold is not granted in time.
         """
         table_info = self._known_tables.find(name)
         if table_info is None:
-            return CommitHold(lambda: None, lambda: None)
+            return contextlib.nullcontext(lambda: None)
         key = table_info.identity, who
         with self._turn:
             hold = self._kept.pop(key, None)
         if hold is None or hold.id not in self._holds:
             hold = self.take(table_info)
             yield hold.granted
-        return CommitHold(lambda: self._keep(key, hold), lambda: self.end(hold))
+        return self._committing(key, hold)
 
     @contextlib.contextmanager
-    def ending(self, hold: Hold) -> Iterator[None]:
-        """End a hold at the end of the `with` block."""
+    def _committing(self, key: tuple[str, str], hold: Hold) -> Iterator[Callable[[], None]]:
+        is_published = False
+
+        def publish() -> None:
+            nonlocal is_published
+            is_published = True
+
+        try:
+            yield publish
+        except BaseException:
+            self.end(hold)
+            raise
+        if is_published:
+            self.end(hold)
+        else:
+            self._keep(key, hold)
+
+    def change(
+        self,
+        name: TableName,
+        *,
+        drops: bool = False,
+        renamed_to: TableName | None = None,
+        alters: bool = False,
+    ) -> Steps[AbstractContextManager[None]]:
+        """Wait for the hold of a statement that changes a table. One that drops or renames it has
+        inserts refused until it ends. One of these, or one that `alters` the definition alone, does
+        not wait for rows that can't be loaded: they are loaded after it, or go with the table. A
+        block that ends without an error has dropped or renamed the table.
+
+        Raises CommitConflictError when the hold is not granted in time.
+        """
+        refuses = drops or renamed_to is not None
+        try:
+            table = self._known_tables.find(name) or self._queue_of(name)
+            drains = True
+        except TableDamagedError:  # what waits can't be loaded, and goes with it
+            table = self._queue_of(name)
+            drains = False
+        if table is None:
+            return contextlib.nullcontext()
+        hold = self.take(
+            table, drains=drains, refuses=refuses, passes=drains and (refuses or alters)
+        )
+        yield hold.granted
+        if drops:
+            try:
+                self._loading.note_drop(hold.table_id)
+            except BaseException:
+                self.end(hold)
+                raise
+        if renamed_to is not None:
+            reach("rename.noted")
+        return self._changing(hold, drops, renamed_to)
+
+    @contextlib.contextmanager
+    def _changing(self, hold: Hold, drops: bool, renamed_to: TableName | None) -> Iterator[None]:
+        is_done = False
         try:
             yield
+            is_done = True
         finally:
+            self._known_tables.forget(hold.name)
+            if is_done and renamed_to is not None:
+                reach("rename.done")
+                self._known_tables.forget(renamed_to)
+                self._rename(hold.table_id, renamed_to)
+            elif is_done and drops:
+                self._loading.forget(hold.table_id)
             self.end(hold)
+
+    def _rename(self, table_id: str, name: TableName) -> None:
+        table = self._owner.tables.get(table_id)
+        if table is None:
+            return
+
+        def rename() -> None:
+            table.name = name
+            self._loading.renamed(table)
+
+        self._owner.put(Done(rename))
+
+    def has_queue(self, name: TableName) -> bool:
+        """Whether the table of that name has taken inserts, though it takes none now."""
+        return self._queue_of(name) is not None
+
+    def _queue_of(self, name: TableName) -> TableQueue | None:
+        tables = [t for t in list(self._owner.tables.values()) if t.name == name]
+        return next((t for t in tables if t.queue.batches), tables[0] if tables else None)
 
     def restore(self, table: TableQueue, transaction_id: str) -> None:
         """Give an open transaction its place back, before anything of the table is loaded. What was
         acknowledged before the transaction had been loaded when it began."""
-        hold = Hold(uuid.uuid4().hex, table.id, table.name, self._runtime.future(), transaction_id)
+        hold = Hold(uuid.uuid4().hex, table.id, table.name, Future(), transaction_id)
         self._holds[hold.id] = hold
         table.queue = with_place(table.queue, hold.id)
-
-    def of_look(self, table_info: TableInfo) -> Hold:
-        """Ask that nothing is loaded until `end`; what is visible then is granted."""
-        return self.take(table_info, drains=False, wait_ms=_LOOK_MS)
 
     # ---- their ends ----
 

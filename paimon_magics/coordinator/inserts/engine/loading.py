@@ -9,21 +9,25 @@ If the process dies, the next start finds out what became of the batches under w
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 
 from paimon_magics.coordinator.inserts.admission.items import Done
-from paimon_magics.coordinator.inserts.engine.openings import Openings
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
-from paimon_magics.coordinator.inserts.engine.replies import TableQueue, shown
+from paimon_magics.coordinator.inserts.engine.recovery import recovered
+from paimon_magics.coordinator.inserts.engine.replies import TableQueue, dropped, shown
 from paimon_magics.coordinator.inserts.loading.flush import (
-    Flushing,
+    BatchLoader,
     Loaded,
     NotLoadedError,
     StuckError,
 )
-from paimon_magics.coordinator.inserts.log.log import DeadLetter, Log
+from paimon_magics.coordinator.inserts.log.log import DeadLetter, stored_name
 from paimon_magics.coordinator.inserts.log.records import read_segments, seal
+from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
 from paimon_magics.coordinator.inserts.queue.events import (
     BeginFlush,
     Bury,
@@ -34,9 +38,10 @@ from paimon_magics.coordinator.inserts.queue.events import (
     Published,
     SettleFlush,
 )
-from paimon_magics.coordinator.inserts.queue.values import Queue
-from paimon_magics.coordinator.runtime import Future, Runtime, Steps, run_steps
+from paimon_magics.coordinator.inserts.queue.values import Queue, Thresholds
+from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.store.database import StoreLostError
+from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError
 
 _LOADERS = 4
@@ -46,57 +51,61 @@ _AGAIN_MS = 1_000
 _Events = tuple[Event, ...]
 
 
-class Loading:
-    """See `queue_owner.TableWork`. `lose` is called when the log or the warehouse is lost, `buried`
-    with a table's id and the lsns of new dead letters."""
+class LoadPool:
+    """The slow work for tables. Its outcomes come back to the owner as events and items. `lose` is
+    called when the log or the warehouse is lost, `buried` with a table's id and the lsns of new
+    dead letters. `own` makes sure that this coordinator owns the warehouse."""
 
     def __init__(
         self,
-        runtime: Runtime,
         owner: QueueOwner,
-        flushing: Flushing,
-        openings: Openings,
-        log: Log,
+        loader: BatchLoader,
+        log: RegisteredLog,
+        own: Callable[[], object],
+        defaults: Thresholds,
         lose: Callable[[DeposedError | StoreLostError], None],
         buried: Callable[[str, Sequence[int]], None],
     ) -> None:
-        self._runtime = runtime
+        self._runtime = runtime = owner.runtime
         self._now_ms = runtime.clock.now_ms
         self._owner = owner
-        self._flushing = flushing
-        self._openings = openings
-        self._log = log
+        self._loader = loader
+        self._log = log.log
+        self._registry = log.registry
+        self._own = own
+        self._defaults = defaults
         self._lose = lose
         self._buried = buried
         self._loads = runtime.pool("loads", _LOADERS)
-        self._tables = runtime.pool("tables", _OPENERS)
-        self._noting = runtime.lock()
+        self.pool = runtime.pool("tables", _OPENERS)
+        self._noting = threading.RLock()
 
     def open(self, table: TableQueue) -> None:
-        """See `TableWork.open`."""
-        self._tables.effect(
+        """Check that the log has all of a table's records, and note it in the log registry;
+        `QueueOwner.opened` or `not_opened` follows."""
+        self.pool.effect(
             f"opening {table.name}",
-            lambda: partial(self._owner.opened, table, self._openings.open_for_inserts(table)),
+            lambda: partial(self._owner.opened, table, self._open_for_inserts(table)),
             lambda error: partial(self._owner.not_opened, table, self._lost(error)),
             lambda adopt: self._owner.put(Done(adopt)),
         )
-        self._tables.run("flusher", self._flushing.warm_up)
+        self.pool.run("flusher", self._loader.flusher.warm_up)
 
     def load(self, table: TableQueue, effect: BeginFlush) -> None:
-        """See `TableWork.load`."""
+        """Load a batch."""
         if not table.is_open:  # its rows were acknowledged before this process began
-            check: Callable[[], str | Exception] = partial(self._openings.open_for_loading, table)
+            check: Callable[[], str | Exception] = partial(self._open_for_loading, table)
             checked = partial(self._checked, table, effect)
-            self._tables.effect(f"checking {table.name}", check, self._lost, checked)
+            self.pool.effect(f"checking {table.name}", check, self._lost, checked)
             return
-        self._run(table, self._flushing.load(table.name, table.id, effect.batch))
+        self._run(table, self._loader.load(table.name, table.id, effect.batch))
 
     def settle(self, table: TableQueue, effect: SettleFlush) -> None:
-        """See `TableWork.settle`."""
-        self._run(table, self._flushing.settle(table.name, table.id, effect.batch))
+        """Find out what became of a batch."""
+        self._run(table, self._loader.settle(table.name, table.id, effect.batch))
 
     def bury(self, table: TableQueue, effect: Bury) -> None:
-        """See `TableWork.bury`."""
+        """Make a dead letter of a record."""
         lsn, why = effect.lsn, effect.why
 
         def bury() -> _Events:
@@ -115,7 +124,7 @@ class Loading:
         )
 
     def note_closed(self, table: TableQueue) -> None:
-        """See `TableWork.note_closed`."""
+        """Note in the log whether a table is closed, and why."""
 
         def note() -> None:
             with self._noting:  # the last of several notes what holds then
@@ -124,13 +133,13 @@ class Loading:
         self._again(f"closing {table.name}", note)
 
     def reopen(self, table: TableQueue, *, accept_loss: bool) -> Future[None]:
-        """Open a closed table again; see `Openings.reopen`. With `accept_loss` a table whose rows
+        """Open a closed table again; see `_read_again`. With `accept_loss` a table whose rows
         can't be loaded is closed first, so that none is acknowledged while they are given up."""
-        done: Future[None] = self._runtime.future()
+        done: Future[None] = Future()
 
         def reopen() -> tuple[Queue, int] | None:
             with self._noting:  # nobody notes in between that it is closed
-                return self._openings.reopen(table, accept_loss=accept_loss)
+                return self._read_again(table, accept_loss=accept_loss)
 
         def deliver(outcome: tuple[Queue, int] | Exception | None) -> None:
             def adopt() -> None:
@@ -149,28 +158,28 @@ class Loading:
             if accept_loss and queue.batches and queue.last_error and not queue.closed:
                 why = "The rows that wait are given up, since they can't be loaded: "
                 self._owner.happen(table, Closed(f"{why}{queue.last_error}", self._now_ms()))
-            self._tables.effect(f"reopening {table.name}", reopen, self._lost, deliver)
+            self.pool.effect(f"reopening {table.name}", reopen, self._lost, deliver)
 
         self._owner.put(Done(begin))
         return done
 
     def renamed(self, table: TableQueue) -> None:
         """Note a table's new name in the log."""
-        note = partial(self._flushing.note_name, table.id, table.name)
+        note = partial(self._loader.note_name, table.id, table.name)
         self._again(f"renaming {table.name}", note)
 
     def note_drop(self, table_id: str) -> None:
         """Note that a drop begins of a table for which rows wait. Raises SetupError."""
         table = self._owner.tables.get(table_id)
         if table is not None and table.queue.batches:
-            self._openings.note_drop(table_id)
+            self._registry.note_drop(table_id)
 
     def forget(self, table_id: str) -> None:
         """Forget a table that was dropped, with what waits for it, in queues, log and registry."""
 
         def forget() -> None:
             self._log.drop_table(table_id)
-            self._openings.forget(table_id)
+            self._registry.forget(table_id)
 
         def drop() -> None:
             self._owner.dropped(table_id)
@@ -182,24 +191,129 @@ class Loading:
         """Note in the warehouse how far records are acknowledged."""
         for table in tables:
             if table.is_open and table.noted < table.queue.acknowledged:
-                self._tables.run(f"note {table.name}", partial(self._openings.note_end, table))
-
-    def soon(self, label: str, work: Callable[[], object]) -> None:
-        """Run other work in a pool."""
-        self._tables.run(label, work)
+                self.pool.run(f"note {table.name}", partial(self._note_end, table))
 
     def end(self, tables: Iterable[TableQueue]) -> None:
         """Wait for the work that has begun, and note which tables have nothing left in the log."""
         self._loads.end()
-        self._tables.end()
+        self.pool.end()
         for table in tables:
-            self._runtime.attempt("a note", partial(self._openings.note_clean, table))
+            self._runtime.attempt("a note", partial(self._note_clean, table))
+
+    # ---- whether the log has all acknowledged records ----
+
+    def _open_for_inserts(self, table: TableQueue) -> str:
+        """See `_open`. Raises UnknownNameError for a table that is gone: who inserts may know one
+        that was dropped since."""
+        self._own()
+        if self._loader.table_of(table.name, table.id) is None:
+            raise dropped(table.name)
+        return self._open(table)
+
+    def _open_for_loading(self, table: TableQueue) -> str:
+        """See `_open`. Raises NotLoadedError for a table that was dropped here."""
+        self._own()
+        if self._loader.table_of(table.name, table.id) is None:
+            self._loader.check_not_dropped(table.name, table.id)
+        return self._open(table)
+
+    def _open(self, table: TableQueue) -> str:
+        """Note in the log registry that this log has the table's records; or return why some are
+        missing."""
+        missing = self._missing(table)
+        acknowledged = table.queue.acknowledged
+        if not missing:
+            self._registry.open(table.id, acknowledged + 1)
+            table.noted = max(table.noted, acknowledged)
+        return missing
+
+    def _missing(self, table: TableQueue) -> str:
+        """Why acknowledged rows are missing in this log; "" when they are not.
+
+        Another call may have opened the table meanwhile, so that more is acknowledged, noted and
+        loaded. So the table's queue is looked at last: it has all that the others have.
+        """
+        missing = self._registry.missing(
+            table.id, lambda: table.queue.acknowledged, self._log.damage
+        )
+        if missing:
+            return missing
+        last = self._loader.last_in(table.name, table.id, table.queue.snapshot_id or 0)
+        acknowledged = table.queue.acknowledged
+        if last > acknowledged:
+            return (
+                f"The log {self._log.name} ends with record {acknowledged}, but the table has "
+                f"records up to {last}"
+            )
+        return ""
+
+    def _read_again(self, table: TableQueue, *, accept_loss: bool) -> tuple[Queue, int] | None:
+        """A closed table's queue and chain, read from the log again; None where it is open.
+
+        With `accept_loss` the records that are missing or damaged are given up; otherwise raises
+        SetupError while any are missing. Of a table that was closed for another reason all are.
+        """
+        if table.queue.flushing is not None and not table.queue.unsettled:
+            raise SetupError(f"Rows of `{table.name}` are being loaded.", hint="Ask again.")
+        missing = self._missing(table)
+        if not missing and not table.queue.closed:
+            return None  # there is nothing to accept, and what waits is loaded
+        if missing and not accept_loss:
+            raise SetupError(
+                f"`{table.name}` stays closed: {missing}.",
+                hint="Restore the log, or give these rows up: reopen it with `accept_loss`.",
+            )
+        if accept_loss and not (missing and self._goes_on(table)):
+            self._begin_anew(table)
+        else:
+            self._log.close_table(table.id, "")
+        stored = self._loader.stored(table.id)
+        assert stored is not None  # it was closed for its records, or has begun anew
+        if accept_loss:
+            self._registry.open(table.id, stored.acknowledged + 1)
+        again = recovered(self._log, stored, self._defaults)
+        if again.queue.closed:
+            raise SetupError(f"`{table.name}` stays closed: {again.queue.closed}.")
+        return again.queue, again.chain
+
+    def _note_end(self, table: TableQueue) -> None:
+        """Note in the log registry how far a table's records are acknowledged, so that their loss
+        from the log is noticed."""
+        acknowledged = table.queue.acknowledged
+        if table.is_open and table.noted < acknowledged:
+            self._own()
+            self._registry.open(table.id, acknowledged + 1)
+            table.noted = acknowledged
+
+    def _note_clean(self, table: TableQueue) -> None:
+        """Note in the log registry that a table has nothing left in the log."""
+        if table.is_open and not table.queue.batches:
+            self._registry.clean(table.id, table.queue.acknowledged)
+
+    def _goes_on(self, table: TableQueue) -> bool:
+        """Whether a log that has lost its last records can go on from its present end: the records
+        that it has are whole, and none that it lost is in the table."""
+        stored = self._loader.stored(table.id)
+        if stored is None or stored.flush is not None:
+            return False
+        last = self._loader.last_in(table.name, table.id, stored.snapshot_id or 0)
+        whole = recovered(self._log, replace(stored, closed=""), self._defaults)
+        return last <= stored.acknowledged and not whole.queue.closed
+
+    def _begin_anew(self, table: TableQueue) -> None:
+        """Give up the table's records in the log, and go on above all lsns that were ever given."""
+        note = self._registry.note(table.id)
+        above = max(
+            table.queue.acknowledged,
+            0 if note is None else note.first - 1,
+            self._loader.last_in(table.name, table.id, table.queue.snapshot_id or 0),
+        )
+        self._log.accept_loss(table.id, stored_name(table.name), above)
 
     # ---- outcomes ----
 
     def _run(self, table: TableQueue, steps: Steps[Loaded]) -> None:
-        run_steps(
-            self._loads,
+        self._loads.run_steps(
             f"loading {table.name}",
             self._outcome(table, steps),
             partial(self._crashed, table),
@@ -230,21 +344,21 @@ class Loading:
             self._owner.tell(table, event)
             if isinstance(event, Published) and event.dead:
                 lsns = [lsn for lsn, _ in event.dead]
-                self._tables.run("dead letters", partial(self._buried, table.id, lsns))
+                self.pool.run("dead letters", partial(self._buried, table.id, lsns))
 
-    def _checked(self, table: TableQueue, effect: BeginFlush, found: str | Exception) -> None:
+    def _checked(self, table: TableQueue, effect: BeginFlush, outcome: str | Exception) -> None:
         """Load a batch of a table whose log was checked; or close it, where records are missing."""
 
         def adopt() -> None:
-            if found == "":
+            if outcome == "":
                 self._owner.opened(table, "")
                 self.load(table, effect)
                 return
-            self._owner.happen(table, FlushFailed(str(found), self._now_ms()))
-            if isinstance(found, NotLoadedError) and found.dropped:
+            self._owner.happen(table, FlushFailed(str(outcome), self._now_ms()))
+            if isinstance(outcome, NotLoadedError) and outcome.dropped:
                 self.forget(table.id)
-            if isinstance(found, str):
-                self._owner.opened(table, found)
+            if isinstance(outcome, str):
+                self._owner.opened(table, outcome)
 
         self._owner.put(Done(adopt))
 
@@ -253,13 +367,13 @@ class Loading:
 
         def ended(error: Exception | None) -> None:
             if error is not None:
-                self._tables.run(label, lambda: self._again(label, work), after_ms=_AGAIN_MS)
+                self.pool.run(label, lambda: self._again(label, work), after_ms=_AGAIN_MS)
 
         def done() -> Exception | None:
             work()
             return None
 
-        self._tables.effect(label, done, self._lost, ended)
+        self.pool.effect(label, done, self._lost, ended)
 
     def _lost(self, error: Exception) -> Exception:
         if isinstance(error, DeposedError | StoreLostError):

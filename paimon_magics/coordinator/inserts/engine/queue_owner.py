@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections import Counter
+import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import InvalidStateError
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.inserts.admission.items import (
     Answered,
-    Asked,
     Done,
     Insert,
     Item,
+    TableRequest,
     fail,
     fail_items,
 )
@@ -44,10 +45,13 @@ from paimon_magics.coordinator.inserts.queue.events import (
 )
 from paimon_magics.coordinator.inserts.queue.step import step
 from paimon_magics.coordinator.inserts.queue.values import Answer, Queue
-from paimon_magics.coordinator.runtime import Future, Runtime
+from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError
+
+if TYPE_CHECKING:  # each knows the other
+    from paimon_magics.coordinator.inserts.engine.loading import LoadPool
 
 _GROUP_MAX = 4_096
 _TICK_MS = 50
@@ -57,32 +61,13 @@ _GONE_MAX = 10_000
 _log = logging.getLogger(__name__)
 
 
-class TableWork(Protocol):
-    """The slow work for tables, done elsewhere. Its outcomes come back as events and items."""
-
-    def open(self, table: TableQueue) -> None:
-        """Check that the log has all of a table's records, and note it in the log registry;
-        `QueueOwner.opened` or `not_opened` follows."""
-
-    def load(self, table: TableQueue, effect: BeginFlush) -> None:
-        """Load a batch."""
-
-    def settle(self, table: TableQueue, effect: SettleFlush) -> None:
-        """Find out what became of a batch."""
-
-    def bury(self, table: TableQueue, effect: Bury) -> None:
-        """Make a dead letter of a record."""
-
-    def note_closed(self, table: TableQueue) -> None:
-        """Note in the log whether a table is closed, and why."""
-
-
 class QueueOwner:
     """Any thread may call its methods, except for those that say otherwise.
 
     `tables` has the queues by their tables' ids. `recover` reads them from the log, in the owner's
     thread. `may_answer` raises when this coordinator may not acknowledge now; it asks no store.
-    `ended` is called once, with the error that ended the owner.
+    `ended` is called once, with the error that ended the owner. `replies` has the counters since
+    the start, `appending` the state of the log.
     """
 
     def __init__(
@@ -93,18 +78,18 @@ class QueueOwner:
         may_answer: Callable[[], None],
         ended: Callable[[BaseException], None],
     ) -> None:
-        self._runtime = runtime
+        self.runtime = runtime
         self._now_ms = runtime.clock.now_ms
         self._recover = recover
         self._on_end = ended
-        self.work: TableWork
+        self.work: LoadPool
         self.tables: dict[str, TableQueue] = {}
         self.failure: BaseException | None = None
         self.deposed: DeposedError | None = None
-        self.ready = runtime.event()  # set when the log has been read, or can't be
-        self._replies = Replies(may_answer)
-        self._appending = Appending(
-            runtime, log, self._replies, self._table, self._park, self._do, self._take
+        self.ready = threading.Event()  # set when the log has been read, or can't be
+        self.replies = Replies(may_answer)
+        self.appending = Appending(
+            runtime, log, self.replies, self._table, self._park, self._do, self._take
         )
         self._gone: dict[str, None] = {}
         self._tick_waits = False
@@ -119,11 +104,11 @@ class QueueOwner:
         )
         self.put: Callable[[Item], None] = self._owner.put
 
-    def start(self, work: TableWork) -> None:
+    def start(self, work: LoadPool) -> None:
         """Read the log and begin to take items; those that came before wait."""
         self.work = work
         self._owner.start(self._begin)
-        self._ticker = self._runtime.every("ticks of queues", _TICK_MS, self._tick)
+        self._ticker = self.runtime.every("ticks of queues", _TICK_MS, self._tick)
 
     def tell(self, table: TableQueue, event: Event) -> None:
         """Give a table's queue an event that nobody waits for."""
@@ -134,8 +119,8 @@ class QueueOwner:
     ) -> Future[Answer]:
         """Give a table's queue the event that `make` returns for an ask number; the future of its
         answer."""
-        future: Future[Answer] = self._runtime.future()
-        self.put(Asked(table_id, make, future, table_info))
+        future: Future[Answer] = Future()
+        self.put(TableRequest(table_id, make, future, table_info))
         if self.failure is not None:  # it has ended, perhaps without seeing this
             with contextlib.suppress(InvalidStateError):
                 future.set_exception(self.gone())
@@ -162,26 +147,6 @@ class QueueOwner:
         self._fail_all(self.gone())
 
     @property
-    def unclear_ms(self) -> float:
-        """For how long it has been unclear whether the log has the last records; 0 if it is not."""
-        return self._appending.unclear_ms
-
-    @property
-    def append_trouble(self) -> str:
-        """Why the log did not take the last records; see `Appending.trouble`."""
-        return self._appending.trouble
-
-    @property
-    def append_seconds(self) -> float:
-        """The total time of the log's appends, in seconds."""
-        return self._appending.append_seconds
-
-    @property
-    def counts(self) -> Counter[str]:
-        """The counters since the start; 0 for a name that was never counted."""
-        return self._replies.counts
-
-    @property
     def problem(self) -> str | None:
         """Why group commit has stopped for good; None while it works."""
         return None if self.failure is None else f"Group commit has stopped: {self.failure}"
@@ -205,7 +170,7 @@ class QueueOwner:
         if isinstance(event, Closed):
             self.work.note_closed(table)
         if isinstance(event, Published):
-            self.counts["flushes"] += 1
+            self.replies.counts["flushes"] += 1
         self._do([(table, effect) for effect in effects])
 
     def opened(self, table: TableQueue, missing: str) -> None:
@@ -223,8 +188,8 @@ class QueueOwner:
 
     def reopened(self, table: TableQueue, queue: Queue, chain: int) -> None:
         """Adopt a closed table's queue as it was read again."""
-        waiting = _with_holds(queue, table.queue)
-        table.queue, table.chain = waiting, chain
+        # The statements' holds outlast the queue that they were in.
+        table.queue, table.chain = replace(queue, holds=table.queue.holds), chain
         self.happen(table, Closed("", self._now_ms()))
 
     def dropped(self, table_id: str) -> None:
@@ -250,7 +215,7 @@ class QueueOwner:
                 if self.deposed is not None or self._is_ending:
                     raise
                 _log.error("The log can't be read yet: %s", error)
-                self._runtime.sleep(_AGAIN_MS)
+                time.sleep(_AGAIN_MS / 1000)
             else:
                 self.ready.set()
 
@@ -273,16 +238,16 @@ class QueueOwner:
                 together.append(item)
                 continue
             if together:
-                self._appending.take(together)
+                self.appending.take(together)
                 together = []
-            if self._appending.is_unclear and not (isinstance(item, Done) and item.at_once):
-                self._appending.wait(item)
+            if self.appending.is_unclear and not (isinstance(item, Done) and item.at_once):
+                self.appending.wait(item)
             elif isinstance(item, Done):
-                self._runtime.attempt("an outcome", item.adopt, fatal=FATAL)
+                self.runtime.attempt("an outcome", item.adopt, fatal=FATAL)
             else:
-                self._fail_one(item.answer, partial(self._take_asked, item))
+                self._fail_one(item.answer, partial(self._take_request, item))
         if together:
-            self._appending.take(together)
+            self.appending.take(together)
 
     def _crashed(self, items: Sequence[Item], error: Exception) -> None:
         fail_items(items, shown(error) if self.failure is None else self.gone())
@@ -297,18 +262,18 @@ class QueueOwner:
         self._on_end(self.failure)
 
     def _fail_all(self, error: SetupError) -> None:
-        self._replies.fail_all(error)
+        self.replies.fail_all(error)
         parked = [item for table in self.tables.values() for item in table.take_parked()]
-        fail_items([*self._appending.waiting, *parked], error)
+        fail_items([*self.appending.waiting, *parked], error)
 
     def _fail_one(self, answer: Answered | None, take: Callable[[], object]) -> None:
-        error = self._runtime.attempt("a request", take, fatal=FATAL)
+        error = self.runtime.attempt("a request", take, fatal=FATAL)
         if error is not None and answer is not None:
             fail([answer], shown(error))
 
     # ---- events and effects ----
 
-    def _take_asked(self, item: Asked) -> None:
+    def _take_request(self, item: TableRequest) -> None:
         table = self.tables.get(item.table_id)
         if table is None and item.table_info is not None:
             table = self._table(item.table_info)
@@ -317,10 +282,10 @@ class QueueOwner:
         if item.table_info is not None and not (table.is_open or table.queue.closed):
             self._park(table, [item])  # another log may have rows that were acknowledged
             return
-        ask = next(self._replies.numbers)
+        ask = next(self.replies.numbers)
         event = item.make(ask)
         if item.answer is not None:
-            self._replies.expect(ask, item)
+            self.replies.expect(ask, item)
         self.happen(table, event)
 
     def _do(self, effects: Iterable[tuple[TableQueue, Effect]]) -> None:
@@ -337,9 +302,9 @@ class QueueOwner:
                     self.work.bury(table, effect)
                 case _:
                     raise AssertionError(effect)
-        self._replies.give(replies)
+        self.replies.give(replies)
 
-    def _park(self, table: TableQueue, items: Sequence[Insert | Asked]) -> None:
+    def _park(self, table: TableQueue, items: Sequence[Insert | TableRequest]) -> None:
         """Have items wait until a table is open."""
         if table.parked is not None:
             table.parked += items
@@ -374,7 +339,7 @@ class QueueOwner:
 
     def _tick(self) -> None:
         """Wake the owner where time matters to something that waits."""
-        waits = self._appending.unclear_ms > 0 or self._replies.are_withheld
+        waits = self.appending.is_unclear or self.replies.are_withheld
         if not self._tick_waits and (
             waits or any(table.queue.batches for table in list(self.tables.values()))
         ):
@@ -383,18 +348,13 @@ class QueueOwner:
 
     def _ticked(self) -> None:
         self._tick_waits = False
-        self._appending.settle()
-        self._replies.give([])
-        if self._appending.is_unclear:
+        self.appending.settle()
+        self.replies.give([])
+        if self.appending.is_unclear:
             return
         now_ms = self._now_ms()
         for table in list(self.tables.values()):
             if table.queue.batches:
-                self._runtime.attempt(
+                self.runtime.attempt(
                     "a tick", partial(self.happen, table, Ticked(now_ms)), fatal=FATAL
                 )
-
-
-def _with_holds(queue: Queue, before: Queue) -> Queue:
-    """A queue that was read from the log, with the statements' holds that it had before."""
-    return replace(queue, holds=before.holds)

@@ -8,7 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from paimon_magics.coordinator.inserts.admission.items import Asked, Insert, deliver, fail_items
+from paimon_magics.coordinator.inserts.admission.items import (
+    Insert,
+    TableRequest,
+    deliver,
+    fail_items,
+)
 from paimon_magics.coordinator.inserts.queue.events import Reply
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode, Queue, Refused
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
@@ -29,8 +34,8 @@ class Replies:
         self._may_answer = may_answer
         self.numbers = itertools.count(1)
         self.counts: Counter[str] = Counter()
-        self._pending: dict[int, Insert | Asked] = {}
-        self._withheld: list[tuple[Insert | Asked, Answer]] = []
+        self._pending: dict[int, Insert | TableRequest] = {}
+        self._withheld: list[tuple[Insert | TableRequest, Answer]] = []
         self._is_refused = False  # whether the last answers were withheld
 
     @property
@@ -38,7 +43,7 @@ class Replies:
         """Whether answers wait until they may be given."""
         return bool(self._withheld)
 
-    def expect(self, ask: int, item: Insert | Asked) -> None:
+    def expect(self, ask: int, item: Insert | TableRequest) -> None:
         """Have the question with a number answered to who waits for an item."""
         self._pending[ask] = item
 
@@ -64,7 +69,7 @@ class Replies:
         else:
             self._is_refused = False
             self._withheld = []
-            deliver([(i.answer, given) for i, given in answers if i.answer is not None])
+            deliver([(i.answer, answer) for i, answer in answers if i.answer is not None])
 
     def fail_all(self, error: SetupError) -> None:
         """Answer all questions with an error; see `fail_items`."""
@@ -79,8 +84,6 @@ class Replies:
                 self.counts["duplicates"] += 1
             case Refused(reason=reason):
                 self.counts[f"refused_{reason.value}"] += 1
-            case _:
-                pass
 
 
 def dropped(name: TableName) -> UnknownNameError:
@@ -108,7 +111,7 @@ class TableQueue:
     `id` is the table's UUID, `name` its present name. `chain` is that of its last record in the
     log. `is_open` tells that the log registry names this log for the table; what came
     before is `parked`, None where nobody is opening it. `mode` is the table's mode, None before an
-    insert. `noted` is the last record in the registry's note, which `Openings` alone sets.
+    insert. `noted` is the last record in the registry's note, which `LoadPool` alone sets.
     """
 
     id: str
@@ -116,11 +119,11 @@ class TableQueue:
     queue: Queue = field(default_factory=Queue)
     chain: int = 0
     is_open: bool = False
-    parked: list[Insert | Asked] | None = None
+    parked: list[Insert | TableRequest] | None = None
     mode: Mode | None = None
     noted: int = 0
 
-    def take_parked(self) -> Sequence[Insert | Asked]:
+    def take_parked(self) -> Sequence[Insert | TableRequest]:
         """What waited for the table to be opened."""
         parked, self.parked = self.parked or [], None
         return parked

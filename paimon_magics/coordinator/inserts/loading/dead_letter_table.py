@@ -12,11 +12,11 @@ from __future__ import annotations
 import datetime
 import logging
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from paimon_magics.coordinator.inserts.log.log import DeadLetter
+from paimon_magics.coordinator.inserts.admission.validator import TableInfo
+from paimon_magics.coordinator.inserts.log.log import DeadLetter, Log
 from paimon_magics.coordinator.inserts.log.records import DamagedError, read_segment
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.own_tables import OwnTable
@@ -47,54 +47,79 @@ CREATE TABLE dead_letters (
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A dead letter, the name of its table, and its state."""
+class DeadLetters:
+    """The dead letters of one log, which are written to the table by transactions of the
+    coordinator. Safe for several threads.
 
-    letter: DeadLetter
-    table: str
-    state: State = "waiting"
+    `name_of` returns the present name of the table with an identity, None where it is unknown.
+    """
 
-
-class DeadLetterTable:
-    """Writes dead letters to the table, through transactions of the coordinator. Safe for several
-    threads."""
-
-    def __init__(self, catalog: Catalog, coordinator: Coordinator, settings: Settings) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        coordinator: Coordinator,
+        settings: Settings,
+        log: Log,
+        name_of: Callable[[str], str | None],
+    ) -> None:
         transactions = coordinator.transactions
-        self._own = OwnTable(catalog, transactions, settings, NAME, _SQL, "auto_batch_load")
+        self._table = OwnTable(catalog, transactions, settings, NAME, _SQL, "auto_batch_load")
+        self._source = log
+        self._name_of = name_of
         self._turn = threading.Lock()
-        self._untold: dict[tuple[str, int], Told] = {}
+        self._pending: dict[tuple[str, int], dict[str, Any]] = {}
 
-    def tell(self, letters: Sequence[Told]) -> None:
-        """Write letters to the table. If that fails, they are kept for `tell_again`."""
-        with self._turn:
-            self._untold |= {
-                (letter.letter.table_id, letter.letter.lsn): letter for letter in letters
-            }
-        self.tell_again()
+    def list(self, identity: str | None = None) -> list[DeadLetter]:
+        """The records that could not be loaded, of one table or of all, oldest first."""
+        return self._source.dead_letters(identity)
 
-    def tell_again(self) -> None:
-        """Write the letters that are not written yet."""
+    def settle(self, table_info: TableInfo, lsn: int, state: State) -> None:
+        """Record that a dead letter was retried or discarded, and drop it from the log. The table
+        keeps it with its new state."""
+        identity = table_info.identity
+        letters = [letter for letter in self._source.dead_letters(identity) if letter.lsn == lsn]
+        self._write([_row(letter, str(table_info.name), state) for letter in letters])
+        self._source.drop_dead_letter(identity, lsn)
+
+    def write_new(self, identity: str, lsns: Sequence[int]) -> None:
+        """Write the new dead letters with these lsns to the table."""
+        wanted = set(lsns)
+        letters = self._source.dead_letters(identity)
+        self._write([self._waiting_row(letter) for letter in letters if letter.lsn in wanted])
+
+    def write_all(self) -> None:
+        """Write all dead letters to the table: done at the start, since the process before may have
+        died before it wrote them."""
+        self._write([self._waiting_row(letter) for letter in self._source.dead_letters()])
+
+    def write_pending(self) -> None:
+        """Write the letters whose earlier write failed."""
         with self._turn:
-            letters = list(self._untold.values())
-            if not letters:
+            rows = list(self._pending.values())
+            if not rows:
                 return
             try:
-                self._own.write([_row(letter) for letter in letters])
+                self._table.write(rows)
             except (PaimonMagicsError, OSError) as error:
-                _log.warning("%d dead letters are not in `%s` yet: %s", len(letters), NAME, error)
+                _log.warning("%d dead letters are not in `%s` yet: %s", len(rows), NAME, error)
             else:
-                self._untold.clear()
+                self._pending.clear()
+
+    def _write(self, rows: Sequence[dict[str, Any]]) -> None:
+        with self._turn:
+            self._pending |= {(row["table_identity"], row["record"]): row for row in rows}
+        self.write_pending()
+
+    def _waiting_row(self, letter: DeadLetter) -> dict[str, Any]:
+        return _row(letter, self._name_of(letter.table_id) or letter.table_id, "waiting")
 
 
-def _row(told: Told) -> dict[str, Any]:
-    letter = told.letter
+def _row(letter: DeadLetter, table: str, state: State) -> dict[str, Any]:
     row: dict[str, Any] = {
         "table_identity": letter.table_id,
         "record": letter.lsn,
-        "table_name": told.table,
-        "state": told.state,
+        "table_name": table,
+        "state": state,
         "reason": letter.why,
         "buried_at": _time(letter.at_ms),
     }

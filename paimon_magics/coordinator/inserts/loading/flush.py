@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from paimon_magics.coordinator.core import (
+from paimon_magics.coordinator.core.values import (
     Aborted,
     Answer,
     Committed,
@@ -25,8 +25,8 @@ from paimon_magics.coordinator.core import (
     Undetermined,
 )
 from paimon_magics.coordinator.inserts.loading.flusher_process import (
-    Flusher,
     FlushJob,
+    FlushProcesses,
     FlushResult,
     WriteFailedError,
 )
@@ -41,8 +41,8 @@ from paimon_magics.coordinator.inserts.log.records import DamagedError, read_seg
 from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
 from paimon_magics.coordinator.inserts.queue.values import Batch
 from paimon_magics.coordinator.protocol.documents import transaction_document, transaction_of
-from paimon_magics.coordinator.runtime import Steps
 from paimon_magics.coordinator.runtime.children import ChildDiedError
+from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.transactions import Purpose
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
@@ -59,7 +59,6 @@ from paimon_magics.redaction import redacted
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.catalog.marks import TableIds
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.commits.log_positions import (
     LogPosition,
@@ -113,11 +112,10 @@ class NotYetKnownError(Exception):
     """What became of a batch can't be found out now."""
 
 
-class Flushing:
+class BatchLoader:
     """Loads batches of any tables. Safe for several threads; one batch of a table at a time.
 
-    A table is known by its id, and loaded by the last name that it had. `ids` has the ids of the
-    tables that are in the warehouse.
+    A table is known by its id, and loaded by the last name that it had.
     """
 
     def __init__(
@@ -125,9 +123,8 @@ class Flushing:
         catalog: Catalog,
         coordinator: Coordinator,
         log: RegisteredLog,
-        flusher: Flusher,
+        flusher: FlushProcesses,
         settings: Settings,
-        ids: TableIds,
     ) -> None:
         self._now_ms = coordinator.runtime.clock.now_ms
         self._catalog = catalog
@@ -135,9 +132,9 @@ class Flushing:
         self._transactions = coordinator.transactions
         self._log = log.log
         self._registry = log.registry
-        self._flusher = flusher
+        self.flusher = flusher
         self._settings = settings
-        self._ids = ids
+        self._ids = coordinator.table_ids
         self._definitions = Definitions()
 
     def load(self, name: TableName, table_id: str, batch: Batch) -> Steps[Loaded]:
@@ -172,7 +169,7 @@ class Flushing:
     def settle(self, name: TableName, table_id: str, batch: Batch) -> Steps[Loaded]:
         """Find out what became of a batch. Raises NotLoadedError where it certainly is not in the
         table, StuckError where nobody can tell; after any other error it is not known yet."""
-        stored = self._stored(table_id)
+        stored = self.stored(table_id)
         if stored is not None and stored.published < batch.last:
             flush = stored.flush
             if flush is None or flush.last != batch.last:
@@ -197,16 +194,12 @@ class Flushing:
         self._ids.expect(table_id, name)
         reach("rename.moved")
 
-    def warm_up(self) -> None:
-        """Start the process that writes files, before a batch waits for it."""
-        self._flusher.warm_up()
-
     def last_in(self, name: TableName, table_id: str, above: int) -> int:
         """The last record of this log that the table's newest snapshots name, among those with ids
         above `above`; 0 where none does."""
         table = self._catalog.load(name)
         above = max(above, latest_snapshot_id(table) - _NEWEST_MAX)
-        position = self._position(table, self._stored(table_id), table_id, above)
+        position = self._position(table, self.stored(table_id), table_id, above)
         return 0 if position is None else position.last
 
     def table_of(self, name: TableName, table_id: str) -> Table | None:
@@ -217,7 +210,8 @@ class Flushing:
         other = self._ids.find(table_id)
         return None if other is None else self._catalog.load(other)
 
-    def _stored(self, table_id: str) -> LogTable | None:
+    def stored(self, table_id: str) -> LogTable | None:
+        """A table as the log has it; None for one that it does not know."""
         return next((s for s in self._log.tables() if s.table_id == table_id), None)
 
     def _position(
@@ -252,7 +246,7 @@ class Flushing:
     def _loaded_before(self, table: Table, table_id: str, batch: Batch) -> Loaded | None:
         """The batch, if the table has it already, unknown to the log: published by a process that
         was believed dead. Raises StuckError where the table has other records than the batch."""
-        stored = self._stored(table_id)
+        stored = self.stored(table_id)
         above = 0 if stored is None else stored.snapshot_id or 0
         position = self._position(table, stored, table_id, above)
         if position is None or position.last < batch.first:
@@ -304,7 +298,7 @@ class Flushing:
         base, span = transaction.base_snapshot_id, (batch.first, batch.last)
         schemas = self._definitions.of(table)
         job = FlushJob(task, keyed_read(table, base), schemas, table.schema, segments, *span)
-        result = self._flusher.write(job, meanwhile=lambda: self._transactions.heartbeat(id))
+        result = self.flusher.write(job, meanwhile=lambda: self._transactions.heartbeat(id))
         at_ms = self._now_ms()
         dead = [DeadLetter(table_id, lsn, why, at_ms, body) for lsn, why, body in result.unfit]
         request = None
@@ -353,8 +347,8 @@ class Flushing:
         """The commit of a transaction whose end this process has not seen; None when it certainly
         was not committed and never will be. Raises StuckError when that is unknown, and
         NotYetKnownError when it can't be found out now."""
-        held = self._coordinator.stored.state(id)
-        if held is None:
+        state = self._coordinator.stored.state(id)
+        if state is None:
             try:
                 receipt = find_commit(self._catalog.load(name), transaction)
                 if receipt is not None:
@@ -364,24 +358,24 @@ class Flushing:
                 self._transactions.adopt(id, ENGINE, document, None, Origin(engine=ENGINE))
             except UnknownOutcomeError as error:
                 raise StuckError(str(error)) from error
-            held = self._coordinator.stored.state(id)
-            if held is None:
+            state = self._coordinator.stored.state(id)
+            if state is None:
                 return None
-        if held.phase is Phase.ACTIVE:
+        if state.phase is Phase.ACTIVE:
             reason = "what became of its batch is not known"
             answer = yield self._transactions.abort_soon(id, reason)
             if not isinstance(answer, Aborted | NotCommitted | Gone):
                 raise StuckError(_unknown(name, 0, 0, str(answer)))
-            held = self._coordinator.stored.state(id) or held
-        match held.phase:
+            state = self._coordinator.stored.state(id) or state
+        match state.phase:
             case Phase.COMMITTED | Phase.LOST:
-                return held.receipt
+                return state.receipt
             case Phase.ABORTED:
                 return None
-            case Phase.ABORTING if not held.adopted:
+            case Phase.ABORTING if not state.adopted:
                 return None
             case Phase.UNDETERMINED:
-                raise StuckError(_unknown(name, 0, 0, held.reason))
+                raise StuckError(_unknown(name, 0, 0, state.reason))
             case phase:
                 raise NotYetKnownError(f"the transaction {id} of `{name}` is {phase.value}")
 

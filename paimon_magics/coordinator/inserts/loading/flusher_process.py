@@ -71,7 +71,7 @@ class WriteFailedError(Exception):
         self.damaged = damaged
 
 
-class Flusher:
+class FlushProcesses:
     """The parent's side: some processes, which start when they are needed, and again when they have
     died. A second one is started when a job has waited for the first a while, so that a table whose
     files take long keeps no other table waiting. For any thread."""
@@ -177,7 +177,10 @@ def _write(job: FlushJob) -> FlushResult:
     rows = sum(batch.num_rows for batch in batches)
     written = write_batches(task, batches) if rows else None
     reach("flush.written")
-    dead = tuple((one.lsn, one.why, seal([records[one.lsn - job.first]], 0).body) for one in unfit)
-    left_out = {one.lsn for one in unfit}
+    dead = tuple(
+        (failure.lsn, failure.why, seal([records[failure.lsn - job.first]], 0).body)
+        for failure in unfit
+    )
+    left_out = {failure.lsn for failure in unfit}
     users = dict.fromkeys(record.user for record in records if record.lsn not in left_out)
     return FlushResult(written, rows, chain, dead, has_changes, tuple(users))

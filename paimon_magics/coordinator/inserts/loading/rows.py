@@ -27,7 +27,7 @@ from paimon_magics.coordinator.inserts.admission.json_values import (
     default_value,
 )
 from paimon_magics.coordinator.inserts.admission.key_changes import Value, is_change, key_change
-from paimon_magics.coordinator.inserts.admission.validator import given_columns, statements_of
+from paimon_magics.coordinator.inserts.admission.validator import statement_columns, statements_of
 from paimon_magics.coordinator.inserts.log.records import Format, Record
 from paimon_magics.coordinator.protocol.errors import OversizedError
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
@@ -115,10 +115,12 @@ def conformed_stream(
     table.validate(full=True)
     if bytes_max is not None:
         check_spread(table, bytes_max)
-    given = given_columns(name, table_schema, names, in_json=False)
-    columns = [_given(column, table.column(number)) for number, column in enumerate(given.columns)]
+    plan = statement_columns(name, table_schema, names, in_json=False)
+    columns = [
+        _conformed(column, table.column(number)) for number, column in enumerate(plan.columns)
+    ]
     schema = pa.schema(
-        [pa.field(c.name, arrow_type(c.type), nullable=c.type.nullable) for c in given.columns]
+        [pa.field(c.name, arrow_type(c.type), nullable=c.type.nullable) for c in plan.columns]
     )
     conformed = pa.Table.from_arrays(columns, schema=schema)
     conformed.validate(full=True)
@@ -139,7 +141,9 @@ def _converted(
 ) -> list[pa.RecordBatch | Change]:
     if format is Format.ARROW:
         return _batches(_of_stream(records[0].payload, table_schema), table_schema, target)
-    statements = [one for record in records for one in statements_of(json.loads(record.payload))]
+    statements = [
+        statement for record in records for statement in statements_of(json.loads(record.payload))
+    ]
     if format is Format.JSON:
         return _batches(_of_json(statements, table_schema), table_schema, target)
     entries: list[pa.RecordBatch | Change] = []
@@ -159,8 +163,8 @@ def _batches(
     schema = arrow_schema(target)
     batches: list[pa.RecordBatch | Change] = []
     for columns, values, rows in parts:
-        given = {column.id: (column, value) for column, value in zip(columns, values, strict=True)}
-        arrays = [_target_array(column, table_schema, given, rows) for column in target.columns]
+        by_id = {column.id: (column, value) for column, value in zip(columns, values, strict=True)}
+        arrays = [_target_array(column, table_schema, by_id, rows) for column in target.columns]
         table = pa.Table.from_arrays(arrays, schema=schema)
         batches += table.combine_chunks().to_batches()
     return batches
@@ -171,21 +175,23 @@ def _kind_of_change(statement: Any) -> str | None:
     for rows. A change that is carried out twice in a row does what it does once."""
     if not is_change(statement):
         return None
-    ((verb, given),) = statement.items()
-    return json.dumps([verb, [given.get(one) for one in ("columns", "where", "set")]])
+    ((verb, change),) = statement.items()
+    return json.dumps([verb, [change.get(member) for member in ("columns", "where", "set")]])
 
 
 def _change(statements: Sequence[Any], table_schema: TableSchema, target: TableSchema) -> Change:
     """The change that statements of one kind are together."""
     checked = [key_change(_NAME, table_schema, statement) for statement in statements]
     keys = {
-        value.column.id: pa.concat_arrays([_stored(one.keys[at], target) for one in checked])
+        value.column.id: pa.concat_arrays([_stored(change.keys[at], target) for change in checked])
         for at, value in enumerate(checked[0].keys)
     }
     first = checked[0]
     primary = [target.column(key) for key in target.primary_keys]
     return Change(
-        pa.table([keys[one.id] for one in primary], names=[one.name for one in primary]),
+        pa.table(
+            [keys[column.id] for column in primary], names=[column.name for column in primary]
+        ),
         tuple(
             ColumnPredicate(
                 _present(condition.value.column, target).name,
@@ -196,15 +202,18 @@ def _change(statements: Sequence[Any], table_schema: TableSchema, target: TableS
         ),
         None
         if first.assigned is None
-        else {_present(one.column, target).name: _stored(one, target) for one in first.assigned},
+        else {
+            _present(change.column, target).name: _stored(change, target)
+            for change in first.assigned
+        },
     )
 
 
 def _present(column: Column, target: TableSchema) -> Column:
     """The column in the present schema."""
-    for one in target.columns:
-        if one.id == column.id:
-            return one
+    for candidate in target.columns:
+        if candidate.id == column.id:
+            return candidate
     raise ValueError(f"column `{column.name}`, which it names, was dropped")
 
 
@@ -228,15 +237,15 @@ def _of_json(
 ) -> Iterator[tuple[Sequence[Column], list[pa.Array], int]]:
     """Yield runs of statements that give the same columns: columns, arrays, number of rows."""
     for key, run in groupby(statements, _columns_of):
-        given = given_columns(_NAME, schema, key)
+        plan = statement_columns(_NAME, schema, key)
         rows = [row for statement in run for row in statement["rows"]]
         arrays = []
-        for position, (column, reader) in enumerate(zip(given.columns, given.readers, strict=True)):
+        for position, (column, reader) in enumerate(zip(plan.columns, plan.readers, strict=True)):
             values = [row[position] for row in rows]
             if reader.read is not None:
                 values = [reader.read(value) for value in values]
             arrays.append(_with_default(_array(values, arrow_type(column.type)), column))
-        yield given.columns, arrays, len(rows)
+        yield plan.columns, arrays, len(rows)
 
 
 def _columns_of(statement: Any) -> tuple[str, ...] | None:
@@ -256,16 +265,18 @@ def _of_stream(
 def _target_array(
     column: Column,
     schema: TableSchema,
-    given: Mapping[int, tuple[Column, Any]],
+    by_id: Mapping[int, tuple[Column, Any]],
     rows: int,
 ) -> pa.Array | pa.ChunkedArray:
     """The values of one column of the present schema."""
     wanted = arrow_type(column.type)
     values: Any
-    if column.id in given:
-        values = given[column.id][1]
+    if column.id in by_id:
+        values = by_id[column.id][1]
     else:
-        before = next((one for one in schema.columns if one.id == column.id), None)
+        before = next(
+            (candidate for candidate in schema.columns if candidate.id == column.id), None
+        )
         if before is None or before.default is None:
             values = pa.nulls(rows, wanted)
         else:
@@ -331,7 +342,7 @@ def _padded(values: Any, column: Column) -> Any:
     return pc.utf8_rpad(values, width=column.type.parameters[0])  # type: ignore[union-attr]
 
 
-def _given(column: Column, values: Any) -> Any:
+def _conformed(column: Column, values: Any) -> Any:
     """Values converted to the column's type, and checked for what Arrow's types don't express: NOT
     NULL and lengths. Arrow checks nested NULLs."""
     try:

@@ -24,6 +24,12 @@ from paimon_magics.coordinator.inserts.log.records import Segment
 from paimon_magics.coordinator.protocol.json_text import storable_text
 from paimon_magics.coordinator.store.database import UnstorableError
 
+_CALLS = (
+    *("drop_flush", "close_table", "accept_loss", "drop_table"),
+    *("drop_dead_letter", "rename_table"),
+)
+"""The changes that are methods of a log, with the members of the document as their parameters."""
+
 
 def append_document(groups: Sequence[Appended], at_ms: int) -> dict[str, Any]:
     """The document of an `append` at a running time. The segments' bodies are its parts."""
@@ -48,7 +54,9 @@ def append_document(groups: Sequence[Appended], at_ms: int) -> dict[str, Any]:
 
 def letters_document(dead: Sequence[DeadLetter]) -> list[list[object]]:
     """Dead letters for a document. Their bodies are the change's parts."""
-    return [[one.table_id, one.lsn, storable_text(one.why), one.at_ms] for one in dead]
+    return [
+        [letter.table_id, letter.lsn, storable_text(letter.why), letter.at_ms] for letter in dead
+    ]
 
 
 def replayed_id(entry: Entry) -> str:
@@ -78,7 +86,7 @@ def replay(log: DatabaseLog, entry: Entry) -> None:
 
 def apply(log: DatabaseLog, document: Mapping[str, Any], parts: Sequence[bytes]) -> None:
     """Apply a change, its document and parts, to a log in a database."""
-    if "location" in document or any("location" in one for one in document.get("groups", ())):
+    if "location" in document or any("location" in group for group in document.get("groups", ())):
         document = _present(log, document)
     rest = {key: value for key, value in document.items() if key not in ("change", "id")}
     match document["change"]:
@@ -97,9 +105,7 @@ def apply(log: DatabaseLog, document: Mapping[str, Any], parts: Sequence[bytes])
             pass  # of an older version, by another clock
         case "forget":
             log.forget_until(**rest)
-        case "drop_flush" | "close_table" | "accept_loss" | "drop_table" as change:
-            getattr(log, change)(**rest)
-        case "drop_dead_letter" | "rename_table" as change:
+        case change if change in _CALLS:
             getattr(log, change)(**rest)
         case "begin_move":
             begin_move(log.database, rest["location"], rest["target"])

@@ -1,6 +1,6 @@
 """The log in a database: an SQLite file on a local disk, or PostgreSQL.
 
-See `interface.Log` for its guarantees, and `coordinator.store.database.Database` for the reasons
+See `log.Log` for its guarantees, and `coordinator.store.database.Database` for the reasons
 why they hold. One append is one transaction, so that its records, their labels and each table's
 last lsn are stored together. By that lsn it is noticed if the database has lost records.
 """
@@ -143,11 +143,11 @@ class DatabaseLog:
             raise
 
     def _has(self, group: Appended) -> bool:
-        found = self.database.read(
+        rows = self.database.read(
             "SELECT body FROM log_segments WHERE table_id = ? AND first = ?",
             *(group.table_id, group.segment.first),
         )
-        return [bytes(body) for (body,) in found] == [group.segment.body]
+        return [bytes(body) for (body,) in rows] == [group.segment.body]
 
     def check_next(self, table_id: str, first: int) -> None:
         """Raise StoreLostError unless a table's records may go on with `first`."""
@@ -191,7 +191,7 @@ class DatabaseLog:
                 *(table_id, *some),
             ):
                 rows[key].append((int(offset), int(lsn), bytes(answers)))
-        return {key: remembered_of(found) for key, found in rows.items()}
+        return {key: remembered_of(key_rows) for key, key_rows in rows.items()}
 
     def begin_flush(self, table_id: str, flush: StoredFlush, dead: Sequence[DeadLetter]) -> None:
         """See `Log.begin_flush`."""
@@ -382,7 +382,7 @@ def _burials(dead: Sequence[DeadLetter]) -> list[Change]:
             "INSERT INTO log_dead_letters (table_id, lsn, why, at_ms, body) "
             "VALUES (?, ?, ?, ?, ?) ON CONFLICT (table_id, lsn) DO UPDATE SET "
             "why = excluded.why, at_ms = excluded.at_ms, body = excluded.body",
-            (one.table_id, one.lsn, storable_text(one.why), one.at_ms, one.body),
+            (letter.table_id, letter.lsn, storable_text(letter.why), letter.at_ms, letter.body),
         )
-        for one in dead
+        for letter in dead
     ]

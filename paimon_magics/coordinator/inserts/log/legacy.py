@@ -68,14 +68,16 @@ def upgrade(database: Database, renamed: Renamed | None) -> None:
 
 
 def settled_moves(database: Database, renamed: Renamed | None) -> list[Move]:
-    """The renames that were under way, of those of which it can be found out now."""
+    """The renames that were under way, as far as their outcome is known now."""
     moves = []
     for text, target in database.read("SELECT location, target FROM log_moves"):
         with contextlib.suppress(PaimonMagicsError, OSError):
             if renamed is not None:
-                found = renamed(target)
-                is_same = found is not None and found.rpartition("@")[2] == text.rpartition("@")[2]
-                moves.append(Move(text, target, found if is_same else None))
+                identity = renamed(target)
+                is_same = (
+                    identity is not None and identity.rpartition("@")[2] == text.rpartition("@")[2]
+                )
+                moves.append(Move(text, target, identity if is_same else None))
     return moves
 
 

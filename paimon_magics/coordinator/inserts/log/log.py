@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from paimon_magics.coordinator.inserts.log.records import Segment
-from paimon_magics.coordinator.runtime import Runtime
+from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.service.health import Fact, Noted
 from paimon_magics.coordinator.store.database import Change
 from paimon_magics.statements.statement import TableName
 
 _LOOK_MS = 1_000.0
-
 
 FIRST_OFFSET = -2
 
@@ -340,7 +339,7 @@ def key_rows(keys: Sequence[Keyed]) -> list[tuple[str, int, int, bytes]]:
 
 
 def _key_row(run: Sequence[Keyed]) -> tuple[str, int, int, bytes]:
-    answers = b"".join(_LSN.pack(one.lsn, len(one.digest)) + one.digest for one in run)
+    answers = b"".join(_LSN.pack(key.lsn, len(key.digest)) + key.digest for key in run)
     return run[-1].key, run[-1].offset, run[-1].lsn, answers
 
 
@@ -352,13 +351,13 @@ def remembered_of(rows: Sequence[tuple[int, int, bytes]]) -> Remembered:
         if last == FIRST_OFFSET:
             first_offset = lsn_or_first
             continue
-        found = []
+        run = []
         at = 0
         while at < len(answers):
             lsn, length = _LSN.unpack_from(answers, at)
             at += _LSN.size
-            found.append((lsn, answers[at : at + length]))
+            run.append((lsn, answers[at : at + length]))
             at += length
-        inserts.update(enumerate(found, last - len(found) + 1))
+        inserts.update(enumerate(run, last - len(run) + 1))
     last_offset = rows[-1][0]
     return Remembered(inserts, last_offset if last_offset >= 0 else None, first_offset)

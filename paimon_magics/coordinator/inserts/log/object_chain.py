@@ -7,6 +7,7 @@ then.
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -49,11 +50,13 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS log_writes (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)",
 )
 
-
 _FOLDER = ".paimon-magics/log"
 _FORMAT = 2
 _FORMATS_READ = (1, 2)  # 1 knew tables by their locations
 _READERS = 16
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ class ObjectChain:
                     self._create(change)
                     self._tidy()
         except StoreUnavailableError as error:
-            unclear = {one.id for one in (self._unclear, self._behind) if one is not None}
+            unclear = {change.id for change in (self._unclear, self._behind) if change is not None}
             error.unclear = change.id in unclear
             raise
 
@@ -168,7 +171,8 @@ class ObjectChain:
             return
         try:
             self._write_checkpoint()
-        except Exception:  # it can wait, since the entries are there
+        except Exception as error:  # it can wait, since the entries are there
+            _log.warning("No checkpoint of %s was written: %r", self._folder.name, error)
             self._entries = 0
 
     def _write_checkpoint(self, *, keeping_all: bool = False) -> None:
@@ -245,8 +249,8 @@ class ObjectChain:
             why = f"The log {self._folder.name} is damaged: {', '.join(troubles[:3])}"
             insertion = Change("INSERT INTO log_damage VALUES (?)", (storable_text(why),))
             database.write([Change("DELETE FROM log_damage"), insertion])
-        found = database.read("SELECT why FROM log_damage")
-        self.damage = str(found[0][0]) if found else ""
+        damage = database.read("SELECT why FROM log_damage")
+        self.damage = str(damage[0][0]) if damage else ""
         self.database, self.inner = database, inner
         self._number, self._check = numbers[-1] if numbers else begin.number, max(check, 0)
         self._entries, self._entry_bytes = len(numbers), entry_bytes
@@ -296,9 +300,9 @@ class ObjectFolder:
             self._store.create(path, json.dumps(document).encode())
             content = self._store.read(path)
         try:
-            found = json.loads(content or b"")
-            format, id = found["format"], str(found["id"])
-            bound_id = str(found.get("warehouse_id", ""))
+            document = json.loads(content or b"")
+            format, id = document["format"], str(document["id"])
+            bound_id = str(document.get("warehouse_id", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
             format, id, bound_id = None, "", ""
         if format not in _FORMATS_READ:
@@ -314,12 +318,12 @@ class ObjectFolder:
 
     def listed(self) -> tuple[list[int], list[int]]:
         """The numbers of the existing entries and checkpoints."""
-        found: dict[str, list[int]] = {"entry": [], "checkpoint": []}
+        numbers: dict[str, list[int]] = {"entry": [], "checkpoint": []}
         for name in self._store.names(self._folder):
             kind, _, number = name.partition("-")
-            if kind in found and number.isdigit():
-                found[kind].append(int(number))
-        return found["entry"], found["checkpoint"]
+            if kind in numbers and number.isdigit():
+                numbers[kind].append(int(number))
+        return numbers["entry"], numbers["checkpoint"]
 
     def entries(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
         """Yield entries by number; the content is empty for one that was removed meanwhile."""

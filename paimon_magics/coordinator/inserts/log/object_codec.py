@@ -105,11 +105,11 @@ def _sealed(head: bytes, body: bytes) -> tuple[bytes, int]:
 def _opened(content: bytes, magic: bytes, number: int) -> tuple[int, int, bytes]:
     if len(content) < _BODY:
         raise DamagedObjectError("it has no whole header")
-    found_magic, found, before = _HEAD.unpack_from(content)
+    found_magic, number_there, before = _HEAD.unpack_from(content)
     (check,) = _U32.unpack_from(content, _HEAD.size)
     body = content[_BODY:]
     if found_magic != magic or check != zlib.crc32(body, zlib.crc32(content[: _HEAD.size])):
         raise DamagedObjectError("its checksum is wrong")
-    if found != number:
-        raise DamagedObjectError(f"it is number {found}")
+    if number_there != number:
+        raise DamagedObjectError(f"it is number {number_there}")
     return before, check, body

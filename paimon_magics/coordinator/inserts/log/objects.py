@@ -1,6 +1,6 @@
 """The log as objects in the warehouse's own store: numbered, each created only if it is absent.
 
-See `interface.Log` for its guarantees and `object_codec` for the form of the objects. Their
+See `log.Log` for its guarantees and `object_codec` for the form of the objects. Their
 combined state is kept in memory, in the same kind of database that other logs have on a disk. A
 checkpoint of it is written now and then, and the objects that it replaces are removed.
 
@@ -86,21 +86,12 @@ class ObjectLog:
 
     def begin_flush(self, table_id: str, flush: StoredFlush, dead: Sequence[DeadLetter]) -> None:
         """See `Log.begin_flush`."""
-        self._write(
-            {
-                "change": "begin_flush",
-                "table_id": table_id,
-                "flush": dataclass_members(flush),
-                "dead": letters_document(dead),
-            },
-            [one.body for one in dead],
-            content_id("begin_flush", table_id, flush, dead),
-        )
+        id = content_id("begin_flush", table_id, flush, dead)
+        self._change("begin_flush", table_id, id, dead, flush=dataclass_members(flush))
 
     def drop_flush(self, table_id: str, first: int, last: int, write_id: str = "") -> None:
         """See `Log.drop_flush`."""
-        document = {"change": "drop_flush", "table_id": table_id, "first": first, "last": last}
-        self._write(document, id=write_id)
+        self._change("drop_flush", table_id, write_id, first=first, last=last)
 
     def publish(
         self,
@@ -111,60 +102,54 @@ class ObjectLog:
         dead: Sequence[DeadLetter] = (),
     ) -> None:
         """See `Log.publish`."""
-        self._write(
-            {
-                "change": "publish",
-                "table_id": table_id,
-                "last": last,
-                "chain": chain,
-                "snapshot_id": snapshot_id,
-                "dead": letters_document(dead),
-            },
-            [one.body for one in dead],
-            content_id("publish", table_id, last, chain, snapshot_id, dead),
-        )
+        id = content_id("publish", table_id, last, chain, snapshot_id, dead)
+        values = {"last": last, "chain": chain, "snapshot_id": snapshot_id}
+        self._change("publish", table_id, id, dead, **values)
 
     def close_table(self, table_id: str, why: str, write_id: str = "") -> None:
         """See `Log.close_table`."""
-        self._write(
-            {"change": "close_table", "table_id": table_id, "why": storable_text(why)}, id=write_id
-        )
+        self._change("close_table", table_id, write_id, why=storable_text(why))
 
     def accept_loss(self, table_id: str, name: str, published: int, write_id: str = "") -> None:
         """See `Log.accept_loss`."""
-        self._write(
-            {
-                "change": "accept_loss",
-                "table_id": table_id,
-                "name": name,
-                "published": published,
-            },
-            id=write_id,
-        )
+        self._change("accept_loss", table_id, write_id, name=name, published=published)
 
     def rename_table(self, table_id: str, name: str, write_id: str = "") -> None:
         """See `Log.rename_table`."""
-        document = {"change": "rename_table", "table_id": table_id, "name": name}
-        self._write(document, id=write_id)
+        self._change("rename_table", table_id, write_id, name=name)
 
     def drop_table(self, table_id: str, write_id: str = "") -> None:
         """See `Log.drop_table`."""
-        self._write({"change": "drop_table", "table_id": table_id}, id=write_id)
+        self._change("drop_table", table_id, write_id)
 
     def drop_dead_letter(self, table_id: str, lsn: int) -> None:
         """See `Log.drop_dead_letter`."""
-        self._write({"change": "drop_dead_letter", "table_id": table_id, "lsn": lsn})
+        self._change("drop_dead_letter", table_id, lsn=lsn)
+
+    def _change(
+        self,
+        change: str,
+        table_id: str,
+        id: str = "",
+        dead: Sequence[DeadLetter] | None = None,
+        **values: object,
+    ) -> None:
+        """Write a change of a table; its dead letters have their bodies as parts."""
+        document = {"change": change, "table_id": table_id, **values}
+        if dead is not None:
+            document["dead"] = letters_document(dead)
+        self._write(document, [letter.body for letter in dead or ()], id)
 
     def forget(self, retention_ms: int) -> None:
         """See `Log.forget`."""
         now_ms = self._time.now_ms()
         until_ms = now_ms - retention_ms
         # An idle log gets few entries.
-        found = self._chain.database.read(
+        rows = self._chain.database.read(
             "SELECT 1 FROM log_keys WHERE at_ms < ? AND off <> ? LIMIT 1",
             *(until_ms, FIRST_OFFSET),
         )
-        if found or now_ms - self._noted_ms > _NOTE_TIME_EVERY_MS:
+        if rows or now_ms - self._noted_ms > _NOTE_TIME_EVERY_MS:
             self._write_time(until_ms, now_ms)
 
     def _write_time(self, until_ms: int, now_ms: int) -> None:

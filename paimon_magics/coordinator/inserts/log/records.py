@@ -156,11 +156,13 @@ def read_segments(
             raise DamagedError(expected, f"it is missing: the log goes on with {first}")
         else:
             known = chain
-        found, chains = read_segment(content, first, known)
-        expected = first + len(found)
-        kept = len(found) if upto is None else min(len(found), upto - first + 1)
-        records += [record for record in found[:kept] if record.lsn > after]
-        chain = chains[kept - 1]
+        segment_records, chains = read_segment(content, first, known)
+        expected = first + len(segment_records)
+        count = (
+            len(segment_records) if upto is None else min(len(segment_records), upto - first + 1)
+        )
+        records += [record for record in segment_records[:count] if record.lsn > after]
+        chain = chains[count - 1]
     return records, chain
 
 

@@ -1,4 +1,4 @@
-"""The log registry: notes in the warehouse of which log holds a table's acknowledged rows.
+"""The log registry: for each table, a note in the warehouse names the log with its rows.
 
 A log on a local disk can be lost with its machine, or be out of reach of the coordinator that takes
 over. So a table's log is noted as open before its first row is acknowledged, and as clean when

@@ -19,7 +19,7 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class FlushAsked:
+class FlushRequested:
     """A request to make everything acknowledged until now visible."""
 
     ask: int
@@ -27,7 +27,7 @@ class FlushAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldAsked:
+class HoldRequested:
     """A statement other than a small insert asks for its place, which lasts until HoldEnded. A hold
     that `drains` waits until everything acknowledged is loaded; another waits only for the batch
     being loaded, and stops the next. A hold that `refuses` has inserts refused until it ends. One
@@ -95,8 +95,8 @@ class Ticked:
 
 Event = (
     Arrived
-    | FlushAsked
-    | HoldAsked
+    | FlushRequested
+    | HoldRequested
     | HoldEnded
     | Published
     | FlushFailed

@@ -30,11 +30,11 @@ from paimon_magics.coordinator.inserts.queue.events import (
     Closed,
     Effect,
     Event,
-    FlushAsked,
     FlushFailed,
+    FlushRequested,
     FlushUnclear,
-    HoldAsked,
     HoldEnded,
+    HoldRequested,
     Published,
     Reply,
     SettleFlush,
@@ -67,9 +67,9 @@ def step(queue: Queue, event: Event) -> tuple[Queue, tuple[Effect, ...]]:
     match event:
         case Arrived(arrivals=arrivals, now_ms=now_ms):
             queue, effects = arrive(queue, arrivals, now_ms)
-        case FlushAsked(ask=ask):
+        case FlushRequested(ask=ask):
             queue, effects = _ask_flush(queue, ask)
-        case HoldAsked():
+        case HoldRequested():
             queue, effects = _ask_hold(queue, event)
         case HoldEnded(id=id):
             queue, effects = _without_hold(queue, id)
@@ -99,7 +99,7 @@ def _sealed(queue: Queue) -> Queue:
 
 def _close(queue: Queue, why: str) -> tuple[Queue, list[Effect]]:
     """Close the table (`why`), or open it (""). Closing answers all waiters, since it may last for
-    days; waiting inserts are told that they are durable."""
+    days; the answer to a waiting insert says that it is durable."""
     queue = replace(queue, closed=why, retry_at_ms=0)
     return _not_waiting(queue, Reason.CLOSED, why) if why else (queue, [])
 
@@ -129,7 +129,7 @@ def _ask_flush(queue: Queue, ask: int) -> tuple[Queue, list[Effect]]:
     return replace(_sealed(queue), waiting=(*queue.waiting, (waiter,)), retry_at_ms=0), []
 
 
-def _ask_hold(queue: Queue, event: HoldAsked) -> tuple[Queue, list[Effect]]:
+def _ask_hold(queue: Queue, event: HoldRequested) -> tuple[Queue, list[Effect]]:
     if queue.closed:
         return queue, [Reply(event.ask, Refused(Reason.CLOSED, queue.closed))]
     lsn = queue.acknowledged
@@ -198,10 +198,10 @@ def _published(queue: Queue, event: Published) -> tuple[Queue, list[Effect]]:
         last_error="",
         snapshot_id=queue.snapshot_id if event.snapshot_id is None else event.snapshot_id,
     )
-    return _told(queue, event.snapshot_id, dict(event.dead))
+    return _answer_waiters(queue, event.snapshot_id, dict(event.dead))
 
 
-def _told(
+def _answer_waiters(
     queue: Queue, snapshot_id: int | None, dead: dict[int, str]
 ) -> tuple[Queue, list[Effect]]:
     """Answer the waiters up to `published`, and grant the holds whose turn it is."""
@@ -235,9 +235,9 @@ def _failed(queue: Queue, event: FlushFailed) -> tuple[Queue, list[Effect]]:
         queue, granted = _before_it(replace(queue, sealed=(batch, *queue.sealed)))
         if not event.refused:
             return queue, granted
-        # Only other credentials change this: waiters are told now that their rows are durable.
-        queue, told = _not_waiting(queue, Reason.STORE, event.why)
-        return queue, granted + told
+        # Only other credentials change this: waiters hear now that their rows are durable.
+        queue, replies = _not_waiting(queue, Reason.STORE, event.why)
+        return queue, granted + replies
     if batch.first == batch.last:
         return replace(queue, flushing=batch), [Bury(batch.last, event.why)]
     return _before_it(
