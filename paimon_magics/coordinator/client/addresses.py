@@ -21,7 +21,6 @@ from paimon_magics.redaction import conceal
 
 _SCHEMES = ("http://", "https://")
 
-
 GivenToken = str | Callable[[], str]
 """A token, or a function that returns one that is valid now."""
 

@@ -36,15 +36,12 @@ __all__ = [
     "WaitingInserts",
 ]
 
-
 _LOOK_SECONDS = 0.1
 _LOOK_SECONDS_MAX = 1.0
 _PENDING = (Phase.ACTIVE, Phase.COMMITTING, Phase.UNCLEAR)
 _UNFINISHED = (*_PENDING, Phase.ABORTING)
 
-
 _Ask = Callable[[str, str, Any], tuple[str, Any]]
-
 
 _WAIT_MS_MAX = 20_000
 

@@ -17,22 +17,14 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from paimon_magics.coordinator.client.administration import Administration
-from paimon_magics.coordinator.core.state import (
-    CompactedBucket,
-    claimed,
-    still_claimed,
-)
+from paimon_magics.coordinator.core.state import CompactedBucket, claimed, still_claimed
 from paimon_magics.coordinator.protocol.definition_changes import DefinitionChange
 from paimon_magics.coordinator.runtime import waited
 from paimon_magics.coordinator.service.definition_changes import DefinitionChanges
 from paimon_magics.coordinator.service.opening import open_on
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.service.tags_and_branches import change_versions
-from paimon_magics.errors import (
-    PaimonMagicsError,
-    SetupError,
-    UnknownOutcomeError,
-)
+from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownOutcomeError
 from paimon_magics.forks import renew_after_fork
 from paimon_magics.planning.commits.requests import (
     CommitReceipt,

@@ -66,9 +66,7 @@ _ENDED = 410
 _END_SECONDS = 1.0  # the caller asks again
 _ABORT_SECONDS = 5.0  # a transaction that nobody aborts ends by its lease
 
-
 _AGAIN_SECONDS = 10.0
-
 
 ENDED_MAX = 1_000
 """How many ended transactions are kept: far more than end at the same time. The requests that

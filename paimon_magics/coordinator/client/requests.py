@@ -21,11 +21,7 @@ import httpx
 from paimon_magics.coordinator.client.addresses import tls_context
 from paimon_magics.coordinator.client.administration import TooLateError
 from paimon_magics.coordinator.client.starting import Endpoint, Finder
-from paimon_magics.coordinator.protocol.errors import (
-    BrokeOffError,
-    NoOwnerError,
-    TableHeldError,
-)
+from paimon_magics.coordinator.protocol.errors import BrokeOffError, NoOwnerError, TableHeldError
 from paimon_magics.errors import (
     CommitConflictError,
     CompactionConflictError,
@@ -44,7 +40,6 @@ from paimon_magics.forks import renew_after_fork
 if TYPE_CHECKING:
     import socket
 
-
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 120.0
 _PAUSE_SECONDS = 0.05
@@ -54,7 +49,6 @@ _WAITS_MAX = 5  # while owners die one after the other
 _UNAUTHORISED = 401
 _CONNECTED = ("connection.connect_tcp.complete", "connection.start_tls.complete")
 _SETTLED = (409, 410, 416, 422)  # answers about the thing itself
-
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout)
 _BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)

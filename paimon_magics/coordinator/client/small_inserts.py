@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from paimon_magics.tables.reading.changed_rows import Change
     from paimon_magics.tables.table import Table
 
-
 Send = Callable[[str, bytes, Mapping[str, str]], Any]
 """Posts a body with headers to a path until there is an answer; returns the answer's document."""
 

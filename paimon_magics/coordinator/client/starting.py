@@ -65,7 +65,6 @@ _ELSE = (
 # The catalog options that identify a warehouse.
 _IDENTITY = re.compile(r"metastore|uri|warehouse|catalog-key|.*endpoint")
 
-
 _PROBE_SECONDS_MAX = 5.0
 
 

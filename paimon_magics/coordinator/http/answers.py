@@ -94,7 +94,6 @@ _NOT_LOGGED = (BrokeOffError, PausedError, StoreUnavailableError)
 
 _log = logging.getLogger(__name__)
 
-
 _HINT = "Send a JSON object in UTF-8."
 
 

@@ -32,7 +32,6 @@ from paimon_magics.errors import InvalidValueError, SetupError, UnknownNameError
 
 _READ_SECONDS = 0.25  # shorter than a probe waits
 
-
 _TOKEN_TEXT = re.compile(r"pmt_([0-9a-f]{12})_([\w-]{43})")
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,98}[^\s\x00-\x1f\x7f])?")
 _FRESH_SECONDS = 5.0

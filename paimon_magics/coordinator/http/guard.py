@@ -43,9 +43,7 @@ from paimon_magics.coordinator.protocol.principals import (
     check_table,
     closed_table,
 )
-from paimon_magics.coordinator.protocol.principals import (
-    Scope as Needed,
-)
+from paimon_magics.coordinator.protocol.principals import Scope as Needed
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 
@@ -62,12 +60,10 @@ _OWN_TABLES = ("/v1/inserts", "/v1/databases")
 
 _log = logging.getLogger(__name__)
 
-
 UNAUTHORISED = 4401
 """The code that a stream is closed with whose sender is not known, or not any more."""
 
 _AGAIN_SECONDS = 5.0  # how long what a stream's token allows is taken as said
-
 
 _WRONG_MAX = 20
 _FORGIVEN_SECONDS = 60.0

@@ -25,14 +25,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.answers import error_answer
-from paimon_magics.coordinator.http.authorisation import (
-    bearer_token,
-    unauthorised,
-)
-from paimon_magics.coordinator.protocol.principals import (
-    Principal,
-    Scope,
-)
+from paimon_magics.coordinator.http.authorisation import bearer_token, unauthorised
+from paimon_magics.coordinator.protocol.principals import Principal, Scope
 from paimon_magics.errors import SetupError
 
 if TYPE_CHECKING:

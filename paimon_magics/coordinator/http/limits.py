@@ -39,7 +39,6 @@ _TABLE_PART = 4  # the part of a class's threads that one table may have
 _TABLE_WAIT_SECONDS = 30.0  # for a thread; clients wait longer
 _REQUEST_SECONDS_MAX = 60.0  # after which health tells of it
 
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

@@ -32,7 +32,6 @@ _ANY = ("0.0.0.0", "::")
 _ROOT = re.compile(r"(/[\w.~-]+)+")
 _HOST = re.compile(r"[\w.:%-]+")
 
-
 _LEFT_SECONDS_MIN = 7 * 86_400
 _TIME = re.compile(rb"(?:\x17\r(\d{12})Z|\x18\x0f(\d{14})Z)")  # in DER, of either form
 

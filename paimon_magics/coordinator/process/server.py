@@ -36,7 +36,6 @@ _SIGNALS = [
 
 _log = logging.getLogger(__name__)
 
-
 _TOO_SLOW = 408
 _HEAD_TOO_LARGE = 431
 _SLOW_HEAD_SECONDS = 1.0  # a whole one comes in one or two packets

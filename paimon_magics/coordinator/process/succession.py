@@ -47,7 +47,6 @@ _LOOK_MS = 500.0
 
 _log = logging.getLogger(__name__)
 
-
 _PORTS = {"http": 80, "https": 443}
 
 

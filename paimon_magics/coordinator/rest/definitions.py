@@ -44,7 +44,6 @@ from paimon_magics.tables.catalog.rest_documents import (
 
 Document = dict[str, Any]
 
-
 # Paimon's RESTFunctionValidator.
 _FUNCTION_NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9._-]+")
 

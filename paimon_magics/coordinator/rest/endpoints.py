@@ -42,7 +42,6 @@ from paimon_magics.tables.table import StoredTable
 
 _log = logging.getLogger(__name__)
 
-
 _DIGITS_MAX = 40  # of a number that is read; some have zeros in front
 
 _T = TypeVar("_T")

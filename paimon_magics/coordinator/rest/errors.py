@@ -43,7 +43,6 @@ _ANOTHER_ENGINE = re.compile(r"\bengine\b|\bFlink\b|\bSpark\b")
 
 _log = logging.getLogger(__name__)
 
-
 _WORDS = {
     "token": "key",
     "tokens": "keys",

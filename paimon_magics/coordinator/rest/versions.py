@@ -54,11 +54,7 @@ from paimon_magics.tables.catalog.rest_documents import (
 from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.commits.fenced_commits import commit_fenced
 from paimon_magics.tables.manifests.partitions import partition_documents
-from paimon_magics.tables.snapshots.branches import (
-    branch_exists,
-    forward_to_branch,
-    list_branches,
-)
+from paimon_magics.tables.snapshots.branches import branch_exists, forward_to_branch, list_branches
 from paimon_magics.tables.snapshots.chain import (
     latest_document,
     list_snapshots,
@@ -69,11 +65,7 @@ from paimon_magics.tables.snapshots.chain import (
     roll_back_schema,
     tag_document,
 )
-from paimon_magics.tables.snapshots.consumers import (
-    forget_progress,
-    keep_progress,
-    list_progress,
-)
+from paimon_magics.tables.snapshots.consumers import forget_progress, keep_progress, list_progress
 from paimon_magics.tables.snapshots.provenance import USER
 from paimon_magics.tables.table import StoredTable, Table
 from paimon_magics.tables.writing.cleanup import tidy_up

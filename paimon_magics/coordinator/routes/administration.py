@@ -50,7 +50,6 @@ from paimon_magics.version import __version__
 _TEXT_CHARACTERS_MAX = 500
 _STARTED_AT_MS = int(time.time() * 1000)  # a time of day
 
-
 COMPACTION_COLUMNS = ("table", "state", "#buckets", "#bytes to read", "what stands in its way")
 
 

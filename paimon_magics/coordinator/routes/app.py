@@ -29,9 +29,7 @@ from paimon_magics.coordinator.http.answers import (
     on_unexpected,
 )
 from paimon_magics.coordinator.http.audited import tell
-from paimon_magics.coordinator.http.authorisation import (
-    Authoriser,
-)
+from paimon_magics.coordinator.http.authorisation import Authoriser
 from paimon_magics.coordinator.http.guard import (
     Guard,
     TooLargeError,
@@ -44,12 +42,7 @@ from paimon_magics.coordinator.http.pages import HEADERS
 from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.coordinator.protocol.json_text import member
-from paimon_magics.coordinator.protocol.principals import (
-    PRINCIPAL,
-    Principal,
-    Scope,
-    check_table,
-)
+from paimon_magics.coordinator.protocol.principals import PRINCIPAL, Principal, Scope, check_table
 from paimon_magics.coordinator.routes.administration import (
     administration_routes,
     compaction_routes,
@@ -84,7 +77,6 @@ _ON_ERRORS: dict[Any, Any] = {
     ClientDisconnect: on_gone,
     Exception: on_unexpected,
 }
-
 
 _HOLDER_CHARACTERS_MAX = 100
 

@@ -25,17 +25,10 @@ from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.log.records import Format, read_segment
 from paimon_magics.coordinator.inserts.queue.values import Accepted
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry, validated_stream
-from paimon_magics.coordinator.routes.insert_requests import (
-    answer_of,
-    named_by,
-)
-from paimon_magics.errors import (
-    PaimonMagicsError,
-    UnknownNameError,
-)
+from paimon_magics.coordinator.routes.insert_requests import answer_of, named_by
+from paimon_magics.errors import PaimonMagicsError, UnknownNameError
 
 _TABLE = "/v1/inserts/{database}/{table}"
-
 
 LETTER_COLUMNS = ("table", "#record", "#rows", "why", "@since", "")
 

@@ -23,10 +23,7 @@ from paimon_magics.coordinator.inserts.log.log import DiskReserve
 from paimon_magics.coordinator.inserts.log.records import Format
 from paimon_magics.coordinator.inserts.queue.values import Answer, Mode
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError
-from paimon_magics.coordinator.routes.insert_requests import (
-    Named,
-    digest_of,
-)
+from paimon_magics.coordinator.routes.insert_requests import Named, digest_of
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.errors import (
     CommitConflictError,

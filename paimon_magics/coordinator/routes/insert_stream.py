@@ -26,10 +26,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from paimon_magics.coordinator.http.guard import principal_in
 from paimon_magics.coordinator.inserts.admission.items import Insert
-from paimon_magics.coordinator.inserts.admission.validator import (
-    TableInfo,
-    mode_of,
-)
+from paimon_magics.coordinator.inserts.admission.validator import TableInfo, mode_of
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry
 from paimon_magics.coordinator.routes.insert_requests import (

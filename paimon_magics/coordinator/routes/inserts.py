@@ -38,10 +38,7 @@ from paimon_magics.coordinator.routes.insert_requests import (
 from paimon_magics.coordinator.routes.metrics import InsertMetrics, insert_facts
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import Fact, Noted
-from paimon_magics.errors import (
-    InvalidValueError,
-    SetupError,
-)
+from paimon_magics.errors import InvalidValueError, SetupError
 from paimon_magics.statements.statement import TableName
 
 _TABLE = "/v1/inserts/{database}/{table}"

@@ -15,13 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.core import (
-    Answer,
-    Committed,
-    Mismatch,
-    TransactionState,
-    Unknown,
-)
+from paimon_magics.coordinator.core import Answer, Committed, Mismatch, TransactionState, Unknown
 from paimon_magics.coordinator.http.answers import answer_response, json_body
 from paimon_magics.coordinator.http.audited import tell
 from paimon_magics.coordinator.http.guard import principal_of
