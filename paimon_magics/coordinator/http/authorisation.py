@@ -192,149 +192,150 @@ PUBLIC = frozenset({"/health/live", "/health/owner", "/health/ready", "/dead-let
 """Paths that are open to everybody. `/dead-letters` asks for a proof of its own, and
 `/health/ready` has names only for those with a token."""
 
-_TABLE = "/v1/paimon/databases/{database}/tables/{table}"
-_DATABASE = "/v1/paimon/databases/{database}"
+_ENDPOINTS = """
+read   GET    /v1/databases/{database}
+read*  GET    /
+read*  GET    /metrics
+read   GET    /openapi.json
+read   GET    /v1/compactions
+read   GET    /v1/coordinator
+read   GET    /v1/inserts
+read   GET    /v1/inserts/{database}/{table}
+read   GET    /v1/inserts/{database}/{table}/buffer
+read   GET    /v1/inserts/{database}/{table}/dead-letters
+read   GET    /v1/tables/stopped
+read   GET    /v1/transactions
+read   GET    /v1/transactions/{id}
+read   GET    /v1/config
+read   GET    /v1/principal
+read   GET    /v1/paimon/databases
+read   GET    /v1/paimon/functions
+read*  GET    /v1/paimon/permissions
+read   GET    /v1/paimon/tables
+read   GET    /v1/paimon/tables/id/{id}
+read   GET    /v1/paimon/views
+read   GET    DATABASE
+read   GET    DATABASE/function-details
+read   GET    DATABASE/functions
+read   GET    DATABASE/functions/{name}
+read   GET    DATABASE/table-details
+read   GET    DATABASE/tables
+read   GET    DATABASE/view-details
+read   GET    DATABASE/views
+read   GET    DATABASE/views/{name}
+read   GET    TABLE
+read   GET    TABLE/branches
+read   GET    TABLE/consumers
+read   GET    TABLE/partitions
+read   GET    TABLE/snapshot
+read   GET    TABLE/snapshots
+read   GET    TABLE/snapshots/{version}
+read   GET    TABLE/tags
+read   GET    TABLE/tags/{tag}
+read   GET    TABLE/token
+read   POST   /v1/leases                                       - changes no table
+read   POST   TABLE/auth                                       - a question
+read   POST   TABLE/partitions/list-by-filter                  - a question
+read   POST   TABLE/partitions/list-by-names                   - a question
+read   GET    /v1/paimon/{rest:path}
+read   POST   /v1/paimon/{rest:path}                           - not offered
+read   PUT    /v1/paimon/{rest:path}                           - not offered
+read   PATCH  /v1/paimon/{rest:path}                           - not offered
+read   DELETE /v1/paimon/{rest:path}                           - not offered
+write  POST   /v1/changes                                      = change definition
+write  POST   /v1/inserts/{database}/{table}                   - kept with its load
+write  POST   /v1/inserts/{database}/{table}/flush             - kept as a load
+write  POST   /v1/inserts/{database}/{table}/dead-letters/{lsn}/retry = retry dead letter
+write  DELETE /v1/inserts/{database}/{table}/dead-letters/{lsn} = discard dead letter
+write  POST   /v1/tables/check                                 - changes no table
+write  POST   /v1/tables/versions                              = change versions
+write  POST   /v1/transactions                                 - its commit is kept
+write  POST   /v1/transactions/{id}/abort                      = abort
+write  POST   /v1/transactions/{id}/commit                     = commit
+write  POST   /v1/transactions/{id}/compactions                - its commit is kept
+write  POST   /v1/transactions/{id}/heartbeat                  - its commit is kept
+write  POST   /v1/transactions/{id}/sweep                      - its commit is kept
+write  POST   /v1/paimon/databases                             = create database
+write  POST   /v1/paimon/tables/rename                         = rename table
+write  POST   /v1/paimon/views/rename                          = rename view
+write  POST   DATABASE                                         = alter database
+write  POST   DATABASE/functions                               = create function
+write  POST   DATABASE/functions/{name}                        = alter function
+write  DELETE DATABASE/functions/{name}                        = drop function
+write  POST   DATABASE/register                                - not offered
+write  POST   DATABASE/tables                                  = create table
+write  POST   DATABASE/views                                   = create view
+write  POST   DATABASE/views/{name}                            = alter view
+write  DELETE DATABASE/views/{name}                            = drop view
+write  POST   TABLE                                            = alter table
+write  DELETE TABLE                                            = drop table
+write  POST   TABLE/branches                                   = create branch
+write  DELETE TABLE/branches/{branch}                          = delete branch
+write  POST   TABLE/branches/{branch}/forward                  = fast-forward
+write  POST   TABLE/branches/{branch}/rename                   = rename branch
+write  POST   TABLE/commit                                     = commit
+write  POST   TABLE/consumers/reset                            = reset consumer
+write  POST   TABLE/partitions                                 - not offered
+write  POST   TABLE/partitions/drop                            - not offered
+write  POST   TABLE/partitions/mark                            - not offered
+write  POST   TABLE/replace                                    = replace table
+write  POST   TABLE/rollback                                   = roll back
+write  POST   TABLE/rollback-schema                            = roll back schema
+write  POST   TABLE/tags                                       = create tag
+write  DELETE TABLE/tags/{tag}                                 = delete tag
+admin  POST   /v1/inserts/{database}/{table}/reopen            = reopen table
+admin* POST   /v1/compactions/pause                            = pause compactions
+admin* POST   /v1/compactions/resume                           = resume compactions
+admin* POST   /v1/coordinator/options                          = change options
+admin* POST   /v1/coordinator/pause                            = pause
+admin* POST   /v1/coordinator/resume                           = resume
+admin  POST   /v1/tables/resume                                = resume table
+admin* GET    /v1/tokens
+admin* POST   /v1/tokens                                       = add token
+admin* DELETE /v1/tokens/{id}                                  = revoke token
+admin* POST   /v1/tokens/{id}/renew                            = renew token
+admin  DELETE DATABASE                                         = drop database
+admin* POST   /v1/paimon/permissions/grant                     - not offered
+admin* POST   /v1/paimon/permissions/revoke                    - not offered
+"""
+"""Every endpoint: its scope, method and path, and what the audit log keeps.
 
-_READ = (
-    "GET /v1/databases/{database}",
-    "GET /",
-    "GET /metrics",
-    "GET /openapi.json",
-    "GET /v1/compactions",
-    "GET /v1/coordinator",
-    "GET /v1/inserts",
-    "GET /v1/inserts/{database}/{table}",
-    "GET /v1/inserts/{database}/{table}/buffer",
-    "GET /v1/inserts/{database}/{table}/dead-letters",
-    "GET /v1/tables/stopped",
-    "GET /v1/transactions",
-    "GET /v1/transactions/{id}",
-    "GET /v1/config",
-    "GET /v1/principal",
-    "GET /v1/paimon/databases",
-    "GET /v1/paimon/functions",
-    "GET /v1/paimon/permissions",
-    "GET /v1/paimon/tables",
-    "GET /v1/paimon/tables/id/{id}",
-    "GET /v1/paimon/views",
-    f"GET {_DATABASE}",
-    f"GET {_DATABASE}/function-details",
-    f"GET {_DATABASE}/functions",
-    f"GET {_DATABASE}/functions/{{name}}",
-    f"GET {_DATABASE}/table-details",
-    f"GET {_DATABASE}/tables",
-    f"GET {_DATABASE}/view-details",
-    f"GET {_DATABASE}/views",
-    f"GET {_DATABASE}/views/{{name}}",
-    f"GET {_TABLE}",
-    f"GET {_TABLE}/branches",
-    f"GET {_TABLE}/consumers",
-    f"GET {_TABLE}/partitions",
-    f"GET {_TABLE}/snapshot",
-    f"GET {_TABLE}/snapshots",
-    f"GET {_TABLE}/snapshots/{{version}}",
-    f"GET {_TABLE}/tags",
-    f"GET {_TABLE}/tags/{{tag}}",
-    f"GET {_TABLE}/token",
-    # POST requests that change nothing.
-    "POST /v1/leases",
-    f"POST {_TABLE}/auth",
-    f"POST {_TABLE}/partitions/list-by-filter",
-    f"POST {_TABLE}/partitions/list-by-names",
-    # Endpoints that do not exist.
-    *(f"{method} /v1/paimon/{{rest:path}}" for method in ("GET", "POST", "PUT", "PATCH", "DELETE")),
-)
-_WRITE = (
-    "POST /v1/changes",
-    "POST /v1/inserts/{database}/{table}",
-    "POST /v1/inserts/{database}/{table}/flush",
-    "POST /v1/inserts/{database}/{table}/dead-letters/{lsn}/retry",
-    "DELETE /v1/inserts/{database}/{table}/dead-letters/{lsn}",
-    "POST /v1/tables/check",
-    "POST /v1/tables/versions",
-    "POST /v1/transactions",
-    "POST /v1/transactions/{id}/abort",
-    "POST /v1/transactions/{id}/commit",
-    "POST /v1/transactions/{id}/compactions",
-    "POST /v1/transactions/{id}/heartbeat",
-    "POST /v1/transactions/{id}/sweep",
-    "POST /v1/paimon/databases",
-    "POST /v1/paimon/tables/rename",
-    "POST /v1/paimon/views/rename",
-    f"POST {_DATABASE}",
-    f"POST {_DATABASE}/functions",
-    f"POST {_DATABASE}/functions/{{name}}",
-    f"DELETE {_DATABASE}/functions/{{name}}",
-    f"POST {_DATABASE}/register",
-    f"POST {_DATABASE}/tables",
-    f"POST {_DATABASE}/views",
-    f"POST {_DATABASE}/views/{{name}}",
-    f"DELETE {_DATABASE}/views/{{name}}",
-    f"POST {_TABLE}",
-    f"DELETE {_TABLE}",
-    f"POST {_TABLE}/branches",
-    f"DELETE {_TABLE}/branches/{{branch}}",
-    f"POST {_TABLE}/branches/{{branch}}/forward",
-    f"POST {_TABLE}/branches/{{branch}}/rename",
-    f"POST {_TABLE}/commit",
-    f"POST {_TABLE}/consumers/reset",
-    f"POST {_TABLE}/partitions",
-    f"POST {_TABLE}/partitions/drop",
-    f"POST {_TABLE}/partitions/mark",
-    f"POST {_TABLE}/replace",
-    f"POST {_TABLE}/rollback",
-    f"POST {_TABLE}/rollback-schema",
-    f"POST {_TABLE}/tags",
-    f"DELETE {_TABLE}/tags/{{tag}}",
-)
-_ADMIN = (
-    "POST /v1/inserts/{database}/{table}/reopen",
-    "POST /v1/compactions/pause",
-    "POST /v1/compactions/resume",
-    "POST /v1/coordinator/options",
-    "POST /v1/coordinator/pause",
-    "POST /v1/coordinator/resume",
-    "POST /v1/tables/resume",
-    "GET /v1/tokens",
-    "POST /v1/tokens",
-    "DELETE /v1/tokens/{id}",
-    "POST /v1/tokens/{id}/renew",
-    # It drops all the tables, whoever made them.
-    f"DELETE {_DATABASE}",
-    "POST /v1/paimon/permissions/grant",
-    "POST /v1/paimon/permissions/revoke",
-)
+A `*` after the scope: it is needed on all tables. Other endpoints are about tables, where the
+sender's rights are checked besides. `=` names an action that is kept. `-` is the reason why of an
+endpoint that is no GET only refused requests are kept.
+"""
 
-SCOPES: Mapping[str, Scope] = {
-    **dict.fromkeys(_READ, Scope.READ),
-    **dict.fromkeys(_WRITE, Scope.WRITE),
-    **dict.fromkeys(_ADMIN, Scope.ADMIN),
+_SHORT = {
+    "DATABASE": "/v1/paimon/databases/{database}",
+    "TABLE": "/v1/paimon/databases/{database}/tables/{table}",
 }
+_ENDPOINT = re.compile(r"(\w+)(\*?) +(\w+) +([A-Z]*)(\S*)(?: +([=-]) (.+))?")
+
+SCOPES: dict[str, Scope] = {}
 """The scope that each endpoint needs, by its method and path."""
+
+EVERYWHERE: set[str] = set()
+"""The endpoints that need their scope on all tables."""
+
+ACTIONS: dict[str, str] = {}
+"""The actions that the audit log keeps, by method and path."""
+
+NOT_KEPT: dict[str, str] = {}
+"""Endpoints that are no GET and of which only refused requests are kept, with the reason."""
+
+for _line in _ENDPOINTS.split("\n")[1:-1]:
+    _match = _ENDPOINT.fullmatch(_line)
+    assert _match is not None, _line
+    _scope, _star, _method, _short, _path, _sign, _note = _match.groups()
+    _endpoint = f"{_method} {_SHORT.get(_short, '')}{_path}"
+    SCOPES[_endpoint] = Scope(_scope)
+    if _star:
+        EVERYWHERE.add(_endpoint)
+    if _sign:
+        (ACTIONS if _sign == "=" else NOT_KEPT)[_endpoint] = _note
 
 STREAMS: Mapping[str, Scope] = {"/v1/inserts/{database}/{table}/stream": Scope.WRITE}
 """The scope that each WebSocket needs, by its path."""
-
-EVERYWHERE = frozenset(
-    {
-        "GET /",
-        "GET /metrics",
-        "POST /v1/coordinator/options",
-        "POST /v1/coordinator/pause",
-        "POST /v1/coordinator/resume",
-        "POST /v1/compactions/pause",
-        "POST /v1/compactions/resume",
-        "GET /v1/tokens",
-        "POST /v1/tokens",
-        "DELETE /v1/tokens/{id}",
-        "POST /v1/tokens/{id}/renew",
-        "GET /v1/paimon/permissions",
-        "POST /v1/paimon/permissions/grant",
-        "POST /v1/paimon/permissions/revoke",
-    }
-)
-"""The endpoints that need their scope on all tables. All others are about tables: what the sender
-may do with those is looked at besides."""
 
 
 # Tokens with names, scopes and ends, which administrators make and revoke.

@@ -18,8 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paimon_magics.coordinator.audit.trail import Trail
 from paimon_magics.coordinator.http.answers import error_answer, on_error
-from paimon_magics.coordinator.http.audited import ACTIONS, Audited, refused_entry
+from paimon_magics.coordinator.http.audited import Audited, refused_entry, report
 from paimon_magics.coordinator.http.authorisation import (
+    ACTIONS,
     EVERYWHERE,
     PUBLIC,
     SCOPES,
@@ -114,6 +115,12 @@ def principal_in(scope: Scope) -> Principal:
     principal = scope[PRINCIPAL]
     assert isinstance(principal, Principal)
     return principal
+
+
+async def check_named(request: Request, needed: Needed, name: TableName, load: Load) -> None:
+    """Report the table that a request names, and raise unless its sender has the right on it."""
+    report(request.scope, database=name.database, table=name.object_name)
+    await run_in_threadpool(check_table, principal_of(request), needed, name, load)
 
 
 class Guard:

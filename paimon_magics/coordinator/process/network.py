@@ -151,51 +151,46 @@ def is_loopback_host(host: str) -> bool:
         return False
 
 
-def _file(given: str | None, option: str) -> Path | None:
-    if given is None:
+def _file(name: str | None, option: str) -> Path | None:
+    if name is None:
         return None
-    path = Path(given)
+    path = Path(name)
     if not path.is_file():
         raise SetupError(
-            f"{option} names {given}, which is no file.", hint="Name a file in the format PEM."
+            f"{option} names {name}, which is no file.", hint="Name a file in the format PEM."
         )
     return path
 
 
-def _root(given: str) -> str:
-    root = given.rstrip("/")
+def _root(text: str) -> str:
+    root = text.rstrip("/")
     if root and not _ROOT.fullmatch(root):
         raise SetupError(
-            f"--root-path can't be `{given}`.",
+            f"--root-path can't be `{text}`.",
             hint="Write the path that the proxy sends, as /lake or /services/lake.",
         )
     return root
 
 
-def _advertised(given: str) -> str:
-    if not given:
+def _advertised(url: str) -> str:
+    if not url:
         return ""
     try:
-        parts = urlsplit(given)
+        parts = urlsplit(url)
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_good = False
     if not is_good or parts.query or parts.fragment or parts.username is not None:
         raise SetupError(
-            f"--advertise can't be `{given}`.",
+            f"--advertise can't be `{url}`.",
             hint="Write the address that clients use, as https://lake.example.org/coordinator.",
         )
-    return given.rstrip("/")
-
-
-# The certificate of a coordinator, read again when its files change.
-#
-# Connections that are open keep the certificate that they began with; the next one gets the new
-# one.
+    return url.rstrip("/")
 
 
 class Certificate:
-    """A certificate with its chain, and its key; both may be in one PEM file.
+    """A certificate with its chain, and its key; both may be in one PEM file. They are read again
+    when the files change; open connections keep the certificate that they began with.
 
     Raises SetupError for files that can't be read, are encrypted, or don't belong together.
     """
@@ -235,14 +230,13 @@ class Certificate:
             return False
         if state == self._state:
             return False
+        self._state = state
         try:
             self._loaded(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # both files, or neither
             self._loaded(self.context)
         except (OSError, ValueError) as error:
             _log.error("The new certificate %s can't be used: %s", self._files[0], _reason(error))
-            self._state = state
             return False
-        self._state = state
         return True
 
     def _loaded(self, context: ssl.SSLContext) -> ssl.SSLContext:
@@ -253,8 +247,8 @@ class Certificate:
 
     def _looked(self) -> tuple[tuple[int, int, int], ...]:
         # A Secret of Kubernetes is replaced by another symbolic link: the file has another number.
-        found = [os.stat(file) for file in self._files if file is not None]
-        return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in found)
+        states = [os.stat(file) for file in self._files if file is not None]
+        return tuple((state.st_ino, state.st_mtime_ns, state.st_size) for state in states)
 
 
 def _end_of(file: Path) -> float | None:

@@ -78,8 +78,8 @@ class Shutdown:
 
         def read_again() -> None:
             assert reload is not None
-            told = "" if reload() else ", and the old one stays"
-            _log.warning("SIGHUP: the certificate was read again%s.", told)
+            end = "" if reload() else ", and the old one stays"
+            _log.warning("SIGHUP: the certificate was read again%s.", end)
 
         def requested(number: int, _: object) -> None:
             name = signal.Signals(number).name
@@ -228,19 +228,18 @@ class Bounds:
     def admits(self, address: str) -> bool:
         """Whether a new connection may stay, after another one has perhaps made room for it."""
         if self.opened[address] >= self.connections_max and address not in self.free:
-            return self._makes_room(address)
+            return self._evicts(address)
         if self.opened.total() >= self.process_max:
-            return self._makes_room(self.opened.most_common(1)[0][0])
+            return self._evicts(self.opened.most_common(1)[0][0])
         return True
 
-    def _makes_room(self, address: str) -> bool:
+    def _evicts(self, address: str) -> bool:
         resting = self.resting[address]
-        leaves = next((one for one in resting if one.is_idle), None)
-        leaves = leaves or next((one for one in resting if one.is_slow), None)
-        if leaves is None:
-            return False
-        leaves.leave()
-        return True
+        idle = next((connection for connection in resting if connection.is_idle), None)
+        victim = idle or next((connection for connection in resting if connection.is_slow), None)
+        if victim is not None:
+            victim.leave()
+        return victim is not None
 
 
 class BoundedConnection(HttpToolsProtocol):
@@ -252,9 +251,7 @@ class BoundedConnection(HttpToolsProtocol):
     _began = 0.0  # the loop's time at which its head, body or rest began
     _has_large_head = False
     _body_bytes = 0
-    _pending_bytes = (
-        0  # of a head, of trailers or of chunks' extensions: neither has a body's limit
-    )
+    _pending_bytes = 0  # of a head, trailers or chunks' extensions, which no body's limit covers
     _arrived_bytes = 0  # the most that a head can have which this call completes
     _has_advanced = False  # a head was completed, or a body went on, by the bytes of this call
     _stuck: tuple[int, float] | None = None  # unsent bytes, and since when

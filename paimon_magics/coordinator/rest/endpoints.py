@@ -23,7 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.http.audited import tell
+from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.authorisation import SCOPES
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.limits import run_steps
@@ -68,7 +68,7 @@ class Call:
     def is_about(self, name: TableName, **facts: Any) -> None:
         """Say in the audit log which table it is about, or with "" as its name which database."""
         told = {"database": name.database, "table": name.object_name or None, **facts}
-        tell(self.request.scope, **told)
+        report(self.request.scope, **told)
 
 
 Handler = Callable[["Context", Call], Any]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -28,7 +29,7 @@ from paimon_magics.coordinator.http.answers import (
     on_no_route,
     on_unexpected,
 )
-from paimon_magics.coordinator.http.audited import tell
+from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.authorisation import Authoriser
 from paimon_magics.coordinator.http.guard import (
     Guard,
@@ -55,10 +56,10 @@ from paimon_magics.coordinator.routes.administration import (
 from paimon_magics.coordinator.routes.dead_letters import DeadLetterForms
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.metrics import (
-    AuditMetrics,
-    CompactionMetrics,
-    HealthMetrics,
     Metrics,
+    audit_metrics,
+    compaction_metrics,
+    health_metrics,
 )
 from paimon_magics.coordinator.routes.openapi import openapi_route
 from paimon_magics.coordinator.routes.quick_inserts import QuickInserts
@@ -114,15 +115,15 @@ def application(
     coordinator, inserts, compactions = parts.coordinator, parts.inserts, parts.compactions
     group = None if inserts is None else inserts.group
     metrics = Metrics(coordinator)
-    metrics.registry.register(HealthMetrics(parts.monitor))
+    metrics.add(partial(health_metrics, parts.monitor))
     if compactions is not None:
-        metrics.registry.register(CompactionMetrics(compactions))
+        metrics.add(partial(compaction_metrics, compactions))
         parts.monitor.add("its compactions", compactions.facts)
     if inserts is not None:
-        metrics.registry.register(inserts.metrics())
+        metrics.add(inserts.metrics)
         parts.monitor.add("small inserts", inserts.facts)
     if parts.trail is not None:
-        metrics.registry.register(AuditMetrics(parts.trail))
+        metrics.add(partial(audit_metrics, parts.trail))
         parts.monitor.add("its audit log", parts.trail.facts)
     forms = None if inserts is None else DeadLetterForms(inserts.group, inserts.letters)
     handlers = _Handlers(parts, metrics, forms)
@@ -240,7 +241,7 @@ def lease_routes(coordinator: Coordinator) -> list[Route]:
             for lease in leases
         ]
         for name in dict.fromkeys(name for name, _ in wanted):
-            tell(request.scope, database=name.database, table=name.object_name)
+            report(request.scope, database=name.database, table=name.object_name)
             await run_in_threadpool(
                 check_table, principal_of(request), Scope.READ, name, coordinator.load
             )

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.answers import json_body
-from paimon_magics.coordinator.http.audited import tell
+from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.limits import run_in_threadpool, run_steps
 from paimon_magics.coordinator.protocol.definition_changes import (
@@ -59,7 +59,7 @@ def version_route(context: Context) -> Route:
             check_table, principal_of(request), Scope.WRITE, name, context.catalog.load
         )
         about = f"{type(asked).__name__} {asked}"
-        tell(request.scope, database=name.database, table=name.object_name, detail=about)
+        report(request.scope, database=name.database, table=name.object_name, detail=about)
         receipt = await run_steps(change_versions(context, name, asked, repeated=repeated))
         return JSONResponse({"receipt": version_receipt_document(receipt)})
 
@@ -110,7 +110,7 @@ def _tell(request: Request, asked: DefinitionChange) -> None:
     facts = {"detail": f"to {asked.new_name}"} if isinstance(asked, TableRename) else {}
     action = _ACTIONS[type(asked).__name__]
     table = name.object_name or None
-    tell(request.scope, action=action, database=name.database, table=table, **facts)
+    report(request.scope, action=action, database=name.database, table=table, **facts)
 
 
 _ACTIONS = {

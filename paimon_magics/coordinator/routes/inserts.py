@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from prometheus_client.core import Metric
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -35,7 +36,7 @@ from paimon_magics.coordinator.routes.insert_requests import (
     named_by,
     sender_of,
 )
-from paimon_magics.coordinator.routes.metrics import InsertMetrics, insert_facts
+from paimon_magics.coordinator.routes.metrics import insert_facts, insert_metrics
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import Fact, Noted
 from paimon_magics.errors import InvalidValueError, SetupError
@@ -78,14 +79,10 @@ class InsertRoutes:
             *self.letters.routes(),
         ]
 
-    def metrics(self) -> InsertMetrics:
+    def metrics(self) -> Iterator[Metric]:
         """The metrics of small inserts."""
-        return InsertMetrics(
-            self.group,
-            self._now_ms,
-            self.entry.refused,
-            lambda: 0 if self.dead is None else self.dead.value,
-        )
+        dead_letters = 0 if self.dead is None else self.dead.value
+        return insert_metrics(self.group, self._now_ms(), self.entry.refused, dead_letters)
 
     def facts(self) -> Iterator[Fact]:
         """The facts for the coordinator's health."""

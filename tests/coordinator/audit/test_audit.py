@@ -17,8 +17,7 @@ from pypaimon import CatalogFactory
 from paimon_magics.coordinator.__main__ import main
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.client.starting import At
-from paimon_magics.coordinator.http.audited import ACTIONS, NOT_KEPT
-from paimon_magics.coordinator.http.authorisation import SCOPES
+from paimon_magics.coordinator.http.authorisation import ACTIONS, NOT_KEPT, SCOPES
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.statements.statement import TableName
