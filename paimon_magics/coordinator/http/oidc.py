@@ -153,9 +153,7 @@ class IssuerKeys:
         try:
             client = httpx.AsyncClient(verify=self._tls, trust_env=False, timeout=_ANSWER_SECONDS)
             async with asyncio.timeout(_ANSWER_SECONDS), client:
-                document = await self._document(
-                    client, f"{self._url}/.well-known/openid-configuration"
-                )
+                document = await self._document(client, self._url + _DISCOVERY)
                 if str(document.get("issuer", "")).rstrip("/") != self._url:
                     raise ValueError(f"it calls itself {document.get('issuer')}")
                 keys = PyJWKSet.from_dict(await self._document(client, str(document["jwks_uri"])))

@@ -29,11 +29,11 @@ from paimon_magics.coordinator.http.answers import (
     on_no_route,
     on_unexpected,
 )
-from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.authorisation import Authoriser
 from paimon_magics.coordinator.http.guard import (
     Guard,
     TooLargeError,
+    check_named,
     guarded,
     on_too_large,
     principal_of,
@@ -43,7 +43,7 @@ from paimon_magics.coordinator.http.pages import HEADERS
 from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.coordinator.protocol.json_text import member
-from paimon_magics.coordinator.protocol.principals import PRINCIPAL, Principal, Scope, check_table
+from paimon_magics.coordinator.protocol.principals import PRINCIPAL, Principal, Scope
 from paimon_magics.coordinator.routes.administration import (
     administration_routes,
     compaction_routes,
@@ -143,11 +143,11 @@ def application(
         *([] if forms is None else forms.routes()),
     ]
     own += routes or []
-    every = [openapi_route(own, root), *own]
+    own = [openapi_route(own, root), *own]
     threads = Threads()
     parts.monitor.add("its requests", threads.facts)
     app = Starlette(
-        routes=[*guarded(every, coordinator.load, parts.trail, threads), *authoriser.routes()],
+        routes=[*guarded(own, coordinator.load, parts.trail, threads), *authoriser.routes()],
         exception_handlers=_ON_ERRORS,
     )
     behind: ASGIApp = app if inserts is None else QuickInserts(app, inserts.entry, root)
@@ -168,12 +168,11 @@ class _Handlers:
 
     async def owner(self, _: Request) -> Response:
         coordinator = self._coordinator
-        is_owner = coordinator.epoch != 0 and coordinator.deposed is None
-        ends = any(
-            fact.name == "draining" and fact.value for fact in self._parts.monitor.now().facts
-        )
-        status = "owner" if is_owner and not ends else "standby"
-        return JSONResponse({"status": status}, status_code=200 if status == "owner" else 503)
+        facts = self._parts.monitor.now().facts
+        ends = any(fact.name == "draining" and fact.value for fact in facts)
+        if coordinator.epoch != 0 and coordinator.deposed is None and not ends:
+            return JSONResponse({"status": "owner"})
+        return JSONResponse({"status": "standby"}, status_code=503)
 
     async def ready(self, request: Request) -> Response:
         """Who brings no token, as a probe, gets no names and no texts."""
@@ -181,15 +180,13 @@ class _Handlers:
         principal: Principal | None = request.scope.get(PRINCIPAL)
         status = 200 if health.is_ready else 503
         if principal is None:
-            found = list(
-                dict.fromkeys(problem.name for problem in health.problems if problem.blocks)
-            )
-            shown = {"status": "ready" if health.is_ready else "not ready", "problems": found}
+            names = dict.fromkeys(problem.name for problem in health.problems if problem.blocks)
+            shown = {"status": "ready" if health.is_ready else "not ready", "problems": [*names]}
             return JSONResponse(shown, status_code=status)
         problems = problems_document(health, principal)
         if not health.is_ready:
-            said = " ".join(problem.problem for problem in health.problems if problem.blocks)
-            return error_answer(503, "NotReady", said, "", problems=problems)
+            message = " ".join(problem.problem for problem in health.problems if problem.blocks)
+            return error_answer(503, "NotReady", message, "", problems=problems)
         # Open transactions may be committed in a pause: the coordinator must stay reachable.
         pause = pause_document(self._coordinator.state.pause)
         stopped = stopped_document(self._coordinator, principal)
@@ -218,16 +215,14 @@ class _Handlers:
         )
 
 
-# Read leases over HTTP: taken and renewed.
-#
-# `POST /v1/leases` with `{holder, leases: [{table, snapshot_id}]}` lists all snapshots that a
-# holder reads, and replaces its earlier list; an empty list gives everything up. A holder of
-# another principal is another one, also by the same name. The answer is `{expires_at_ms, lease_ms,
-# gone}`: the snapshots in `gone` have expired, and are not leased.
-
-
 def lease_routes(coordinator: Coordinator) -> list[Route]:
-    """The route that takes and renews read leases."""
+    """The route that takes and renews read leases.
+
+    `POST /v1/leases` with `{holder, leases: [{table, snapshot_id}]}` lists all snapshots that a
+    holder reads, and replaces its earlier list. A holder of another principal is another one, also
+    by the same name. The answer is `{expires_at_ms, lease_ms, gone}`: the snapshots in `gone` have
+    expired, and are not leased.
+    """
 
     async def renew(request: Request) -> Response:
         body = await json_body(request)
@@ -241,20 +236,13 @@ def lease_routes(coordinator: Coordinator) -> list[Route]:
             for lease in leases
         ]
         for name in dict.fromkeys(name for name, _ in wanted):
-            report(request.scope, database=name.database, table=name.object_name)
-            await run_in_threadpool(
-                check_table, principal_of(request), Scope.READ, name, coordinator.load
-            )
+            await check_named(request, Scope.READ, name, coordinator.load)
         principal = principal_of(request).name or ""
         expires_at_ms, gone = await run_in_threadpool(coordinator.lease, holder, wanted, principal)
-        return JSONResponse(
-            {
-                **lease_members(expires_at_ms),
-                "gone": [
-                    {"table": table_document(name), "snapshot_id": snapshot_id}
-                    for name, snapshot_id in gone
-                ],
-            }
-        )
+        documents = [
+            {"table": table_document(name), "snapshot_id": snapshot_id}
+            for name, snapshot_id in gone
+        ]
+        return JSONResponse({**lease_members(expires_at_ms), "gone": documents})
 
     return [Route("/v1/leases", renew, methods=["POST"])]
