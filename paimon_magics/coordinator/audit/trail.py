@@ -206,17 +206,15 @@ class Trail:
         """Make durable what has arrived, and what could not be before."""
         together, self._again = [*self._again, *arrived], []
         items: list[_Item] = []
-        for one in together:
-            if isinstance(one, _TryAgain):
-                continue
-            if isinstance(one, _Item):
-                items.append(one)
-                continue
-            try:
-                items += [_Item(entry, True) for entry in self._of_load(one)]
-            except Exception as error:  # the store, which is asked again
-                _log.warning("Who wrote %s is not known yet: %s", one.id, error)
-                self._again.append(one)
+        for item in together:
+            if isinstance(item, _Item):
+                items.append(item)
+            elif isinstance(item, Publication):
+                try:
+                    items += [_Item(entry, True) for entry in self._of_load(item)]
+                except Exception as error:  # the store, which is asked again
+                    _log.warning("Who wrote %s is not known yet: %s", item.id, error)
+                    self._again.append(item)
         try:
             if items:
                 self._log.save(
@@ -226,8 +224,8 @@ class Trail:
             self._keep_for_later(items, error)
             return
         self.waiting += sum(item.is_new for item in items)
-        for one in items:
-            one.is_durable()
+        for item in items:
+            item.is_durable()
         if self.waiting >= _LOAD_MAX and self._loader is not None:
             self._loader.wake()
 
@@ -248,8 +246,8 @@ class Trail:
 
     def _of_load(self, publication: Publication) -> list[Entry]:
         """The entries of a load, one for each user whose rows it has; none of another commit."""
-        said = noted(dict(self._properties_of(publication)))
-        return load_entries(publication, said) if said.get("engine") == _LOADER else []
+        facts = noted(dict(self._properties_of(publication)))
+        return _load_entries(publication, facts) if facts.get("engine") == _LOADER else []
 
     # ---- the loader ----
 
@@ -278,9 +276,8 @@ class Trail:
         return len(entries) == _LOAD_MAX
 
 
-def load_entries(publication: Publication, said: Mapping[str, str]) -> list[Entry]:
-    """The entries of a load of small inserts, of which its snapshot says this."""
-    users = json.loads(said["users"]) if "users" in said else [said.get("user")]
+def _load_entries(publication: Publication, facts: Mapping[str, str]) -> list[Entry]:
+    users = json.loads(facts["users"]) if "users" in facts else [facts.get("user")]
     return [
         Entry(
             entry_id(publication.published_at_ms, f"{publication.id}-{number}"),
@@ -291,7 +288,7 @@ def load_entries(publication: Publication, said: Mapping[str, str]) -> list[Entr
             table=publication.table.table,
             snapshot_id=publication.snapshot_id,
             outcome=Outcome.DONE,
-            detail=f"{said.get('rows', '')} rows of small inserts by {said.get('user', '')}",
+            detail=f"{facts.get('rows', '')} rows of small inserts by {facts.get('user', '')}",
         )
         for number, user in enumerate(users)
     ]

@@ -52,7 +52,7 @@ def chosen_coordinator(
     return chosen
 
 
-def found_at(
+def coordinator_at(
     address: str, token: TokenSource | None, environment: Mapping[str, str], ca: str = ""
 ) -> At:
     """The coordinator at an address, or at the first of several that answers. `ca` is the file of

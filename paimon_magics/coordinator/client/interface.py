@@ -145,14 +145,13 @@ class CoordinatorClient(Protocol):
         """Close the client's connections and threads; open transactions end by their leases."""
 
 
-# How often a statement ran, what it waited for, and the notes on that for the user.
-#
-# With a coordinator, two statements that write a table with dynamic buckets take turns. Other
-# writers (another engine, a session without a coordinator) may still commit in between.
-
-
 class Attempts:
-    """The runs of one statement: one run and up to `reruns_max` reruns."""
+    """The runs of one statement, one and up to `reruns_max` reruns, and the notes on them for the
+    user.
+
+    With a coordinator, two statements that write a table with dynamic buckets take turns. Other
+    writers (another engine, a session without a coordinator) may still commit in between.
+    """
 
     def __init__(self, reruns_max: int) -> None:
         self._reruns_max = reruns_max
@@ -208,16 +207,13 @@ class Attempts:
         return tuple(notes)
 
 
-# The interface through which a session changes definitions: tables and databases.
-#
-# A session with a coordinator sends each change to it, which checks rights and ownership and
-# carries it out; without one it is carried out in this process, by the same service on the same
-# catalog.
-
-
 class Definitions:
-    """Changes definitions of the warehouse that `catalog` reads, by `change`, which returns whether
-    anything was created or dropped. All names have their databases."""
+    """Changes tables and databases of the warehouse that `catalog` reads, by `change`, which
+    returns whether anything was created or dropped. All names have their databases.
+
+    A coordinator checks rights and ownership and carries a change out; without one it is carried
+    out in this process, by the same service.
+    """
 
     def __init__(self, catalog: Catalog, change: Callable[[DefinitionChange], bool]) -> None:
         self._catalog = catalog

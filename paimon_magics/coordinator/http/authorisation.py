@@ -83,7 +83,7 @@ class TokenFile:
 
 class OwnProcesses:
     """An authoriser that also knows the coordinator's own processes, by a `token` that lasts as
-    long as this process. All others are for `others`."""
+    long as this process. All other tokens are for `others`."""
 
     def __init__(self, token: str, others: Authoriser) -> None:
         self._token = token.encode()
@@ -117,7 +117,7 @@ class NamedTokens:
     async def principal(self, connection: HTTPConnection) -> Principal | None:
         """See `Authoriser.principal`."""
         token = bearer_token(connection)
-        if token is None or not self._tokens.is_one(token):
+        if token is None or not self._tokens.matches(token):
             return await self._others.principal(connection)
         if not self._tokens.is_fresh:
             await self._read()
@@ -141,7 +141,7 @@ class NamedTokens:
 
     def challenge(self, connection: HTTPConnection) -> Response:
         """See `Authoriser.challenge`."""
-        if self._tokens.is_one(bearer_token(connection) or ""):
+        if self._tokens.matches(bearer_token(connection) or ""):
             return unauthorised(
                 "The token is wrong, or it has ended.",
                 "Ask an administrator for a new one: paimon-coordinator token add NAME.",
@@ -170,8 +170,8 @@ def bearer_token(connection: HTTPConnection) -> str | None:
 
 def _token_of(connection: HTTPConnection) -> str | None:
     # By hand: Starlette decodes the names of all headers first.
-    given = next((v for name, v in connection.scope["headers"] if name == b"authorization"), b"")
-    scheme, _, token = given.decode("latin-1").partition(" ")
+    header = next((v for name, v in connection.scope["headers"] if name == b"authorization"), b"")
+    scheme, _, token = header.decode("latin-1").partition(" ")
     if scheme == _DLF:
         return connection.headers.get(_DLF_TOKEN, "").strip() or None
     return token.strip() or None if scheme.lower() in ("bearer", "token") else None
@@ -320,7 +320,7 @@ EVERYWHERE: set[str] = set()
 ACTIONS: dict[str, str] = {}
 """The actions that the audit log keeps, by method and path."""
 
-NOT_KEPT: dict[str, str] = {}
+UNAUDITED: dict[str, str] = {}
 """Endpoints that are no GET and of which only refused requests are kept, with the reason."""
 
 for _line in _ENDPOINTS.split("\n")[1:-1]:
@@ -332,25 +332,23 @@ for _line in _ENDPOINTS.split("\n")[1:-1]:
     if _star:
         EVERYWHERE.add(_endpoint)
     if _sign:
-        (ACTIONS if _sign == "=" else NOT_KEPT)[_endpoint] = _note
+        (ACTIONS if _sign == "=" else UNAUDITED)[_endpoint] = _note
 
 STREAMS: Mapping[str, Scope] = {"/v1/inserts/{database}/{table}/stream": Scope.WRITE}
 """The scope that each WebSocket needs, by its path."""
 
 
-# Tokens with names, scopes and ends, which administrators make and revoke.
-#
-# A token is `pmt_ID_SECRET`. The id finds its row; of the secret, 256 random bits, the SHA-256 is
-# stored and compared in constant time. Rows are read again after a few seconds, so that a token
-# that was revoked at another coordinator of the same store ends here, too. While the store does not
-# answer, the last rows count for some minutes: nobody can revoke a token then.
-#
-# If the process dies between storing a token and answering, nobody has the token; it shows in the
-# list and can be revoked.
-
-
 class Tokens:
-    """The tokens in a store. For any thread."""
+    """Tokens with names, scopes and ends, which administrators make and revoke. For any thread.
+
+    A token is `pmt_ID_SECRET`. The id finds its row. Of the secret, 256 random bits, the SHA-256 is
+    stored, and compared in constant time. Rows are read again after a few seconds, so that a token
+    that was revoked at another coordinator of the same store ends here, too. While the store does
+    not answer, the last rows count for some minutes: nobody can revoke a token then.
+
+    If the process dies between storing a token and answering, nobody has the token; it shows in the
+    list and can be revoked.
+    """
 
     def __init__(self, table: TokenTable) -> None:
         self._table = table
@@ -359,7 +357,7 @@ class Tokens:
         self._read_at = float("-inf")
 
     @staticmethod
-    def is_one(text: str) -> bool:
+    def matches(text: str) -> bool:
         """Whether a text has the form of such a token."""
         return _TOKEN_TEXT.fullmatch(text) is not None
 
@@ -420,39 +418,38 @@ class Tokens:
         """End the token with an id, or all those of a name. Return them. Raises
         UnknownNameError."""
         now = now_ms()
-        good = [one for one in self._named(named) if one.is_good(now)]
-        for one in good:
-            self._table.revoke(one.id, now)
+        good = [token for token in self._named(named) if token.is_good(now)]
+        for token in good:
+            self._table.revoke(token.id, now)
         self.read()
         return good
 
     def renew(self, named: str, expires_in_ms: int | None = None) -> list[StoredToken]:
         """Give the token with an id, or all of a name, another end from now, also after the old
-        one: clients whose token can't be exchanged go on with it. Return them; none that was
-        revoked.
-        Raises UnknownNameError, and InvalidValueError for a time that is wrong."""
+        one: clients whose token can't be exchanged go on with it. Return them, without revoked
+        ones. Raises UnknownNameError, and InvalidValueError for a time that is wrong."""
         end = _end_ms(expires_in_ms, now_ms())
-        found = [one for one in self._named(named) if not one.revoked_at_ms]
-        for one in found:
-            self._table.renew(one.id, end)
+        renewed = [token for token in self._named(named) if not token.revoked_at_ms]
+        for token in renewed:
+            self._table.renew(token.id, end)
         self.read()
-        return [replace(one, expires_at_ms=end) for one in found]
+        return [replace(token, expires_at_ms=end) for token in renewed]
 
     def _named(self, named: str) -> list[StoredToken]:
-        found = [one for one in self._table.all() if named in (one.id, one.name)]
-        if not found:
+        tokens = [token for token in self._table.all() if named in (token.id, token.name)]
+        if not tokens:
             raise UnknownNameError(
                 f"There is no token `{named}`.",
                 hint="`paimon-coordinator token list` shows ids and names.",
             )
-        return found
+        return tokens
 
     def read(self) -> None:
         """Read the rows. Raises errors of the store."""
         began = time.monotonic()
         known = {
-            one.id: (one, Principal.granted(one.name, grants_of(one.allows), f"token {one.id}"))
-            for one in self._table.all()
+            row.id: (row, Principal.granted(row.name, grants_of(row.allows), f"token {row.id}"))
+            for row in self._table.all()
         }
         with self._turn:
             if began > self._read_at:
@@ -470,6 +467,6 @@ def _end_ms(expires_in_ms: int | None, now: int) -> int:
     if not 0 < expires_in_ms <= _MS_MAX:
         raise InvalidValueError(
             "The token would end before it is used, or after a hundred years.",
-            hint="Say how long it is good, as 90d or 12h.",
+            hint="Say how long it is valid, as 90d or 12h.",
         )
     return now + expires_in_ms

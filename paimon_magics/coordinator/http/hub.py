@@ -150,21 +150,21 @@ class HubAuthoriser:
         return model
 
     def _scope(self, model: dict[str, Any]) -> Scope | None:
-        held = [s for s in Scope if self._hub.check_scopes({_SCOPE.format(s.value)}, model)]
-        return held[-1] if held else None
+        scopes = [s for s in Scope if self._hub.check_scopes({_SCOPE.format(s.value)}, model)]
+        return scopes[-1] if scopes else None
 
     # ---- the login of a browser ----
 
     def _login(self, connection: HTTPConnection) -> Response:
         extra: dict[str, str] = {}
-        asked: dict[str, str] = {}
+        query: dict[str, str] = {}
         if getattr(self._hub, "pkce_enabled", False):  # since JupyterHub 6
             verifier, challenge, method = self._hub.generate_pkce_code_challenge()
             extra = {"code_verifier": verifier}
-            asked = {"code_challenge": challenge, "code_challenge_method": method}
+            query = {"code_challenge": challenge, "code_challenge_method": method}
         state = self._hub.generate_state(next_url=self._page, **extra)
         answer = RedirectResponse(
-            f"{self._hub.login_url}&{urlencode({'state': state, **asked})}", status_code=302
+            f"{self._hub.login_url}&{urlencode({'state': state, **query})}", status_code=302
         )
         self._keep(connection, answer, self._hub.state_cookie_name, state, _LOGIN_SECONDS_MAX)
         return answer
@@ -174,8 +174,8 @@ class HubAuthoriser:
 
         query = request.query_params
         if "error" in query or "code" not in query:
-            said = query.get("error_description") or query.get("error") or "its answer has no code"
-            return error_answer(400, "LoginFailed", f"The login at the hub failed: {said}.", "")
+            why = query.get("error_description") or query.get("error") or "its answer has no code"
+            return error_answer(400, "LoginFailed", f"The login at the hub failed: {why}.", "")
         state = self._opened(request, self._hub.state_cookie_name)
         if state is None or not secrets.compare_digest(
             state.encode(), query.get("state", "").encode()

@@ -170,7 +170,7 @@ class Lanes:
 
     def __init__(self, threads: int) -> None:
         self._threads = CapacityLimiter(threads)
-        self._of_one_table = max(1, threads // _TABLE_PART)
+        self._table_threads = max(1, threads // _TABLE_PART)
         self._tables: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
         self._running: dict[object, tuple[float, str]] = {}
         self._of_no_table = Lane(self._threads, None, "", self._running)
@@ -181,7 +181,7 @@ class Lanes:
             return self._of_no_table
         limiter = self._tables.get(table)
         if limiter is None:
-            limiter = self._tables[table] = CapacityLimiter(self._of_one_table)
+            limiter = self._tables[table] = CapacityLimiter(self._table_threads)
         return Lane(self._threads, limiter, table, self._running)
 
     def oldest(self) -> tuple[float, str] | None:
@@ -235,7 +235,7 @@ class Threads:
     """The threads of one application."""
 
     def __init__(self) -> None:
-        self._lanes = {one: Lanes(one.value[1]) for one in Capacity}
+        self._lanes = {capacity: Lanes(capacity.value[1]) for capacity in Capacity}
 
     def of(self, capacity: Capacity) -> Lanes:
         """The threads of a class."""
@@ -243,27 +243,23 @@ class Threads:
 
     def of_endpoint(self, endpoint: str) -> Lanes:
         """The threads of an endpoint, by its method and path as in `authorisation.SCOPES`."""
-        found = (c for pattern, c in _CLASSES if pattern.fullmatch(endpoint))
-        return self._lanes[next(found, Capacity.OTHERS)]
+        classes = (capacity for pattern, capacity in _CLASSES if pattern.fullmatch(endpoint))
+        return self._lanes[next(classes, Capacity.OTHERS)]
 
     def facts(self) -> Iterator[Fact]:
         """How long requests have been in their threads."""
         for capacity, lanes in self._lanes.items():
             seconds, table = lanes.oldest() or (0.0, "")
             about = f" about `{table}`" if table else ""
+            database, _, name = table.partition(".")
             problem = f"A request{about} has waited {seconds:.0f} s for the warehouse or the store."
             yield Fact(
                 "request_seconds",
                 seconds,
                 problem if seconds > _REQUEST_SECONDS_MAX else "",
                 subject=capacity.value[0],
-                table=_name_of(table),
+                table=TableName(name, database) if name else None,
             )
-
-
-def _name_of(table: str) -> TableName | None:
-    database, _, name = table.partition(".")
-    return TableName(name, database) if name else None
 
 
 class Using:

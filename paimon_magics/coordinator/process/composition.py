@@ -32,6 +32,7 @@ from paimon_magics.coordinator.http.authorisation import (
     TokenFile,
     Tokens,
 )
+from paimon_magics.coordinator.http.forwarding import is_loopback
 from paimon_magics.coordinator.http.limits import ClientLimits
 from paimon_magics.coordinator.http.oidc import IssuedTokens, Issuer, IssuerKeys, granting
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
@@ -42,7 +43,7 @@ from paimon_magics.coordinator.inserts.log.registry import LogRegistry, Register
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.ownership.lease import Owner
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.process.network import Network, is_loopback_host
+from paimon_magics.coordinator.process.network import Network
 from paimon_magics.coordinator.process.place import Place
 from paimon_magics.coordinator.process.server import Shutdown
 from paimon_magics.coordinator.routes.administration import token_routes
@@ -451,7 +452,7 @@ def _issuer(options: argparse.Namespace) -> Issuer | None:
         )
     Addresses.of(url)  # raises
     parts = urlsplit(url)
-    if parts.scheme != "https" and not is_loopback_host(parts.hostname or ""):
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
         raise SetupError(
             f"The keys of {url} would come in the clear, so others could replace them.",
             hint="Name the issuer by its https:// address.",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
-import ipaddress
 import logging
 import os
 import re
@@ -21,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from paimon_magics.coordinator.http.forwarding import Peers
+from paimon_magics.coordinator.http.forwarding import Peers, is_loopback
 from paimon_magics.coordinator.service.health import Fact
 from paimon_magics.errors import SetupError
 
@@ -60,7 +59,7 @@ class Network:
     @property
     def is_local(self) -> bool:
         """Whether only this machine reaches it."""
-        return is_loopback_host(self.host)
+        return is_loopback(self.host)
 
     @property
     def differs(self) -> bool:
@@ -112,8 +111,8 @@ def network_of(options: argparse.Namespace) -> Network:
             hint=f"Leave out {word}, or --host, --tls-cert, --behind-proxy, --root-path and "
             "--advertise.",
         )
-    is_kept = network.certificate is not None or network.peers.all or network.is_insecure
-    if not network.is_local and not is_kept:
+    is_safe = network.certificate is not None or network.peers.all or network.is_insecure
+    if not network.is_local and not is_safe:
         raise SetupError(
             f"On {network.host} tokens would travel in the clear, and everybody on the network "
             "could use them.",
@@ -141,14 +140,6 @@ def listen(host: str, port: int) -> socket.socket:
     # Accepted connections inherit this. Without it answers wait 40 ms for an acknowledgement.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
-
-
-def is_loopback_host(host: str) -> bool:
-    """Whether an address or name is this machine's loopback."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _file(name: str | None, option: str) -> Path | None:

@@ -24,13 +24,12 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp
 
 from paimon_magics.coordinator.client.addresses import trusting
-from paimon_magics.coordinator.http.forwarding import Forwarding
+from paimon_magics.coordinator.http.forwarding import Forwarding, is_loopback
 from paimon_magics.coordinator.http.standing_by import StandingBy
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
 from paimon_magics.coordinator.ownership.state_folder import Running
 from paimon_magics.coordinator.process.composition import OwnerParts, ownership_of, start_owner
-from paimon_magics.coordinator.process.network import is_loopback_host
 from paimon_magics.coordinator.process.place import Place, place_of
 from paimon_magics.coordinator.process.server import (
     Bounds,
@@ -196,7 +195,7 @@ class PeerNames:
         if parts is None:
             return False
         scheme, host, port = parts
-        return is_loopback_host(host) or any(
+        return is_loopback(host) or any(
             (scheme, port) == (peer[0], peer[2]) and _fits(host, peer[1]) for peer in self.all
         )
 
