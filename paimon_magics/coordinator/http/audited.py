@@ -99,14 +99,13 @@ class _Answered:
         self, trail: Trail, scope: Scope, action: str, facts: dict[str, Any], send: Send
     ) -> None:
         self._trail = trail
-        self._scope = scope
+        self._principal: Principal | None = scope.get(PRINCIPAL)
         self._action = action
         self._facts = facts
         self._send = send
         self._start: Message | None = None
         self.entry = _entry(scope, action)
-        principal: Principal | None = scope.get(PRINCIPAL)
-        self.is_own = principal is not None and principal.is_own
+        self.is_own = self._principal is not None and self._principal.is_own
         self.is_reported = False
 
     async def send(self, message: Message) -> None:
@@ -134,7 +133,8 @@ class _Answered:
             detail = f"{entry.detail}: {error.get('type', '')}: {error.get('message', '')}"
             entry = replace(entry, detail=detail)
         if not self._action:
-            if status == 403 or (status == 404 and _is_limited(self._scope)):
+            is_limited = self._principal is not None and self._principal.is_limited
+            if status == 403 or (status == 404 and is_limited):
                 self._trail.refuse(entry)
             return
         if self.is_own and (entry.database, entry.table) == self._trail.name:
@@ -155,11 +155,6 @@ def _outcome(status: int, document: Mapping[str, Any]) -> Outcome:
     if isinstance(error, dict) and error.get("type") == "UnknownOutcomeError":
         return Outcome.UNKNOWN
     return Outcome.REFUSED if status < 500 else Outcome.FAILED
-
-
-def _is_limited(scope: Scope) -> bool:
-    principal: Principal | None = scope.get(PRINCIPAL)
-    return principal is not None and principal.is_limited
 
 
 def _document(body: bytes) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class HubService:
 
     port: int
     root: str
-    authoriser: HubAuthoriser
+    authoriser: _HubAuthoriser
 
 
 def hub_service(cache_ms: int) -> HubService:
@@ -92,10 +92,10 @@ def hub_service(cache_ms: int) -> HubService:
     # It takes whole seconds, and 0 would mean forever.
     hub = HubOAuth(cache_max_age=max(1, round(cache_ms / 1000)))
     root = os.environ["JUPYTERHUB_SERVICE_PREFIX"].rstrip("/")
-    return HubService(url.port, root, HubAuthoriser(hub, root))
+    return HubService(url.port, root, _HubAuthoriser(hub, root))
 
 
-class HubAuthoriser:
+class _HubAuthoriser:
     """An `Authoriser` that asks the hub. `root` is the path of the service."""
 
     def __init__(self, hub: HubOAuth, root: str) -> None:
@@ -104,7 +104,6 @@ class HubAuthoriser:
         self._secret = secrets.token_bytes(32)
 
     async def principal(self, connection: HTTPConnection) -> Principal | None:
-        """See `Authoriser.principal`."""
         session = ""
         token = bearer_token(connection)
         if token is None and self._is_page(connection):
@@ -118,7 +117,6 @@ class HubAuthoriser:
         return Principal(_name(model), self._scope(model), credential="hub")
 
     def challenge(self, connection: HTTPConnection) -> Response:
-        """See `Authoriser.challenge`: a browser that asks for the page is sent to log in."""
         if self._is_page(connection) and bearer_token(connection) is None:
             return self._login(connection)
         return unauthorised(
@@ -128,7 +126,6 @@ class HubAuthoriser:
         )
 
     def routes(self) -> list[Route]:
-        """See `Authoriser.routes`: the path to which the hub sends browsers after the login."""
         return [Route(_CALLBACK, self._called_back)]
 
     def _is_page(self, connection: HTTPConnection) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from functools import partial
 
 from paimon_magics.coordinator.core import Limits
@@ -37,7 +38,6 @@ class _Arguments(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line, with the defaults."""
-    defaults = Limits()
     arguments = _Arguments()
     text, flag, number = arguments.text, arguments.flag, arguments.number
     _add_place(arguments)
@@ -51,11 +51,8 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_network(arguments)
     _add_client_limits(arguments)
-    number("--lease-ms", default=defaults.lease_ms)
-    number("--cleanup-grace-ms", default=defaults.cleanup_grace_ms)
-    number("--receipt-retention-ms", default=defaults.receipt_retention_ms)
-    number("--watch-every-ms", default=defaults.watch_every_ms)
-    number("--expire-every-ms", default=defaults.expire_every_ms)
+    for limit in fields(Limits):
+        number(f"--{limit.name.replace('_', '-')}", default=limit.default)
     _add_compaction(arguments)
     flag("--hub", help="run as a service of a JupyterHub")
     number("--hub-cache-ms", default=HUB_CACHE_MS)

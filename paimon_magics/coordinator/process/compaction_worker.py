@@ -224,51 +224,41 @@ class _LocalEngine:
 
     @property
     def reruns_max(self) -> int:
-        """See `CompactionEngine.reruns_max`."""
         return _RERUNS_MAX
 
     def planned(self, table: Table, scope: CompactionScope) -> Plan | None:
-        """See `CompactionEngine.planned`."""
         self.has_planned_anew = True
         plan = self.compactor.planned(table, scope)
         portion = [] if plan is None else _portion(plan.unit_bytes(), self.budget)
         return None if plan is None or not portion else plan.only(portion)
 
     def wait(self, seconds: float, reason: str) -> None:
-        """See `CompactionEngine.wait`."""
         time.sleep(seconds)
 
     def begun(self, table: TableName, base: int, attempts: Attempts) -> Transaction:
-        """See `CompactionEngine.begun`."""
         return self.client.begin(table, base, ENGINE, compacts=True)
 
     def rewritten(self, plan: Plan, transaction: Transaction) -> Messages:
-        """See `CompactionEngine.rewritten`."""
         return Messages(rewritten_here(plan, transaction, threads=1, settings=Settings()))
 
     def waiting(self, table: Table, scope: CompactionScope) -> PostponedRows | None:
-        """See `SettlingEngine.waiting`."""
         return self.compactor.waiting(table, scope)
 
     def moved(self, plan: PostponedRows, transaction: Transaction) -> Moved:
-        """See `SettlingEngine.moved`."""
         spec = plan.spec(transaction, slots=1, settings=Settings())
         written = write_batches(spec, plan.batches())
         done = completed(plan.table, spec, written, transaction.base_snapshot_id)
         return Moved(done.messages, done.rows)
 
     def committed_whole(self, request: CommitRequest) -> CommitReceipt:
-        """See `SettlingEngine.committed_whole`."""
         return self._ended(request, lambda: self.client.commit(request))
 
     def provenance(self, rows: int, files: int) -> tuple[tuple[str, str], ...]:
-        """See `CompactionEngine.provenance`."""
         operation = {"user": user_name(), "engine": ENGINE, "operation": "COMPACT"}
         facts = {**operation, "rows": str(rows), "files": str(files)}
         return tuple((PREFIX + key, value) for key, value in facts.items() if value)
 
     def committed(self, request: CommitRequest) -> CompactionReceipt:
-        """See `CompactionEngine.committed`."""
         return self._ended(request, lambda: commit_compaction(self.client, request))
 
     def _ended(self, request: CommitRequest, commit: Callable[[], _Receipt]) -> _Receipt:

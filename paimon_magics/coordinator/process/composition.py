@@ -14,7 +14,7 @@ import os
 import secrets
 import socket
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -124,22 +124,18 @@ def start_owner(
     return parts
 
 
+@dataclass
 class _Composition:
     """The parts, made in the order in which they need each other."""
 
-    def __init__(
-        self,
-        options: argparse.Namespace,
-        place: Place,
-        ownership: Ownership | None,
-        shutdown: Shutdown,
-        ending: ExitStack,
-    ) -> None:
-        self.options = options
-        self.place = place
-        self.ownership = ownership
-        self.shutdown = shutdown
-        self.ending = ending
+    options: argparse.Namespace
+    place: Place
+    ownership: Ownership | None
+    shutdown: Shutdown
+    ending: ExitStack
+
+    def __post_init__(self) -> None:
+        place, ownership = self.place, self.ownership
         self.catalog = place.catalog
         self.runtime: Runtime = ThreadRuntime() if ownership is None else ownership.runtime
         self.secret = secrets.token_urlsafe()
@@ -150,13 +146,13 @@ class _Composition:
             is_heir=ownership is not None and ownership.epoch > 0,
             warehouse_id=place.binding.id,
         )
-        ending.callback(self.store.close)
-        self.ends = partial(shutdown.request_after, _LAST_WORDS_SECONDS)
+        self.ending.callback(self.store.close)
+        self.ends = partial(self.shutdown.request_after, _LAST_WORDS_SECONDS)
         self.coordinator = Coordinator(
             self.catalog,
             self.store,
             Settings(),
-            _limits(options),
+            _limits(self.options),
             ownership,
             self.runtime,
             on_failure=self.ends,
@@ -385,13 +381,7 @@ def ownership_of(options: argparse.Namespace, place: Place, ending: ExitStack) -
 
 
 def _limits(options: argparse.Namespace) -> Limits:
-    return Limits(
-        lease_ms=options.lease_ms,
-        cleanup_grace_ms=options.cleanup_grace_ms,
-        receipt_retention_ms=options.receipt_retention_ms,
-        watch_every_ms=options.watch_every_ms,
-        expire_every_ms=options.expire_every_ms,
-    )
+    return Limits(**{field.name: getattr(options, field.name) for field in fields(Limits)})
 
 
 def _client_limits(options: argparse.Namespace, network: Network) -> ClientLimits:

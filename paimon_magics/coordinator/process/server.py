@@ -174,7 +174,7 @@ class Server(uvicorn.Server):
         passed = now - self._looked_at if self._looked_at else 0.0
         self._looked_at = now
         for connection in list(self.server_state.connections):
-            if isinstance(connection, BoundedConnection):
+            if isinstance(connection, _BoundedConnection):
                 connection.look(now, passed)
         if self._certificate is not None:
             self._certificate.look()
@@ -221,7 +221,7 @@ class Bounds:
     process_max: int = 1_000_000
     free: Any = ()
     opened: Counter[str] = field(default_factory=Counter)
-    resting: defaultdict[str, dict[BoundedConnection, None]] = field(
+    resting: defaultdict[str, dict[_BoundedConnection, None]] = field(
         default_factory=lambda: defaultdict(dict)
     )
 
@@ -242,7 +242,7 @@ class Bounds:
         return victim is not None
 
 
-class BoundedConnection(HttpToolsProtocol):
+class _BoundedConnection(HttpToolsProtocol):
     """uvicorn's connection, with bounds."""
 
     bounds: Bounds
@@ -281,12 +281,10 @@ class BoundedConnection(HttpToolsProtocol):
         self._rest()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
         super().connection_lost(exc)
         self._forget()
 
     def leave(self) -> None:
-        """Make room for another connection."""
         self._forget()
         self.transport.abort()
 
@@ -307,7 +305,6 @@ class BoundedConnection(HttpToolsProtocol):
             self._refuse(_HEAD_TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
         super().on_message_begin()
         self._began = self.loop.time()
         self._in_head = True
@@ -347,7 +344,6 @@ class BoundedConnection(HttpToolsProtocol):
             self._rest()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
         if self._has_large_head:
             return
         self._has_advanced = True
@@ -356,7 +352,6 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Tell the request that its body is complete."""
         if not self._has_large_head:
             super().on_message_complete()
 
@@ -470,6 +465,6 @@ def process_connections_max() -> int:
     return (_FILES_MAX if soft == unlimited else soft) // 2
 
 
-def bounded(bounds: Bounds) -> type[BoundedConnection]:
+def bounded(bounds: Bounds) -> type[_BoundedConnection]:
     """The class of connections within these bounds."""
-    return type("Connection", (BoundedConnection,), {"bounds": bounds})
+    return type("Connection", (_BoundedConnection,), {"bounds": bounds})

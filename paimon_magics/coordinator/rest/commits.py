@@ -129,7 +129,6 @@ class _Ledger:
         self._publication = replace(publication_of(table, snapshot), certain=False)
 
     def knows(self, changes: str | None) -> bool:
-        """See `Ledger.knows`."""
         own = self._publication
         return any(
             p.certain
@@ -142,7 +141,6 @@ class _Ledger:
     def begin(
         self, changes: str, *, changes_index: bool, rests_on: str | None, manifests: Sequence[str]
     ) -> None:
-        """See `Ledger.begin`."""
         self._publication = replace(
             self._publication,
             changes=changes,
@@ -157,7 +155,6 @@ class _Ledger:
                 pass
 
     def end(self, published: bool) -> None:
-        """See `Ledger.end`."""
         if published:
             self._watch.note(replace(self._publication, certain=True))
         else:

@@ -151,7 +151,7 @@ def application(
         exception_handlers=_ON_ERRORS,
     )
     behind: ASGIApp = app if inserts is None else QuickInserts(app, inserts.entry, root)
-    behind = WhileInPlace(behind, f"{root}/v1/", parts.coordinator)
+    behind = WhileInPlace(behind, f"{root}/v1/", lambda: coordinator.misplaced)
     return Guard(behind, authoriser, request_bytes_max, root, limits, parts.trail, threads)
 
 
