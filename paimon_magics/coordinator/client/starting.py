@@ -315,13 +315,6 @@ def _wait_until(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-# Finding the coordinator that owns a warehouse's commits: at an address, or by its lease.
-#
-# Every coordinator of a warehouse on disks or in an object store keeps a lease with its address in
-# the warehouse, and its token in a state folder that only its user can read. So a client whose
-# coordinator is gone finds the next one, if that runs on the same machine for the same user.
-
-
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """The address of a coordinator, and its token."""
@@ -334,7 +327,13 @@ class Endpoint:
 
 
 class Finder(Protocol):
-    """Finds the coordinator. For any thread. `tls` is whom its clients trust."""
+    """Finds the coordinator that owns a warehouse's commits. For any thread. `tls` is whom its
+    clients trust.
+
+    Every coordinator of a warehouse on disks or in an object store keeps a lease with its address
+    there, and its token in a state folder that only its user can read. So a client whose
+    coordinator is gone finds the next one, if that runs on the same machine for the same user.
+    """
 
     tls: ssl.SSLContext
 

@@ -126,16 +126,14 @@ class Turnstile:
             del self._clients[name]
 
 
-# Threads for what blocks, in classes of endpoints that take no thread from each other.
-#
-# Sixty requests that wait for one table must not keep a heartbeat or a commit of another table from
-# being answered. The guard sets the class of a request; `run_in_threadpool` runs what blocks in a
-# thread of that class. What waits for an event rather than for I/O waits in no thread: `settled`,
-# `run_steps`.
-
-
 class Capacity(Enum):
-    """A class of endpoints, with the number of its threads."""
+    """A class of endpoints, with the number of its threads. No class takes a thread from another:
+    sixty requests that wait for one table must not keep a heartbeat or a commit of another table
+    from being answered.
+
+    The guard sets the class of a request. `run_in_threadpool` runs what blocks in a thread of that
+    class. What waits for an event rather than for I/O needs no thread: `settled`, `run_steps`.
+    """
 
     HEALTH = "health", 4
     IDENTITY = "identity", 8
@@ -161,7 +159,7 @@ _CLASSES = tuple(
     )
 )
 
-_lane: ContextVar[Lane | None] = ContextVar("lane", default=None)
+_lane: ContextVar[_Lane | None] = ContextVar("lane", default=None)
 
 
 class Lanes:
@@ -173,16 +171,16 @@ class Lanes:
         self._table_threads = max(1, threads // _TABLE_PART)
         self._tables: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
         self._running: dict[object, tuple[float, str]] = {}
-        self._of_no_table = Lane(self._threads, None, "", self._running)
+        self._of_no_table = _Lane(self._threads, None, "", self._running)
 
-    def of(self, table: str = "") -> Lane:
+    def of(self, table: str = "") -> _Lane:
         """What a request uses; `table` names its table, "" for none."""
         if not table:
             return self._of_no_table
         limiter = self._tables.get(table)
         if limiter is None:
             limiter = self._tables[table] = CapacityLimiter(self._table_threads)
-        return Lane(self._threads, limiter, table, self._running)
+        return _Lane(self._threads, limiter, table, self._running)
 
     def oldest(self) -> tuple[float, str] | None:
         """For how many seconds the oldest request has had a thread, and its table, "" for none;
@@ -192,7 +190,7 @@ class Lanes:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class _Lane:
     """The threads that one request uses, in turn; see `Lanes`."""
 
     _threads: CapacityLimiter

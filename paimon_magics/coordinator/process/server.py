@@ -180,32 +180,19 @@ class Server(uvicorn.Server):
             self._certificate.look()
 
 
-# The connections of a coordinator: how long a client may take, and how many of them it may have.
-#
-# A client that sends its request a byte at a time, or does not read its answer, would hold a
-# connection and what belongs to it for ever. So there is a time for the head of a request, a
-# slowest speed for its body, a longest stop of an answer, and a longest rest between requests. The
-# server looks once a second, which costs a request nothing.
-#
-# An address has a number of connections, and so has the process. A new one beyond that takes the
-# place of the one that has been idle longest, then of the slowest head, of the same address or of
-# the one with the most connections. Only where each of these has a request under way is it refused.
-#
-# Streams of small inserts are WebSockets: the server pings those, and may wait for their rows as
-# long as it likes.
-#
-# A request's scope has an extension of ASGI, `AT_ONCE`, by which a small answer is written as a
-# whole: uvicorn writes head and body one after the other, each by a call of the system.
-
-
 @dataclass(slots=True)
 class Bounds:
-    """The bounds, and the connections by client address.
+    """How long a client may take, how many connections it may have, and the connections by client
+    address. Otherwise a client that sends a byte at a time, or does not read its answer, would hold
+    a connection for ever. The server looks once a second, which costs a request nothing.
 
     A head may take `head_seconds` and have `head_bytes_max`; a body may take `body_seconds` and a
     second more for each `body_bytes_per_second` of it; an answer may stand still for
     `answer_seconds`, a connection without a request for `idle_seconds`. An address other than those
-    in `free` has at most `connections_max`, all together have `process_max`.
+    in `free` has at most `connections_max`, all together have `process_max`. A new one beyond that
+    takes the place of the one that has been idle longest, then of the slowest head, of the same
+    address or of the one with the most connections. It is refused only if each of these has a
+    request under way. Streams are WebSockets: the server pings those instead.
 
     `resting` has the connections without a complete head, by address, in the order in which they
     began to rest.
@@ -416,8 +403,9 @@ class _BoundedConnection(HttpToolsProtocol):
 
 
 class _AtOnce:
-    """Answers a request with JSON and the status 200, by one call of the system. False if nothing
-    is done: the answer has to be sent in the usual way.
+    """Answers a request with JSON and the status 200, by one call of the system: uvicorn writes
+    head and body one after the other. False if nothing is done: the answer has to be sent in the
+    usual way.
 
     Its request refers to it, so that it forgets the request when it has answered: what refers to
     each other is left to the collector of garbage.

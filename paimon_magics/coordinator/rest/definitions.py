@@ -1,6 +1,8 @@
 """The endpoints of views and functions. Engines define them, and use them.
 
-For a sender with grants they count like tables of their names.
+Their documents are Paimon's (`ViewSchema`, `ViewChange`, `CreateFunctionRequest`,
+`FunctionDefinition`, `FunctionChange`). The texts in them are kept as they came: only engines read
+them. For a sender with grants they count like tables of their names.
 """
 
 from __future__ import annotations
@@ -46,12 +48,6 @@ Document = dict[str, Any]
 
 # Paimon's RESTFunctionValidator.
 _FUNCTION_NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9._-]+")
-
-
-# The documents of views and functions: what a request creates, and what its changes make of it.
-#
-# They are Paimon's (`ViewSchema`, `ViewChange`, `CreateFunctionRequest`, `FunctionDefinition`,
-# `FunctionChange`). Engines alone read the texts in them, so that those are kept as they came.
 
 
 def _view_name(name: str) -> str:

@@ -148,15 +148,13 @@ def pause_document(pause: Pause | None) -> dict[str, Any] | None:
     return None if pause is None else {"by": pause.by, "since_ms": pause.since_ms}
 
 
-# Stopped tables over HTTP: list them, check a table, resume one.
-#
-# A table is stopped when a published snapshot is no longer there, and publishing it again would be
-# wrong or impossible. Its commits are refused until an administrator has looked at it and resumes
-# it. It goes on with its contents at that time.
-
-
 def table_routes(coordinator: Coordinator) -> list[Route]:
-    """The routes that list the stopped tables, check a table, and resume one."""
+    """The routes that list the stopped tables, check a table, and resume one.
+
+    A table is stopped when a published snapshot is no longer there, and publishing it again would
+    be wrong or impossible. Its commits are refused until an administrator resumes it; it goes on
+    with its contents at that time.
+    """
 
     async def stopped(request: Request) -> Response:
         return JSONResponse({"stopped": stopped_document(coordinator, principal_of(request))})
@@ -189,15 +187,13 @@ def stopped_document(coordinator: Coordinator, principal: Principal) -> list[dic
     ]
 
 
-# Tokens over HTTP, for administrators.
-#
-# `POST /v1/tokens` with `{name, allow, expires_in_ms?}` answers `{token, …}`, the only time that
-# the token's text is shown. `GET /v1/tokens` lists them, and `DELETE /v1/tokens/ID` ends one, or
-# all those of a name; `POST /v1/tokens/ID/renew` with `{expires_in_ms?}` gives them another end.
-
-
 def token_routes(tokens: Tokens) -> list[Route]:
-    """The routes that make, list and revoke tokens."""
+    """The routes of tokens, for administrators.
+
+    `POST /v1/tokens` with `{name, allow, expires_in_ms?}` answers `{token, …}`, the only time that
+    the token's text is shown. `DELETE /v1/tokens/ID` ends one, or all those of a name;
+    `POST /v1/tokens/ID/renew` with `{expires_in_ms?}` gives them another end.
+    """
 
     async def add(request: Request) -> Response:
         body = await json_body(request)
@@ -256,14 +252,9 @@ def token_document(token: StoredToken) -> dict[str, Any]:
     }
 
 
-# The coordinator's compactions over HTTP: what they do, pause and resume.
-#
-# `GET /v1/compactions` lists the tables that are looked after, each with its state: tidy, due,
-# waiting, running, left (to another engine) or failed.
-
-
 def compaction_routes(compactions: CompactionScheduler) -> list[Route]:
-    """The routes that show compactions, pause them, and let them go on."""
+    """The routes that list the tables that are looked after, each with its state (tidy, due,
+    waiting, running, failed, or left to another engine), and that pause compactions."""
 
     def pause(owner: str) -> Pause:
         present = compactions.set_pause(owner)

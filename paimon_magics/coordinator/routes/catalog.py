@@ -36,19 +36,15 @@ def catalog_routes(context: Context, warehouse: str | None = None) -> list[Route
     """The routes. `warehouse` is a name that REST clients may use beside the warehouse's own."""
     return [
         *rest_catalog_routes(context, warehouse),
-        version_route(context),
-        *definition_routes(context),
+        _version_route(context),
+        *_definition_routes(context),
     ]
 
 
-# Changes of tags and branches, and rollbacks, for sessions.
-#
-# `POST /v1/tables/versions` with `{table, change, repeated}` makes a change; the answer is its
-# receipt. A client whose first request got no answer sends it again with `repeated`.
-
-
-def version_route(context: Context) -> Route:
-    """The route that makes these changes."""
+def _version_route(context: Context) -> Route:
+    """The route by which sessions change tags and branches, and roll back: with
+    `{table, change, repeated}`. The answer is the receipt. A client whose first request got no
+    answer sends it again with `repeated`."""
 
     async def answer(request: Request) -> Response:
         body = await json_body(request)
@@ -63,16 +59,13 @@ def version_route(context: Context) -> Route:
     return Route("/v1/tables/versions", answer, methods=["POST"])
 
 
-# Changes of definitions, for sessions, and what a sender may see.
-#
-# `POST /v1/changes` with `{id, change, repeated}` makes a change (`protocol.definition_changes`),
-# and answers whether anything was created, dropped or changed. A client that got no answer sends it
-# again with its `id` and `repeated`. `GET /v1/databases/NAME` answers the properties of a database.
-# `GET /v1/principal` answers the sender's rights.
+def _definition_routes(context: Context) -> list[Route]:
+    """The routes by which sessions change definitions, and see databases and rights.
 
-
-def definition_routes(context: Context) -> list[Route]:
-    """The routes."""
+    `POST /v1/changes` with `{id, change, repeated}` makes a change (`protocol.definition_changes`),
+    and answers whether anything was created, dropped or changed. A client that got no answer sends
+    it again with its `id` and `repeated`.
+    """
     recent = RecentChanges()
 
     async def answer(request: Request) -> Response:
