@@ -28,7 +28,7 @@ from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.tables.snapshots.provenance import noted
 
-PropertiesOf = Callable[[Publication], tuple[tuple[str, str], ...]]
+_PropertiesOf = Callable[[Publication], tuple[tuple[str, str], ...]]
 """The properties of a published commit."""
 
 _LOADER = "auto_batch_load"  # the engine of loads of small inserts
@@ -74,11 +74,8 @@ class _Item:
             self.durable.set_result(None)
 
 
-class _TryAgain:
-    """Has the writer try again what it could not do."""
-
-
-_Arrived = _Item | Publication | _TryAgain
+_Arrived = _Item | Publication | None
+"""What comes to the writer; with None it tries again what it could not do."""
 
 
 class Trail:
@@ -93,7 +90,7 @@ class Trail:
         runtime: Runtime,
         log: AuditLog,
         table: AuditTable,
-        properties_of: PropertiesOf,
+        properties_of: _PropertiesOf,
         every_ms: int,
     ) -> None:
         self._runtime = runtime
@@ -146,7 +143,7 @@ class Trail:
         if self._retry is None or self._loader is None:
             return
         self._retry.stop()
-        self._writer.put(_TryAgain())
+        self._writer.put(None)
         self._writer.end()
         self._loader.end()
         try:
@@ -200,7 +197,7 @@ class Trail:
 
     def _try_again(self) -> None:
         if self._again:
-            self._writer.put(_TryAgain())
+            self._writer.put(None)
 
     def _write(self, arrived: Sequence[_Arrived]) -> None:
         """Make durable what has arrived, and what could not be before."""

@@ -261,6 +261,6 @@ def _broke_off(scope: Scope, address: str, error: Exception) -> Response:
     return error_answer(
         503 if may_repeat else 502,
         BrokeOffError.__name__,
-        f"The coordinator at {address} was asked and has not answered: {error}.",
-        "The request may have been carried out: look before it is sent again.",
+        f"The coordinator at {address} got the request and has not answered: {error}.",
+        "The request may have been carried out. Look before you send it again.",
     )

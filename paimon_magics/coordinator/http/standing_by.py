@@ -2,7 +2,7 @@
 then.
 
 While it stands by, requests are relayed to the owner. In a takeover there is none for a moment:
-requests wait, unread, and are answered by the next owner; after `HOLD_SECONDS` they are answered
+requests wait, unread, and are answered by the next owner; after `_HOLD_SECONDS` they are answered
 503, with an error that names the owner that does not answer, or says that there is none.
 
 Of its own it answers `/health/live`, `/health/owner`, `/health/ready` and `/metrics`. The last one
@@ -37,9 +37,7 @@ from paimon_magics.coordinator.http.relaying import PASSED_ON, Relay
 from paimon_magics.coordinator.ownership.lease import Lease
 from paimon_magics.coordinator.protocol.errors import NoOwnerError
 
-HOLD_SECONDS = 30.0
-"""How long a request waits for an owner."""
-
+_HOLD_SECONDS = 30.0  # how long a request waits for an owner
 _WAITING_MAX = 1_000  # requests that wait at once
 _LOOK_SECONDS = 0.05
 _BUSY = 1013  # the code by which a stream is told to come back
@@ -177,7 +175,7 @@ class StandingBy:
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Have the owner answer, once there is one."""
-        until = time.monotonic() + HOLD_SECONDS
+        until = time.monotonic() + _HOLD_SECONDS
         was_passed_on = any(name == PASSED_ON.encode() for name, _ in scope["headers"])
         self._waiting += 1
         try:

@@ -80,8 +80,8 @@ class Succession:
         self._writable_ms = 0.0
         if ownership_of(options, place, self._ending) is None:
             raise SetupError(
-                "A coordinator in front of a REST catalog can't stand by: there nobody owns the "
-                "warehouse, and any number may be at work.",
+                "A coordinator in front of a REST catalog can't stand by: nobody owns that "
+                "warehouse, and several coordinators may work there.",
                 hint="Leave out --standby.",
             )
 

@@ -51,16 +51,13 @@ COMPACTION_COLUMNS = ("table", "state", "#buckets", "#bytes to read", "what stan
 
 
 def administration_routes(
-    coordinator: Coordinator,
-    warehouse: str,
-    group: GroupCommit | None = None,
-    monitor: HealthMonitor | None = None,
+    coordinator: Coordinator, warehouse: str, group: GroupCommit | None, monitor: HealthMonitor
 ) -> list[Route]:
     """The routes that show the coordinator's status, pause it, and resume it."""
 
     def status(principal: Principal) -> dict[str, Any]:
         troubles = [] if group is None or principal.is_limited else group.backlog.troubles
-        health = Health(()) if monitor is None else monitor.now()
+        health = monitor.now()
         return {
             **about(coordinator, warehouse, principal),
             "waiting": [{"table": name, "rows": rows, "why": why} for name, rows, why in troubles],
@@ -122,13 +119,13 @@ def about(coordinator: Coordinator, warehouse: str, principal: Principal) -> dic
         "pending_transactions": len(pending_transactions(state)),
         "pending_commits": [
             {
-                "name": str(publication.table),
-                "snapshot_id": publication.snapshot_id,
-                "commit_user": publication.commit_user,
-                "begun_at_ms": publication.published_at_ms,
+                "name": str(commit.table),
+                "snapshot_id": commit.snapshot_id,
+                "commit_user": commit.commit_user,
+                "begun_at_ms": commit.published_at_ms,
             }
-            for publication in pending_commits(state)
-            if sees_location(principal, publication.location)
+            for commit in pending_commits(state)
+            if sees_location(principal, commit.location)
         ],
         "stopped_tables": stopped_document(coordinator, principal),
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -126,7 +126,7 @@ def application(
         metrics.add(partial(audit_metrics, parts.trail))
         parts.monitor.add("its audit log", parts.trail.facts)
     forms = None if inserts is None else DeadLetterForms(inserts.group, inserts.letters)
-    handlers = _Handlers(parts, metrics, forms)
+    handlers = _Handlers(parts, metrics.registry, forms)
     own: list[BaseRoute] = [
         Route("/health/live", handlers.live),
         Route("/health/owner", handlers.owner),
@@ -138,7 +138,7 @@ def application(
             coordinator, metrics, None if group is None else group.holds.of_transaction
         ),
         *table_routes(coordinator),
-        *lease_routes(coordinator),
+        *_lease_routes(coordinator),
         *([] if compactions is None else compaction_routes(compactions)),
         *([] if forms is None else forms.routes()),
     ]
@@ -155,20 +155,18 @@ def application(
     return Guard(behind, authoriser, request_bytes_max, root, limits, parts.trail, threads)
 
 
+@dataclass(frozen=True)
 class _Handlers:
-    def __init__(self, parts: Parts, metrics: Metrics, forms: DeadLetterForms | None) -> None:
-        self._parts = parts
-        self._group = None if parts.inserts is None else parts.inserts.group
-        self._forms = forms
-        self._coordinator = parts.coordinator
-        self._metrics = metrics
+    parts: Parts
+    registry: CollectorRegistry
+    forms: DeadLetterForms | None
 
     async def live(self, _: Request) -> Response:
         return JSONResponse({"status": "live"})
 
     async def owner(self, _: Request) -> Response:
-        coordinator = self._coordinator
-        facts = self._parts.monitor.now().facts
+        coordinator = self.parts.coordinator
+        facts = self.parts.monitor.now().facts
         ends = any(fact.name == "draining" and fact.value for fact in facts)
         if coordinator.epoch != 0 and coordinator.deposed is None and not ends:
             return JSONResponse({"status": "owner"})
@@ -176,7 +174,7 @@ class _Handlers:
 
     async def ready(self, request: Request) -> Response:
         """Who brings no token, as a probe, gets no names and no texts."""
-        health = self._parts.monitor.now()
+        health = self.parts.monitor.now()
         principal: Principal | None = request.scope.get(PRINCIPAL)
         status = 200 if health.is_ready else 503
         if principal is None:
@@ -188,14 +186,14 @@ class _Handlers:
             message = " ".join(problem.problem for problem in health.problems if problem.blocks)
             return error_answer(503, "NotReady", message, "", problems=problems)
         # Open transactions may be committed in a pause: the coordinator must stay reachable.
-        pause = pause_document(self._coordinator.state.pause)
-        stopped = stopped_document(self._coordinator, principal)
+        pause = pause_document(self.parts.coordinator.state.pause)
+        stopped = stopped_document(self.parts.coordinator, principal)
         return JSONResponse(
             {"status": "ready", "pause": pause, "stopped_tables": stopped, "problems": problems}
         )
 
     async def metrics(self, _: Request) -> Response:
-        content = await run_in_threadpool(generate_latest, self._metrics.registry)
+        content = await run_in_threadpool(generate_latest, self.registry)
         return Response(content, media_type=CONTENT_TYPE_LATEST)
 
     async def page(self, request: Request) -> Response:
@@ -203,19 +201,19 @@ class _Handlers:
         return HTMLResponse(page, headers=HEADERS)
 
     def _page(self, principal: Principal) -> str:
-        parts = self._parts
+        parts = self.parts
         health = parts.monitor.now()
         letters: list[tuple[object, ...]] = []
-        if self._forms is not None and health.is_store_readable:
+        if self.forms is not None and health.is_store_readable:
             may_change = principal.may(Scope.WRITE)
-            letters = self._forms.rows(principal.name or "", may_change=may_change)
+            letters = self.forms.rows(principal.name or "", may_change=may_change)
         compacted = [] if parts.compactions is None else compaction_rows(parts.compactions)
-        return status_page(
-            self._coordinator, parts.warehouse, health, self._group, letters, compacted
-        )
+        group = None if parts.inserts is None else parts.inserts.group
+        coordinator, warehouse = parts.coordinator, parts.warehouse
+        return status_page(coordinator, warehouse, health, group, letters, compacted)
 
 
-def lease_routes(coordinator: Coordinator) -> list[Route]:
+def _lease_routes(coordinator: Coordinator) -> list[Route]:
     """The route that takes and renews read leases.
 
     `POST /v1/leases` with `{holder, leases: [{table, snapshot_id}]}` lists all snapshots that a

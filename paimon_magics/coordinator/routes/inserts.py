@@ -118,7 +118,7 @@ class InsertRoutes:
         table = await run_in_threadpool(self.group.queue_of, table_info)
         table = table or TableQueue(table_info.identity, table_info.name)
         letters = await run_in_threadpool(self.group.letters.list, table_info.identity)
-        return JSONResponse(queue_document(table, table_info.mode, len(letters)))
+        return JSONResponse(_queue_document(table, table_info.mode, len(letters)))
 
     async def look_at_all(self, request: Request) -> Response:
         """Show all queues."""
@@ -128,7 +128,7 @@ class InsertRoutes:
         latest = {str(table.name): table for table in tables}
         may = principal_of(request).may_on
         documents = [
-            queue_document(table, table.mode, dead[table.id])
+            _queue_document(table, table.mode, dead[table.id])
             for table in sorted(self.group.tables.values(), key=lambda table: str(table.name))
             # The queue of a dropped table is shown while it has waiting inserts or dead letters.
             if (table.queue.batches or dead[table.id] or table is latest[str(table.name)])
@@ -195,16 +195,13 @@ class InsertRoutes:
         return JSONResponse({"status": "open"})
 
 
-def queue_document(table: TableQueue, mode: Mode | None, dead_letters: int) -> dict[str, Any]:
-    """The document of a table's queue, for everybody who may read."""
+def _queue_document(table: TableQueue, mode: Mode | None, dead_letters: int) -> dict[str, Any]:
     queue = table.queue
     rows, size_bytes = backlog(queue)
     batches = queue.batches
     return {
         "table": {"database": table.name.database, "table": table.name.table},
-        "acknowledged": queue.acknowledged,
-        "published": queue.published,
-        "snapshot_id": queue.snapshot_id,
+        **{key: getattr(queue, key) for key in ("acknowledged", "published", "snapshot_id")},
         "waiting_rows": rows,
         "waiting_bytes": size_bytes,
         "oldest_ms": min((batch.since_ms for batch in batches), default=None),

@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 from paimon_magics.coordinator.http.authorisation import PUBLIC, SCOPES
 from paimon_magics.version import __version__
 
-OPENAPI_PATH = "/openapi.json"
+_OPENAPI_PATH = "/openapi.json"
 
 _NAME = re.compile(r"\{(\w+)(?::path)?\}")
 _DATABASE = "/v1/paimon/databases/{database}"
@@ -103,12 +103,12 @@ def openapi_route(routes: Sequence[BaseRoute], root: str) -> Route:
     async def answer(_: Request) -> Response:
         return JSONResponse(document)
 
-    own = Route(OPENAPI_PATH, answer)
-    document = openapi_document([*routes, own], root)
+    own = Route(_OPENAPI_PATH, answer)
+    document = _openapi_document([*routes, own], root)
     return own
 
 
-def openapi_document(routes: Sequence[BaseRoute], root: str) -> dict[str, Any]:
+def _openapi_document(routes: Sequence[BaseRoute], root: str) -> dict[str, Any]:
     """The document, in the form of OpenAPI 3.1, of all routes but streams."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:

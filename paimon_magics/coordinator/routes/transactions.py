@@ -118,7 +118,7 @@ class _Handlers:
         states = [*self._coordinator.state.held.values(), *finished]
         compacted = self._coordinator.compactions.counts()
         documents = [
-            transaction_state_document(state, compacted[state.id])
+            _transaction_state_document(state, compacted[state.id])
             for state in states
             if sees_location(principal, state.location)
         ]
@@ -129,7 +129,7 @@ class _Handlers:
         if state is None or not sees_location(principal_of(request), state.location):
             return answer_response(Unknown())
         compacted = self._coordinator.compactions.counts()
-        return JSONResponse(transaction_state_document(state, compacted[state.id]))
+        return JSONResponse(_transaction_state_document(state, compacted[state.id]))
 
     async def heartbeat(self, request: Request) -> Response:
         id = await self._own(request)
@@ -258,7 +258,7 @@ class _Handlers:
         return answer_response(answer)
 
 
-def transaction_state_document(state: TransactionState, compacted: int = 0) -> dict[str, Any]:
+def _transaction_state_document(state: TransactionState, compacted: int = 0) -> dict[str, Any]:
     """The document of a transaction, which compacts that many buckets, for everybody who may
     read."""
     compacts = f"compacts {count_text(compacted, 'bucket')}" if compacted else ""
