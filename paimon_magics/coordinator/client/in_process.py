@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from paimon_magics.coordinator.client.administration import Administration
+from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.coordinator.core.state import CompactedBucket, claimed, still_claimed
 from paimon_magics.coordinator.protocol.definition_changes import DefinitionChange
 from paimon_magics.coordinator.runtime import waited
@@ -50,7 +51,7 @@ from paimon_magics.tables.writing.cleanup import remove_uncommitted
 _REPORT_SECONDS = 0.2
 
 
-class InProcessCommitter:
+class InProcessCommitter(CoordinatorClient):
     """A `CoordinatorClient` that commits in this process, for the tables of `catalog`.
 
     Safe for several threads; commits of one process take turns.
@@ -143,10 +144,6 @@ class InProcessCommitter:
             )
         return self._remove(loaded, transaction)
 
-    def key_of(self, transaction: Transaction) -> str:
-        """See `CoordinatorClient.key_of`."""
-        return ""
-
     def end(self, transaction: Transaction, key: str) -> bool:
         """See `CoordinatorClient.end`. The process that began it is dead, or its commit has
         ended."""
@@ -172,9 +169,6 @@ class InProcessCommitter:
         """See `CoordinatorClient.change_definition`."""
         return waited(DefinitionChanges(self._context).make(change))
 
-    def visibility(self) -> None:
-        """See `CoordinatorClient.visibility`: everything that the store lets the user see."""
-
     def database_properties(self, name: str) -> dict[str, str]:
         """See `CoordinatorClient.database_properties`: raises SetupError."""
         raise SetupError(
@@ -182,16 +176,6 @@ class InProcessCommitter:
             "commits in its own process.",
             hint="Connect with coordinator='embedded' or the address of a coordinator.",
         )
-
-    def lease(self, table: TableName, snapshot_id: int) -> bool:
-        """See `CoordinatorClient.lease`: sessions without a coordinator expire nothing."""
-        return True
-
-    def release(self, table: TableName, snapshot_id: int) -> None:
-        """See `CoordinatorClient.release`."""
-
-    def inserts(self) -> None:
-        """See `CoordinatorClient.inserts`: None, since only a coordinator takes them."""
 
     def administration(self) -> Administration:
         """See `CoordinatorClient.administration`: raises SetupError."""
@@ -201,13 +185,6 @@ class InProcessCommitter:
             "with coordinator='embedded', which all your notebooks share, or with the address of "
             "one: `%paimon connect --close coordinator=embedded`.",
         )
-
-    def delay(self) -> str:
-        """See `CoordinatorClient.delay`: nothing is in the way."""
-        return ""
-
-    def close(self) -> None:
-        """See `CoordinatorClient.close`: there is nothing to close."""
 
     def _commit(self, request: DecodedRequest) -> CommitReceipt:
         user = request.request.transaction.commit_user
