@@ -199,7 +199,7 @@ def answer_document(answer: Answer, label: str | None = None) -> dict[str, Any]:
         case Granted(lsn=lsn):
             return {"lsn": lsn}
         case Refused():
-            return {"error": _refusal(answer)}
+            return {"error": refusal(answer)}
 
 
 def answer_json(answer: Answer, label: str | None = None) -> bytes:
@@ -210,7 +210,7 @@ def answer_json(answer: Answer, label: str | None = None) -> bytes:
     return json.dumps(answer_document(answer, label)).encode()
 
 
-def _refusal(answer: Refused) -> dict[str, str]:
+def refusal(answer: Refused) -> dict[str, str]:
     """The error document of a refused insert: type, message and hint, as in every error."""
     _, kind, what, hint = _REFUSALS[answer.reason]
     return {"type": kind, "message": with_one_stop(f"{what}: {answer.message}."), "hint": hint}
@@ -220,7 +220,7 @@ def answer_of(answer: Answer, label: str | None = None) -> Response:
     """The response to an insert, or to a wait."""
     if not isinstance(answer, Refused):
         return JSONResponse(answer_document(answer, label))
-    response = error_answer(_REFUSALS[answer.reason][0], *_refusal(answer).values())
+    response = error_answer(_REFUSALS[answer.reason][0], *refusal(answer).values())
     if answer.retry_after_ms:
         response.headers["retry-after"] = str(-(-answer.retry_after_ms // 1000))
     return response
