@@ -74,8 +74,11 @@ class _Item:
             self.durable.set_result(None)
 
 
-_Arrived = _Item | Publication | None
-"""What comes to the writer; with None it tries again what it could not do."""
+class _TryAgain:
+    """Has the writer try again what it could not do."""
+
+
+_Arrived = _Item | Publication | _TryAgain
 
 
 class Trail:
@@ -143,7 +146,7 @@ class Trail:
         if self._retry is None or self._loader is None:
             return
         self._retry.stop()
-        self._writer.put(None)
+        self._writer.put(_TryAgain())
         self._writer.end()
         self._loader.end()
         try:
@@ -197,7 +200,7 @@ class Trail:
 
     def _try_again(self) -> None:
         if self._again:
-            self._writer.put(None)
+            self._writer.put(_TryAgain())
 
     def _write(self, arrived: Sequence[_Arrived]) -> None:
         """Make durable what has arrived, and what could not be before."""

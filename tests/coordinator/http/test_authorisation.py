@@ -142,7 +142,7 @@ def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
         root=ROOT,
     )
     assert isinstance(made, Guard)
-    made._guesses = LoginThrottle(wrong_max=100_000)  # every endpoint is asked with a wrong token
+    made._throttle = LoginThrottle(wrong_max=100_000)  # every endpoint is asked with a wrong token
     yield made
     group.stop()
     coordinator.stop()
