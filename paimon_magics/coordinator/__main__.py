@@ -33,12 +33,12 @@ _ENDING_SECONDS = 3.0  # for what a thread still does; all requests have been an
 
 def main(arguments: list[str] | None = None) -> int:
     """Run until a signal, or carry out a command on tokens; return the exit code."""
-    given = sys.argv[1:] if arguments is None else arguments
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        if given[:1] == ["token"]:
-            print("\n".join(token_command(given[1:])))
+        if arguments[:1] == ["token"]:
+            print("\n".join(token_command(arguments[1:])))
             return 0
-        return _serve(parser().parse_args(given), given)
+        return _serve(parser().parse_args(arguments), arguments)
     except PaimonMagicsError as error:
         print(error.text(), file=sys.stderr)
         return _UNABLE
@@ -63,19 +63,21 @@ def command() -> NoReturn:
     raise SystemExit(code)
 
 
-def _serve(options: argparse.Namespace, given: list[str]) -> int:
+def _serve(options: argparse.Namespace, arguments: list[str]) -> int:
     with contextlib.suppress(OSError):  # its errors may go to no file
         faulthandler.enable()  # a fault in native code leaves a line, too
     environment = dict(os.environ)  # what is read from it is removed
     with ExitStack() as ending:
-        begun = begin(options, ending)
-        print(begun.announcement, flush=True)
-        port = begun.place.listening.getsockname()[1]
-        begun.serve()
-        stands_by_again = begun.stands_by_again()
-    parts = begun.parts()
+        process = begin(options, ending)
+        print(process.announcement, flush=True)
+        port = process.place.listening.getsockname()[1]
+        process.serve()
+        stands_by_again = process.stands_by_again
+    parts = process.parts
     if stands_by_again:
-        _begin_anew(given, port, environment)
+        # A new process of the same command at the same port: nothing that was in memory stays.
+        command = [sys.executable, "-m", "paimon_magics.coordinator", *arguments, f"--port={port}"]
+        os.execve(sys.executable, command, environment)
     if parts is None:
         return 0
     if parts.coordinator.state_thread.deposed is not None:
@@ -88,13 +90,6 @@ def _serve(options: argparse.Namespace, given: list[str]) -> int:
         print(parts.group.problem, file=sys.stderr)
         return _FAILED
     return 0
-
-
-def _begin_anew(given: list[str], port: int, environment: dict[str, str]) -> None:
-    """Replace this process by a new one of the same command, at the same port: nothing that was in
-    memory stays."""
-    arguments = ["-m", "paimon_magics.coordinator", *given, f"--port={port}"]
-    os.execve(sys.executable, [sys.executable, *arguments], environment)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from paimon_magics.coordinator.client.choosing import (
     IN_PROCESS,
     chosen_coordinator,
+    coordinator_at,
     default_coordinator,
     environment_options,
-    found_at,
     is_address,
     local_committer,
     remote_coordinator,
@@ -52,7 +52,7 @@ def found_target(words: PlaceWords, settings: Settings) -> ConnectTarget:
         if store.read_only and not store.is_remote:
             chosen = IN_PROCESS  # a coordinator could do nothing there
         return ConnectTarget(opened, store, chosen or default_coordinator(opened), None)
-    at = found_at(chosen, words.token, os.environ, settings.coordinator_ca)
+    at = coordinator_at(chosen, words.token, os.environ, settings.coordinator_ca)
     remote = remote_coordinator(at, settings)
     if catalog is not None and warehouse is None:
         catalog = {"warehouse": remote.warehouse(), **catalog}

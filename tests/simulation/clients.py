@@ -80,7 +80,7 @@ class Said:
             case None:
                 return "refused" if self.is_unreachable else "unclear"
             case Refused(reason=reason):
-                status = insert_requests._STATUS[reason]
+                status = insert_requests._REFUSALS[reason][0]
                 if reason.value in ("dead", "store"):
                     return "unclear"
                 return "refused" if status in _REFUSED else "unclear"

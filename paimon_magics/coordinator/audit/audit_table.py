@@ -72,8 +72,8 @@ class AuditTable:
         text = dict(table.schema.options).get(_RETENTION)
         if text is None:
             return
-        kept = datetime.timedelta(milliseconds=duration_ms(_RETENTION, text))
-        first = (datetime.datetime.now(datetime.UTC) - kept).strftime("%Y-%m-%d")
+        retention = datetime.timedelta(milliseconds=duration_ms(_RETENTION, text))
+        first = (datetime.datetime.now(datetime.UTC) - retention).strftime("%Y-%m-%d")
         old = [str(values[0]) for values in list_partitions(table) if str(values[0]) < first]
         if old:
             self._own.drop_partitions([[("day", day)] for day in old[:_DAYS_AT_ONCE]])

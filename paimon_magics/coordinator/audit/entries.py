@@ -56,13 +56,13 @@ class Entry:
     def body(self) -> str:
         """Its text in the store, without secrets."""
         detail = _without_tokens(redacted(self.detail))[:_DETAIL_CHARACTERS_MAX]
-        kept = replace(self, action=_without_tokens(self.action), detail=detail)
-        return json.dumps(asdict(kept), ensure_ascii=False)
+        entry = replace(self, action=_without_tokens(self.action), detail=detail)
+        return json.dumps(asdict(entry), ensure_ascii=False)
 
 
 def _without_tokens(text: str) -> str:
     """A text in which tokens have no secrets: somebody may have put one into a path."""
-    return _TOKEN.sub(lambda found: f"{found[1] or ''}…", text)
+    return _TOKEN.sub(lambda match: f"{match[1] or ''}…", text)
 
 
 def entry_of(id: str, body: str) -> Entry:

@@ -29,7 +29,7 @@ from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.tables.snapshots.provenance import noted
 
-PropertiesOf = Callable[[Publication], tuple[tuple[str, str], ...]]
+_PropertiesOf = Callable[[Publication], tuple[tuple[str, str], ...]]
 """The properties of a published commit."""
 
 _LOADER = "auto_batch_load"  # the engine of loads of small inserts
@@ -94,7 +94,7 @@ class Trail:
         runtime: Runtime,
         log: AuditLog,
         table: AuditTable,
-        properties_of: PropertiesOf,
+        properties_of: _PropertiesOf,
         every_ms: int,
     ) -> None:
         self._runtime = runtime
@@ -207,17 +207,15 @@ class Trail:
         """Make durable what has arrived, and what could not be before."""
         together, self._again = [*self._again, *arrived], []
         items: list[_Item] = []
-        for one in together:
-            if isinstance(one, _TryAgain):
-                continue
-            if isinstance(one, _Item):
-                items.append(one)
-                continue
-            try:
-                items += [_Item(entry, True) for entry in self._of_load(one)]
-            except Exception as error:  # the store, which is asked again
-                _log.warning("Who wrote %s is not known yet: %s", one.id, error)
-                self._again.append(one)
+        for item in together:
+            if isinstance(item, _Item):
+                items.append(item)
+            elif isinstance(item, Publication):
+                try:
+                    items += [_Item(entry, True) for entry in self._of_load(item)]
+                except Exception as error:  # the store, which is asked again
+                    _log.warning("Who wrote %s is not known yet: %s", item.id, error)
+                    self._again.append(item)
         try:
             if items:
                 self._log.save(
@@ -227,8 +225,8 @@ class Trail:
             self._keep_for_later(items, error)
             return
         self.waiting += sum(item.is_new for item in items)
-        for one in items:
-            one.is_durable()
+        for item in items:
+            item.is_durable()
         if self.waiting >= _LOAD_MAX and self._loader is not None:
             self._loader.wake()
 
@@ -249,8 +247,8 @@ class Trail:
 
     def _of_load(self, publication: Publication) -> list[Entry]:
         """The entries of a load, one for each user whose rows it has; none of another commit."""
-        said = noted(dict(self._properties_of(publication)))
-        return load_entries(publication, said) if said.get("engine") == _LOADER else []
+        facts = noted(dict(self._properties_of(publication)))
+        return _load_entries(publication, facts) if facts.get("engine") == _LOADER else []
 
     # ---- the loader ----
 
@@ -279,9 +277,8 @@ class Trail:
         return len(entries) == _LOAD_MAX
 
 
-def load_entries(publication: Publication, said: Mapping[str, str]) -> list[Entry]:
-    """The entries of a load of small inserts, of which its snapshot says this."""
-    users = json.loads(said["users"]) if "users" in said else [said.get("user")]
+def _load_entries(publication: Publication, facts: Mapping[str, str]) -> list[Entry]:
+    users = json.loads(facts["users"]) if "users" in facts else [facts.get("user")]
     return [
         Entry(
             entry_id(publication.published_at_ms, f"{publication.id}-{number}"),
@@ -292,7 +289,7 @@ def load_entries(publication: Publication, said: Mapping[str, str]) -> list[Entr
             table=publication.table.table,
             snapshot_id=publication.snapshot_id,
             outcome=Outcome.DONE,
-            detail=f"{said.get('rows', '')} rows of small inserts by {said.get('user', '')}",
+            detail=f"{facts.get('rows', '')} rows of small inserts by {facts.get('user', '')}",
         )
         for number, user in enumerate(users)
     ]

@@ -21,8 +21,7 @@ from paimon_magics.redaction import conceal
 
 _SCHEMES = ("http://", "https://")
 
-
-GivenToken = str | Callable[[], str]
+TokenSource = str | Callable[[], str]
 """A token, or a function that returns one that is valid now."""
 
 _VARIABLE = "PAIMON_COORDINATOR_TOKEN"
@@ -38,10 +37,10 @@ class Addresses:
     @classmethod
     def of(cls, text: str) -> Addresses:
         """Read one address, or several with commas between. Raises SetupError."""
-        given = [part.strip().rstrip("/") for part in text.split(",")]
-        for address in given:
+        addresses = [part.strip().rstrip("/") for part in text.split(",")]
+        for address in addresses:
             _check(address, text)
-        return cls(tuple(dict.fromkeys(given)))
+        return cls(tuple(dict.fromkeys(addresses)))
 
     def __str__(self) -> str:
         return ", ".join(self.all)
@@ -62,10 +61,10 @@ def is_address(text: str) -> bool:
     return text.startswith(_SCHEMES)
 
 
-def ca_of(given: str, environment: Mapping[str, str]) -> str:
-    """The file of certificates that a client trusts: the given one, else PAIMON_COORDINATOR_CA; ""
-    for those that the system trusts."""
-    return given or environment.get("PAIMON_COORDINATOR_CA") or ""
+def ca_of(option: str, environment: Mapping[str, str]) -> str:
+    """The file of trusted certificates: the option, else PAIMON_COORDINATOR_CA. "" means those that
+    the system trusts."""
+    return option or environment.get("PAIMON_COORDINATOR_CA") or ""
 
 
 def tls_context(addresses: Addresses | None, ca: str = "") -> ssl.SSLContext:
@@ -74,7 +73,7 @@ def tls_context(addresses: Addresses | None, ca: str = "") -> ssl.SSLContext:
 
     Without an https address it trusts nobody, since reading the system's certificates takes 20 ms.
     """
-    if addresses is None or not any(one.startswith("https://") for one in addresses.all):
+    if addresses is None or not any(each.startswith("https://") for each in addresses.all):
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return trusting(ca)
 
@@ -112,17 +111,13 @@ def _check(address: str, text: str) -> None:
         )
 
 
-# Where a client's token comes from, and how it gets another one when that has expired.
-#
-# A token is a text, a file that somebody else keeps up to date (as Kubernetes does), or a function
-# that asks an issuer. A request that is answered 401 is sent once more with a new token, so that a
-# long statement survives the end of the one that it began with.
-
-
 class Token:
-    """A token that may be renewed. For any thread.
+    """A token that may be renewed: a text, a file that somebody keeps up to date (as Kubernetes
+    does), or a function that asks an issuer. For any thread.
 
-    `read` returns the one that is valid now; without it the `text` is all there is.
+    A request that is answered 401 is sent once more with a new token, so a long statement survives
+    the end of its first one. `read` returns the token that is valid now; without it, `text` is the
+    only one.
     """
 
     def __init__(self, text: str = "", read: Callable[[], str] | None = None) -> None:
@@ -151,17 +146,19 @@ class Token:
             return self._text if self._text != refused else None
 
 
-def token_of_user(given: GivenToken | None, environment: Mapping[str, str], address: str) -> Token:
-    """The token that is given, else the environment's. Raises SetupError without one."""
-    if callable(given):
-        return Token(read=given)
-    if given or environment.get(_VARIABLE):
-        return Token(given or environment[_VARIABLE])
+def token_of_user(
+    source: TokenSource | None, environment: Mapping[str, str], address: str
+) -> Token:
+    """The token of the source, else the environment's. Raises SetupError without one."""
+    if callable(source):
+        return Token(read=source)
+    if source or environment.get(_VARIABLE):
+        return Token(source or environment[_VARIABLE])
     file = environment.get(_FILE_VARIABLE)
     if file:
         return Token(read=lambda: _content(Path(file)))
     raise SetupError(
-        f"The coordinator at {address} asks for a token, and none was given.",
+        f"The coordinator at {address} asks for a token, and there is none.",
         hint=f"Pass token=…, or set {_VARIABLE} to it or {_FILE_VARIABLE} to its file. When the "
         "coordinator starts, it prints the path of the file that holds its own.",
     )
@@ -179,11 +176,11 @@ def _content(file: Path) -> str:
 
 
 def _checked(text: str) -> str:
-    found = text.strip() if isinstance(text, str) else ""
-    if not found or not found.isascii() or not found.isprintable():
+    token = text.strip() if isinstance(text, str) else ""
+    if not token or not token.isascii() or not token.isprintable():
         raise SetupError(
             "There is no token where one should be read.",
-            hint="The file, or the function that was given as token=…, must have a token of "
-            "printable ASCII characters.",
+            hint="The file, or the function in token=…, must return a token of printable ASCII "
+            "characters.",
         )
-    return found
+    return token

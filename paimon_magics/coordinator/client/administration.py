@@ -10,11 +10,13 @@ import base64
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from paimon_magics.coordinator.client.small_inserts import table_path
-from paimon_magics.coordinator.core.values import Origin, Pause, Phase
+from paimon_magics.coordinator.core import Origin
+from paimon_magics.coordinator.core import Pause as Pause
+from paimon_magics.coordinator.core import Phase as Phase
 from paimon_magics.coordinator.protocol.documents import origin_of, table_document, table_of
 from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.errors import SetupError, UnknownNameError, UnknownOutcomeError
@@ -22,31 +24,17 @@ from paimon_magics.origin import user_name
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.statements.statement import TableName
 
-__all__ = [
-    "Administration",
-    "BufferedInserts",
-    "CompactedTable",
-    "Pause",
-    "Phase",
-    "Status",
-    "StoppedTable",
-    "TooLateError",
-    "Transactions",
-    "UnfinishedTransaction",
-    "WaitingInserts",
-]
-
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _LOOK_SECONDS = 0.1
 _LOOK_SECONDS_MAX = 1.0
 _PENDING = (Phase.ACTIVE, Phase.COMMITTING, Phase.UNCLEAR)
 _UNFINISHED = (*_PENDING, Phase.ABORTING)
-
-
-_Ask = Callable[[str, str, Any], tuple[str, Any]]
-
-
 _WAIT_MS_MAX = 20_000
+_CHECKED = {"str": str, "int": int, "bool": bool}
+
+_T = TypeVar("_T", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,57 +110,50 @@ class Administration:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-
-    @property
-    def queues(self) -> QueueAdministration:
-        """The queues of small inserts."""
-        return QueueAdministration(self._ask)
-
-    @property
-    def compactions(self) -> CompactionAdministration:
-        """The coordinator's own compactions."""
-        return CompactionAdministration(self._ask)
+        self.queues = QueueAdministration(ask)
+        self.compactions = CompactionAdministration(ask)
 
     def status(self) -> Status:
         """The coordinator's present state."""
-        address, found = self._ask("GET", "/v1/coordinator")
-        pause = found["pause"]
-        return Status(
+        address, document = self._ask("GET", "/v1/coordinator")
+        return _read(
+            Status,
+            document,
             address=address,
-            warehouse=member(found, "warehouse", str),
-            version=member(found, "version", str),
-            user=member(found, "user", str),
-            host=member(found, "host", str),
-            process=member(found, "process", int),
-            started_at_ms=member(found, "started_at_ms", int),
-            problem=found["problem"],
-            pause=None if pause is None else Pause(str(pause["by"]), int(pause["since_ms"])),
-            pending_transactions=member(found, "pending_transactions", int),
+            pause=_pause(document["pause"]),
             pending_commits=tuple(
-                f"snapshot {one['snapshot_id']} of `{one['name']}` by {one['commit_user']}"
-                for one in found["pending_commits"]
+                f"snapshot {commit['snapshot_id']} of `{commit['name']}` by {commit['commit_user']}"
+                for commit in document["pending_commits"]
             ),
             stopped_tables=tuple(
-                StoppedTable(one["location"], one["reason"], one["since_ms"])
-                for one in found["stopped_tables"]
+                _read(StoppedTable, table) for table in document["stopped_tables"]
             ),
             # A coordinator of an earlier version leaves these out.
-            store=found.get("store", {}),
-            store_trouble=found.get("store_trouble", ""),
+            store=document.get("store", {}),
+            store_trouble=document.get("store_trouble", ""),
             waiting=tuple(
-                f"{count_text(one['rows'], 'row')} of `{one['table']}`: {one['why']}"
-                for one in found.get("waiting", ())
+                f"{count_text(queue['rows'], 'row')} of `{queue['table']}`: {queue['why']}"
+                for queue in document.get("waiting", ())
             ),
-            is_ready=bool(found.get("ready", True)),
-            problems=tuple(str(one["problem"]) for one in found.get("problems", ())),
+            is_ready=bool(document.get("ready", True)),
+            problems=tuple(str(problem["problem"]) for problem in document.get("problems", ())),
         )
 
     def transactions(self) -> Transactions:
         """The unfinished transactions, oldest first."""
-        _, found = self._ask("GET", "/v1/transactions")
-        held = (_transaction(one) for one in found["transactions"])
-        unfinished = (one for one in held if one.phase in _UNFINISHED)
-        return tuple(sorted(unfinished, key=lambda one: (one.begun_at_ms, one.id)))
+        documents = self._ask("GET", "/v1/transactions")[1]["transactions"]
+        transactions = [
+            _read(
+                UnfinishedTransaction,
+                document,
+                table=member(document, "name", str) or member(document, "table", str),
+                phase=Phase(member(document, "phase", str)),
+                origin=origin_of(document.get("origin")),
+            )
+            for document in documents
+        ]
+        unfinished = (each for each in transactions if each.phase in _UNFINISHED)
+        return tuple(sorted(unfinished, key=lambda each: (each.begun_at_ms, each.id)))
 
     def abort(self, id: str) -> None:
         """Abort an open transaction; its files are removed.
@@ -185,8 +166,8 @@ class Administration:
 
     def pause(self) -> Pause:
         """Pause the coordinator: nothing new begins. Return who has paused it, and when."""
-        _, found = self._ask("POST", "/v1/coordinator/pause", {"owner": user_name()})
-        return Pause(member(found, "by", str), member(found, "since_ms", int))
+        _, document = self._ask("POST", "/v1/coordinator/pause", {"owner": user_name()})
+        return _read(Pause, document)
 
     def resume(self) -> None:
         """End the pause."""
@@ -205,19 +186,17 @@ class Administration:
         self.pause()
         deadline = time.monotonic() + wait_ms / 1000
         pause_seconds = _LOOK_SECONDS
-        told = False
+        is_reported = False
         while True:
             status = self.status()
             count = status.pending_transactions + len(status.pending_commits)
             if not count:
                 self._load_inserts(deadline)
             if not count or time.monotonic() >= deadline:
-                return tuple(
-                    transaction for transaction in self.transactions() if transaction.is_pending
-                ), status
-            if not told:
+                return tuple(each for each in self.transactions() if each.is_pending), status
+            if not is_reported:
                 waits(count)
-                told = True
+                is_reported = True
             time.sleep(min(pause_seconds, max(0.0, deadline - time.monotonic())))
             pause_seconds = min(pause_seconds * 2, _LOOK_SECONDS_MAX)
 
@@ -232,20 +211,19 @@ class Administration:
                         self.queues.flush(queue.table, left_ms)
 
 
-def _transaction(document: Any) -> UnfinishedTransaction:
-    return UnfinishedTransaction(
-        id=member(document, "id", str),
-        table=member(document, "name", str) or member(document, "table", str),
-        phase=Phase(member(document, "phase", str)),
-        owner=member(document, "owner", str),
-        origin=origin_of(document.get("origin")),
-        begun_at_ms=member(document, "begun_at_ms", int),
-        expires_at_ms=member(document, "expires_at_ms", int),
-        reason=member(document, "reason", str),
-    )
+def _read(kind: type[_T], document: Any, **others: Any) -> _T:
+    """A `kind` from a document whose members have the names of its fields, except `others`."""
+    members = {}
+    for field in fields(kind):
+        checked = _CHECKED.get(str(field.type))
+        if field.name not in others:
+            name = field.name
+            members[name] = document[name] if checked is None else member(document, name, checked)
+    return kind(**members, **others)
 
 
-# The client's side of a coordinator's own compactions: what they do, pause and resume.
+def _pause(document: Any) -> Pause | None:
+    return None if document is None else _read(Pause, document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,50 +256,36 @@ class CompactionStatus:
 
 
 class CompactionAdministration:
-    """Requests about compactions. `ask` is as in `administration.Ask`."""
+    """Requests about the coordinator's own compactions."""
 
-    def __init__(self, ask: _Ask) -> None:
+    def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
     def status(self) -> CompactionStatus:
         """What is compacted, and what waits. Raises UnknownNameError if the coordinator is of an
         earlier version, which compacts nothing."""
-        _, found = self._ask("GET", "/v1/compactions", None)
-        pause = found["pause"]
-        return CompactionStatus(
-            is_auto=member(found, "auto", bool),
-            pause=None if pause is None else Pause(str(pause["by"]), int(pause["since_ms"])),
-            workers=member(found, "workers", int),
-            compacted_buckets=member(found, "compacted_buckets", int),
-            compacted_bytes=member(found, "compacted_bytes", int),
-            tables=tuple(_table(one) for one in found["tables"]),
+        _, document = self._ask("GET", "/v1/compactions")
+        tables = tuple(
+            _read(
+                CompactedTable,
+                table,
+                table=table_of(table["table"]),
+                size_bytes=member(table, "bytes", int),
+            )
+            for table in document["tables"]
         )
+        is_auto = member(document, "auto", bool)
+        pause = _pause(document["pause"])
+        return _read(CompactionStatus, document, is_auto=is_auto, pause=pause, tables=tables)
 
     def pause(self) -> Pause:
         """Let no compaction of the coordinator's begin. Return who has paused them, and when."""
-        _, found = self._ask("POST", "/v1/compactions/pause", {"owner": user_name()})
-        return Pause(member(found, "by", str), member(found, "since_ms", int))
+        _, document = self._ask("POST", "/v1/compactions/pause", {"owner": user_name()})
+        return _read(Pause, document)
 
     def resume(self) -> None:
         """End the pause."""
-        self._ask("POST", "/v1/compactions/resume", None)
-
-
-def _table(document: Any) -> CompactedTable:
-    since_ms = document["since_ms"]
-    return CompactedTable(
-        table=table_of(document["table"]),
-        state=member(document, "state", str),
-        buckets=member(document, "buckets", int),
-        size_bytes=member(document, "bytes", int),
-        large_buckets=member(document, "large_buckets", int),
-        large_bytes=member(document, "large_bytes", int),
-        since_ms=None if since_ms is None else int(since_ms),
-        why=member(document, "why", str),
-    )
-
-
-# The client's side of queues of small inserts: status, flush, reopening, dead letters.
+        self._ask("POST", "/v1/compactions/resume")
 
 
 class TooLateError(SetupError):
@@ -371,15 +335,17 @@ class DeadLetter:
 
 
 class QueueAdministration:
-    """Requests about the queues of small inserts. `ask` is as in `administration.Ask`."""
+    """Requests about the queues of small inserts."""
 
-    def __init__(self, ask: _Ask) -> None:
+    def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
     def queues(self) -> tuple[WaitingInserts, ...]:
         """The queues of all tables that have or had small inserts."""
-        _, found = self._ask("GET", "/v1/inserts", None)
-        return tuple(_queue(one) for one in found["tables"])
+        documents = self._ask("GET", "/v1/inserts")[1]["tables"]
+        return tuple(
+            _read(WaitingInserts, each, table=TableName(**each["table"])) for each in documents
+        )
 
     def flush(self, table: TableName, wait_ms: int) -> tuple[int, int | None]:
         """Have everything acknowledged loaded. Return the last record's lsn, and the snapshot where
@@ -390,57 +356,35 @@ class QueueAdministration:
             # Asked again every 20 s: an answer that takes longer looks like a process that hangs.
             document = {"wait_ms": min(left_ms, _WAIT_MS_MAX)}
             try:
-                _, found = self._ask("POST", f"{table_path(table)}/flush", document)
+                _, flushed = self._ask("POST", f"{table_path(table)}/flush", document)
             except TooLateError:
                 if left_ms <= _WAIT_MS_MAX:
                     raise
                 continue
-            return int(found["lsn"]), found["snapshot_id"]
+            return int(flushed["lsn"]), flushed["snapshot_id"]
 
     def buffer(self, table: TableName) -> BufferedInserts:
         """The acknowledged records that are not visible yet. Raises CommitConflictError while they
         are unknown, InvalidValueError where they are too many bytes."""
-        _, found = self._ask("GET", f"{table_path(table)}/buffer", None)
-        segments = tuple((int(first), base64.b64decode(body)) for first, body in found["segments"])
-        return BufferedInserts(
-            int(found["snapshot_id"]), int(found["published"]), int(found["acknowledged"]), segments
-        )
+        _, document = self._ask("GET", f"{table_path(table)}/buffer")
+        segments = document["segments"]
+        decoded = tuple((int(first), base64.b64decode(body)) for first, body in segments)
+        return _read(BufferedInserts, document, segments=decoded)
 
     def dead_letters(self, table: TableName) -> tuple[DeadLetter, ...]:
         """The dead letters of a table, oldest first."""
-        _, found = self._ask("GET", f"{table_path(table)}/dead-letters", None)
-        return tuple(
-            DeadLetter(one["lsn"], one["rows"], one["why"], one["at_ms"])
-            for one in found["dead_letters"]
-        )
+        _, document = self._ask("GET", f"{table_path(table)}/dead-letters")
+        return tuple(_read(DeadLetter, letter) for letter in document["dead_letters"])
 
     def retry(self, table: TableName, lsn: int) -> int:
         """Insert a dead letter's rows anew. Return the lsn of their new record."""
-        _, found = self._ask("POST", f"{table_path(table)}/dead-letters/{lsn}/retry", None)
-        return int(found["lsn"])
+        _, document = self._ask("POST", f"{table_path(table)}/dead-letters/{lsn}/retry")
+        return int(document["lsn"])
 
     def discard(self, table: TableName, lsn: int) -> None:
         """Forget a dead letter."""
-        self._ask("DELETE", f"{table_path(table)}/dead-letters/{lsn}", None)
+        self._ask("DELETE", f"{table_path(table)}/dead-letters/{lsn}")
 
     def reopen(self, table: TableName, *, accept_loss: bool) -> None:
         """Open a closed table again, with `accept_loss` without the missing records."""
         self._ask("POST", f"{table_path(table)}/reopen", {"accept_loss": accept_loss})
-
-
-def _queue(document: Any) -> WaitingInserts:
-    name = document["table"]
-    return WaitingInserts(
-        TableName(name["table"], name["database"]),
-        document["acknowledged"],
-        document["published"],
-        document["snapshot_id"],
-        document["waiting_rows"],
-        document["waiting_bytes"],
-        document["oldest_ms"],
-        document["mode"],
-        document["held_by"],
-        document["dead_letters"],
-        document["closed"],
-        document["last_error"],
-    )

@@ -6,34 +6,23 @@ from collections.abc import Mapping
 
 from paimon_magics.coordinator.client.addresses import (
     Addresses,
-    GivenToken,
+    TokenSource,
     ca_of,
-    is_address,
     tls_context,
     token_of_user,
 )
+from paimon_magics.coordinator.client.addresses import is_address as is_address
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.client.starting import At, Embedded, Finder, can_start, state_at
-from paimon_magics.coordinator.ownership.catalog_options import environment_options
+from paimon_magics.coordinator.ownership.catalog_options import (
+    environment_options as environment_options,
+)
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from paimon_magics.errors import SetupError, nearest
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
-
-__all__ = [
-    "EMBEDDED",
-    "IN_PROCESS",
-    "chosen_coordinator",
-    "default_coordinator",
-    "environment_options",
-    "found_at",
-    "is_address",
-    "local_committer",
-    "remote_coordinator",
-    "running_coordinator",
-]
 
 EMBEDDED = "embedded"
 IN_PROCESS = "in-process"
@@ -41,15 +30,16 @@ _WORDS = (EMBEDDED, IN_PROCESS)
 
 
 def chosen_coordinator(
-    given: str | None, environment: Mapping[str, str], *, warehouse_is_named: bool
+    option: str | None, environment: Mapping[str, str], *, warehouse_is_named: bool
 ) -> str:
     """An address, EMBEDDED, IN_PROCESS, or "" for the default.
 
-    PAIMON_COORDINATOR counts where nothing is given. An address in it counts only if the session
-    names no warehouse, since the coordinator has its own. Raises SetupError for any other text.
+    Without the session's `option`, PAIMON_COORDINATOR counts. An address in it counts only if the
+    session names no warehouse, since the coordinator has its own. Raises SetupError for any other
+    text.
     """
-    chosen = given or environment.get("PAIMON_COORDINATOR") or ""
-    if not given and is_address(chosen) and warehouse_is_named:
+    chosen = option or environment.get("PAIMON_COORDINATOR") or ""
+    if not option and is_address(chosen) and warehouse_is_named:
         return ""
     if is_address(chosen):
         Addresses.of(chosen)  # raises
@@ -62,8 +52,8 @@ def chosen_coordinator(
     return chosen
 
 
-def found_at(
-    address: str, token: GivenToken | None, environment: Mapping[str, str], ca: str = ""
+def coordinator_at(
+    address: str, token: TokenSource | None, environment: Mapping[str, str], ca: str = ""
 ) -> At:
     """The coordinator at an address, or at the first of several that answers. `ca` is the file of
     certificates that are trusted. Raises SetupError without a token."""
@@ -88,7 +78,7 @@ def remote_coordinator(
 def running_coordinator(
     options: Mapping[str, str], environment: Mapping[str, str], settings: Settings
 ) -> RemoteCoordinator | None:
-    """The client of the user's own coordinator for a warehouse; None where none runs. It starts no
+    """The client of the user's own coordinator for a warehouse; None if none runs. Starts no
     coordinator, and does not change the catalog options of a running one."""
     path, running = state_at(options, environment)
     if running is None:

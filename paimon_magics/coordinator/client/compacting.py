@@ -113,12 +113,12 @@ def compact_plan(
     done = Compacted()
     current: _P | None = plan
     while current is not None:
-        found, conflicting, claimed = _run_once(engine, current, scope, attempts)
+        run, conflicting, claimed = _run_once(engine, current, scope, attempts)
         done = Compacted(
-            receipt=found.receipt or done.receipt,
-            files_before=done.files_before + found.files_before,
-            files_after=done.files_after + found.files_after,
-            rewritten_bytes=done.rewritten_bytes + found.rewritten_bytes,
+            receipt=run.receipt or done.receipt,
+            files_before=done.files_before + run.files_before,
+            files_after=done.files_after + run.files_after,
+            rewritten_bytes=done.rewritten_bytes + run.rewritten_bytes,
         )
         again = conflicting.buckets | (claimed.buckets if claims_wait_ms else frozenset())
         if not again:
@@ -170,12 +170,12 @@ def _run_once(
     settled = engine.committed(request)
     if rewritten.repeated and settled.receipt is not None:
         engine.client.sweep(settled.request)
-    left = set(settled.conflicting)
-    kept = [message for at, message in enumerate(messages) if at not in left]
+    left_out = set(settled.conflicting)
+    committed = [message for at, message in enumerate(messages) if at not in left_out]
     done = Compacted(
         settled.receipt,
-        sum(len(message.compact_before) for message in kept),
-        sum(len(message.compact_after) for message in kept),
+        sum(len(message.compact_before) for message in committed),
+        sum(len(message.compact_after) for message in committed),
         plan.rewritten_bytes + rewritten.again_bytes,
     )
     buckets = written_buckets(table, [messages[at] for at in settled.conflicting])
@@ -215,16 +215,12 @@ def claimed_plan(client: CoordinatorClient, plan: _P, transaction: Transaction) 
     return plan.only([at for at, key in enumerate(keys) if key in granted]), _Left(denied, reason)
 
 
-# Commits of compactions in which some buckets may conflict with other commits.
-
-
 @dataclass(frozen=True, slots=True)
 class CompactionReceipt:
     """What became of a compaction. `receipt` is None if all of its messages conflicted; then its
-    transaction has ended and its files are removed. `request` is the last one that was asked for,
-    for `CoordinatorClient.sweep`. `conflicting` are the positions of messages
-    that others' commits conflict with: their buckets have to be planned anew. `reason` says of one
-    of them why, "" without any."""
+    transaction has ended and its files are removed. `request` is the last one, for
+    `CoordinatorClient.sweep`. `conflicting` are the positions of messages that conflict with other
+    commits: their buckets have to be planned anew. `reason` explains one of them."""
 
     receipt: CommitReceipt | None
     request: CommitRequest
@@ -251,10 +247,10 @@ class CompactionCommit:
         them says that nothing of it can be committed.
         """
         while True:
-            asked = self._asked()
+            request = self._next_request()
             try:
-                receipt = self._client.commit(asked)
-                return CompactionReceipt(receipt, asked, self._conflicting(), self._reason)
+                receipt = self._client.commit(request)
+                return CompactionReceipt(receipt, request, self._conflicting(), self._reason)
             except CompactionConflictError as error:
                 if not error.conflicting:
                     raise
@@ -263,9 +259,9 @@ class CompactionCommit:
                 self._left = [at for at in self._left if at not in gone]
             if not self._left:
                 self._client.abort(self._request.transaction)
-                return CompactionReceipt(None, asked, self._conflicting(), self._reason)
+                return CompactionReceipt(None, request, self._conflicting(), self._reason)
 
-    def _asked(self) -> CommitRequest:
+    def _next_request(self) -> CommitRequest:
         messages = self._request.messages
         return replace(
             self._request,

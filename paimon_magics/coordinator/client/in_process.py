@@ -14,25 +14,19 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from paimon_magics.coordinator.client.administration import Administration
-from paimon_magics.coordinator.core.state import (
-    CompactedBucket,
-    claimed,
-    still_claimed,
-)
+from paimon_magics.coordinator.client.interface import CoordinatorClient
+from paimon_magics.coordinator.core.state import CompactedBucket, claimed, still_claimed
 from paimon_magics.coordinator.protocol.definition_changes import DefinitionChange
 from paimon_magics.coordinator.runtime.work import waited
 from paimon_magics.coordinator.service.definition_changes import DefinitionChanges
 from paimon_magics.coordinator.service.opening import open_on
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.service.tags_and_branches import change_versions
-from paimon_magics.errors import (
-    PaimonMagicsError,
-    SetupError,
-    UnknownOutcomeError,
-)
+from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownOutcomeError
 from paimon_magics.forks import renew_after_fork
 from paimon_magics.planning.commits.requests import (
     CommitReceipt,
@@ -46,7 +40,7 @@ from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.commits.commit import commit
+from paimon_magics.tables.commits.commit import commit as publish_commit
 from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded, settle
 from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
@@ -54,10 +48,10 @@ from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import remove_uncommitted
 
-_TOLD_SECONDS = 0.2
+_REPORT_SECONDS = 0.2
 
 
-class InProcessCommitter:
+class InProcessCommitter(CoordinatorClient):
     """A `CoordinatorClient` that commits in this process, for the tables of `catalog`.
 
     Safe for several threads; commits of one process take turns.
@@ -67,7 +61,7 @@ class InProcessCommitter:
         self._catalog = catalog
         self._settings = settings
         self._turn = threading.Lock()
-        self._lines = Lines()
+        self._lines = _Lines()
         self._context = Context(catalog, catalog.publish)
         # Commit users that certainly have no snapshot, so that none has to be looked for.
         self._uncommitted: set[str] = set()
@@ -96,13 +90,13 @@ class InProcessCommitter:
         Raises UnsupportedStatementError for a store where publishing a snapshot is not safe.
         """
         ticket = uuid.uuid4().hex
-        found = self._catalog.load(table)
+        loaded = self._catalog.load(table)
         try:
-            if waits is not None and not compacts and takes_one_at_a_time(found.schema):
+            if waits is not None and not compacts and takes_one_at_a_time(loaded.schema):
                 wait_ms = self._settings.exclusive_wait_ms
-                self._lines.wait(found.location, ticket, wait_ms, waits)
-                found = self._catalog.load(table)  # others may have changed it meanwhile
-            transaction = open_on(found, base_snapshot_id)
+                self._lines.wait(loaded.location, ticket, wait_ms, waits)
+                loaded = self._catalog.load(table)  # others may have changed it meanwhile
+            transaction = open_on(loaded, base_snapshot_id)
         except BaseException:
             self._lines.leave(ticket)
             raise
@@ -114,12 +108,12 @@ class InProcessCommitter:
         """See `CoordinatorClient.commit`."""
         loaded = self._catalog.load(request.transaction.table)
         try:
-            asked = decoded(loaded, request)
+            commit = decoded(loaded, request)
             with self._turn:
-                receipt = self._commit(asked)
+                receipt = self._commit(commit)
         finally:
             self._leave(request.transaction)
-        settle(asked)
+        settle(commit)
         return receipt
 
     def claim_buckets(
@@ -130,8 +124,8 @@ class InProcessCommitter:
         place = f"{name.database}.{name.table}"
         wanted = [CompactedBucket(place, name.branch, *bucket) for bucket in buckets]
         with self._claiming:
-            kept = still_claimed(self._claims, self._tickets.keys())
-            self._claims, granted = claimed(kept, wanted, transaction.commit_user)
+            claims = still_claimed(self._claims, self._tickets.keys())
+            self._claims, granted = claimed(claims, wanted, transaction.commit_user)
         return granted
 
     def abort(self, transaction: Transaction) -> int:
@@ -148,11 +142,7 @@ class InProcessCommitter:
                 "is in the table.",
                 hint=f"Look at `{transaction.table}$snapshots` before running the statement again.",
             )
-        return self._remove(loaded, transaction, keep=frozenset())
-
-    def key_of(self, transaction: Transaction) -> str:
-        """See `CoordinatorClient.key_of`."""
-        return ""
+        return self._remove(loaded, transaction)
 
     def end(self, transaction: Transaction, key: str) -> bool:
         """See `CoordinatorClient.end`. The process that began it is dead, or its commit has
@@ -161,7 +151,7 @@ class InProcessCommitter:
         with self._turn, store_errors(f"Looking for a commit to `{transaction.table}`"):
             if find_commit(loaded, transaction) is not None:
                 return False
-        self._remove(loaded, transaction, keep=frozenset())
+        self._remove(loaded, transaction)
         return True
 
     def sweep(self, request: CommitRequest) -> int:
@@ -179,9 +169,6 @@ class InProcessCommitter:
         """See `CoordinatorClient.change_definition`."""
         return waited(DefinitionChanges(self._context).make(change))
 
-    def visibility(self) -> None:
-        """See `CoordinatorClient.visibility`: everything that the store lets the user see."""
-
     def database_properties(self, name: str) -> dict[str, str]:
         """See `CoordinatorClient.database_properties`: raises SetupError."""
         raise SetupError(
@@ -189,16 +176,6 @@ class InProcessCommitter:
             "commits in its own process.",
             hint="Connect with coordinator='embedded' or the address of a coordinator.",
         )
-
-    def lease(self, table: TableName, snapshot_id: int) -> bool:
-        """See `CoordinatorClient.lease`: sessions without a coordinator expire nothing."""
-        return True
-
-    def release(self, table: TableName, snapshot_id: int) -> None:
-        """See `CoordinatorClient.release`."""
-
-    def inserts(self) -> None:
-        """See `CoordinatorClient.inserts`: None, since only a coordinator takes them."""
 
     def administration(self) -> Administration:
         """See `CoordinatorClient.administration`: raises SetupError."""
@@ -209,19 +186,12 @@ class InProcessCommitter:
             "one: `%paimon connect --close coordinator=embedded`.",
         )
 
-    def delay(self) -> str:
-        """See `CoordinatorClient.delay`: nothing is in the way."""
-        return ""
-
-    def close(self) -> None:
-        """See `CoordinatorClient.close`: there is nothing to close."""
-
-    def _commit(self, asked: DecodedRequest) -> CommitReceipt:
-        user = asked.request.transaction.commit_user
+    def _commit(self, request: DecodedRequest) -> CommitReceipt:
+        user = request.request.transaction.commit_user
         is_first_run = user in self._uncommitted
         self._uncommitted.discard(user)
         try:
-            return commit(asked, self._catalog.publish, is_first_run=is_first_run)
+            return publish_commit(request, self._catalog.publish, is_first_run=is_first_run)
         except UnknownOutcomeError:
             raise
         except PaimonMagicsError:
@@ -230,37 +200,31 @@ class InProcessCommitter:
 
     def _leave(self, transaction: Transaction) -> None:
         """Leave the line, so that the next waiting transaction may begin."""
-        ticket = self._tickets.pop(transaction.commit_user, None)
-        if ticket is not None:
-            self._lines.leave(ticket)
+        self._lines.leave(self._tickets.pop(transaction.commit_user, ""))
 
-    def _remove(self, table: Table, transaction: Transaction, keep: frozenset[str]) -> int:
+    def _remove(
+        self, table: Table, transaction: Transaction, keep: frozenset[str] = frozenset()
+    ) -> int:
         wait_ms_max = self._settings.attempt_wait_ms_max
         return remove_uncommitted(table, transaction, keep, wait_ms_max)
 
 
-# Lines of waiting transactions in this process, for tables that take one transaction at a time.
-#
-# Lines order the transactions of this process only. Conflicts with other processes are found by the
-# commits.
+class _Lines:
+    """Lines of transactions by their table's location, for tables that take one at a time; the
+    first in each line has its turn. Safe for several threads.
 
-
-class Lines:
-    """Lines of transactions by their table's location; the first in each line has its turn.
-
-    Safe for several threads. A transaction that never leaves keeps those behind it waiting until
-    their wait is over.
+    They order the transactions of this process only; commits find conflicts with other processes.
+    A transaction that never leaves keeps those behind it waiting until their wait is over.
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._lines: dict[str, list[str]] = {}
+        self.after_fork()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
         """See `Renewed`: the parent's transactions never leave the lines of this process."""
         self._changed = threading.Condition()
-        self._lines = {}
+        self._lines: defaultdict[str, list[str]] = defaultdict(list)
 
     def wait(
         self, location: str, id: str, wait_ms_max: int, waits: Callable[[Waiting], None]
@@ -270,14 +234,20 @@ class Lines:
         again and again with what is in front. An interrupted transaction leaves the line."""
         deadline = time.monotonic() + wait_ms_max / 1000
         with self._changed:
-            line = self._lines.setdefault(location, [])
-            line.append(id)
+            self._lines[location].append(id)
         try:
             while (in_front := self._in_front(location, id)) and time.monotonic() < deadline:
-                waits(_waiting(in_front))
+                waits(
+                    Waiting(
+                        "The table has dynamic buckets, so one statement at a time may write it, "
+                        f"and {count_text(in_front, 'statement')} of this process came before "
+                        "this one.",
+                        in_front,
+                    )
+                )
                 with self._changed:
                     self._changed.wait_for(
-                        lambda: self._in_front(location, id) != in_front, _TOLD_SECONDS
+                        lambda: self._in_front(location, id) != in_front, _REPORT_SECONDS
                     )
         except BaseException:
             self.leave(id)
@@ -296,11 +266,3 @@ class Lines:
     def _in_front(self, location: str, id: str) -> int:
         with self._changed:
             return self._lines[location].index(id)
-
-
-def _waiting(in_front: int) -> Waiting:
-    return Waiting(
-        "The table has dynamic buckets, so that one statement at a time may write it, and "
-        f"{count_text(in_front, 'statement')} of this process came before this one.",
-        in_front,
-    )

@@ -41,7 +41,8 @@ _PAUSE_SECONDS_MAX = 2.0
 
 
 class CoordinatorClient(Protocol):
-    """Begins, commits and aborts transactions on the tables of one warehouse."""
+    """Begins, commits and aborts transactions on the tables of one warehouse. Methods with a body
+    are for clients without a coordinator, whose sessions expire nothing."""
 
     def begin(
         self,
@@ -87,6 +88,7 @@ class CoordinatorClient(Protocol):
     def key_of(self, transaction: Transaction) -> str:
         """What the coordinator knows a transaction by that this client has begun; with it another
         process can `end` the transaction. "" where nothing is needed."""
+        return ""
 
     def end(self, transaction: Transaction, key: str) -> bool:
         """End a transaction that a process which died has begun, and `key_of` gave the key of.
@@ -115,7 +117,9 @@ class CoordinatorClient(Protocol):
         """
 
     def visibility(self) -> Visibility | None:
-        """What the user may see, as the coordinator says; None for everything."""
+        """What the user may see, as the coordinator says; None for everything that the store lets
+        them see."""
+        return None
 
     def database_properties(self, name: str) -> dict[str, str]:
         """The properties of a database, as the coordinator keeps them. Raises SetupError where no
@@ -124,12 +128,15 @@ class CoordinatorClient(Protocol):
     def lease(self, table: TableName, snapshot_id: int) -> bool:
         """Keep a snapshot from expiring until `release`. Return False if it has expired already.
         May be called several times for one snapshot."""
+        return True
 
     def release(self, table: TableName, snapshot_id: int) -> None:
         """End the lease of one call of `lease`."""
+        return None
 
     def inserts(self) -> SmallInserts | None:
         """The sender of small inserts; None without a coordinator that takes them."""
+        return None
 
     def administration(self) -> Administration:
         """The administration of the coordinator behind this client.
@@ -140,19 +147,20 @@ class CoordinatorClient(Protocol):
     def delay(self) -> str:
         """What the client waits for at this moment, as progress text: a coordinator that gives no
         answer. "" while nothing is in the way."""
+        return ""
 
     def close(self) -> None:
         """Close the client's connections and threads; open transactions end by their leases."""
-
-
-# How often a statement ran, what it waited for, and the notes on that for the user.
-#
-# With a coordinator, two statements that write a table with dynamic buckets take turns. Other
-# writers (another engine, a session without a coordinator) may still commit in between.
+        return None
 
 
 class Attempts:
-    """The runs of one statement: one run and up to `reruns_max` reruns."""
+    """The runs of one statement, one and up to `reruns_max` reruns, and the notes on them for the
+    user.
+
+    With a coordinator, two statements that write a table with dynamic buckets take turns. Other
+    writers (another engine, a session without a coordinator) may still commit in between.
+    """
 
     def __init__(self, reruns_max: int) -> None:
         self._reruns_max = reruns_max
@@ -208,16 +216,13 @@ class Attempts:
         return tuple(notes)
 
 
-# The interface through which a session changes definitions: tables and databases.
-#
-# A session with a coordinator sends each change to it, which checks rights and ownership and
-# carries it out; without one it is carried out in this process, by the same service on the same
-# catalog.
-
-
 class Definitions:
-    """Changes definitions of the warehouse that `catalog` reads, by `change`, which returns whether
-    anything was created or dropped. All names have their databases."""
+    """Changes tables and databases of the warehouse that `catalog` reads, by `change`, which
+    returns whether anything was created or dropped. All names have their databases.
+
+    A coordinator checks rights and ownership and carries a change out; without one it is carried
+    out in this process, by the same service.
+    """
 
     def __init__(self, catalog: Catalog, change: Callable[[DefinitionChange], bool]) -> None:
         self._catalog = catalog

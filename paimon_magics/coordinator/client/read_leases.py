@@ -8,7 +8,7 @@ taken.
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import threading
 import time
 import uuid
@@ -25,6 +25,8 @@ from paimon_magics.statements.statement import TableName
 _RENEWALS_PER_LEASE = 4
 _SECONDS_MIN = 0.05
 
+_log = logging.getLogger(__name__)
+
 Post = Callable[[Any], Any]
 """Sends a document to the coordinator's `/v1/leases`, once, and returns the answer. Raises
 SetupError where no answer comes."""
@@ -37,36 +39,31 @@ class ReadLeases:
     def __init__(self, post: Post, longest_ms: int) -> None:
         self._post = post
         self._longest_seconds = longest_ms / 1000
-        self._holder = uuid.uuid4().hex
-        self._held: Counter[tuple[TableName, int]] = Counter()
-        self._taken: dict[tuple[TableName, int], float] = {}  # when last, in monotonic seconds
+        self._counts: Counter[tuple[TableName, int]] = Counter()
         # Filled while Python collects garbage, maybe in a thread that has the guard.
-        self._given_up: deque[tuple[TableName, int]] = deque()
-        self._guard = threading.Lock()
-        self._sending = threading.Lock()
-        self._wake = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._released: deque[tuple[TableName, int]] = deque()
         self._pause_seconds = 1.0
         self._closed = False
+        self.after_fork()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
         """See `Renewed`: another holder, without leases. The counts stay, since copies of the
         parent's readers may give up theirs here: a lease of this process never ends by that."""
         self._holder = uuid.uuid4().hex
-        self._taken = {}
+        self._taken: dict[tuple[TableName, int], float] = {}  # when last, in monotonic seconds
         self._guard, self._sending = threading.Lock(), threading.Lock()
         self._wake = threading.Event()
-        self._thread = None
+        self._thread: threading.Thread | None = None
 
     def take(self, table: TableName, snapshot_id: int) -> bool:
         """Lease a snapshot. Return False if it has expired."""
         lease = table, snapshot_id
         with self._guard:
-            is_held = lease in self._wanted()
-            self._held[lease] += 1
+            is_leased = lease in self._wanted()
+            self._counts[lease] += 1
             self._taken[lease] = time.monotonic()
-            if is_held:
+            if is_leased:
                 return True
         try:
             is_gone = lease in self._send()
@@ -84,46 +81,44 @@ class ReadLeases:
     def give_up(self, table: TableName, snapshot_id: int) -> None:
         """Give up one lease of a snapshot. The coordinator learns of it with the next renewal.
         Takes no lock, since finalizers call it."""
-        self._given_up.append((table, snapshot_id))
+        self._released.append((table, snapshot_id))
 
     def close(self) -> None:
         """Give up all leases."""
         with self._guard:
             self._closed = True
             had_any = self._thread is not None
-            self._held.clear()
+            self._counts.clear()
             self._taken.clear()
         self._wake.set()
         if had_any:
-            with contextlib.suppress(Exception):
+            try:
                 self._send()
+            except Exception as error:  # the leases end by themselves
+                _log.info("Read leases could not be given up: %r", error)
 
     def _send(self) -> set[tuple[TableName, int]]:
         # One at a time: an older list that arrives later would take leases away.
         with self._sending:
             with self._guard:
                 wanted = self._wanted()
-            answer = self._post(
-                {
-                    "holder": self._holder,
-                    "leases": [
-                        {"table": table_document(table), "snapshot_id": snapshot_id}
-                        for table, snapshot_id in wanted
-                    ],
-                }
-            )
-            self._pause_seconds = max(
-                lease_ms_of(answer) / 1000 / _RENEWALS_PER_LEASE, _SECONDS_MIN
-            )
+            leases = [
+                {"table": table_document(table), "snapshot_id": snapshot_id}
+                for table, snapshot_id in wanted
+            ]
+            answer = self._post({"holder": self._holder, "leases": leases})
+            seconds = lease_ms_of(answer) / 1000 / _RENEWALS_PER_LEASE
+            self._pause_seconds = max(seconds, _SECONDS_MIN)
         self._keep_renewing()
-        return {(table_of(one["table"]), int(one["snapshot_id"])) for one in answer["gone"]}
+        gone = answer["gone"]
+        return {(table_of(lease["table"]), int(lease["snapshot_id"])) for lease in gone}
 
     def _wanted(self) -> list[tuple[TableName, int]]:
-        while self._given_up:
-            lease = self._given_up.popleft()
-            self._held[lease] -= 1
-            if self._held[lease] <= 0:
-                del self._held[lease]
+        while self._released:
+            lease = self._released.popleft()
+            self._counts[lease] -= 1
+            if self._counts[lease] <= 0:
+                del self._counts[lease]
                 self._taken.pop(lease, None)
         since = time.monotonic() - self._longest_seconds
         return [lease for lease, taken in self._taken.items() if taken > since]
@@ -136,8 +131,10 @@ class ReadLeases:
 
     def _renew(self) -> None:
         while not self._wake.wait(self._pause_seconds):
-            with contextlib.suppress(Exception):  # the next renewal comes before the lease ends
+            try:
                 self._send()
+            except Exception as error:  # the next renewal comes before the lease ends
+                _log.info("Read leases could not be renewed: %r", error)
             with self._guard:
                 if not self._wanted():
                     self._thread = None

@@ -9,6 +9,7 @@ since the new owner has not opened it. While a transaction is open, a thread ren
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 import uuid
@@ -43,6 +44,7 @@ from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.coordinator.protocol.principals import Principal, principal_of_document
 from paimon_magics.errors import (
     CommitConflictError,
+    PaimonMagicsError,
     SetupError,
     UnknownNameError,
     UnknownOutcomeError,
@@ -60,14 +62,14 @@ from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.catalog.databases import Visibility
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
+_log = logging.getLogger(__name__)
+
 _TURN_PAUSE_SECONDS = 0.1
 _ENDED = 410
 _END_SECONDS = 1.0  # the caller asks again
 _ABORT_SECONDS = 5.0  # a transaction that nobody aborts ends by its lease
 
-
 _AGAIN_SECONDS = 10.0
-
 
 ENDED_MAX = 1_000
 """How many ended transactions are kept: far more than end at the same time. The requests that
@@ -99,7 +101,7 @@ class RemoteCoordinator:
         self._exclusive_wait_ms = exclusive_wait_ms
         self._inserts: SmallInserts | None = None
         self._read_leases = ReadLeases(self._requests.post_leases, read_lease_ms_max)
-        self._visibility = None if is_own else SeenNames(self._requests.once)
+        self._visibility = None if is_own else _SeenNames(self._requests.once)
         self.transactions = OpenTransactions(self._renew)
 
     def delay(self) -> str:
@@ -117,8 +119,8 @@ class RemoteCoordinator:
 
     def store(self) -> Mapping[str, str]:
         """How the coordinator reaches the warehouse; empty if it does not tell."""
-        found = self._requests.repeat("GET", "/v1/coordinator").get("store", {})
-        return found if isinstance(found, dict) else {}
+        facts = self._requests.repeat("GET", "/v1/coordinator").get("store", {})
+        return facts if isinstance(facts, dict) else {}
 
     def begin(
         self,
@@ -138,25 +140,26 @@ class RemoteCoordinator:
         }
         opened = self._open(document, waits)
         transaction = transaction_of(member(opened, "transaction", dict))
-        lease_ms = lease_ms_of(opened)
-        self.transactions.opened(
-            transaction.commit_user, str(member(opened, "id", str)), max(lease_ms, 1000) / 1000
-        )
+        seconds = max(lease_ms_of(opened), 1000) / 1000
+        self.transactions.opened(transaction.commit_user, member(opened, "id", str), seconds)
         return transaction
 
     def commit(self, request: CommitRequest) -> CommitReceipt:
         """See `CoordinatorClient.commit`."""
         transaction = request.transaction
         id = self.transactions.id_of(transaction)
-        document = request_document(request) | _brought(transaction)
-        path = f"/v1/transactions/{id}/commit"
+        document = request_document(request) | _adoption(transaction)
         try:
-            answer = self._requests.repeat("POST", path, document, settles=True)
+            answer = self._transaction(id, "commit", document, settles=True)
         except UnknownOutcomeError:  # no request follows: if it is still open, its lease may end
             self.transactions.ended(transaction.commit_user, id)
             raise
         self.transactions.ended(transaction.commit_user, id)
         return receipt_of(member(answer, "receipt", dict))
+
+    def _transaction(self, id: str, action: str, document: Any, **options: Any) -> Any:
+        path = f"/v1/transactions/{id}/{action}"
+        return self._requests.repeat("POST", path, document, **options)
 
     def claim_buckets(
         self, transaction: Transaction, buckets: Sequence[tuple[bytes, int]]
@@ -166,7 +169,7 @@ class RemoteCoordinator:
         id = self.transactions.id_of(transaction)
         document = {"buckets": [bucket_document(*bucket) for bucket in buckets]}
         try:
-            answer = self._requests.repeat("POST", f"/v1/transactions/{id}/compactions", document)
+            answer = self._transaction(id, "compactions", document)
         except UnknownNameError:
             return tuple(range(len(buckets)))
         return tuple(int(at) for at in member(answer, "granted", Sequence))
@@ -176,9 +179,8 @@ class RemoteCoordinator:
         id = self.transactions.id_of(transaction)
         self.transactions.ended(transaction.commit_user, id)
         with contextlib.suppress(CommitConflictError):  # it has ended by itself
-            document = {"reason": "its owner ended it"} | _brought(transaction)
-            path = f"/v1/transactions/{id}/abort"
-            self._requests.repeat("POST", path, document, wait_seconds=_ABORT_SECONDS)
+            document = {"reason": "its owner ended it"} | _adoption(transaction)
+            self._transaction(id, "abort", document, wait_seconds=_ABORT_SECONDS)
         return 0
 
     def key_of(self, transaction: Transaction) -> str:
@@ -187,10 +189,9 @@ class RemoteCoordinator:
 
     def end(self, transaction: Transaction, key: str) -> bool:
         """See `CoordinatorClient.end`."""
-        document = {"reason": "its epoch is run again"} | _brought(transaction)
-        path = f"/v1/transactions/{key}/abort"
+        document = {"reason": "its epoch is run again"} | _adoption(transaction)
         try:
-            self._requests.repeat("POST", path, document, wait_seconds=_END_SECONDS)
+            self._transaction(key, "abort", document, wait_seconds=_END_SECONDS)
         except (CommitConflictError, UnknownOutcomeError):  # it is committed, or on the way
             return False
         return True
@@ -199,34 +200,25 @@ class RemoteCoordinator:
         """See `CoordinatorClient.sweep`."""
         id = self.transactions.id_of(request.transaction)
         try:
-            answer = self._requests.repeat(
-                "POST", f"/v1/transactions/{id}/sweep", request_document(request)
-            )
+            answer = self._transaction(id, "sweep", request_document(request))
         except UnknownNameError:  # a coordinator that had not opened it has found the commit
             return 0
         return int(member(answer, "removed", int))
 
     def change_versions(self, table: TableName, change: VersionChange) -> VersionReceipt:
         """See `CoordinatorClient.change_versions`."""
-        document = {
-            "table": table_document(table),
-            "change": change_document(change),
-            "repeated": False,
-        }
-        again = {**document, "repeated": True}
-        answer = self._requests.repeat("POST", "/v1/tables/versions", document, again=again)
+        document = {"table": table_document(table), "change": change_document(change)}
+        answer = self._change("/v1/tables/versions", document)
         return version_receipt_of(member(answer, "receipt", dict))
 
     def change_definition(self, change: DefinitionChange) -> bool:
         """See `CoordinatorClient.change_definition`."""
-        document = {
-            "id": uuid.uuid4().hex,
-            "change": change_document(change),
-            "repeated": False,
-        }
-        again = {**document, "repeated": True}
-        answer = self._requests.repeat("POST", "/v1/changes", document, again=again)
-        return bool(member(answer, "done", bool))
+        document = {"id": uuid.uuid4().hex, "change": definition_document(change)}
+        return bool(member(self._change("/v1/changes", document), "done", bool))
+
+    def _change(self, path: str, document: dict[str, Any]) -> Any:
+        first, again = {**document, "repeated": False}, {**document, "repeated": True}
+        return self._requests.repeat("POST", path, first, again=again)
 
     def visibility(self) -> Visibility | None:
         """See `CoordinatorClient.visibility`."""
@@ -252,12 +244,12 @@ class RemoteCoordinator:
     def inserts(self) -> SmallInserts:
         """See `CoordinatorClient.inserts`."""
         if self._inserts is None:
-            self._inserts = SmallInserts(
-                lambda path, content, headers: self._requests.repeat(
-                    "POST", path, BinaryBody(content, headers), settles=True
-                )
-            )
+            self._inserts = SmallInserts(self._send)
         return self._inserts
+
+    def _send(self, path: str, content: bytes, headers: dict[str, str]) -> Any:
+        body = BinaryBody(content, headers)
+        return self._requests.repeat("POST", path, body, settles=True)
 
     def close(self) -> None:
         """Close the connections and stop renewing leases."""
@@ -302,16 +294,16 @@ class RemoteCoordinator:
                     ticket = uuid.uuid4().hex
         except (KeyboardInterrupt, TableHeldError):
             # Give up the place in line, or the transaction if its opening was not heard of.
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(PaimonMagicsError):
                 self._give_up(ticket, "its owner was interrupted")
             raise
 
     def _give_up(self, ticket: str, reason: str) -> None:
         with contextlib.suppress(CommitConflictError, UnknownNameError):  # nothing is open
-            self._requests.repeat("POST", f"/v1/transactions/{ticket}/abort", {"reason": reason})
+            self._transaction(ticket, "abort", {"reason": reason})
 
 
-def _brought(transaction: Transaction) -> dict[str, Any]:
+def _adoption(transaction: Transaction) -> dict[str, Any]:
     """The members by which a coordinator adopts a transaction that it has not opened."""
     return {"transaction": transaction_document(transaction), **_sender("")}
 
@@ -322,33 +314,28 @@ def _sender(engine: str) -> dict[str, Any]:
     return {"owner": user_name(), "origin": origin_document(origin)}
 
 
-# Which databases and tables a user may see, as the coordinator says.
-#
-# It is asked when a name is first looked at, and again after some seconds, so that a right that is
-# taken away or given holds soon. While it does not answer the last answer counts; without one names
-# can't be looked at.
+class _SeenNames:
+    """Which databases and tables a user may see: a `Visibility`. For any thread.
 
-
-class SeenNames:
-    """A `Visibility`. `ask` sends one request to the coordinator. For any thread."""
+    `ask` sends one request to the coordinator. It is asked when a name is first looked at, and
+    again after some seconds, so that a changed right holds soon. While it does not answer the last
+    answer counts; without one names can't be looked at.
+    """
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._lock = threading.Lock()
         self._principal: Principal | None = None
-        self._asked_at = float("-inf")
+        self._read_at = float("-inf")
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """See `Renewed`."""
         self._lock = threading.Lock()
 
     def sees_database(self, database: str) -> bool:
-        """See `Visibility.sees_database`."""
         return self._known().sees_database(database)
 
     def sees_table(self, database: str, table: str) -> bool:
-        """See `Visibility.sees_table`."""
         return self._known().sees_table(database, table)
 
     def __reduce__(self) -> tuple[Callable[[Principal], Principal], tuple[Principal]]:
@@ -357,21 +344,14 @@ class SeenNames:
 
     def _known(self) -> Principal:
         with self._lock:
-            if time.monotonic() - self._asked_at > _AGAIN_SECONDS or self._principal is None:
+            if time.monotonic() - self._read_at > _AGAIN_SECONDS or self._principal is None:
                 try:
                     self._principal = principal_of_document(self._ask("GET", "/v1/principal")[1])
                 except SetupError:
                     if self._principal is None:
                         raise
-                self._asked_at = time.monotonic()
+                self._read_at = time.monotonic()
             return self._principal
-
-
-# The transactions that a client has opened: their ids at the coordinator, and their leases.
-#
-# A thread renews the lease of each open transaction, until it ends here or the coordinator says
-# that it has ended. The ids of the last ended ones are kept, since a commit may be repeated, its
-# left-out files swept, or a refused transaction aborted.
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,8 +363,10 @@ class _Open:
 class OpenTransactions:
     """A client's transactions, by commit user. Safe for several threads.
 
-    `renew` renews the lease of the transaction with an id, and returns whether it is still open.
-    When `renew` raises, it is called again later.
+    A thread renews the lease of each open transaction, until it ends here or the coordinator says
+    that it has ended: `renew` does so for an id, and returns whether it is still open. When `renew`
+    raises, it is called again later. The ids of the last ended ones are kept, since a commit may be
+    repeated, its left-out files swept, or a refused transaction aborted.
     """
 
     def __init__(self, renew: Callable[[str], bool]) -> None:
@@ -414,9 +396,11 @@ class OpenTransactions:
 
         def renew() -> None:
             while not transaction.ended.wait(lease_seconds / _HEARTBEATS_PER_LEASE):
-                with contextlib.suppress(Exception):
+                try:
                     if not self._renew(id):
                         self.ended(commit_user, id)
+                except Exception as error:  # the next renewal comes before the lease ends
+                    _log.info("The lease of a transaction could not be renewed: %r", error)
 
         threading.Thread(target=renew, name=f"lease-{id[:8]}", daemon=True).start()
 

@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -21,11 +21,7 @@ import httpx
 from paimon_magics.coordinator.client.addresses import tls_context
 from paimon_magics.coordinator.client.administration import TooLateError
 from paimon_magics.coordinator.client.starting import Endpoint, Finder
-from paimon_magics.coordinator.protocol.errors import (
-    BrokeOffError,
-    NoOwnerError,
-    TableHeldError,
-)
+from paimon_magics.coordinator.protocol.errors import BrokeOffError, NoOwnerError, TableHeldError
 from paimon_magics.errors import (
     CommitConflictError,
     CompactionConflictError,
@@ -44,7 +40,6 @@ from paimon_magics.forks import renew_after_fork
 if TYPE_CHECKING:
     import socket
 
-
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 120.0
 _PAUSE_SECONDS = 0.05
@@ -55,7 +50,6 @@ _UNAUTHORISED = 401
 _CONNECTED = ("connection.connect_tcp.complete", "connection.start_tls.complete")
 _SETTLED = (409, 410, 416, 422)  # answers about the thing itself
 
-
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout)
 _BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
 _OPEN = (408, 423, 425, 429, 502, 503, 504)  # the same request may be answered otherwise
@@ -65,14 +59,11 @@ _PAUSED = "PausedError"  # by somebody, who may take their time
 _UNTOUCHED = ("NotOwnerError", "DeposedError", "NoOwnerError", "TooMany")
 
 # Errors of a statement keep their class on the way from the coordinator to its client.
-_STATEMENT_ERRORS: Mapping[str, type[StatementError]] = {
+_STATEMENT_ERRORS = {
     kind.__name__: kind for kind in (InvalidTableError, StatementError, UnsupportedStatementError)
 }
-
 # Those of a coordinator that stands by tell whether the request may have been carried out.
-_OWNER_ERRORS: Mapping[str, type[SetupError]] = {
-    kind.__name__: kind for kind in (NoOwnerError, BrokeOffError)
-}
+_OWNER_ERRORS = {kind.__name__: kind for kind in (NoOwnerError, BrokeOffError)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +71,7 @@ class BinaryBody:
     """A body other than a JSON document, with its headers."""
 
     content: bytes
-    headers: Mapping[str, str]
+    headers: dict[str, str]
 
 
 class Requests:
@@ -107,8 +98,8 @@ class Requests:
         """See `Renewed`: other connections, to the same coordinator."""
         self._moving = threading.Lock()
         self.delay = ""
-        for one in tuple(self._sockets):  # only this process's descriptors: nothing is sent
-            one.close()
+        for connection in tuple(self._sockets):  # only this process's: nothing is sent
+            connection.close()
         self._sockets = weakref.WeakSet()
         if not self._http.is_closed:
             self._http = self._new_http()
@@ -131,11 +122,11 @@ class Requests:
                 raise SetupError("No coordinator runs.")
         finally:
             self._moving.release()
-        outcome, address, _ = self._asked(endpoint, "POST", "/v1/leases", document)
-        self._move(endpoint, address, start=False)
-        if isinstance(outcome, Done):
-            return outcome.document
-        raise outcome.error
+        outcome = self._request(endpoint, "POST", "/v1/leases", document)
+        self._move(endpoint, outcome.owner, start=False)
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.document
 
     def repeat(
         self,
@@ -184,25 +175,23 @@ class Requests:
         while True:
             try:
                 endpoint = self._where()
-                outcome, address, status = self._asked(endpoint, method, path, document)
-                match outcome:
-                    case Done(document=answer):
-                        return answer
-                    case Refused(error=error):
-                        if may_have_arrived and status not in _SETTLED:
-                            raise no_clear_answer(error)
-                        raise error
-                    case NotKnown(error=problem, untouched=untouched, may_repeat=may_repeat):
-                        may_have_arrived |= settles and not untouched
-                        if not may_repeat:
-                            raise no_clear_answer(problem) if settles else problem
-                if status is None:
+                outcome = self._request(endpoint, method, path, document)
+                problem, untouched = outcome.error, outcome.untouched
+                if problem is None:
+                    return outcome.document
+                if outcome.is_known:
+                    is_unclear = may_have_arrived and outcome.status not in _SETTLED
+                    raise _no_clear_answer(problem) if is_unclear else problem
+                may_have_arrived |= settles and not untouched
+                if not outcome.may_repeat:
+                    raise _no_clear_answer(problem) if settles else problem
+                if outcome.status is None:
                     self.delay = f"waiting for the coordinator at {endpoint.address}"
                 if not untouched and again is not None:
                     document = again
-                moved = self._move(endpoint, address)
+                moved = self._move(endpoint, outcome.owner)
             except SetupError as error:  # there is no coordinator, and none can be started
-                raise no_clear_answer(error) if may_have_arrived else error from None
+                raise _no_clear_answer(error) if may_have_arrived else error from None
             broke = broke_off(problem)
             if broke:
                 deadline = min(time.monotonic() + wait_seconds, began + waits_max * wait_seconds)
@@ -211,7 +200,7 @@ class Requests:
                 # Elsewhere, too: the new owner has what the dead one had opened.
                 raise problem
             if time.monotonic() > deadline:
-                raise problem if untouched and not may_have_arrived else no_clear_answer(problem)
+                raise problem if untouched and not may_have_arrived else _no_clear_answer(problem)
             time.sleep(_PAUSE_SECONDS if moved else pause)
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
 
@@ -220,15 +209,17 @@ class Requests:
         UnknownOutcomeError for a change without a clear answer."""
         for _ in range(_PLACES_MAX):
             endpoint = self._where()
-            outcome, address, status = self._asked(endpoint, method, path, document)
-            if isinstance(outcome, Done):
-                return endpoint.address, outcome.document
+            outcome = self._request(endpoint, method, path, document)
             problem = outcome.error
-            is_elsewhere = status is None or status == 503
-            if not is_elsewhere or not self._move(endpoint, address):
+            if problem is None:
+                return endpoint.address, outcome.document
+            is_elsewhere = outcome.status in (None, 503)
+            if not is_elsewhere or not self._move(endpoint, outcome.owner):
                 break
-        if method != "GET" and isinstance(outcome, NotKnown) and not outcome.untouched:
-            raise no_clear_answer(problem) if status in (None, 500, 502, 504) else problem
+        assert problem is not None
+        is_open = not outcome.is_known and not outcome.untouched
+        if method != "GET" and is_open and outcome.status in (None, 500, 502, 504):
+            raise _no_clear_answer(problem)
         raise problem
 
     def answer(self, method: str, path: str, document: Any = None) -> httpx.Response:
@@ -239,7 +230,7 @@ class Requests:
         """Begin to find or start the coordinator in the background."""
 
         def look() -> None:
-            with contextlib.suppress(Exception):  # the first request raises it
+            with contextlib.suppress(PaimonMagicsError, OSError):  # the first request raises it
                 self._where()
 
         threading.Thread(target=look, name="find-coordinator", daemon=True).start()
@@ -248,16 +239,11 @@ class Requests:
         """Close the connections."""
         self._http.close()
 
-    def _asked(
-        self, endpoint: Endpoint, method: str, path: str, document: Any
-    ) -> tuple[Outcome, str | None, int | None]:
-        """The outcome of one request; the owner that the answer names, "" for none, None without an
-        answer; and the answer's status."""
+    def _request(self, endpoint: Endpoint, method: str, path: str, document: Any) -> Outcome:
         try:
-            response = self._ask(endpoint, method, path, document)
+            return _outcome_of(self._ask(endpoint, method, path, document))
         except httpx.TransportError as error:
-            return unanswered(endpoint, error), None, None
-        return outcome_of(response), new_address(response), response.status_code
+            return _unanswered(endpoint, error)
 
     def _ask(
         self, endpoint: Endpoint, method: str, path: str, document: Any = None
@@ -275,22 +261,15 @@ class Requests:
         return self._send(renewed, method, path, document)
 
     def _send(self, endpoint: Endpoint, method: str, path: str, document: Any) -> httpx.Response:
+        url, trace = endpoint.address + path, {"trace": self._note_socket}
         headers = {"Authorization": f"Bearer {endpoint.token}"}
-        if isinstance(document, BinaryBody):
-            headers.update(document.headers)
-            return self._http.request(
-                method,
-                endpoint.address + path,
-                content=document.content,
-                headers={name.encode(): value.encode() for name, value in headers.items()},
-                extensions={"trace": self._note_socket},
-            )
+        if not isinstance(document, BinaryBody):
+            return self._http.request(method, url, json=document, headers=headers, extensions=trace)
+        encoded = {
+            name.encode(): value.encode() for name, value in (headers | document.headers).items()
+        }
         return self._http.request(
-            method,
-            endpoint.address + path,
-            json=document,
-            headers=headers,
-            extensions={"trace": self._note_socket},
+            method, url, content=document.content, headers=encoded, extensions=trace
         )
 
     def _note_socket(self, event: str, info: Mapping[str, Any]) -> None:
@@ -312,73 +291,57 @@ class Requests:
             return False
         with self._moving:
             if self._endpoint is failed:
-                found = self._finder.find(failed, address or "", start=start)
-                if found is None:
+                other = self._finder.find(failed, address or "", start=start)
+                if other is None:
                     return False
-                self._endpoint = found
+                self._endpoint = other
             return True
 
 
-# What became of a request: done, refused by a rule, or not known yet. All are judged here.
-#
-# A refusal is an answer that says that nothing was done. No answer, one of a proxy, and one that
-# says that something at the coordinator does not work leave it open: the same request may be sent
-# again, and where it can't be, the user is told that the outcome is unknown.
-
-
 @dataclass(frozen=True, slots=True)
-class Done:
-    """It was done; `document` is the answer."""
+class Outcome:
+    """What became of a request: done (without an `error`), refused by a rule, or not known yet.
 
-    document: Any
+    A refusal is an answer that says that nothing was done. No answer, one of a proxy, and one that
+    says that something at the coordinator does not work are not known: the request may have been
+    carried out, unless it was `untouched`. With `may_repeat` the same request may be answered
+    otherwise in a moment. `status` is that of the answer, None without one. `owner` is the owner's
+    address in it, "" if it names none.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Nothing was done, by a rule: asking again changes nothing."""
-
-    error: PaimonMagicsError
-
-
-@dataclass(frozen=True, slots=True)
-class NotKnown:
-    """It may have been done, unless it was `untouched`. `may_repeat` tells whether the same request
-    may be answered otherwise in a moment."""
-
-    error: PaimonMagicsError
+    document: Any = None
+    error: PaimonMagicsError | None = None
+    is_known: bool = True
     untouched: bool = False
-    may_repeat: bool = True
+    may_repeat: bool = False
+    status: int | None = None
+    owner: str | None = None
 
 
-Outcome = Done | Refused | NotKnown
-
-
-def outcome_of(response: httpx.Response) -> Outcome:
-    """What an answer says."""
+def _outcome_of(response: httpx.Response) -> Outcome:
+    status, owner = response.status_code, _new_address(response)
     if response.is_success:
-        try:
-            return Done(response.json())
-        except ValueError:  # something between has answered
-            return NotKnown(_failure(response)[0])
+        with contextlib.suppress(ValueError):  # something between has answered
+            return Outcome(response.json(), status=status, owner=owner)
     error, kind = _failure(response)
-    status = response.status_code
+    refused = Outcome(None, error, status=status, owner=owner)
     if kind in (_LATER, _PAUSED) or (status == 502 and kind == _STORE_REFUSED):
-        return Refused(error)
-    if status in _OPEN:
-        return NotKnown(error, untouched=status == 429 or kind in _UNTOUCHED)
-    if status == 500:
-        return NotKnown(error, may_repeat=False)
-    return Refused(error)
+        return refused
+    if response.is_success or status in _OPEN:
+        untouched = not response.is_success and (status == 429 or kind in _UNTOUCHED)
+        return replace(refused, is_known=False, untouched=untouched, may_repeat=True)
+    return replace(refused, is_known=status != 500)
 
 
-def unanswered(endpoint: Endpoint, error: httpx.TransportError) -> NotKnown:
+def _unanswered(endpoint: Endpoint, error: httpx.TransportError) -> Outcome:
     """The outcome of a request to a coordinator that gave no answer at all."""
     problem = SetupError(
         f"The coordinator at {endpoint.address} can't be reached: {error}",
         hint="Check that it runs, and its address and token.",
     )
     problem.__cause__ = error  # for `broke_off`
-    return NotKnown(problem, untouched=isinstance(error, _NOT_SENT))
+    untouched = isinstance(error, _NOT_SENT)
+    return Outcome(None, problem, is_known=False, untouched=untouched, may_repeat=True)
 
 
 def broke_off(error: Exception) -> bool:
@@ -389,7 +352,7 @@ def broke_off(error: Exception) -> bool:
     return isinstance(cause, _BROKEN) and not isinstance(cause, _NOT_SENT)
 
 
-def no_clear_answer(problem: PaimonMagicsError) -> UnknownOutcomeError:
+def _no_clear_answer(problem: PaimonMagicsError) -> UnknownOutcomeError:
     """The error for a request that may or may not have been carried out."""
     if isinstance(problem, UnknownOutcomeError):
         return problem
@@ -399,9 +362,9 @@ def no_clear_answer(problem: PaimonMagicsError) -> UnknownOutcomeError:
     )
 
 
-def new_address(response: httpx.Response) -> str:
-    """The owner's address in the answer of a coordinator that does not own the warehouse; "" where
-    it names none."""
+def _new_address(response: httpx.Response) -> str:
+    """The owner's address in the answer of a coordinator that does not own the warehouse; "" if it
+    names none."""
     try:
         address = response.json().get("address")
     except (ValueError, AttributeError):
@@ -444,8 +407,7 @@ def _error_of(
         case 409 if kind == "Outdated" or kind == OutdatedPlanError.__name__:
             return OutdatedPlanError(message, hint=hint)
         case 409 if kind == "Compaction":
-            found = error.get("conflicting")
-            conflicting = [at for at in found if isinstance(at, int)] if found else []
+            conflicting = [at for at in error.get("conflicting") or () if isinstance(at, int)]
             return CompactionConflictError(message, tuple(conflicting), hint=hint)
         case 504 if kind == "TooLate":
             return TooLateError(message, hint=hint)

@@ -128,8 +128,8 @@ def _compacted(
     transaction: Transaction,
 ) -> Messages:
     """The messages of the moved rows, and of what is compacted once they are in their buckets."""
-    found = planned_after(plan.table, plan.snapshot_id, scope, moved.messages)
-    granted, _ = claimed_plan(engine.client, found, transaction)
+    following = planned_after(plan.table, plan.snapshot_id, scope, moved.messages)
+    granted, _ = claimed_plan(engine.client, following, transaction)
     if granted.is_empty or not isinstance(granted, CompactionPlan):
         return moved
     rewritten = engine.rewritten(granted, transaction)

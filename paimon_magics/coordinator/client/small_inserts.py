@@ -16,8 +16,8 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from paimon_magics.tables.reading.changed_rows import Change
     from paimon_magics.tables.table import Table
 
-
-Send = Callable[[str, bytes, Mapping[str, str]], Any]
+Send = Callable[[str, bytes, dict[str, str]], Any]
 """Posts a body with headers to a path until there is an answer; returns the answer's document."""
 
 _ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
@@ -78,7 +77,7 @@ class InsertReceipt:
 @dataclass(slots=True)
 class _Waiting:
     table: TableName
-    given: pyarrow.Table | LoggedChange
+    content: pyarrow.Table | LoggedChange
     label: str | None
     mode: str | None
     version: str | None
@@ -87,23 +86,23 @@ class _Waiting:
     @property
     def kind(self) -> tuple[object, ...]:
         """The key that inserts must share to be sent together."""
-        given = self.given
-        schema = None if isinstance(given, LoggedChange) else given.schema
+        content = self.content
+        schema = None if isinstance(content, LoggedChange) else content.schema
         return self.table, self.mode, self.version, schema
 
     @property
     def rows(self) -> int:
         """The number of rows or keys."""
-        given = self.given
-        return len(given.keys) if isinstance(given, LoggedChange) else given.num_rows
+        content = self.content
+        return len(content.keys) if isinstance(content, LoggedChange) else content.num_rows
 
     @property
     def size_bytes(self) -> int:
         """About the size of what is sent."""
-        given = self.given
-        if isinstance(given, LoggedChange):
-            return _KEY_BYTES * len(given.keys)
-        return int(given.nbytes)
+        content = self.content
+        if isinstance(content, LoggedChange):
+            return _KEY_BYTES * len(content.keys)
+        return int(content.nbytes)
 
 
 class SmallInserts:
@@ -141,20 +140,19 @@ class SmallInserts:
     def insert(
         self,
         table: TableName,
-        given: pyarrow.Table | LoggedChange,
+        content: pyarrow.Table | LoggedChange,
         *,
         label: str | None = None,
         mode: str | None = None,
         version: str | None = None,
     ) -> Future[InsertReceipt]:
         """Send rows whose columns are some of the table's, by name, or a change of rows. The future
-        gets the receipt, or
-        the coordinator's error. `version` is the table's version as the caller has seen it
-        (`schema.history.version_of`). Raises InvalidValueError for an invalid label, and
-        SetupError after `close`."""
+        gets the receipt, or the coordinator's error. `version` is the table's version as the
+        caller has seen it (`schema.history.version_of`). Raises InvalidValueError for an invalid
+        label, and SetupError after `close`."""
         if label is not None:
-            check_label(label)
-        waiting = _Waiting(table, given, label, mode, version, Future())
+            _check_label(label)
+        waiting = _Waiting(table, content, label, mode, version, Future())
         with self._turn:
             if self._closed:
                 raise SetupError("The session is closed.")
@@ -176,22 +174,16 @@ class SmallInserts:
             thread.join()
 
     def _work(self) -> None:
-        left: _Waiting | None = None
-        while True:
-            first = left or self._inbox.get()
-            left = None
-            if first is None:
-                return
-            together, left, ends = self._gathered(first)
+        following = self._inbox.get()
+        while following is not None:
+            together, following, is_read = self._gathered(following)
             self._post(together)
-            if ends and left is None:
-                return
-            if ends:
-                self._inbox.put(None)
+            if not is_read:
+                following = self._inbox.get()
 
     def _gathered(self, first: _Waiting) -> tuple[list[_Waiting], _Waiting | None, bool]:
-        """The inserts to send together with the first, the next one that is not among them, and
-        whether the end was reached."""
+        """The inserts to send together with the first; the next item, None for the end; and whether
+        that was read."""
         together = [first]
         if first.label is not None:
             return together, None, False
@@ -202,10 +194,8 @@ class SmallInserts:
                 following = self._inbox.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 break
-            if following is None:
-                return together, None, True
-            if following.label is not None or following.kind != first.kind:
-                return together, following, False
+            if following is None or following.label is not None or following.kind != first.kind:
+                return together, following, True
             together.append(following)
             rows += following.rows
             size_bytes += following.size_bytes
@@ -219,20 +209,20 @@ class SmallInserts:
             if len(together) == 1:
                 first.answer.set_exception(error)
                 return
-            for one in together:  # so that an insert is refused for its own rows only
-                self._post([one])
+            for insert in together:  # so that an insert is refused for its own rows only
+                self._post([insert])
             return
         except BaseException as error:
-            for one in together:
-                with contextlib.suppress(Exception):
-                    one.answer.set_exception(error)
+            for insert in together:
+                with contextlib.suppress(InvalidStateError):
+                    insert.answer.set_exception(error)
             return
-        for one in together:
-            one.answer.set_result(replace(receipt, rows=one.rows, label=one.label))
+        for insert in together:
+            insert.answer.set_result(replace(receipt, rows=insert.rows, label=insert.label))
 
     def _sent(self, together: list[_Waiting]) -> InsertReceipt:
         first = together[0]
-        content_type, body = _body([one.given for one in together])
+        content_type, body = _body([insert.content for insert in together])
         headers = {**content_type, "idempotency-key": first.label or uuid.uuid4().hex}
         user = user_name()
         if user.isascii() and user.isprintable():
@@ -241,46 +231,43 @@ class SmallInserts:
             headers["group_commit"] = first.mode
         if first.version is not None:
             headers["paimon-table"] = first.version
-        told = self._send(table_path(first.table), body, headers)
+        document = self._send(table_path(first.table), body, headers)
         return InsertReceipt(
-            lsn=int(told["lsn"]),
-            mode=str(told["mode"]),
-            rows=sum(one.rows for one in together),
+            lsn=int(document["lsn"]),
+            mode=str(document["mode"]),
+            rows=sum(insert.rows for insert in together),
             label=first.label,
             # With a label made here, a duplicate is this client's own repetition.
-            duplicate=first.label is not None and bool(told.get("duplicate", False)),
-            fallback=str(told.get("fallback", "")),
-            snapshot_id=told.get("snapshot_id"),
-            trouble=str(told.get("trouble", "")),
+            duplicate=first.label is not None and bool(document.get("duplicate", False)),
+            fallback=str(document.get("fallback", "")),
+            snapshot_id=document.get("snapshot_id"),
+            trouble=str(document.get("trouble", "")),
         )
 
 
-def _body(given: Sequence[pyarrow.Table | LoggedChange]) -> tuple[dict[str, str], bytes]:
+def _body(contents: Sequence[pyarrow.Table | LoggedChange]) -> tuple[dict[str, str], bytes]:
     """The request of rows, or of changes: its content type and body."""
-    changes = [change_document(one) for one in given if isinstance(one, LoggedChange)]
+    changes = [change_document(each) for each in contents if isinstance(each, LoggedChange)]
     if changes:
         return _JSON, json.dumps({"statements": changes}).encode()
     import pyarrow as pa
 
-    rows = pa.concat_tables([one for one in given if not isinstance(one, LoggedChange)])
+    rows = pa.concat_tables([each for each in contents if not isinstance(each, LoggedChange)])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
     return _ARROW, sink.getvalue().to_pybytes()
 
 
-def check_label(label: str) -> None:
+def _check_label(label: str) -> None:
     """Raise InvalidValueError for a label that would not arrive unchanged."""
+    hint = ""
     if not 0 < len(label) <= LABEL_CHARACTERS_MAX or label.strip() != label:
-        raise InvalidValueError(
-            f"The label {label!r} is not valid.",
-            hint=f"A label has 1 to {LABEL_CHARACTERS_MAX} characters, with no space at its ends.",
-        )
-    if not label.isprintable():
-        raise InvalidValueError(
-            f"The label {label!r} is not valid.",
-            hint="A label is one line of printable characters.",
-        )
+        hint = f"A label has 1 to {LABEL_CHARACTERS_MAX} characters, with no space at its ends."
+    elif not label.isprintable():
+        hint = "A label is one line of printable characters."
+    if hint:
+        raise InvalidValueError(f"The label {label!r} is not valid.", hint=hint)
 
 
 def table_path(table: TableName) -> str:
@@ -288,15 +275,10 @@ def table_path(table: TableName) -> str:
     return f"/v1/inserts/{quote(table.database or '', safe='')}/{quote(table.table, safe='')}"
 
 
-# The rows of acknowledged small inserts that are not loaded yet, as the table will have them.
-#
-# Records of older schemas are converted as loading will convert them. A record that can't be
-# loaded, and will be a dead letter, is left out.
-
-
 def buffered_entries(buffered: BufferedInserts, table: Table) -> list[pa.RecordBatch | Change]:
     """The rows of `buffered`, in the present columns of `table`, and the changes between them.
-    Raises CommitConflictError where they can't be read."""
+    Records of older schemas are converted as loading will convert them. A record that can't be
+    loaded, and will be a dead letter, is left out. Raises CommitConflictError for damaged ones."""
     from paimon_magics.coordinator.inserts.loading.rows import entries_of
     from paimon_magics.tables.schema.history import Definitions
 

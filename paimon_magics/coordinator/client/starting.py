@@ -56,15 +56,14 @@ from paimon_magics.tables.stores.store import Stores
 _START_SECONDS_MAX = 60.0
 _LOOK_SECONDS = 0.02
 # Longer than the coordinator tries to reach a store.
-_TELL_SECONDS_MAX = 30.0
+_SEND_SECONDS_MAX = 30.0
 _LOG_BYTES_MAX = 1024 * 1024
-_SAID_CHARACTERS_MAX = 600
+_OUTPUT_CHARACTERS_MAX = 600
 _ELSE = (
     "Connect with coordinator='in-process' to go on without one, or with the address of another."
 )
 # The catalog options that identify a warehouse.
 _IDENTITY = re.compile(r"metastore|uri|warehouse|catalog-key|.*endpoint")
-
 
 _PROBE_SECONDS_MAX = 5.0
 
@@ -102,25 +101,29 @@ def state_path(
 
 
 def _folder_name(options: Mapping[str, str]) -> str:
-    identity = {key: value for key, value in options.items() if _IDENTITY.fullmatch(key)}
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+    identity = json.dumps(_identity(options), sort_keys=True)
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
     name = re.sub(r"[^\w.-]+", "-", options.get("warehouse", "").rstrip("/").rpartition("/")[2])
     return f"{name[:40] or 'warehouse'}-{digest}"
 
 
+def _identity(options: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in options.items() if _IDENTITY.fullmatch(key)}
+
+
 def _canonical(options: Mapping[str, str]) -> dict[str, str]:
     """The options that identify a warehouse, in their one form."""
-    found = {key: value for key, value in options.items() if _IDENTITY.fullmatch(key)}
-    if found.get("metastore") != "rest":
-        found["warehouse"] = canonical_location(found["warehouse"])
-    if found["warehouse"].startswith("s3://"):
+    identity = _identity(options)
+    if identity.get("metastore") != "rest":
+        identity["warehouse"] = canonical_location(identity["warehouse"])
+    if identity["warehouse"].startswith("s3://"):
         endpoint = s3_access(options).endpoint
-        found = {key: value for key, value in found.items() if not key.endswith("endpoint")}
-        found |= {} if endpoint is None else {"s3.endpoint": endpoint}
-    for key, value in found.items():
+        identity = {key: value for key, value in identity.items() if not key.endswith("endpoint")}
+        identity |= {} if endpoint is None else {"s3.endpoint": endpoint}
+    for key, value in identity.items():
         if key.endswith("endpoint") or value.lower().startswith(("http://", "https://")):
-            found[key] = canonical_endpoint(value)
-    return found
+            identity[key] = canonical_endpoint(value)
+    return identity
 
 
 def state_at(
@@ -146,7 +149,7 @@ class Embedded:
         self._catalog = catalog
         self._idle_ms = idle_ms
         self._options = with_credentials(catalog.options)
-        self._told: Endpoint | None = None
+        self._informed: Endpoint | None = None
         self.problem = ""
         self.tls = tls_context(None)  # it is on this machine
 
@@ -160,10 +163,10 @@ class Embedded:
             options = self._catalog.options
             id = _known_id(self._catalog.stores, options)
             folder = StateFolder(state_path(options, os.environ, id))
-            found = self._running(folder, failed) or self._owner(failed)
-            if found is not None:
-                self._tell(found)
-            return found or (self._start(folder) if start else None)
+            endpoint = self._running(folder, failed) or self._owner(failed)
+            if endpoint is not None:
+                self._send_options(endpoint)
+            return endpoint or (self._start(folder) if start else None)
         except SetupError as error:
             raise SetupError(
                 f"No coordinator could be started: {error.message}", hint=f"{error.hint} {_ELSE}"
@@ -173,17 +176,17 @@ class Embedded:
         """See `Finder.renewed`: its token is that of a folder, which does not change."""
         return None
 
-    def _tell(self, endpoint: Endpoint) -> None:
+    def _send_options(self, endpoint: Endpoint) -> None:
         """Send this session's catalog options to a coordinator that runs already. If it does not
         take them, it goes on with its own; later requests show whether those work."""
-        if endpoint == self._told:
+        if endpoint == self._informed:
             return
         try:
             answer = httpx.post(
                 endpoint.address + OPTIONS_PATH,
                 json={"options": self._options},
                 headers={"Authorization": f"Bearer {endpoint.token}"},
-                timeout=_TELL_SECONDS_MAX,
+                timeout=_SEND_SECONDS_MAX,
                 trust_env=False,
                 verify=self.tls,
             )
@@ -191,7 +194,7 @@ class Embedded:
         except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
             self.problem = f"they could not be sent to it: {error!r}"
             return
-        self._told = endpoint
+        self._informed = endpoint
 
     def _at(self, address: str, failed: Endpoint | None) -> Endpoint | None:
         """The owner that another coordinator named, if it is this user's."""
@@ -207,49 +210,42 @@ class Embedded:
         if running is None:
             return None
         endpoint = Endpoint(running.address, folder.token())
-        if endpoint == failed:
-            # It may be about to end; only then another one can be found or started.
-            _wait_until(lambda: not folder.is_held(), seconds=_LOOK_SECONDS * 50)
-            if folder.is_held():
-                raise SetupError(
-                    f"The coordinator at {endpoint.address} (process {running.pid}) holds "
-                    f"{folder.path} and does not answer.",
-                    hint=f"End the process {running.pid}, then connect again.",
-                )
-            return None
-        return endpoint
+        if endpoint != failed:
+            return endpoint
+        # It may be about to end; only then another one can be found or started.
+        _wait_until(lambda: not folder.is_held(), seconds=_LOOK_SECONDS * 50)
+        if folder.is_held():
+            raise SetupError(
+                f"The coordinator at {endpoint.address} (process {running.pid}) holds "
+                f"{folder.path} and does not answer.",
+                hint=f"End the process {running.pid}, then connect again.",
+            )
+        return None
 
     def _owner(self, failed: Endpoint | None) -> Endpoint | None:
         """The coordinator that owns the warehouse, if it is this user's and answers."""
-        lease = lease_here(self._catalog)  # of one on another machine a commit hears
+        lease = _lease_here(self._catalog)  # of one on another machine a commit hears
         return None if lease is None else _endpoint(lease, failed)
 
     def _start(self, folder: StateFolder) -> Endpoint:
         with folder.turn("starting"):
             running = folder.running() if folder.is_held() else None
             if running is None:
-                _begin(folder, self._options, self._idle_ms)
-                running = folder.running()
-                assert running is not None
-                self._told = Endpoint(running.address, folder.token())
-                return self._told
+                running = _begin(folder, self._options, self._idle_ms)
+                self._informed = Endpoint(running.address, folder.token())
             endpoint = Endpoint(running.address, folder.token())
-        self._tell(endpoint)
+        self._send_options(endpoint)
         return endpoint
 
 
 def _endpoint(lease: Lease, failed: Endpoint | None) -> Endpoint | None:
+    """The coordinator of a lease on this machine, if its process holds its state folder."""
     token = token_of(lease.home)
     endpoint = None if token is None else Endpoint(lease.address, token)
-    return None if endpoint == failed or not _is_alive(lease) else endpoint
-
-
-def _is_alive(lease: Lease) -> bool:
-    """Whether the process that wrote a lease on this machine holds its state folder."""
-    try:
-        return StateFolder(Path(lease.home.folder)).is_held()
-    except SetupError:
-        return False
+    with contextlib.suppress(SetupError):
+        if endpoint != failed and StateFolder(Path(lease.home.folder)).is_held():
+            return endpoint
+    return None
 
 
 def _known_id(stores: Stores, options: Mapping[str, str]) -> str | None:
@@ -261,32 +257,26 @@ def _known_id(stores: Stores, options: Mapping[str, str]) -> str | None:
     return None
 
 
-def _begin(folder: StateFolder, options: Mapping[str, str], idle_ms: int) -> None:
+def _begin(folder: StateFolder, options: Mapping[str, str], idle_ms: int) -> Running:
     """Start a coordinator and wait until it answers. Raises SetupError with its output if it does
     not."""
     folder.retract()
-    said_before = _cut(folder.log_file)
+    log_bytes = _cut(folder.log_file)
     root = str(Path(__file__).resolve().parents[3])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    arguments = ["--embedded", f"--state={folder.path}", f"--idle-ms={idle_ms}"]
+    settings = {
+        "PYTHONPATH": os.pathsep.join(paths),
+        CATALOG_OPTIONS: json.dumps(dict(options)),
+    }
     with folder.log_file.open("ab") as log, FORKS_WAIT:
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "paimon_magics.coordinator",
-                "--embedded",
-                f"--state={folder.path}",
-                f"--idle-ms={idle_ms}",
-            ],
+            [sys.executable, "-m", "paimon_magics.coordinator", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             cwd=folder.path,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(paths),
-                CATALOG_OPTIONS: json.dumps(dict(options)),
-            },
+            env={**os.environ, **settings},
             start_new_session=True,
         )
     # Without a wait for its end, the ended process would stay in the system's table.
@@ -294,14 +284,15 @@ def _begin(folder: StateFolder, options: Mapping[str, str], idle_ms: int) -> Non
     answers = _wait_until(
         lambda: folder.running() is not None or process.poll() is not None, _START_SECONDS_MAX
     )
-    if folder.running() is not None:
-        return
+    running = folder.running()
+    if running is not None:
+        return running
     if not answers:
         process.kill()
-    said = folder.log_file.read_bytes()[said_before:].decode(errors="replace").strip()
+    output = folder.log_file.read_bytes()[log_bytes:].decode(errors="replace").strip()
     raise SetupError(
         f"Its process {'has ended' if answers else 'does not answer'}. "
-        f"{' '.join(redacted(said)[-_SAID_CHARACTERS_MAX:].split())}",
+        f"{' '.join(redacted(output)[-_OUTPUT_CHARACTERS_MAX:].split())}",
         hint=f"The log {folder.log_file} may say more.",
     )
 
@@ -324,13 +315,6 @@ def _wait_until(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-# Finding the coordinator that owns a warehouse's commits: at an address, or by its lease.
-#
-# Every coordinator of a warehouse on disks or in an object store keeps a lease with its address in
-# the warehouse, and its token in a state folder that only its user can read. So a client whose
-# coordinator is gone finds the next one, if that runs on the same machine for the same user.
-
-
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """The address of a coordinator, and its token."""
@@ -343,7 +327,13 @@ class Endpoint:
 
 
 class Finder(Protocol):
-    """Finds the coordinator. For any thread. `tls` is whom its clients trust."""
+    """Finds the coordinator that owns a warehouse's commits. For any thread. `tls` is whom its
+    clients trust.
+
+    Every coordinator of a warehouse on disks or in an object store keeps a lease with its address
+    there, and its token in a state folder that only its user can read. So a client whose
+    coordinator is gone finds the next one, if that runs on the same machine for the same user.
+    """
 
     tls: ssl.SSLContext
 
@@ -401,7 +391,9 @@ class At:
             address = "" if lease is None else lease.address
         if not is_loopback(address) or address == failed.address:
             return None
-        return Endpoint(address, token_of_owner(self.catalog, address) or self._token.text)
+        lease = None if self.catalog is None else _lease_here(self.catalog)
+        own = token_of(lease.home) if lease is not None and lease.address == address else None
+        return Endpoint(address, own or self._token.text)
 
     def renewed(self, refused: Endpoint) -> Endpoint | None:
         """See `Finder.renewed`."""
@@ -430,7 +422,7 @@ def living_lease(catalog: Catalog) -> Lease | None:
     raise owned_elsewhere(lease)
 
 
-def lease_here(catalog: Catalog) -> Lease | None:
+def _lease_here(catalog: Catalog) -> Lease | None:
     """Like `living_lease`, but None for a coordinator on another machine."""
     lease = _lease(catalog)
     return lease if lease is not None and lease.home.host == socket.gethostname() else None
@@ -451,12 +443,6 @@ def _lease(catalog: Catalog) -> Lease | None:
     return lease if id in (None, lease.warehouse) else None
 
 
-def token_of_owner(catalog: Catalog | None, address: str) -> str | None:
-    """The token of the coordinator at an address, if it owns the warehouse and is this user's."""
-    lease = None if catalog is None else lease_here(catalog)
-    return token_of(lease.home) if lease is not None and lease.address == address else None
-
-
 def check_answers(address: str, ca: str = "") -> None:
     """Ask a coordinator once whether it lives, without its token, to find a wrong address at once:
     a client's requests are repeated for a minute. Of several addresses one has to answer; `ca` is
@@ -464,11 +450,11 @@ def check_answers(address: str, ca: str = "") -> None:
     addresses = Addresses.of(address)
     tls = tls_context(addresses, ca_of(ca, os.environ))
     problems = []
-    for one in addresses.all:
-        problem = _problem_at(one, tls)
+    for each in addresses.all:
+        problem = _problem_at(each, tls)
         if not problem:
             return
-        problems.append(f"{one}: {problem}")
+        problems.append(f"{each}: {problem}")
     raise SetupError(
         f"No coordinator answers at {'; '.join(problems)}.",
         hint="Check that it runs, and its address."

@@ -15,33 +15,15 @@ which no client repeats by itself.
 from __future__ import annotations
 
 import logging
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from paimon_magics.coordinator.core.values import (
-    Aborted,
-    Answer,
-    Cause,
-    Committed,
-    Done,
-    Gone,
-    Halted,
-    Mismatch,
-    NotCommitted,
-    Occupied,
-    Opened,
-    Overwritten,
-    Phase,
-    Refusal,
-    Suspended,
-    Unchecked,
-    Undetermined,
-    Unknown,
-)
+from paimon_magics.coordinator import core
 from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import receipt_document
 from paimon_magics.coordinator.protocol.errors import (
@@ -81,19 +63,26 @@ NEW_CREDENTIALS = (
 
 _OVERWRITTEN_HINT = "Look at the table's snapshots, then run the statement again."
 _OCCUPIED = "Another transaction is open on the table, which takes one at a time."
+_MISMATCH = "The transaction was asked to commit before, with other files."
+_UNDETERMINED_HINT = "Look for its rows in the table before running the statement again."
+_COMMITTED = "The transaction can't be ended: it is committed."
+_COMMITTED_HINT = "Its snapshot is in the table's history: `%paimon history TABLE`."
+_COMMITTING = "The transaction can't be ended: its commit is under way."
+_COMMITTING_HINT = "`%paimon transactions` lists it until the commit has ended."
+_UNKNOWN = "There is no such transaction, or it ended long ago."
+_UNKNOWN_HINT = "`%paimon transactions` lists those that are open."
 _FAILURE = 500
 _REFUSED = {
-    Cause.CONFLICT: 409,
-    Cause.COMPACTION: 409,
-    Cause.OUTDATED: 409,
-    Cause.STORAGE: 507,
-    Cause.REQUEST: 400,
+    core.Cause.CONFLICT: 409,
+    core.Cause.COMPACTION: 409,
+    core.Cause.OUTDATED: 409,
+    core.Cause.STORAGE: 507,
+    core.Cause.REQUEST: 400,
 }
 
 _NOT_LOGGED = (BrokeOffError, PausedError, StoreUnavailableError)
 
 _log = logging.getLogger(__name__)
-
 
 _HINT = "Send a JSON object in UTF-8."
 
@@ -113,66 +102,44 @@ def error_answer(status: int, kind: str, message: str, hint: str, **facts: objec
     )
 
 
-def answer_response(answer: Answer) -> Response:
+def answer_response(answer: core.Answer) -> Response:
     """Return the response for an answer of the core."""
     match answer:
-        case Opened(expires_at_ms=expires_at_ms):
+        case core.Opened(expires_at_ms=expires_at_ms):
             return JSONResponse(lease_members(expires_at_ms))
-        case Committed(receipt=receipt):
+        case core.Committed(receipt=receipt):
             return JSONResponse({"receipt": receipt_document(receipt)})
-        case Aborted():
+        case core.Aborted():
             return JSONResponse({"status": "aborted"})
-        case Refusal(reason=reason, cause=cause, conflicting=conflicting):
-            facts = {"conflicting": list(conflicting)} if cause is Cause.COMPACTION else {}
-            return error_answer(_REFUSED[cause], cause.value.capitalize(), reason, "", **facts)
-        case Gone(reason=reason):
-            return error_answer(
-                410,
-                "Ended",
-                f"The transaction has ended: {reason}.",
-                "Run the statement again.",
-            )
-        case Undetermined(reason=reason):
-            return error_answer(
-                500,
-                "UnknownOutcomeError",
-                f"Whether the transaction was committed is unknown: {reason}",
-                "Look for its rows in the table before running the statement again.",
-            )
-        case Mismatch():
-            return error_answer(
-                409, "Mismatch", "The transaction was asked to commit before, with other files.", ""
-            )
-        case Overwritten(reason=reason):
-            return error_answer(409, "Overwritten", reason, _OVERWRITTEN_HINT)
-        case Occupied():
-            return error_answer(423, "TableHeldError", _OCCUPIED, "")
-        case Halted(reason=reason):
-            return error_answer(409, "TableStopped", reason, RESUME_HINT)
-        case Suspended(pause=pause):
+        case core.Suspended(pause=pause):
             return JSONResponse({"status": "paused", "by": pause.by, "since_ms": pause.since_ms})
-        case Unchecked(reason=reason):
-            return error_answer(503, "Unchecked", reason, "")
-        case Done():
+        case core.Done():
             return JSONResponse({"status": "done"})
-        case NotCommitted(phase=phase):
-            return error_answer(
-                423,
-                "UnderWay",
-                "The transaction can't be ended: it is committed."
-                if phase is Phase.COMMITTED
-                else "The transaction can't be ended: its commit is under way.",
-                "Its snapshot is in the table's history: `%paimon history TABLE`."
-                if phase is Phase.COMMITTED
-                else "`%paimon transactions` lists it until the commit has ended.",
-            )
-        case Unknown():
-            return error_answer(
-                404,
-                "UnknownTransaction",
-                "There is no such transaction, or it ended long ago.",
-                "`%paimon transactions` lists those that are open.",
-            )
+        case core.Refusal(reason=reason, cause=cause, conflicting=conflicting):
+            facts = {"conflicting": list(conflicting)} if cause is core.Cause.COMPACTION else {}
+            return error_answer(_REFUSED[cause], cause.value.capitalize(), reason, "", **facts)
+        case core.Overwritten(reason=reason):
+            return error_answer(409, "Overwritten", reason, _OVERWRITTEN_HINT)
+        case core.Halted(reason=reason):
+            return error_answer(409, "TableStopped", reason, RESUME_HINT)
+        case core.Unchecked(reason=reason):
+            return error_answer(503, "Unchecked", reason, "")
+        case core.Gone(reason=reason):
+            message = f"The transaction has ended: {reason}."
+            return error_answer(410, "Ended", message, "Run the statement again.")
+        case core.Undetermined(reason=reason):
+            message = f"Whether the transaction was committed is unknown: {reason}"
+            return error_answer(500, "UnknownOutcomeError", message, _UNDETERMINED_HINT)
+        case core.Mismatch():
+            return error_answer(409, "Mismatch", _MISMATCH, "")
+        case core.Occupied():
+            return error_answer(423, "TableHeldError", _OCCUPIED, "")
+        case core.NotCommitted(phase=core.Phase.COMMITTED):
+            return error_answer(423, "UnderWay", _COMMITTED, _COMMITTED_HINT)
+        case core.NotCommitted():
+            return error_answer(423, "UnderWay", _COMMITTING, _COMMITTING_HINT)
+        case core.Unknown():
+            return error_answer(404, "UnknownTransaction", _UNKNOWN, _UNKNOWN_HINT)
 
 
 async def on_error(request: Request | None, error: Exception) -> Response:
@@ -260,9 +227,6 @@ def _status(error: PaimonMagicsError) -> int:
             return 500
 
 
-# The body of a request: one JSON object.
-
-
 async def json_body(request: Request) -> dict[str, Any]:
     """Return the object in the body. Raises InvalidValueError for anything else."""
     try:
@@ -274,29 +238,20 @@ async def json_body(request: Request) -> dict[str, Any]:
     return body
 
 
-# Requests to a coordinator whose warehouse is not in its place.
-
-
-class Placed(Protocol):
-    """What knows why a warehouse is not in its place: None while it is."""
-
-    @property
-    def misplaced(self) -> PaimonMagicsError | None:
-        """Why the warehouse is not in its place."""
-
-
 class WhileInPlace:
-    """Answers requests below a path only while the `warehouse` is in its place: what a warehouse
-    seems to hold that is gone is not true."""
+    """Answers requests below a path only while the warehouse is in its place, by `misplaced`: what
+    a missing warehouse seems to hold is not true."""
 
-    def __init__(self, app: ASGIApp, path: str, warehouse: Placed) -> None:
+    def __init__(
+        self, app: ASGIApp, path: str, misplaced: Callable[[], PaimonMagicsError | None]
+    ) -> None:
         self._app = app
         self._path = path
-        self._warehouse = warehouse
+        self._misplaced = misplaced
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass it on."""
-        app, error = self._app, self._warehouse.misplaced
+        app, error = self._app, self._misplaced()
         if error is not None and scope["type"] == "http" and scope["path"].startswith(self._path):
             app = error_answer(503, type(error).__name__, error.message, error.hint)
         await app(scope, receive, send)

@@ -32,7 +32,6 @@ from paimon_magics.errors import InvalidValueError, SetupError, UnknownNameError
 
 _READ_SECONDS = 0.25  # shorter than a probe waits
 
-
 _TOKEN_TEXT = re.compile(r"pmt_([0-9a-f]{12})_([\w-]{43})")
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,98}[^\s\x00-\x1f\x7f])?")
 _FRESH_SECONDS = 5.0
@@ -84,7 +83,7 @@ class TokenFile:
 
 class OwnProcesses:
     """An authoriser that also knows the coordinator's own processes, by a `token` that lasts as
-    long as this process. All others are for `others`."""
+    long as this process. All other tokens are for `others`."""
 
     def __init__(self, token: str, others: Authoriser) -> None:
         self._token = token.encode()
@@ -118,7 +117,7 @@ class NamedTokens:
     async def principal(self, connection: HTTPConnection) -> Principal | None:
         """See `Authoriser.principal`."""
         token = bearer_token(connection)
-        if token is None or not self._tokens.is_one(token):
+        if token is None or not self._tokens.matches(token):
             return await self._others.principal(connection)
         if not self._tokens.is_fresh:
             await self._read()
@@ -142,7 +141,7 @@ class NamedTokens:
 
     def challenge(self, connection: HTTPConnection) -> Response:
         """See `Authoriser.challenge`."""
-        if self._tokens.is_one(bearer_token(connection) or ""):
+        if self._tokens.matches(bearer_token(connection) or ""):
             return unauthorised(
                 "The token is wrong, or it has ended.",
                 "Ask an administrator for a new one: paimon-coordinator token add NAME.",
@@ -171,8 +170,8 @@ def bearer_token(connection: HTTPConnection) -> str | None:
 
 def _token_of(connection: HTTPConnection) -> str | None:
     # By hand: Starlette decodes the names of all headers first.
-    given = next((v for name, v in connection.scope["headers"] if name == b"authorization"), b"")
-    scheme, _, token = given.decode("latin-1").partition(" ")
+    header = next((v for name, v in connection.scope["headers"] if name == b"authorization"), b"")
+    scheme, _, token = header.decode("latin-1").partition(" ")
     if scheme == _DLF:
         return connection.headers.get(_DLF_TOKEN, "").strip() or None
     return token.strip() or None if scheme.lower() in ("bearer", "token") else None
@@ -193,164 +192,163 @@ PUBLIC = frozenset({"/health/live", "/health/owner", "/health/ready", "/dead-let
 """Paths that are open to everybody. `/dead-letters` asks for a proof of its own, and
 `/health/ready` has names only for those with a token."""
 
-_TABLE = "/v1/paimon/databases/{database}/tables/{table}"
-_DATABASE = "/v1/paimon/databases/{database}"
+_ENDPOINTS = """
+read   GET    /v1/databases/{database}
+read*  GET    /
+read*  GET    /metrics
+read   GET    /openapi.json
+read   GET    /v1/compactions
+read   GET    /v1/coordinator
+read   GET    /v1/inserts
+read   GET    /v1/inserts/{database}/{table}
+read   GET    /v1/inserts/{database}/{table}/buffer
+read   GET    /v1/inserts/{database}/{table}/dead-letters
+read   GET    /v1/tables/stopped
+read   GET    /v1/transactions
+read   GET    /v1/transactions/{id}
+read   GET    /v1/config
+read   GET    /v1/principal
+read   GET    /v1/paimon/databases
+read   GET    /v1/paimon/functions
+read*  GET    /v1/paimon/permissions
+read   GET    /v1/paimon/tables
+read   GET    /v1/paimon/tables/id/{id}
+read   GET    /v1/paimon/views
+read   GET    DATABASE
+read   GET    DATABASE/function-details
+read   GET    DATABASE/functions
+read   GET    DATABASE/functions/{name}
+read   GET    DATABASE/table-details
+read   GET    DATABASE/tables
+read   GET    DATABASE/view-details
+read   GET    DATABASE/views
+read   GET    DATABASE/views/{name}
+read   GET    TABLE
+read   GET    TABLE/branches
+read   GET    TABLE/consumers
+read   GET    TABLE/partitions
+read   GET    TABLE/snapshot
+read   GET    TABLE/snapshots
+read   GET    TABLE/snapshots/{version}
+read   GET    TABLE/tags
+read   GET    TABLE/tags/{tag}
+read   GET    TABLE/token
+read   POST   /v1/leases                                       - changes no table
+read   POST   TABLE/auth                                       - a question
+read   POST   TABLE/partitions/list-by-filter                  - a question
+read   POST   TABLE/partitions/list-by-names                   - a question
+read   GET    /v1/paimon/{rest:path}
+read   POST   /v1/paimon/{rest:path}                           - not offered
+read   PUT    /v1/paimon/{rest:path}                           - not offered
+read   PATCH  /v1/paimon/{rest:path}                           - not offered
+read   DELETE /v1/paimon/{rest:path}                           - not offered
+write  POST   /v1/changes                                      = change definition
+write  POST   /v1/inserts/{database}/{table}                   - kept with its load
+write  POST   /v1/inserts/{database}/{table}/flush             - kept as a load
+write  POST   /v1/inserts/{database}/{table}/dead-letters/{lsn}/retry = retry dead letter
+write  DELETE /v1/inserts/{database}/{table}/dead-letters/{lsn} = discard dead letter
+write  POST   /v1/tables/check                                 - changes no table
+write  POST   /v1/tables/versions                              = change versions
+write  POST   /v1/transactions                                 - its commit is kept
+write  POST   /v1/transactions/{id}/abort                      = abort
+write  POST   /v1/transactions/{id}/commit                     = commit
+write  POST   /v1/transactions/{id}/compactions                - its commit is kept
+write  POST   /v1/transactions/{id}/heartbeat                  - its commit is kept
+write  POST   /v1/transactions/{id}/sweep                      - its commit is kept
+write  POST   /v1/paimon/databases                             = create database
+write  POST   /v1/paimon/tables/rename                         = rename table
+write  POST   /v1/paimon/views/rename                          = rename view
+write  POST   DATABASE                                         = alter database
+write  POST   DATABASE/functions                               = create function
+write  POST   DATABASE/functions/{name}                        = alter function
+write  DELETE DATABASE/functions/{name}                        = drop function
+write  POST   DATABASE/register                                - not offered
+write  POST   DATABASE/tables                                  = create table
+write  POST   DATABASE/views                                   = create view
+write  POST   DATABASE/views/{name}                            = alter view
+write  DELETE DATABASE/views/{name}                            = drop view
+write  POST   TABLE                                            = alter table
+write  DELETE TABLE                                            = drop table
+write  POST   TABLE/branches                                   = create branch
+write  DELETE TABLE/branches/{branch}                          = delete branch
+write  POST   TABLE/branches/{branch}/forward                  = fast-forward
+write  POST   TABLE/branches/{branch}/rename                   = rename branch
+write  POST   TABLE/commit                                     = commit
+write  POST   TABLE/consumers/reset                            = reset consumer
+write  POST   TABLE/partitions                                 - not offered
+write  POST   TABLE/partitions/drop                            - not offered
+write  POST   TABLE/partitions/mark                            - not offered
+write  POST   TABLE/replace                                    = replace table
+write  POST   TABLE/rollback                                   = roll back
+write  POST   TABLE/rollback-schema                            = roll back schema
+write  POST   TABLE/tags                                       = create tag
+write  DELETE TABLE/tags/{tag}                                 = delete tag
+admin  POST   /v1/inserts/{database}/{table}/reopen            = reopen table
+admin* POST   /v1/compactions/pause                            = pause compactions
+admin* POST   /v1/compactions/resume                           = resume compactions
+admin* POST   /v1/coordinator/options                          = change options
+admin* POST   /v1/coordinator/pause                            = pause
+admin* POST   /v1/coordinator/resume                           = resume
+admin  POST   /v1/tables/resume                                = resume table
+admin* GET    /v1/tokens
+admin* POST   /v1/tokens                                       = add token
+admin* DELETE /v1/tokens/{id}                                  = revoke token
+admin* POST   /v1/tokens/{id}/renew                            = renew token
+admin  DELETE DATABASE                                         = drop database
+admin* POST   /v1/paimon/permissions/grant                     - not offered
+admin* POST   /v1/paimon/permissions/revoke                    - not offered
+"""
+"""Every endpoint: its scope, method and path, and what the audit log keeps.
 
-_READ = (
-    "GET /v1/databases/{database}",
-    "GET /",
-    "GET /metrics",
-    "GET /openapi.json",
-    "GET /v1/compactions",
-    "GET /v1/coordinator",
-    "GET /v1/inserts",
-    "GET /v1/inserts/{database}/{table}",
-    "GET /v1/inserts/{database}/{table}/buffer",
-    "GET /v1/inserts/{database}/{table}/dead-letters",
-    "GET /v1/tables/stopped",
-    "GET /v1/transactions",
-    "GET /v1/transactions/{id}",
-    "GET /v1/config",
-    "GET /v1/principal",
-    "GET /v1/paimon/databases",
-    "GET /v1/paimon/functions",
-    "GET /v1/paimon/permissions",
-    "GET /v1/paimon/tables",
-    "GET /v1/paimon/tables/id/{id}",
-    "GET /v1/paimon/views",
-    f"GET {_DATABASE}",
-    f"GET {_DATABASE}/function-details",
-    f"GET {_DATABASE}/functions",
-    f"GET {_DATABASE}/functions/{{name}}",
-    f"GET {_DATABASE}/table-details",
-    f"GET {_DATABASE}/tables",
-    f"GET {_DATABASE}/view-details",
-    f"GET {_DATABASE}/views",
-    f"GET {_DATABASE}/views/{{name}}",
-    f"GET {_TABLE}",
-    f"GET {_TABLE}/branches",
-    f"GET {_TABLE}/consumers",
-    f"GET {_TABLE}/partitions",
-    f"GET {_TABLE}/snapshot",
-    f"GET {_TABLE}/snapshots",
-    f"GET {_TABLE}/snapshots/{{version}}",
-    f"GET {_TABLE}/tags",
-    f"GET {_TABLE}/tags/{{tag}}",
-    f"GET {_TABLE}/token",
-    # POST requests that change nothing.
-    "POST /v1/leases",
-    f"POST {_TABLE}/auth",
-    f"POST {_TABLE}/partitions/list-by-filter",
-    f"POST {_TABLE}/partitions/list-by-names",
-    # Endpoints that do not exist.
-    *(f"{method} /v1/paimon/{{rest:path}}" for method in ("GET", "POST", "PUT", "PATCH", "DELETE")),
-)
-_WRITE = (
-    "POST /v1/changes",
-    "POST /v1/inserts/{database}/{table}",
-    "POST /v1/inserts/{database}/{table}/flush",
-    "POST /v1/inserts/{database}/{table}/dead-letters/{lsn}/retry",
-    "DELETE /v1/inserts/{database}/{table}/dead-letters/{lsn}",
-    "POST /v1/tables/check",
-    "POST /v1/tables/versions",
-    "POST /v1/transactions",
-    "POST /v1/transactions/{id}/abort",
-    "POST /v1/transactions/{id}/commit",
-    "POST /v1/transactions/{id}/compactions",
-    "POST /v1/transactions/{id}/heartbeat",
-    "POST /v1/transactions/{id}/sweep",
-    "POST /v1/paimon/databases",
-    "POST /v1/paimon/tables/rename",
-    "POST /v1/paimon/views/rename",
-    f"POST {_DATABASE}",
-    f"POST {_DATABASE}/functions",
-    f"POST {_DATABASE}/functions/{{name}}",
-    f"DELETE {_DATABASE}/functions/{{name}}",
-    f"POST {_DATABASE}/register",
-    f"POST {_DATABASE}/tables",
-    f"POST {_DATABASE}/views",
-    f"POST {_DATABASE}/views/{{name}}",
-    f"DELETE {_DATABASE}/views/{{name}}",
-    f"POST {_TABLE}",
-    f"DELETE {_TABLE}",
-    f"POST {_TABLE}/branches",
-    f"DELETE {_TABLE}/branches/{{branch}}",
-    f"POST {_TABLE}/branches/{{branch}}/forward",
-    f"POST {_TABLE}/branches/{{branch}}/rename",
-    f"POST {_TABLE}/commit",
-    f"POST {_TABLE}/consumers/reset",
-    f"POST {_TABLE}/partitions",
-    f"POST {_TABLE}/partitions/drop",
-    f"POST {_TABLE}/partitions/mark",
-    f"POST {_TABLE}/replace",
-    f"POST {_TABLE}/rollback",
-    f"POST {_TABLE}/rollback-schema",
-    f"POST {_TABLE}/tags",
-    f"DELETE {_TABLE}/tags/{{tag}}",
-)
-_ADMIN = (
-    "POST /v1/inserts/{database}/{table}/reopen",
-    "POST /v1/compactions/pause",
-    "POST /v1/compactions/resume",
-    "POST /v1/coordinator/options",
-    "POST /v1/coordinator/pause",
-    "POST /v1/coordinator/resume",
-    "POST /v1/tables/resume",
-    "GET /v1/tokens",
-    "POST /v1/tokens",
-    "DELETE /v1/tokens/{id}",
-    "POST /v1/tokens/{id}/renew",
-    # It drops all the tables, whoever made them.
-    f"DELETE {_DATABASE}",
-    "POST /v1/paimon/permissions/grant",
-    "POST /v1/paimon/permissions/revoke",
-)
+A `*` after the scope: it is needed on all tables. Other endpoints are about tables, where the
+sender's rights are checked besides. `=` names an action that is kept. `-` is the reason why of an
+endpoint that is no GET only refused requests are kept.
+"""
 
-SCOPES: Mapping[str, Scope] = {
-    **dict.fromkeys(_READ, Scope.READ),
-    **dict.fromkeys(_WRITE, Scope.WRITE),
-    **dict.fromkeys(_ADMIN, Scope.ADMIN),
+_SHORT = {
+    "DATABASE": "/v1/paimon/databases/{database}",
+    "TABLE": "/v1/paimon/databases/{database}/tables/{table}",
 }
+_ENDPOINT = re.compile(r"(\w+)(\*?) +(\w+) +([A-Z]*)(\S*)(?: +([=-]) (.+))?")
+
+SCOPES: dict[str, Scope] = {}
 """The scope that each endpoint needs, by its method and path."""
+
+EVERYWHERE: set[str] = set()
+"""The endpoints that need their scope on all tables."""
+
+ACTIONS: dict[str, str] = {}
+"""The actions that the audit log keeps, by method and path."""
+
+UNAUDITED: dict[str, str] = {}
+"""Endpoints that are no GET and of which only refused requests are kept, with the reason."""
+
+for _line in _ENDPOINTS.split("\n")[1:-1]:
+    _match = _ENDPOINT.fullmatch(_line)
+    assert _match is not None, _line
+    _scope, _star, _method, _short, _path, _sign, _note = _match.groups()
+    _endpoint = f"{_method} {_SHORT.get(_short, '')}{_path}"
+    SCOPES[_endpoint] = Scope(_scope)
+    if _star:
+        EVERYWHERE.add(_endpoint)
+    if _sign:
+        (ACTIONS if _sign == "=" else UNAUDITED)[_endpoint] = _note
 
 STREAMS: Mapping[str, Scope] = {"/v1/inserts/{database}/{table}/stream": Scope.WRITE}
 """The scope that each WebSocket needs, by its path."""
 
-EVERYWHERE = frozenset(
-    {
-        "GET /",
-        "GET /metrics",
-        "POST /v1/coordinator/options",
-        "POST /v1/coordinator/pause",
-        "POST /v1/coordinator/resume",
-        "POST /v1/compactions/pause",
-        "POST /v1/compactions/resume",
-        "GET /v1/tokens",
-        "POST /v1/tokens",
-        "DELETE /v1/tokens/{id}",
-        "POST /v1/tokens/{id}/renew",
-        "GET /v1/paimon/permissions",
-        "POST /v1/paimon/permissions/grant",
-        "POST /v1/paimon/permissions/revoke",
-    }
-)
-"""The endpoints that need their scope on all tables. All others are about tables: what the sender
-may do with those is looked at besides."""
-
-
-# Tokens with names, scopes and ends, which administrators make and revoke.
-#
-# A token is `pmt_ID_SECRET`. The id finds its row; of the secret, 256 random bits, the SHA-256 is
-# stored and compared in constant time. Rows are read again after a few seconds, so that a token
-# that was revoked at another coordinator of the same store ends here, too. While the store does not
-# answer, the last rows count for some minutes: nobody can revoke a token then.
-#
-# If the process dies between storing a token and answering, nobody has the token; it shows in the
-# list and can be revoked.
-
 
 class Tokens:
-    """The tokens in a store. For any thread."""
+    """Tokens with names, scopes and ends, which administrators make and revoke. For any thread.
+
+    A token is `pmt_ID_SECRET`. The id finds its row. Of the secret, 256 random bits, the SHA-256 is
+    stored, and compared in constant time. Rows are read again after a few seconds, so that a token
+    that was revoked at another coordinator of the same store ends here, too. While the store does
+    not answer, the last rows count for some minutes: nobody can revoke a token then.
+
+    If the process dies between storing a token and answering, nobody has the token; it shows in the
+    list and can be revoked.
+    """
 
     def __init__(self, table: TokenTable) -> None:
         self._table = table
@@ -359,7 +357,7 @@ class Tokens:
         self._read_at = float("-inf")
 
     @staticmethod
-    def is_one(text: str) -> bool:
+    def matches(text: str) -> bool:
         """Whether a text has the form of such a token."""
         return _TOKEN_TEXT.fullmatch(text) is not None
 
@@ -420,39 +418,38 @@ class Tokens:
         """End the token with an id, or all those of a name. Return them. Raises
         UnknownNameError."""
         now = now_ms()
-        good = [one for one in self._named(named) if one.is_good(now)]
-        for one in good:
-            self._table.revoke(one.id, now)
+        good = [token for token in self._named(named) if token.is_good(now)]
+        for token in good:
+            self._table.revoke(token.id, now)
         self.read()
         return good
 
     def renew(self, named: str, expires_in_ms: int | None = None) -> list[StoredToken]:
         """Give the token with an id, or all of a name, another end from now, also after the old
-        one: clients whose token can't be exchanged go on with it. Return them; none that was
-        revoked.
-        Raises UnknownNameError, and InvalidValueError for a time that is wrong."""
+        one: clients whose token can't be exchanged go on with it. Return them, without revoked
+        ones. Raises UnknownNameError, and InvalidValueError for a time that is wrong."""
         end = _end_ms(expires_in_ms, now_ms())
-        found = [one for one in self._named(named) if not one.revoked_at_ms]
-        for one in found:
-            self._table.renew(one.id, end)
+        renewed = [token for token in self._named(named) if not token.revoked_at_ms]
+        for token in renewed:
+            self._table.renew(token.id, end)
         self.read()
-        return [replace(one, expires_at_ms=end) for one in found]
+        return [replace(token, expires_at_ms=end) for token in renewed]
 
     def _named(self, named: str) -> list[StoredToken]:
-        found = [one for one in self._table.all() if named in (one.id, one.name)]
-        if not found:
+        tokens = [token for token in self._table.all() if named in (token.id, token.name)]
+        if not tokens:
             raise UnknownNameError(
                 f"There is no token `{named}`.",
                 hint="`paimon-coordinator token list` shows ids and names.",
             )
-        return found
+        return tokens
 
     def read(self) -> None:
         """Read the rows. Raises errors of the store."""
         began = time.monotonic()
         known = {
-            one.id: (one, Principal.granted(one.name, grants_of(one.allows), f"token {one.id}"))
-            for one in self._table.all()
+            row.id: (row, Principal.granted(row.name, grants_of(row.allows), f"token {row.id}"))
+            for row in self._table.all()
         }
         with self._turn:
             if began > self._read_at:
@@ -470,6 +467,6 @@ def _end_ms(expires_in_ms: int | None, now: int) -> int:
     if not 0 < expires_in_ms <= _MS_MAX:
         raise InvalidValueError(
             "The token would end before it is used, or after a hundred years.",
-            hint="Say how long it is good, as 90d or 12h.",
+            hint="Say how long it is valid, as 90d or 12h.",
         )
     return now + expires_in_ms

@@ -28,9 +28,9 @@ class Peers:
     all: tuple[_Net, ...] = ()
 
     @classmethod
-    def of(cls, given: Sequence[str]) -> Peers:
+    def of(cls, options: Sequence[str]) -> Peers:
         """Read addresses and networks, several of them with commas between. Raises SetupError."""
-        texts = [text for part in given for text in part.replace(" ", "").split(",") if text]
+        texts = [text for option in options for text in option.replace(" ", "").split(",") if text]
         try:
             return cls(tuple(ipaddress.ip_network(text, strict=False) for text in texts))
         except ValueError as error:
@@ -67,17 +67,17 @@ class Forwarding:
         host = (scope.get("client") or ("", 0))[0]
         is_proxy = host in self._peers
         if is_proxy:
-            scope = _told(scope, self._peers)
+            scope = _forwarded(scope, self._peers)
         is_plain = scope["scheme"] in ("http", "ws")
         # A proxy that says nothing of the scheme is taken to have ended TLS.
-        is_told = is_proxy and "x-forwarded-proto" in Headers(scope=scope)
-        if is_plain and not self._is_insecure and (is_told or not (is_proxy or _is_here(host))):
+        is_named = is_proxy and "x-forwarded-proto" in Headers(scope=scope)
+        if is_plain and not self._is_insecure and (is_named or not (is_proxy or is_loopback(host))):
             await _refuse(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
 
-def _told(scope: Scope, peers: Peers) -> Scope:
+def _forwarded(scope: Scope, peers: Peers) -> Scope:
     """The scope with the client and scheme that a proxy names."""
     headers = Headers(scope=scope)
     changed = dict(scope)
@@ -106,9 +106,10 @@ def _address_in(hop: str) -> str | None:
     return None
 
 
-def _is_here(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether an address or name is this machine's loopback."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +19,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paimon_magics.coordinator.audit.trail import Trail
 from paimon_magics.coordinator.http.answers import error_answer, on_error
-from paimon_magics.coordinator.http.audited import ACTIONS, Audited, refused_entry
+from paimon_magics.coordinator.http.audited import Audited, refused_entry, report
 from paimon_magics.coordinator.http.authorisation import (
+    ACTIONS,
     EVERYWHERE,
     PUBLIC,
     SCOPES,
@@ -43,9 +45,7 @@ from paimon_magics.coordinator.protocol.principals import (
     check_table,
     closed_table,
 )
-from paimon_magics.coordinator.protocol.principals import (
-    Scope as Needed,
-)
+from paimon_magics.coordinator.protocol.principals import Scope as Needed
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 
@@ -62,16 +62,14 @@ _OWN_TABLES = ("/v1/inserts", "/v1/databases")
 
 _log = logging.getLogger(__name__)
 
-
 UNAUTHORISED = 4401
 """The code that a stream is closed with whose sender is not known, or not any more."""
 
 _AGAIN_SECONDS = 5.0  # how long what a stream's token allows is taken as said
 
-
 _WRONG_MAX = 20
 _FORGIVEN_SECONDS = 60.0
-_KEPT_MAX = 10_000
+_CACHED_MAX = 10_000
 
 
 def guarded(
@@ -120,6 +118,12 @@ def principal_in(scope: Scope) -> Principal:
     return principal
 
 
+async def check_named(request: Request, needed: Needed, name: TableName, load: Load) -> None:
+    """Report the table that a request names, and raise unless its sender has the right on it."""
+    report(request.scope, database=name.database, table=name.object_name)
+    await run_in_threadpool(check_table, principal_of(request), needed, name, load)
+
+
 class Guard:
     """Lets requests of known principals through, and counts the bytes of bodies as they arrive.
 
@@ -145,7 +149,7 @@ class Guard:
         self._authoriser = authoriser
         self._bytes_max = request_bytes_max
         self._root = root
-        self._guesses = Guesses()
+        self._throttle = LoginThrottle()
         self._turnstile = Turnstile(limits) if limits is not None and limits.are_any else None
         self._public = PUBLIC | {route.path for route in authoriser.routes()}
 
@@ -161,37 +165,37 @@ class Guard:
             await RedirectResponse(self._root + "/")(scope, receive, send)
             return
         path = scope["path"].removeprefix(self._root)
-        if not scope["path"].startswith(self._root) or not path.startswith("/"):
-            await error_answer(404, "NotFound", f"There is no {scope['path']} here.", "")(
-                scope, receive, send
-            )
-            return
-        if _has_long_name(path):
-            await _name_too_long()(scope, receive, send)
-            return
         scope = {**scope, "root_path": self._root}
-        refusal = self._refusal(dict(scope["headers"]))
-        if refusal is not None:
-            await refusal(scope, receive, send)
-            return
         connection = HTTPConnection(scope)
-        if path not in self._public or (path == _READY and bearer_token(connection)):
-            if path != _READY:
-                answer = await self._admit(scope, connection)
-            else:
-                try:
-                    admitted = self._admit(scope, connection)
-                    answer = await asyncio.wait_for(admitted, _READY_SECONDS)
-                except TimeoutError:  # who asks gets what everybody gets
-                    answer = None
-            is_known_later = path == _READY and answer is not None and answer.status_code == 503
-            if answer is not None and not is_known_later:
-                await answer(scope, receive, send)
-                return
+        answer = self._refusal(scope, path)
+        if answer is not None:
+            pass
+        elif path not in self._public:
+            answer = await self._admit(scope, connection)
+        elif path == _READY and bearer_token(connection):
+            with contextlib.suppress(TimeoutError):  # who asks gets what everybody gets
+                admission = self._admit(scope, connection)
+                answer = await asyncio.wait_for(admission, _READY_SECONDS)
+            if answer is not None and answer.status_code == 503:  # it is known later
+                answer = None
+        if answer is not None:
+            await answer(scope, receive, send)
+            return
         await self._let_in(scope, self._counted(receive), send)
 
-    def _refusal(self, headers: Mapping[bytes, bytes]) -> Response | None:
+    def _refusal(self, scope: Scope, path: str) -> Response | None:
         """The answer to a request that nobody may send."""
+        if not scope["path"].startswith(self._root) or not path.startswith("/"):
+            return error_answer(404, "NotFound", f"There is no {scope['path']} here.", "")
+        encoded = path.encode(errors="replace")
+        if len(encoded) > NAME_BYTES_MAX and max(map(len, encoded.split(b"/"))) > NAME_BYTES_MAX:
+            return error_answer(
+                400,
+                "NameTooLong",
+                f"A name in the path has more than {NAME_BYTES_MAX} bytes.",
+                "No table or database can have it: names become names of folders.",
+            )
+        headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or len(length) > _DIGITS_MAX or int(length) > self._bytes_max:
             return _too_large(self._bytes_max)
@@ -224,11 +228,11 @@ class Guard:
             return
         is_stream = scope["type"] == "websocket"
         wait = self._turnstile.enter(client, is_stream=is_stream)
-        if wait and is_stream:
-            await send({"type": "websocket.close", "code": _BUSY})
-            return
         if wait:
-            await _too_many(wait)(scope, receive, send)
+            if is_stream:
+                await send({"type": "websocket.close", "code": _BUSY})
+            else:
+                await _too_many(wait)(scope, receive, send)
             return
         try:
             await self._app(scope, receive, send)
@@ -243,7 +247,7 @@ class Guard:
         if not is_below or await self._admit(scope, connection) is not None:
             await send({"type": "websocket.close", "code": UNAUTHORISED})
             return
-        sender = StreamSender(self._principal_again, connection, scope[PRINCIPAL], receive)
+        sender = _StreamSender(self._principal_again, connection, scope[PRINCIPAL], receive)
         await self._let_in(scope, sender.receive, send)
         if sender.has_ended:
             await send({"type": "websocket.close", "code": UNAUTHORISED})
@@ -268,7 +272,7 @@ class Guard:
     async def _checked(self, scope: Scope, connection: HTTPConnection) -> Response | None:
         token = bearer_token(connection) or ""
         host = (scope.get("client") or ("", 0))[0]
-        wait = self._guesses.wait_seconds(host, token)
+        wait = self._throttle.wait_seconds(host, token)
         if wait:
             return _too_many(wait, "Too many wrong tokens have come from this address.")
         try:
@@ -280,9 +284,9 @@ class Guard:
             return error_answer(503, "TokenNotChecked", _NOT_CHECKED, "Try again.")
         if principal is None:
             if token:
-                self._guesses.was_wrong(host, token)
+                self._throttle.was_wrong(host, token)
             return self._authoriser.challenge(connection)
-        self._guesses.was_right(host, token)
+        self._throttle.was_right(host, token)
         scope[PRINCIPAL] = principal
         return None
 
@@ -392,22 +396,6 @@ def _too_many(
     return answer
 
 
-def _has_long_name(path: str) -> bool:
-    encoded = path.encode(errors="replace")
-    return len(encoded) > NAME_BYTES_MAX and any(
-        len(part) > NAME_BYTES_MAX for part in encoded.split(b"/")
-    )
-
-
-def _name_too_long() -> Response:
-    return error_answer(
-        400,
-        "NameTooLong",
-        f"A name in the path has more than {NAME_BYTES_MAX} bytes.",
-        "No table or database can have it: names become names of folders.",
-    )
-
-
 def _too_large(bytes_max: int) -> Response:
     return error_answer(
         413,
@@ -417,30 +405,27 @@ def _too_large(bytes_max: int) -> Response:
     )
 
 
-# Who sends the messages of a stream, asked again while it goes on.
-
-
 @dataclass(slots=True)
-class StreamSender:
-    """The sender of a WebSocket's messages. A stream may outlive its token: who it is, and what
-    they may, is asked again every few seconds. When that has changed, no message is taken any more;
-    those that were are answered."""
+class _StreamSender:
+    """The sender of a WebSocket's messages. A stream may outlive its token, so its sender is looked
+    up again every few seconds. When that has changed, no further message is taken; those that were
+    are answered."""
 
     ask: Callable[[HTTPConnection], Awaitable[Principal | None]]
     connection: HTTPConnection
     principal: Principal
     arriving: Receive
     has_ended: bool = False
-    asked_at: float = field(default_factory=time.monotonic)
+    checked_at: float = field(default_factory=time.monotonic)
 
     async def receive(self) -> Message:
         """The next message; the end of the connection where its sender may send no more."""
         message = await self.arriving()
         if message["type"] == "websocket.receive" and (
-            self.has_ended or time.monotonic() - self.asked_at > _AGAIN_SECONDS
+            self.has_ended or time.monotonic() - self.checked_at > _AGAIN_SECONDS
         ):
             self.has_ended = self.has_ended or not await self._is_the_same()
-            self.asked_at = time.monotonic()
+            self.checked_at = time.monotonic()
         if self.has_ended:
             return {"type": "websocket.disconnect", "code": UNAUTHORISED}
         return message
@@ -448,19 +433,18 @@ class StreamSender:
     async def _is_the_same(self) -> bool:
         try:
             return await self.ask(self.connection) == self.principal
-        except Exception:  # it can't be found out now
+        except Exception as error:  # of whoever knows the tokens
+            _log.warning("The sender of a stream could not be checked: %r", error)
             return False
 
 
-# A limit on guessing tokens: an address whose tokens were wrong too often is not looked at.
-#
-# Tokens that were right before from there are still looked at: one guest of a network address must
-# not lock out the others.
+class LoginThrottle:
+    """A limit on guessing tokens, by address. For one thread, the server's. `wrong_max` wrong ones
+    are taken in a minute. `clock` is in seconds.
 
-
-class Guesses:
-    """Counts wrong tokens by address. For one thread, the server's. `wrong_max` are taken in a
-    minute. `clock` is in seconds."""
+    Tokens that were right before from an address are still looked at: one guest of a network must
+    not lock out the others.
+    """
 
     def __init__(
         self, wrong_max: int = _WRONG_MAX, clock: Callable[[], float] = time.monotonic
@@ -496,6 +480,6 @@ class Guesses:
             _cut(self._right)
 
 
-def _cut(kept: OrderedDict[Any, Any]) -> None:
-    while len(kept) > _KEPT_MAX:
-        kept.popitem(last=False)
+def _cut(cache: OrderedDict[Any, Any]) -> None:
+    while len(cache) > _CACHED_MAX:
+        cache.popitem(last=False)

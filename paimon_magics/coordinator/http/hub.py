@@ -25,14 +25,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.answers import error_answer
-from paimon_magics.coordinator.http.authorisation import (
-    bearer_token,
-    unauthorised,
-)
-from paimon_magics.coordinator.protocol.principals import (
-    Principal,
-    Scope,
-)
+from paimon_magics.coordinator.http.authorisation import bearer_token, unauthorised
+from paimon_magics.coordinator.protocol.principals import Principal, Scope
 from paimon_magics.errors import SetupError
 
 if TYPE_CHECKING:
@@ -66,7 +60,7 @@ class HubService:
 
     port: int
     root: str
-    authoriser: HubAuthoriser
+    authoriser: _HubAuthoriser
 
 
 def hub_service(cache_ms: int) -> HubService:
@@ -98,10 +92,10 @@ def hub_service(cache_ms: int) -> HubService:
     # It takes whole seconds, and 0 would mean forever.
     hub = HubOAuth(cache_max_age=max(1, round(cache_ms / 1000)))
     root = os.environ["JUPYTERHUB_SERVICE_PREFIX"].rstrip("/")
-    return HubService(url.port, root, HubAuthoriser(hub, root))
+    return HubService(url.port, root, _HubAuthoriser(hub, root))
 
 
-class HubAuthoriser:
+class _HubAuthoriser:
     """An `Authoriser` that asks the hub. `root` is the path of the service."""
 
     def __init__(self, hub: HubOAuth, root: str) -> None:
@@ -110,7 +104,6 @@ class HubAuthoriser:
         self._secret = secrets.token_bytes(32)
 
     async def principal(self, connection: HTTPConnection) -> Principal | None:
-        """See `Authoriser.principal`."""
         session = ""
         token = bearer_token(connection)
         if token is None and self._is_page(connection):
@@ -124,7 +117,6 @@ class HubAuthoriser:
         return Principal(_name(model), self._scope(model), credential="hub")
 
     def challenge(self, connection: HTTPConnection) -> Response:
-        """See `Authoriser.challenge`: a browser that asks for the page is sent to log in."""
         if self._is_page(connection) and bearer_token(connection) is None:
             return self._login(connection)
         return unauthorised(
@@ -134,7 +126,6 @@ class HubAuthoriser:
         )
 
     def routes(self) -> list[Route]:
-        """See `Authoriser.routes`: the path to which the hub sends browsers after the login."""
         return [Route(_CALLBACK, self._called_back)]
 
     def _is_page(self, connection: HTTPConnection) -> bool:
@@ -156,21 +147,21 @@ class HubAuthoriser:
         return model
 
     def _scope(self, model: dict[str, Any]) -> Scope | None:
-        held = [s for s in Scope if self._hub.check_scopes({_SCOPE.format(s.value)}, model)]
-        return held[-1] if held else None
+        scopes = [s for s in Scope if self._hub.check_scopes({_SCOPE.format(s.value)}, model)]
+        return scopes[-1] if scopes else None
 
     # ---- the login of a browser ----
 
     def _login(self, connection: HTTPConnection) -> Response:
         extra: dict[str, str] = {}
-        asked: dict[str, str] = {}
+        query: dict[str, str] = {}
         if getattr(self._hub, "pkce_enabled", False):  # since JupyterHub 6
             verifier, challenge, method = self._hub.generate_pkce_code_challenge()
             extra = {"code_verifier": verifier}
-            asked = {"code_challenge": challenge, "code_challenge_method": method}
+            query = {"code_challenge": challenge, "code_challenge_method": method}
         state = self._hub.generate_state(next_url=self._page, **extra)
         answer = RedirectResponse(
-            f"{self._hub.login_url}&{urlencode({'state': state, **asked})}", status_code=302
+            f"{self._hub.login_url}&{urlencode({'state': state, **query})}", status_code=302
         )
         self._keep(connection, answer, self._hub.state_cookie_name, state, _LOGIN_SECONDS_MAX)
         return answer
@@ -180,8 +171,8 @@ class HubAuthoriser:
 
         query = request.query_params
         if "error" in query or "code" not in query:
-            said = query.get("error_description") or query.get("error") or "its answer has no code"
-            return error_answer(400, "LoginFailed", f"The login at the hub failed: {said}.", "")
+            why = query.get("error_description") or query.get("error") or "its answer has no code"
+            return error_answer(400, "LoginFailed", f"The login at the hub failed: {why}.", "")
         state = self._opened(request, self._hub.state_cookie_name)
         if state is None or not secrets.compare_digest(
             state.encode(), query.get("state", "").encode()

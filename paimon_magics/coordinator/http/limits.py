@@ -39,7 +39,6 @@ _TABLE_PART = 4  # the part of a class's threads that one table may have
 _TABLE_WAIT_SECONDS = 30.0  # for a thread; clients wait longer
 _REQUEST_SECONDS_MAX = 60.0  # after which health tells of it
 
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -127,16 +126,14 @@ class Turnstile:
             del self._clients[name]
 
 
-# Threads for what blocks, in classes of endpoints that take no thread from each other.
-#
-# Sixty requests that wait for one table must not keep a heartbeat or a commit of another table from
-# being answered. The guard sets the class of a request; `run_in_threadpool` runs what blocks in a
-# thread of that class. What waits for an event rather than for I/O waits in no thread: `settled`,
-# `run_steps`.
-
-
 class Capacity(Enum):
-    """A class of endpoints, with the number of its threads."""
+    """A class of endpoints, with the number of its threads. No class takes a thread from another:
+    sixty requests that wait for one table must not keep a heartbeat or a commit of another table
+    from being answered.
+
+    The guard sets the class of a request. `run_in_threadpool` runs what blocks in a thread of that
+    class. What waits for an event rather than for I/O needs no thread: `settled`, `run_steps`.
+    """
 
     HEALTH = "health", 4
     IDENTITY = "identity", 8
@@ -162,7 +159,7 @@ _CLASSES = tuple(
     )
 )
 
-_lane: ContextVar[Lane | None] = ContextVar("lane", default=None)
+_lane: ContextVar[_Lane | None] = ContextVar("lane", default=None)
 
 
 class Lanes:
@@ -171,19 +168,19 @@ class Lanes:
 
     def __init__(self, threads: int) -> None:
         self._threads = CapacityLimiter(threads)
-        self._of_one_table = max(1, threads // _TABLE_PART)
+        self._table_threads = max(1, threads // _TABLE_PART)
         self._tables: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
         self._running: dict[object, tuple[float, str]] = {}
-        self._of_no_table = Lane(self._threads, None, "", self._running)
+        self._of_no_table = _Lane(self._threads, None, "", self._running)
 
-    def of(self, table: str = "") -> Lane:
+    def of(self, table: str = "") -> _Lane:
         """What a request uses; `table` names its table, "" for none."""
         if not table:
             return self._of_no_table
         limiter = self._tables.get(table)
         if limiter is None:
-            limiter = self._tables[table] = CapacityLimiter(self._of_one_table)
-        return Lane(self._threads, limiter, table, self._running)
+            limiter = self._tables[table] = CapacityLimiter(self._table_threads)
+        return _Lane(self._threads, limiter, table, self._running)
 
     def oldest(self) -> tuple[float, str] | None:
         """For how many seconds the oldest request has had a thread, and its table, "" for none;
@@ -193,7 +190,7 @@ class Lanes:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class _Lane:
     """The threads that one request uses, in turn; see `Lanes`."""
 
     _threads: CapacityLimiter
@@ -236,7 +233,7 @@ class Threads:
     """The threads of one application."""
 
     def __init__(self) -> None:
-        self._lanes = {one: Lanes(one.value[1]) for one in Capacity}
+        self._lanes = {capacity: Lanes(capacity.value[1]) for capacity in Capacity}
 
     def of(self, capacity: Capacity) -> Lanes:
         """The threads of a class."""
@@ -244,27 +241,23 @@ class Threads:
 
     def of_endpoint(self, endpoint: str) -> Lanes:
         """The threads of an endpoint, by its method and path as in `authorisation.SCOPES`."""
-        found = (c for pattern, c in _CLASSES if pattern.fullmatch(endpoint))
-        return self._lanes[next(found, Capacity.OTHERS)]
+        classes = (capacity for pattern, capacity in _CLASSES if pattern.fullmatch(endpoint))
+        return self._lanes[next(classes, Capacity.OTHERS)]
 
     def facts(self) -> Iterator[Fact]:
         """How long requests have been in their threads."""
         for capacity, lanes in self._lanes.items():
             seconds, table = lanes.oldest() or (0.0, "")
             about = f" about `{table}`" if table else ""
+            database, _, name = table.partition(".")
             problem = f"A request{about} has waited {seconds:.0f} s for the warehouse or the store."
             yield Fact(
                 "request_seconds",
                 seconds,
                 problem if seconds > _REQUEST_SECONDS_MAX else "",
                 subject=capacity.value[0],
-                table=_name_of(table),
+                table=TableName(name, database) if name else None,
             )
-
-
-def _name_of(table: str) -> TableName | None:
-    database, _, name = table.partition(".")
-    return TableName(name, database) if name else None
 
 
 class Using:

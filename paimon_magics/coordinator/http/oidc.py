@@ -12,6 +12,7 @@ minute off.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import logging
@@ -45,9 +46,9 @@ _ALGORITHMS = (
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
 _LEEWAY_SECONDS = 60
-_KEPT_SECONDS = 600.0
+_FRESH_SECONDS = 600.0
 _USED_SECONDS_MAX = 86_400.0
-_ASKED_SECONDS_MIN = 30.0
+_PAUSE_SECONDS = 30.0
 _ANSWER_SECONDS = 5.0
 _BYTES_MAX = 1_048_576
 _TOKEN_CHARACTERS_MAX = 16_384
@@ -80,28 +81,27 @@ class Issuer:
         texts = claim.split() if isinstance(claim, str) else claim
         if not isinstance(texts, list | tuple):
             return ()
-        found: list[Grant] = []
-        for text in filter(lambda one: isinstance(one, str), texts):
+        grants: list[Grant] = []
+        for text in texts:
+            if not isinstance(text, str):
+                continue
             if self.grants_by_text is not None:
-                found += self.grants_by_text.get(text, ())
+                grants += self.grants_by_text.get(text, ())
             elif text.startswith(_PREFIX):
-                try:
-                    found.append(Grant.of(text.removeprefix(_PREFIX)))
-                except PaimonMagicsError:
-                    continue
-        return tuple(dict.fromkeys(found))
+                with contextlib.suppress(PaimonMagicsError):
+                    grants.append(Grant.of(text.removeprefix(_PREFIX)))
+        return tuple(dict.fromkeys(grants))
 
 
 def granting(file: str) -> dict[str, tuple[Grant, ...]]:
     """Read a JSON file `{text: [grant, …]}` of what the texts of a claim allow. Raises
     SetupError."""
     try:
-        read = json.loads(Path(file).read_text())
-        if not isinstance(read, dict) or not all(
-            isinstance(allows, list) for allows in read.values()
-        ):
+        document = json.loads(Path(file).read_text())
+        is_object = isinstance(document, dict)
+        if not is_object or not all(isinstance(allows, list) for allows in document.values()):
             raise ValueError("it has to be an object whose members are lists")
-        return {str(text): grants_of(map(str, allows)) for text, allows in read.items()}
+        return {text: grants_of(map(str, allows)) for text, allows in document.items()}
     except (OSError, ValueError, TypeError, AttributeError, PaimonMagicsError) as error:
         raise SetupError(
             f"The permissions in {file} can't be read: {error}",
@@ -120,7 +120,7 @@ class IssuerKeys:
         self._clock = clock
         self._keys: dict[str, PyJWK] = {}
         self._read_at = float("-inf")
-        self._asked_at = float("-inf")
+        self._requested_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
         self._problem = ""
 
@@ -128,10 +128,10 @@ class IssuerKeys:
         """The key with an id; None if the issuer has no such key. Waits for the issuer only where
         the key is not known. Raises SetupError while there are no keys because it does not
         answer."""
-        is_due = self._age > _KEPT_SECONDS or id not in self._keys
-        may_ask = self._reading is None and self._clock() - self._asked_at > _ASKED_SECONDS_MIN
+        is_due = self._age > _FRESH_SECONDS or id not in self._keys
+        may_ask = self._reading is None and self._clock() - self._requested_at > _PAUSE_SECONDS
         if is_due and may_ask:
-            self._asked_at = self._clock()
+            self._requested_at = self._clock()
             self._reading = asyncio.ensure_future(self._read())
         is_usable = id in self._keys and self._age <= _USED_SECONDS_MAX
         if not is_usable and self._reading is not None:
@@ -153,9 +153,7 @@ class IssuerKeys:
         try:
             client = httpx.AsyncClient(verify=self._tls, trust_env=False, timeout=_ANSWER_SECONDS)
             async with asyncio.timeout(_ANSWER_SECONDS), client:
-                document = await self._document(
-                    client, f"{self._url}/.well-known/openid-configuration"
-                )
+                document = await self._document(client, self._url + _DISCOVERY)
                 if str(document.get("issuer", "")).rstrip("/") != self._url:
                     raise ValueError(f"it calls itself {document.get('issuer')}")
                 keys = PyJWKSet.from_dict(await self._document(client, str(document["jwks_uri"])))
@@ -164,7 +162,7 @@ class IssuerKeys:
             _log.error("The issuer %s can't be asked for its keys: %s", self._url, self._problem)
         else:
             self._keys = {key.key_id or "": key for key in keys.keys}
-            self._read_at = self._asked_at
+            self._read_at = self._requested_at
         self._reading = None
 
     async def _document(self, client: httpx.AsyncClient, url: str) -> dict[str, Any]:
@@ -177,10 +175,10 @@ class IssuerKeys:
                 content += part
                 if len(content) > _BYTES_MAX:
                     raise ValueError(f"{url} has more than {_BYTES_MAX:,} bytes")
-        found = json.loads(content)
-        if not isinstance(found, dict):
+        document = json.loads(content)
+        if not isinstance(document, dict):
             raise ValueError(f"{url} has no JSON object")
-        return found
+        return document
 
 
 class IssuedTokens:

@@ -7,6 +7,7 @@ every text.
 from __future__ import annotations
 
 import base64
+import datetime
 import hashlib
 import html
 from collections.abc import Iterable
@@ -46,6 +47,13 @@ class Markup(str):
     """HTML whose texts are escaped."""
 
     __slots__ = ()
+
+
+def moment_text(at_ms: int) -> str:
+    """A time in milliseconds since the epoch, as pages show it; "" for 0."""
+    if not at_ms:
+        return ""
+    return f"{datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def page(parts: Iterable[str]) -> str:

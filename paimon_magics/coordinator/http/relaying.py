@@ -80,7 +80,8 @@ class Relay:
         )
         try:
             return await self._http.send(request)
-        except Exception:
+        except Exception as error:  # whatever it is, nothing was answered
+            _log.info("The coordinator at %s does not answer: %r", self.address, error)
             return None
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> bool:
@@ -120,7 +121,7 @@ class Relay:
             inner = await connect(
                 address,
                 additional_headers=named,
-                subprotocols=[Subprotocol(one) for one in scope.get("subprotocols", [])] or None,
+                subprotocols=list(map(Subprotocol, scope.get("subprotocols", []))) or None,
                 ssl=self._tls if address.startswith("wss") else None,
                 open_timeout=_CONNECT_SECONDS,
                 compression=None,
@@ -131,7 +132,8 @@ class Relay:
         except websockets.InvalidStatus:
             await send({"type": "websocket.close", "code": _UNAUTHORISED})
             return True
-        except Exception:
+        except Exception as error:  # whatever it is, nothing was sent
+            _log.info("The coordinator at %s takes no stream: %r", self.address, error)
             return False
         async with inner:
             await receive()  # websocket.connect
@@ -173,9 +175,9 @@ class Relay:
         target = path.decode("latin-1").removeprefix(self._root)
         return target + (f"?{query.decode('latin-1')}" if query else "")
 
-    async def _until_over(self, asked: Coroutine[Any, Any, httpx.Response]) -> httpx.Response:
+    async def _until_over(self, request: Coroutine[Any, Any, httpx.Response]) -> httpx.Response:
         """The answer. Raises _OverError when the owner is the owner no more."""
-        answer = asyncio.ensure_future(asked)
+        answer = asyncio.ensure_future(request)
         over = asyncio.ensure_future(self._over.wait())
         try:
             await asyncio.wait({answer, over}, return_when=asyncio.FIRST_COMPLETED)
@@ -232,13 +234,12 @@ def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
     client = (scope.get("client") or ("", 0))[0]
     hops += [client.encode()] if client else []
     scheme = b"https" if scope["scheme"] in ("https", "wss") else b"http"
-    told = (b"x-forwarded-for", b"x-forwarded-proto", PASSED_ON.encode())
-    return [
-        *((name, value) for name, value in passed if name not in told),
-        (told[0], b", ".join(hops)),
-        (told[1], scheme),
-        (told[2], b"1"),
-    ]
+    own = {
+        b"x-forwarded-for": b", ".join(hops),
+        b"x-forwarded-proto": scheme,
+        PASSED_ON.encode(): b"1",
+    }
+    return [*((name, value) for name, value in passed if name not in own), *own.items()]
 
 
 async def _body(receive: Receive) -> AsyncIterator[bytes]:
@@ -260,6 +261,6 @@ def _broke_off(scope: Scope, address: str, error: Exception) -> Response:
     return error_answer(
         503 if may_repeat else 502,
         BrokeOffError.__name__,
-        f"The coordinator at {address} was asked and has not answered: {error}.",
-        "The request may have been carried out: look before it is sent again.",
+        f"The coordinator at {address} got the request and has not answered: {error}.",
+        "The request may have been carried out. Look before you send it again.",
     )

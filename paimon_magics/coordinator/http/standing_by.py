@@ -2,7 +2,7 @@
 then.
 
 While it stands by, requests are relayed to the owner. In a takeover there is none for a moment:
-requests wait, unread, and are answered by the next owner; after `HOLD_SECONDS` they are answered
+requests wait, unread, and are answered by the next owner; after `_HOLD_SECONDS` they are answered
 503, with an error that names the owner that does not answer, or says that there is none.
 
 Of its own it answers `/health/live`, `/health/owner`, `/health/ready` and `/metrics`. The last one
@@ -37,13 +37,11 @@ from paimon_magics.coordinator.http.relaying import PASSED_ON, Relay
 from paimon_magics.coordinator.ownership.lease import Lease
 from paimon_magics.coordinator.protocol.errors import NoOwnerError
 
-HOLD_SECONDS = 30.0
-"""How long a request waits for an owner."""
-
-_HELD_MAX = 1_000  # requests that wait at once
+_HOLD_SECONDS = 30.0  # how long a request waits for an owner
+_WAITING_MAX = 1_000  # requests that wait at once
 _LOOK_SECONDS = 0.05
 _BUSY = 1013  # the code by which a stream is told to come back
-_UNKNOWN = "There is none at the moment: whoever stands by takes over within a lease."
+_UNKNOWN = "There is none at the moment: a standby takes over when the lease expires."
 
 
 class StandingBy:
@@ -73,7 +71,7 @@ class StandingBy:
         self._owner: ASGIApp | None = None
         self._relay: Relay | None = None
         self._ending: set[asyncio.Task[None]] = set()
-        self._held = 0
+        self._waiting = 0
         self.trouble = ""
         """Why it can't take over, for the error of requests that find no owner."""
         self._registry = CollectorRegistry()
@@ -88,7 +86,7 @@ class StandingBy:
             "Requests that wait for a coordinator that owns the warehouse.",
             registry=self._registry,
         )
-        gauge.set_function(lambda: self._held)
+        gauge.set_function(lambda: self._waiting)
         self._answers = Counter(
             "paimon_coordinator_relayed_total",
             "Requests to a coordinator that stands by, by what became of them.",
@@ -144,12 +142,9 @@ class StandingBy:
         return JSONResponse({"status": "standby"}, status_code=503)
 
     async def _ready(self, scope: Scope) -> Response:
-        relay = self._present_relay()
-        answer = None if relay is None else await relay.get("/health/ready", scope)
-        if answer is None:
-            return self._no_owner()
-        if not answer.is_success:
-            return _as_it_came(answer)
+        answer = await self._owners_answer(scope, "/health/ready")
+        if isinstance(answer, Response):
+            return answer
         lease = self._lease
         shown = {"status": "standby"}
         if "pause" in answer.json():  # which the owner tells those whom it knows
@@ -157,46 +152,45 @@ class StandingBy:
         return JSONResponse(shown)
 
     async def _metrics(self, scope: Scope) -> Response:
-        if not self._is_own(scope):
-            answer = await self._refused(scope, "/metrics")
-            if answer is not None:
+        token = bearer_token(HTTPConnection(scope)) or ""
+        if not self._token or not hmac.compare_digest(token.encode(), self._token):
+            answer = await self._owners_answer(scope, "/metrics")
+            if isinstance(answer, Response):
                 return answer
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
-    async def _refused(self, scope: Scope, path: str) -> Response | None:
-        """The owner's answer to this path unless it is 200; 503 where no owner answers."""
+    async def _owners_answer(self, scope: Scope, path: str) -> httpx.Response | Response:
+        """The owner's answer to a path if it is 200; else the response to send, 503 without an
+        owner that answers."""
         relay = self._present_relay()
         answer = None if relay is None else await relay.get(path, scope)
         if answer is None:
             return self._no_owner()
         if answer.is_success:
-            return None
-        return _as_it_came(answer)
-
-    def _is_own(self, scope: Scope) -> bool:
-        token = bearer_token(HTTPConnection(scope)) or ""
-        return bool(self._token) and hmac.compare_digest(token.encode(), self._token)
+            return answer
+        kind = answer.headers.get("content-type")
+        return Response(answer.content, status_code=answer.status_code, media_type=kind)
 
     # ---- the owner's ----
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Have the owner answer, once there is one."""
-        until = time.monotonic() + HOLD_SECONDS
+        until = time.monotonic() + _HOLD_SECONDS
         was_passed_on = any(name == PASSED_ON.encode() for name, _ in scope["headers"])
-        self._held += 1
+        self._waiting += 1
         try:
             while self._owner is None:
                 relay = self._present_relay()
                 if relay is not None and was_passed_on:
                     break  # it goes no further; who passed it on sees the new owner, too
-                if relay is not None and await self._asked(relay, scope, receive, send):
+                if relay is not None and await _relay(relay, scope, receive, send):
                     self._answers.labels("passed_on").inc()
                     return
-                if time.monotonic() > until or self._held > _HELD_MAX:
+                if time.monotonic() > until or self._waiting > _WAITING_MAX:
                     break
                 await asyncio.sleep(_LOOK_SECONDS)
         finally:
-            self._held -= 1
+            self._waiting -= 1
         if self._owner is not None:
             self._answers.labels("taken_over").inc()
             await self._owner(scope, receive, send)
@@ -206,10 +200,6 @@ class StandingBy:
             await send({"type": "websocket.close", "code": _BUSY})
         else:
             await self._no_owner()(scope, receive, send)
-
-    async def _asked(self, relay: Relay, scope: Scope, receive: Receive, send: Send) -> bool:
-        ask = relay.pass_on_socket if scope["type"] == "websocket" else relay.pass_on
-        return await ask(scope, receive, send)
 
     def _present_relay(self) -> Relay | None:
         """The way to the present owner; None where there is none, or none that may be trusted, or
@@ -230,27 +220,27 @@ class StandingBy:
     def _no_owner(self) -> Response:
         lease = self._lease
         if lease is None or lease.released:
-            error = NoOwnerError("No coordinator owns the warehouse's commits yet.", hint=_UNKNOWN)
+            message, hint = "No coordinator owns the warehouse's commits yet.", _UNKNOWN
         elif not self._may_trust(lease.address):
-            error = NoOwnerError(
-                f"The warehouse's commits are owned by the coordinator at {lease.address}, and "
-                "this one, which stands by, was not told to trust it.",
-                hint=f"Ask there. Its administrator names it with --peer {lease.address}.",
+            message = (
+                f"The coordinator at {lease.address} owns the warehouse's commits. This one stands "
+                "by, and was not told to trust it."
             )
+            hint = f"Ask there. Its administrator names it with --peer {lease.address}."
         else:
-            error = NoOwnerError(
-                f"The warehouse's commits are owned by the coordinator of {lease.who} at "
-                f"{lease.address}, which does not answer.",
-                hint=f"Send it again: {lease.lease_ms / 1000:.0f} s after the owner's end another "
-                "one takes over.",
+            seconds = lease.lease_ms / 1000
+            message = (
+                f"The coordinator of {lease.who} at {lease.address} owns the warehouse's commits, "
+                "and does not answer."
             )
-        hint = f"{error.hint} {self.trouble}".rstrip()
-        return error_answer(503, NoOwnerError.__name__, error.message, hint)
+            hint = f"Send it again: {seconds:.0f} s after the owner's end another one takes over."
+        hint = f"{hint} {self.trouble}".rstrip()
+        return error_answer(503, NoOwnerError.__name__, message, hint)
 
 
-def _as_it_came(answer: httpx.Response) -> Response:
-    kind = answer.headers.get("content-type")
-    return Response(answer.content, status_code=answer.status_code, media_type=kind)
+async def _relay(relay: Relay, scope: Scope, receive: Receive, send: Send) -> bool:
+    pass_on = relay.pass_on_socket if scope["type"] == "websocket" else relay.pass_on
+    return await pass_on(scope, receive, send)
 
 
 async def _live_through(receive: Receive, send: Send) -> None:

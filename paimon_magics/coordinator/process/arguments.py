@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
+from functools import partial
 
 from paimon_magics.coordinator.core.values import Limits
 from paimon_magics.coordinator.http.hub import HUB_CACHE_MS
@@ -20,17 +22,27 @@ _AUDIT_EVERY_MS = 60_000
 _LOG_RESERVE_BYTES = 256 * 1024 * 1024
 
 
+class _Arguments(argparse.ArgumentParser):
+    """A parser with a method for each form of option."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            prog="paimon-coordinator", description="Owns the commits of one Paimon warehouse."
+        )
+        self.text = self.add_argument
+        self.file = partial(self.add_argument, metavar="FILE")
+        self.flag = partial(self.add_argument, action="store_true")
+        self.number = partial(self.add_argument, type=int)
+        self.many = partial(self.add_argument, action="append", default=[])
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line, with the defaults."""
-    defaults = Limits()
-    arguments = argparse.ArgumentParser(
-        prog="paimon-coordinator", description="Owns the commits of one Paimon warehouse."
-    )
+    arguments = _Arguments()
+    text, flag, number = arguments.text, arguments.flag, arguments.number
     _add_place(arguments)
-    arguments.add_argument(
-        "--store", help="postgresql://… to keep its database there (default: in the state folder)"
-    )
-    arguments.add_argument(
+    text("--store", help="postgresql://… to keep its database there (default: in the state folder)")
+    text(
         "--log",
         choices=("store", "warehouse"),
         default="store",
@@ -39,203 +51,150 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_network(arguments)
     _add_client_limits(arguments)
-    arguments.add_argument("--lease-ms", type=int, default=defaults.lease_ms)
-    arguments.add_argument("--cleanup-grace-ms", type=int, default=defaults.cleanup_grace_ms)
-    arguments.add_argument(
-        "--receipt-retention-ms", type=int, default=defaults.receipt_retention_ms
-    )
-    arguments.add_argument("--watch-every-ms", type=int, default=defaults.watch_every_ms)
-    arguments.add_argument("--expire-every-ms", type=int, default=defaults.expire_every_ms)
+    for limit in fields(Limits):
+        number(f"--{limit.name.replace('_', '-')}", default=limit.default)
     _add_compaction(arguments)
-    arguments.add_argument("--hub", action="store_true", help="run as a service of a JupyterHub")
-    arguments.add_argument("--hub-cache-ms", type=int, default=HUB_CACHE_MS)
+    flag("--hub", help="run as a service of a JupyterHub")
+    number("--hub-cache-ms", default=HUB_CACHE_MS)
     _add_issuer(arguments)
-    _add_audit(arguments)
-    arguments.add_argument("--ownership-lease-ms", type=int, default=_OWNERSHIP_LEASE_MS)
-    _add_standby(arguments)
-    arguments.add_argument(
-        "--embedded", action="store_true", help="own the warehouse when needed, end when idle"
+    text(
+        "--audit-table",
+        metavar="DATABASE.TABLE",
+        help="keep who did what in this table of the warehouse, as ops.audit (default: nowhere)",
     )
-    arguments.add_argument("--idle-ms", type=int, default=_IDLE_MS)
-    arguments.add_argument("--request-bytes-max", type=int, default=REQUEST_BYTES_MAX)
-    arguments.add_argument("--label-retention-ms", type=int, default=_LABEL_RETENTION_MS)
-    arguments.add_argument("--log-bytes-max", type=int, default=Thresholds().hard_bytes)
-    arguments.add_argument("--log-reserve-bytes", type=int, default=_LOG_RESERVE_BYTES)
+    number(
+        "--audit-every-ms", default=_AUDIT_EVERY_MS, help="how often its entries are written there"
+    )
+    number("--ownership-lease-ms", default=_OWNERSHIP_LEASE_MS)
+    _add_standby(arguments)
+    flag("--embedded", help="own the warehouse when needed, end when idle")
+    number("--idle-ms", default=_IDLE_MS)
+    number("--request-bytes-max", default=REQUEST_BYTES_MAX)
+    number("--label-retention-ms", default=_LABEL_RETENTION_MS)
+    number("--log-bytes-max", default=Thresholds().hard_bytes)
+    number("--log-reserve-bytes", default=_LOG_RESERVE_BYTES)
     return arguments
 
 
-def _add_place(arguments: argparse.ArgumentParser) -> None:
-    arguments.add_argument("--warehouse", help="the warehouse's folder or URI")
-    arguments.add_argument(
+def _add_place(arguments: _Arguments) -> None:
+    arguments.text("--warehouse", help="the warehouse's folder or URI")
+    arguments.text(
         "--catalog",
         help="a JSON file of catalog options, for keys that no command line should show",
     )
-    arguments.add_argument(
+    arguments.many(
         "--catalog-option",
-        action="append",
-        default=[],
         metavar="KEY=VALUE",
-        help="one of Paimon's catalog options, as s3.endpoint; may be given many times",
+        help="one of Paimon's catalog options, as s3.endpoint; may be repeated",
     )
-    arguments.add_argument(
+    arguments.many(
         "--external-root",
-        action="append",
-        default=[],
         metavar="URI",
         help="a folder outside the warehouse in which tables may have files; whoever may write a "
-        "table can have files there deleted; may be given many times (default: none; with "
-        "--embedded those that tables' options name)",
+        "table can have files there deleted; may be repeated (default: none; with --embedded those "
+        "that tables' options name)",
     )
-    arguments.add_argument(
+    arguments.text(
         "--state", required=True, help="a folder on a local disk for its database and token"
     )
 
 
-def _add_network(arguments: argparse.ArgumentParser) -> None:
-    arguments.add_argument(
+def _add_network(arguments: _Arguments) -> None:
+    arguments.text(
         "--host",
         default=LOOPBACK,
         help="the address to listen at; 0.0.0.0 is all of this machine's (default: 127.0.0.1)",
     )
-    arguments.add_argument("--port", type=int, default=0, help="the port there (default: any)")
-    arguments.add_argument(
-        "--tls-cert",
-        metavar="FILE",
-        help="the certificate with its chain, in PEM; read again when it changes",
+    arguments.number("--port", default=0, help="the port there (default: any)")
+    arguments.file(
+        "--tls-cert", help="the certificate with its chain, in PEM; read again when it changes"
     )
-    arguments.add_argument("--tls-key", metavar="FILE", help="its key, in PEM")
-    arguments.add_argument(
+    arguments.file("--tls-key", help="its key, in PEM")
+    arguments.many(
         "--behind-proxy",
-        action="append",
-        default=[],
         metavar="ADDRESS",
         help="a proxy that ends TLS: its X-Forwarded headers are believed, and nobody else may ask "
-        "in the clear; an address or network, may be given many times",
+        "in the clear; an address or network, may be repeated",
     )
-    arguments.add_argument(
-        "--insecure-http",
-        action="store_true",
-        help="take tokens in the clear, where the network is trusted",
-    )
-    arguments.add_argument(
-        "--root-path", default="", help="the path below which everything is, as /lake"
-    )
-    arguments.add_argument(
+    arguments.flag("--insecure-http", help="take tokens in the clear, if the network is trusted")
+    arguments.text("--root-path", default="", help="the path below which everything is, as /lake")
+    arguments.text(
         "--advertise", default="", metavar="URL", help="the address by which others reach it"
     )
-    arguments.add_argument(
+    arguments.number(
         "--drain-ms",
-        type=int,
         default=0,
         help="how long after SIGTERM it still answers, not ready, while clients go elsewhere",
     )
 
 
-def _add_standby(arguments: argparse.ArgumentParser) -> None:
-    arguments.add_argument(
+def _add_standby(arguments: _Arguments) -> None:
+    arguments.flag(
         "--standby",
-        action="store_true",
         help="stand by while another coordinator owns the warehouse, and take over after it",
     )
-    arguments.add_argument(
+    arguments.many(
         "--peer",
-        action="append",
-        default=[],
         metavar="URL",
         help="the address of another coordinator, to which tokens may be passed on while that one "
-        "owns the warehouse; may have `*` for a part of its host's name, and be given many times "
+        "owns the warehouse; may have `*` for a part of its host's name, and be repeated "
         "(default: those of this machine's loopback)",
     )
-    arguments.add_argument(
-        "--peer-ca",
-        metavar="FILE",
-        help="a PEM file with the certificates to trust at the other coordinators",
+    arguments.file(
+        "--peer-ca", help="a PEM file with the certificates to trust at the other coordinators"
     )
 
 
-def _add_issuer(arguments: argparse.ArgumentParser) -> None:
-    arguments.add_argument(
+def _add_issuer(arguments: _Arguments) -> None:
+    arguments.text(
         "--oidc-issuer", metavar="URL", help="take the tokens of this OpenID Connect issuer, too"
     )
-    arguments.add_argument("--oidc-audience", help="the audience that they must be for")
-    arguments.add_argument(
+    arguments.text("--oidc-audience", help="the audience that they must be for")
+    arguments.text(
         "--oidc-user-claim", default="sub", help="the claim with the user's name (default: sub)"
     )
-    arguments.add_argument(
+    arguments.text(
         "--oidc-scope-claim",
         default="scope",
         help="the claim that says what is allowed, as scope or groups (default: scope)",
     )
-    arguments.add_argument(
+    arguments.file(
         "--oidc-grants",
-        metavar="FILE",
         help="a JSON file of what each text of that claim allows (default: texts as "
         "paimon-coordinator:write=shop.orders_*)",
     )
-    arguments.add_argument(
-        "--oidc-ca", metavar="FILE", help="a PEM file with the certificates to trust there"
-    )
+    arguments.file("--oidc-ca", help="a PEM file with the certificates to trust there")
 
 
-def _add_audit(arguments: argparse.ArgumentParser) -> None:
-    arguments.add_argument(
-        "--audit-table",
-        metavar="DATABASE.TABLE",
-        help="keep who did what in this table of the warehouse, as ops.audit (default: nowhere)",
-    )
-    arguments.add_argument(
-        "--audit-every-ms",
-        type=int,
-        default=_AUDIT_EVERY_MS,
-        help="how often its entries are written there",
-    )
+def _add_client_limits(arguments: _Arguments) -> None:
+    for option, what, default in (
+        ("--client-requests-max", "requests of one client in flight", 256),
+        ("--client-rate-max", "requests of one client in a second", 2000),
+        ("--client-streams-max", "streams of one client", 1024),
+    ):
+        limit = f"0 is no limit (default: {default}, on the loopback none)"
+        arguments.number(option, help=f"{what}; {limit}")
 
 
-def _add_client_limits(arguments: argparse.ArgumentParser) -> None:
-    arguments.add_argument(
-        "--client-requests-max",
-        type=int,
-        help="requests of one client in flight; 0 is no limit (default: 256, on the loopback none)",
-    )
-    arguments.add_argument(
-        "--client-rate-max",
-        type=int,
-        help="requests of one client in a second; 0 is no limit (default: 2000, on the loopback "
-        "none)",
-    )
-    arguments.add_argument(
-        "--client-streams-max",
-        type=int,
-        help="streams of one client; 0 is no limit (default: 1024, on the loopback none)",
-    )
-
-
-def _add_compaction(arguments: argparse.ArgumentParser) -> None:
+def _add_compaction(arguments: _Arguments) -> None:
     budget = Budget()
-    arguments.add_argument(
+    arguments.text(
         "--compact",
         choices=("auto", "off"),
         help="auto: compact tables by itself, but for those with auto_compact=false (default with "
         "--embedded); off: only tables with auto_compact=true",
     )
-    arguments.add_argument(
-        "--compact-workers", type=int, default=budget.workers, help="processes that compact"
+    arguments.number("--compact-workers", default=budget.workers, help="processes that compact")
+    arguments.number(
+        "--compact-memory-bytes", default=budget.memory_bytes, help="the memory of each of them"
     )
-    arguments.add_argument(
-        "--compact-memory-bytes",
-        type=int,
-        default=budget.memory_bytes,
-        help="the memory of each of them",
-    )
-    arguments.add_argument(
+    arguments.number(
         "--compact-bytes-max",
-        type=int,
         default=budget.bytes_max,
         help="a bucket with more to read is left to CALL sys.compact",
     )
-    arguments.add_argument(
+    arguments.number(
         "--compact-settle-ms",
-        type=int,
         default=_COMPACT_SETTLE_MS,
         help="how long after a commit a table is looked at",
     )

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from paimon_magics.coordinator.client.compacting import (
+    Compacted,
     CompactionReceipt,
     Messages,
     commit_compaction,
@@ -83,12 +84,12 @@ class _Worker:
     """Keeps the catalog, the client and manifests from one job to the next."""
 
     def __init__(self) -> None:
-        self._asked: tuple[Mapping[str, str], str, str] | None = None
+        self._target: tuple[Mapping[str, str], str, str] | None = None
         self._compactor: Compactor | None = None
         self._client: RemoteCoordinator | None = None
 
     def answer(self, job: CompactionJob) -> CompactionAnswer:
-        """Do a job. What fails is told, and nothing is raised."""
+        """Do a job. The answer reports what fails; nothing is raised."""
         _keep_within(job.budget.memory_bytes)
         try:
             compactor = self._of(job)
@@ -103,14 +104,14 @@ class _Worker:
             return CompactionAnswer(problem=redacted(f"{type(error).__name__}: {error}"))
 
     def _of(self, job: CompactionJob) -> Compactor:
-        asked = job.options, job.address, job.token
-        if self._compactor is None or asked != self._asked:
+        target = job.options, job.address, job.token
+        if self._compactor is None or target != self._target:
             if self._client is not None:
                 self._client.close()
             catalog = Catalog.open(dict(job.options))
             self._client = RemoteCoordinator(At(job.address, job.token))
             self._compactor = Compactor(catalog, self._client)
-            self._asked = asked
+            self._target = target
         return self._compactor
 
 
@@ -131,9 +132,9 @@ class Compactor:
             return Seen(left=left)
         waiting = self.waiting(table, _SCOPE)
         if waiting is not None:
-            return _seen(waiting.partition_bytes(), budget, ())
+            return _seen(waiting.partition_bytes(), budget)
         plan = self.planned(table, _SCOPE)
-        seen = Seen() if plan is None else _seen(plan.unit_bytes(), budget, ())
+        seen = Seen() if plan is None else _seen(plan.unit_bytes(), budget)
         return replace(seen, fullest=fullest_bucket(table, self._cache(table)))
 
     def compact(self, name: TableName, budget: Budget) -> CompactionAnswer:
@@ -147,17 +148,18 @@ class Compactor:
         plan = None if left else self.planned(table, _SCOPE)
         if plan is None:
             return CompactionAnswer(Seen(left=left))
-        portion = _portion(plan.unit_bytes(), budget)
-        seen = _seen(plan.unit_bytes(), budget, portion)
+        sizes = plan.unit_bytes()
+        portion = _portion(sizes, budget)
+        seen = _seen(sizes, budget, portion)
         if not portion:
             return CompactionAnswer(seen)
         engine = _LocalEngine(self, self._client, budget)
         try:
             done = compact_plan(engine, plan.only(portion), _SCOPE, claims_wait_ms=0)
         except OutdatedPlanError:
-            return CompactionAnswer(_seen(plan.unit_bytes(), budget, ()), hindered=True)
+            done = Compacted()
         if done.receipt is None:
-            return CompactionAnswer(_seen(plan.unit_bytes(), budget, ()), hindered=True)
+            return CompactionAnswer(_seen(sizes, budget), hindered=True)
         if engine.has_planned_anew:
             seen = self.look(name, budget)
         else:
@@ -169,14 +171,14 @@ class Compactor:
         name, sizes = waiting.table.name, waiting.partition_bytes()
         portion = _portion(sizes, budget)
         if not portion:
-            return CompactionAnswer(_seen(sizes, budget, ()))
+            return CompactionAnswer(_seen(sizes, budget))
         partitions = frozenset(waiting.partitions[at] for at in portion)
         scope = CompactionScope(is_full=False, partitions=partitions, picks_again=True)
         try:
             engine = _LocalEngine(self, self._client, budget)
             done = settle_postponed(engine, waiting.table, scope)
         except OutdatedPlanError:
-            return CompactionAnswer(_seen(sizes, budget, ()), hindered=True)
+            return CompactionAnswer(_seen(sizes, budget), hindered=True)
         return CompactionAnswer(self.look(name, budget), len(portion), done.size_bytes)
 
     def waiting(self, table: Table, scope: CompactionScope) -> PostponedRows | None:
@@ -222,56 +224,41 @@ class _LocalEngine:
 
     @property
     def reruns_max(self) -> int:
-        """See `CompactionEngine.reruns_max`."""
         return _RERUNS_MAX
 
     def planned(self, table: Table, scope: CompactionScope) -> Plan | None:
-        """See `CompactionEngine.planned`."""
         self.has_planned_anew = True
         plan = self.compactor.planned(table, scope)
         portion = [] if plan is None else _portion(plan.unit_bytes(), self.budget)
         return None if plan is None or not portion else plan.only(portion)
 
     def wait(self, seconds: float, reason: str) -> None:
-        """See `CompactionEngine.wait`."""
         time.sleep(seconds)
 
     def begun(self, table: TableName, base: int, attempts: Attempts) -> Transaction:
-        """See `CompactionEngine.begun`."""
         return self.client.begin(table, base, ENGINE, compacts=True)
 
     def rewritten(self, plan: Plan, transaction: Transaction) -> Messages:
-        """See `CompactionEngine.rewritten`."""
         return Messages(rewritten_here(plan, transaction, threads=1, settings=Settings()))
 
     def waiting(self, table: Table, scope: CompactionScope) -> PostponedRows | None:
-        """See `SettlingEngine.waiting`."""
         return self.compactor.waiting(table, scope)
 
     def moved(self, plan: PostponedRows, transaction: Transaction) -> Moved:
-        """See `SettlingEngine.moved`."""
         spec = plan.spec(transaction, slots=1, settings=Settings())
         written = write_batches(spec, plan.batches())
         done = completed(plan.table, spec, written, transaction.base_snapshot_id)
         return Moved(done.messages, done.rows)
 
     def committed_whole(self, request: CommitRequest) -> CommitReceipt:
-        """See `SettlingEngine.committed_whole`."""
         return self._ended(request, lambda: self.client.commit(request))
 
     def provenance(self, rows: int, files: int) -> tuple[tuple[str, str], ...]:
-        """See `CompactionEngine.provenance`."""
-        noted = {
-            "user": user_name(),
-            "engine": ENGINE,
-            "operation": "COMPACT",
-            "rows": str(rows),
-            "files": str(files),
-        }
-        return tuple((PREFIX + key, value) for key, value in noted.items() if value)
+        operation = {"user": user_name(), "engine": ENGINE, "operation": "COMPACT"}
+        facts = {**operation, "rows": str(rows), "files": str(files)}
+        return tuple((PREFIX + key, value) for key, value in facts.items() if value)
 
     def committed(self, request: CommitRequest) -> CompactionReceipt:
-        """See `CompactionEngine.committed`."""
         return self._ended(request, lambda: commit_compaction(self.client, request))
 
     def _ended(self, request: CommitRequest, commit: Callable[[], _Receipt]) -> _Receipt:
@@ -289,7 +276,7 @@ def _portion(sizes: Sequence[int], budget: Budget) -> list[int]:
     """The places of the smallest units that are read together; none that is too large."""
     chosen: list[int] = []
     read = 0
-    for at in sorted(range(len(sizes)), key=lambda one: sizes[one]):
+    for at in sorted(range(len(sizes)), key=sizes.__getitem__):
         read += sizes[at]
         if sizes[at] > budget.bytes_max or (chosen and read > budget.portion_bytes):
             break
@@ -297,10 +284,10 @@ def _portion(sizes: Sequence[int], budget: Budget) -> list[int]:
     return sorted(chosen)
 
 
-def _seen(unit_bytes: Sequence[int], budget: Budget, without: Sequence[int]) -> Seen:
+def _seen(unit_bytes: Sequence[int], budget: Budget, without: Sequence[int] = ()) -> Seen:
     """What is to be done of units of these sizes, without those at some places."""
-    gone = set(without)
-    sizes = [size for at, size in enumerate(unit_bytes) if at not in gone]
+    left_out = set(without)
+    sizes = [size for at, size in enumerate(unit_bytes) if at not in left_out]
     large = [size for size in sizes if size > budget.bytes_max]
     return Seen(
         buckets=len(sizes) - len(large),

@@ -13,9 +13,8 @@ import getpass
 import os
 import secrets
 import socket
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -33,7 +32,7 @@ from paimon_magics.coordinator.http.authorisation import (
     TokenFile,
     Tokens,
 )
-from paimon_magics.coordinator.http.hub import HubService
+from paimon_magics.coordinator.http.forwarding import is_loopback
 from paimon_magics.coordinator.http.limits import ClientLimits
 from paimon_magics.coordinator.http.oidc import IssuedTokens, Issuer, IssuerKeys, granting
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
@@ -44,7 +43,7 @@ from paimon_magics.coordinator.inserts.log.registry import LogRegistry, Register
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.ownership.lease import Owner
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.process.network import Network, is_loopback_host
+from paimon_magics.coordinator.process.network import Network
 from paimon_magics.coordinator.process.place import Place
 from paimon_magics.coordinator.process.server import Shutdown
 from paimon_magics.coordinator.routes.administration import token_routes
@@ -71,12 +70,11 @@ from paimon_magics.coordinator.service.health import (
 from paimon_magics.coordinator.service.key_moves import KeyMover
 from paimon_magics.coordinator.service.served import Context, NameLocks
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
-from paimon_magics.coordinator.store.state_store import StateStore, open_store
+from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.history import created_at_ms
 from paimon_magics.temporary_folders import remove_left
 
@@ -121,71 +119,247 @@ def start_owner(
     The warehouse may be owned already; else it is now, or by an embedded coordinator when it first
     writes. Raises errors of ours.
     """
-    warehouse = place.catalog.warehouse
-    runtime = Runtime() if ownership is None else ownership.runtime
-    store = _store(place, ownership)
-    ending.callback(store.close)
-    ends = partial(shutdown.request_after, _LAST_WORDS_SECONDS)
-    coordinator = Coordinator(
-        place.catalog, store, Settings(), _limits(options), ownership, runtime, on_failure=ends
-    )
-    group = None
-    if ownership is not None:
-        log = _log(options, place, store, ending)
-        group = _group_commit(options, place, coordinator, log, ownership, shutdown)
-        ownership.when_lost(lambda _: ends())
-    secret = secrets.token_urlsafe()
-    compactions = _compactions(options, runtime, place, store, coordinator, secret)
-    coordinator.when_published(compactions.committed)
-    monitor = standard_monitor(coordinator, runtime, ownership, lambda: shutdown.is_draining)
-    left = runtime.loop("temporary folders", lambda: _FOLDERS_MS, remove_left)
-    ending.callback(left.end)
-    disk = _watched(options, runtime, place, store, monitor, ending)
-    if group is not None:
-        _watch_log(runtime, group, monitor, ending)
-    parts = Parts(
-        coordinator,
-        warehouse,
-        None if group is None else _inserts(options, runtime, coordinator, group, disk, ending),
-        compactions,
-        monitor=monitor,
-        trail=trail_of(runtime, options, place.catalog, store, coordinator),
-    )
-    app = _application(options, place, store, parts, ownership, secret)
-    idling = None
-    if options.embedded:
-        app = idling = Idling(
-            runtime,
-            app,
-            coordinator,
-            options.idle_ms,
-            shutdown.request,
-            has_work=lambda: compactions.has_work or (group is not None and group.backlog.has_work),
-        )
-    # An embedded one takes the warehouse at the first write, so that readers hinder nobody.
-    if ownership is not None and not options.embedded:
-        ownership.acquire()
-    _start(parts, compactions, ending, is_embedded=options.embedded)
+    parts = _Composition(options, place, ownership, shutdown, ending).started()
     _spare_garbage_collection()
-    return OwnerParts(coordinator, group, app, idling)
+    return parts
 
 
-def _start(
-    parts: Parts, compactions: CompactionScheduler, ending: ExitStack, *, is_embedded: bool
-) -> None:
-    """Start the parts in their order; `ending` stops them."""
-    coordinator = parts.coordinator
-    ending.callback(coordinator.stop)
-    coordinator.start()
-    if parts.inserts is not None:
-        ending.callback(parts.inserts.group.stop)
-        parts.inserts.group.start()
-    if parts.trail is not None:
-        ending.callback(parts.trail.stop)
-        parts.trail.start(coordinator.store.publications.recent(_RECENT))
-    ending.callback(compactions.stop)
-    # An embedded one leaves the warehouse to others until its first write.
-    compactions.start([] if is_embedded else coordinator.store.publications.recent(_RECENT))
+@dataclass
+class _Composition:
+    """The parts, made in the order in which they need each other."""
+
+    options: argparse.Namespace
+    place: Place
+    ownership: Ownership | None
+    shutdown: Shutdown
+    ending: ExitStack
+
+    def __post_init__(self) -> None:
+        place, ownership = self.place, self.ownership
+        self.catalog = place.catalog
+        self.runtime: Runtime = ThreadRuntime() if ownership is None else ownership.runtime
+        self.secret = secrets.token_urlsafe()
+        self.store = open_store(
+            place.folder.path,
+            place.store_address,
+            self.catalog.warehouse,
+            is_heir=ownership is not None and ownership.epoch > 0,
+            warehouse_id=place.binding.id,
+        )
+        self.ending.callback(self.store.close)
+        self.ends = partial(self.shutdown.request_after, _LAST_WORDS_SECONDS)
+        self.coordinator = Coordinator(
+            self.catalog,
+            self.store,
+            Settings(),
+            _limits(self.options),
+            ownership,
+            self.runtime,
+            on_failure=self.ends,
+        )
+
+    def started(self) -> OwnerParts:
+        options, ownership, coordinator = self.options, self.ownership, self.coordinator
+        group = None
+        if ownership is not None:
+            group = self._group_commit(ownership)
+            ownership.when_lost(lambda _: self.ends())
+        compactions = self._compactions()
+        coordinator.when_published(compactions.committed)
+        monitor = standard_monitor(
+            coordinator, self.runtime, ownership, lambda: self.shutdown.is_draining
+        )
+        folders = self.runtime.loop("temporary folders", lambda: _FOLDERS_MS, remove_left)
+        self.ending.callback(folders.end)
+        disk = self._watched(monitor)
+        if group is not None:
+            self._watch_log(group, monitor)
+        parts = Parts(
+            coordinator,
+            self.catalog.warehouse,
+            None if group is None else self._inserts(group, disk),
+            compactions,
+            monitor=monitor,
+            trail=self._trail(),
+        )
+        app = self._application(parts)
+        idling = None
+        if options.embedded:
+            app = idling = Idling(
+                self.runtime,
+                app,
+                coordinator,
+                options.idle_ms,
+                self.shutdown.request,
+                has_work=lambda: (
+                    compactions.has_work or (group is not None and group.backlog.has_work)
+                ),
+            )
+        # An embedded one takes the warehouse at the first write, so that readers hinder nobody.
+        if ownership is not None and not options.embedded:
+            ownership.acquire()
+        self._start(parts, compactions)
+        return OwnerParts(coordinator, group, app, idling)
+
+    def _start(self, parts: Parts, compactions: CompactionScheduler) -> None:
+        """Start the parts in their order; `ending` stops them."""
+        coordinator, ending = self.coordinator, self.ending
+        ending.callback(coordinator.stop)
+        coordinator.start()
+        if parts.inserts is not None:
+            ending.callback(parts.inserts.group.stop)
+            parts.inserts.group.start()
+        if parts.trail is not None:
+            ending.callback(parts.trail.stop)
+            parts.trail.start(coordinator.recent_publications(_RECENT))
+        ending.callback(compactions.stop)
+        # An embedded one leaves the warehouse to others until its first write.
+        is_embedded = self.options.embedded
+        compactions.start([] if is_embedded else coordinator.recent_publications(_RECENT))
+
+    def _group_commit(self, ownership: Ownership) -> GroupCommit:
+        options = self.options
+        hard_bytes = options.log_bytes_max
+        thresholds = Thresholds(soft_bytes=hard_bytes // 2, hard_bytes=hard_bytes)
+        return GroupCommit(
+            self.catalog,
+            self.coordinator,
+            self._log(),
+            GroupCommitSettings(thresholds, options.label_retention_ms),
+            ownership,
+            on_failure=self.shutdown.request,
+        )
+
+    def _log(self) -> RegisteredLog:
+        """The log of small inserts: beside the coordinator's store, or in the warehouse."""
+        who = f"{getpass.getuser()} on {socket.gethostname()}"
+        warehouse = self.catalog.warehouse
+        files = self.catalog.stores.of(warehouse)
+        id = self.place.binding.id
+
+        def renamed(stored: str) -> str | None:
+            table = self.catalog.find(table_name(stored))
+            return None if table is None else f"{table.location}@{created_at_ms(table)}"
+
+        log: Log
+        if self.options.log == "warehouse":
+            log = ObjectLog(files, warehouse, who, warehouse_id=id, renamed=renamed)
+        elif isinstance(self.store.database, SqliteDatabase):
+            # A file of its own, so that transactions and inserts do not wait for each other.
+            sqlite = SqliteDatabase(self.place.folder.path / "log.sqlite")
+            log = DatabaseLog(sqlite, warehouse_id=id, renamed=renamed)
+        else:
+            log = DatabaseLog(self.store.database, owned=False, warehouse_id=id, renamed=renamed)
+        self.ending.callback(log.close)
+        return RegisteredLog(log, LogRegistry(files, warehouse, log.id, log.name, who))
+
+    def _compactions(self) -> CompactionScheduler:
+        options, coordinator = self.options, self.coordinator
+        is_auto = (options.compact or ("auto" if options.embedded else "off")) == "auto"
+        return CompactionScheduler(
+            self.runtime,
+            self.catalog,
+            Budget(
+                options.compact_workers, options.compact_memory_bytes, options.compact_bytes_max
+            ),
+            Endpoint(self.place.inner_address, self.secret, _COMPACTION_WORKER),
+            self.store.halts,
+            CompactionRules(is_auto, options.compact_settle_ms),
+            lambda: coordinator.state.pause is not None or coordinator.problem is not None,
+        )
+
+    def _inserts(self, group: GroupCommit, disk: DiskReserve) -> InsertRoutes:
+        letters = Noted(
+            self.runtime, "dead-letters", lambda: len(group.letters.list()), _LETTERS_MS, 0
+        )
+        self.ending.callback(letters.stop)
+        bytes_max = self.options.request_bytes_max
+        return InsertRoutes(group, self.coordinator, disk, letters, bytes_max)
+
+    def _watched(self, monitor: HealthMonitor) -> DiskReserve:
+        """Watch the disk, the store and the certificate; return the disk."""
+        options, place = self.options, self.place
+        elsewhere = place.store_address or options.log == "warehouse"
+        disk = DiskReserve(
+            self.runtime, place.folder.path, options.log_reserve_bytes, holds_log=not elsewhere
+        )
+        self.ending.callback(disk.stop)
+        monitor.add("its disk", lambda: [disk.fact()])
+        every_ms = _PROBE_MS if place.store_address else _PROBE_FILE_MS
+        probe = Noted[object](self.runtime, "store", self.store.check, every_ms, None)
+        self.ending.callback(probe.stop)
+        monitor.add("its store", lambda: [store_fact(probe)])
+        if place.certificate is not None:
+            monitor.add("its certificate", place.certificate.facts)
+        return disk
+
+    def _watch_log(self, group: GroupCommit, monitor: HealthMonitor) -> None:
+        probe = Noted[object](self.runtime, "log", group.check_log, _PROBE_FILE_MS, None)
+        self.ending.callback(probe.stop)
+        monitor.add("its log", lambda: [log_fact(probe, group.owner.append_trouble)])
+
+    def _application(self, parts: Parts) -> ASGIApp:
+        options, place, store = self.options, self.place, self.store
+        catalog, coordinator, ownership = self.catalog, self.coordinator, self.ownership
+        inserts = parts.inserts
+        context = Context(
+            catalog,
+            catalog.publish,
+            coordinator.turns,
+            fence=None if ownership is None else ownership.fence,
+            watch=coordinator.watching,
+            order=None if inserts is None else inserts.group.order,
+            names=NameLocks(coordinator.runtime),
+            slot=coordinator.slot,
+            properties=store.database_properties,
+            definition_store=store.definitions,
+            mover=KeyMover(catalog, coordinator.transactions),
+        )
+        tokens = Tokens(store.tokens)
+        store_options = StoreOptions(catalog, ownership, takes_new=options.embedded)
+        routes: list[BaseRoute] = [*store_options.routes(), *token_routes(tokens)]
+        if inserts is not None:
+            stream = InsertStream(inserts.entry)
+            path = "/v1/inserts/{database}/{table}/stream"
+            routes += [*inserts.routes(), WebSocketRoute(path, stream)]
+        return application(
+            parts,
+            _authoriser(options, place, self.secret, tokens),
+            request_bytes_max=options.request_bytes_max,
+            routes=[*routes, *catalog_routes(context)],
+            root=place.root,
+            limits=_client_limits(options, place.network),
+        )
+
+    def _trail(self) -> Trail | None:
+        """The audit log, None if none is asked for. Raises SetupError for an invalid name, and for
+        a coordinator that can't keep one."""
+        text: str | None = self.options.audit_table
+        if text is None:
+            return None
+        if self.options.embedded:
+            raise SetupError(
+                "A coordinator with --embedded keeps no audit log: it has one user.",
+                hint="Leave out --audit-table or --embedded.",
+            )
+        database, dot, table = text.partition(".")
+        if not (database and dot and table) or set(text) & set("/\\$` ") or "." in table:
+            raise SetupError(
+                f"`{text}` is not a table's name for the audit log.",
+                hint="Give its database and its own name, as --audit-table ops.audit.",
+            )
+        coordinator = self.coordinator
+
+        def properties_of(publication: Publication) -> tuple[tuple[str, str], ...]:
+            request = coordinator.stored.request(publication.id)
+            return () if request is None else request.properties
+
+        name = TableName(table, database)
+        target = AuditTable(self.catalog, coordinator.transactions, Settings(), name)
+        every_ms = self.options.audit_every_ms
+        trail = Trail(self.runtime, self.store.audit, target, properties_of, every_ms)
+        coordinator.when_published(trail.published)
+        return trail
 
 
 def ownership_of(options: argparse.Namespace, place: Place, ending: ExitStack) -> Ownership | None:
@@ -206,172 +380,8 @@ def ownership_of(options: argparse.Namespace, place: Place, ending: ExitStack) -
     return ownership
 
 
-def _store(place: Place, ownership: Ownership | None) -> StateStore:
-    return open_store(
-        place.folder.path,
-        place.store_address,
-        place.catalog.warehouse,
-        is_heir=ownership is not None and ownership.epoch > 0,
-        warehouse_id=place.binding.id,
-    )
-
-
 def _limits(options: argparse.Namespace) -> Limits:
-    return Limits(
-        lease_ms=options.lease_ms,
-        cleanup_grace_ms=options.cleanup_grace_ms,
-        receipt_retention_ms=options.receipt_retention_ms,
-        watch_every_ms=options.watch_every_ms,
-        expire_every_ms=options.expire_every_ms,
-    )
-
-
-def _log(
-    options: argparse.Namespace, place: Place, store: StateStore, ending: ExitStack
-) -> RegisteredLog:
-    """The log of small inserts: beside the coordinator's store, or in the warehouse."""
-    who = f"{getpass.getuser()} on {socket.gethostname()}"
-    warehouse = place.catalog.warehouse
-    files = place.catalog.stores.of(warehouse)
-    id = place.binding.id
-
-    def renamed(stored: str) -> str | None:
-        table = place.catalog.find(table_name(stored))
-        return None if table is None else f"{table.location}@{created_at_ms(table)}"
-
-    log: Log
-    if options.log == "warehouse":
-        log = ObjectLog(files, warehouse, who, warehouse_id=id, renamed=renamed)
-    elif isinstance(store.database, SqliteDatabase):
-        # A file of its own, so that transactions and inserts do not wait for each other.
-        sqlite = SqliteDatabase(place.folder.path / "log.sqlite")
-        log = DatabaseLog(sqlite, warehouse_id=id, renamed=renamed)
-    else:
-        log = DatabaseLog(store.database, owned=False, warehouse_id=id, renamed=renamed)
-    ending.callback(log.close)
-    return RegisteredLog(log, LogRegistry(files, warehouse, log.id, log.name, who))
-
-
-def _group_commit(
-    options: argparse.Namespace,
-    place: Place,
-    coordinator: Coordinator,
-    log: RegisteredLog,
-    ownership: Ownership,
-    shutdown: Shutdown,
-) -> GroupCommit:
-    thresholds = Thresholds(soft_bytes=options.log_bytes_max // 2, hard_bytes=options.log_bytes_max)
-    settings = GroupCommitSettings(thresholds, options.label_retention_ms)
-    return GroupCommit(
-        place.catalog, coordinator, log, settings, ownership, on_failure=shutdown.request
-    )
-
-
-def _compactions(
-    options: argparse.Namespace,
-    runtime: Runtime,
-    place: Place,
-    store: StateStore,
-    coordinator: Coordinator,
-    secret: str,
-) -> CompactionScheduler:
-    default = "auto" if options.embedded else "off"
-    return CompactionScheduler(
-        runtime,
-        place.catalog,
-        Budget(options.compact_workers, options.compact_memory_bytes, options.compact_bytes_max),
-        Endpoint(place.inner_address, secret, _COMPACTION_WORKER),
-        store.halts,
-        CompactionRules((options.compact or default) == "auto", options.compact_settle_ms),
-        lambda: coordinator.state.pause is not None or coordinator.problem is not None,
-    )
-
-
-def _inserts(
-    options: argparse.Namespace,
-    runtime: Runtime,
-    coordinator: Coordinator,
-    group: GroupCommit,
-    disk: DiskReserve,
-    ending: ExitStack,
-) -> InsertRoutes:
-    letters = Noted(runtime, "dead-letters", lambda: len(group.letters.list()), _LETTERS_MS, 0)
-    ending.callback(letters.stop)
-    return InsertRoutes(group, coordinator, disk, letters, options.request_bytes_max)
-
-
-def _watched(
-    options: argparse.Namespace,
-    runtime: Runtime,
-    place: Place,
-    store: StateStore,
-    monitor: HealthMonitor,
-    ending: ExitStack,
-) -> DiskReserve:
-    """Watch the disk, the store and the certificate; return the disk."""
-    elsewhere = place.store_address or options.log == "warehouse"
-    reserve_bytes = options.log_reserve_bytes
-    disk = DiskReserve(runtime, place.folder.path, reserve_bytes, holds_log=not elsewhere)
-    ending.callback(disk.stop)
-    monitor.add("its disk", lambda: [disk.fact()])
-    every_ms = _PROBE_MS if place.store_address else _PROBE_FILE_MS
-    probe = Noted[object](runtime, "store", store.check, every_ms, None)
-    ending.callback(probe.stop)
-    monitor.add("its store", lambda: [store_fact(probe)])
-    if place.certificate is not None:
-        monitor.add("its certificate", place.certificate.facts)
-    return disk
-
-
-def _watch_log(
-    runtime: Runtime, group: GroupCommit, monitor: HealthMonitor, ending: ExitStack
-) -> None:
-    probe = Noted[object](runtime, "log", group.check_log, _PROBE_FILE_MS, None)
-    ending.callback(probe.stop)
-    monitor.add("its log", lambda: [log_fact(probe, group.owner.appending.trouble)])
-
-
-def _application(
-    options: argparse.Namespace,
-    place: Place,
-    store: StateStore,
-    parts: Parts,
-    ownership: Ownership | None,
-    secret: str,
-) -> ASGIApp:
-    catalog, coordinator, inserts = place.catalog, parts.coordinator, parts.inserts
-    served = Context(
-        catalog,
-        catalog.publish,
-        coordinator.turns,
-        fence=None if ownership is None else ownership.fence,
-        watch=coordinator.watching,
-        order=None if inserts is None else inserts.group.holds,
-        names=NameLocks(coordinator.runtime),
-        slot=coordinator.slot,
-        properties=store.database_properties,
-        definition_store=store.definitions,
-        mover=KeyMover(catalog, coordinator.transactions),
-    )
-    routes: Sequence[BaseRoute] = catalog_routes(served)
-    if inserts is not None:
-        stream = InsertStream(inserts.entry)
-        path = "/v1/inserts/{database}/{table}/stream"
-        routes = [*inserts.routes(), WebSocketRoute(path, stream), *routes]
-    store_options = StoreOptions(catalog, ownership, takes_new=options.embedded)
-    tokens = Tokens(store.tokens)
-    token = (
-        place.folder.token() if place.hub is None else ""
-    )  # a hub's users have tokens of its own
-    authoriser = authoriser_of(options, secret, token, tokens, place.hub)
-    return application(
-        parts,
-        authoriser,
-        request_bytes_max=options.request_bytes_max,
-        routes=[*store_options.routes(), *token_routes(tokens), *routes],
-        root=place.root,
-        limits=_client_limits(options, place.network),
-    )
+    return Limits(**{field.name: getattr(options, field.name) for field in fields(Limits)})
 
 
 def _client_limits(options: argparse.Namespace, network: Network) -> ClientLimits:
@@ -379,9 +389,12 @@ def _client_limits(options: argparse.Namespace, network: Network) -> ClientLimit
     default = ClientLimits()
     if not network.is_local or network.peers.all:
         default = ClientLimits(_REQUESTS_MAX, _RATE_MAX, _STREAMS_MAX)
-    given = options.client_requests_max, options.client_rate_max, options.client_streams_max
-    defaults = default.in_flight_max, default.rate_max, default.streams_max
-    return ClientLimits(*(d if g is None else g for g, d in zip(given, defaults, strict=True)))
+    limits = {
+        "in_flight_max": options.client_requests_max,
+        "rate_max": options.client_rate_max,
+        "streams_max": options.client_streams_max,
+    }
+    return replace(default, **{key: limit for key, limit in limits.items() if limit is not None})
 
 
 def _spare_garbage_collection() -> None:
@@ -392,54 +405,14 @@ def _spare_garbage_collection() -> None:
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTION, 20, 20)
 
 
-# The audit log, as the command line wants it.
-
-
-def trail_of(
-    runtime: Runtime,
-    options: argparse.Namespace,
-    catalog: Catalog,
-    store: StateStore,
-    coordinator: Coordinator,
-) -> Trail | None:
-    """The audit log, None where none is asked for. Raises SetupError for a name that is none, and
-    for a coordinator that can't keep one."""
-    text: str | None = options.audit_table
-    if text is None:
-        return None
-    if options.embedded:
-        raise SetupError(
-            "A coordinator with --embedded keeps no audit log: it has one user.",
-            hint="Leave out --audit-table or --embedded.",
-        )
-    database, dot, table = text.partition(".")
-    if not (database and dot and table) or set(text) & set("/\\$` ") or "." in table:
-        raise SetupError(
-            f"`{text}` names no table for the audit log.",
-            hint="Give its database and its own name, as --audit-table ops.audit.",
-        )
-
-    def properties_of(publication: Publication) -> tuple[tuple[str, str], ...]:
-        request = coordinator.stored.request(publication.id)
-        return () if request is None else request.properties
-
-    name = TableName(table, database)
-    to = AuditTable(catalog, coordinator.transactions, Settings(), name)
-    trail = Trail(runtime, store.audit, to, properties_of, options.audit_every_ms)
-    coordinator.when_published(trail.published)
-    return trail
-
-
-# Who says whose a token is, as the command line wants it.
-
-
-def authoriser_of(
-    options: argparse.Namespace, secret: str, token: str, tokens: Tokens, hub: HubService | None
+def _authoriser(
+    options: argparse.Namespace, place: Place, secret: str, tokens: Tokens
 ) -> Authoriser:
-    """The authoriser. `secret` is the token of the coordinator's own processes, `token` that of the
-    state folder, which counts without a hub. Raises SetupError for words that contradict each
-    other."""
-    users: Authoriser = TokenFile(token) if hub is None else hub.authoriser
+    """Who knows whose a token is. `secret` is the token of the coordinator's own processes. Raises
+    SetupError for options that contradict each other."""
+    # A hub's users have tokens of its own.
+    hub = place.hub
+    users: Authoriser = TokenFile(place.folder.token()) if hub is None else hub.authoriser
     issuer = _issuer(options)
     if issuer is not None:
         tls = tls_context(Addresses.of(issuer.url), options.oidc_ca or "")
@@ -452,14 +425,14 @@ def _issuer(options: argparse.Namespace) -> Issuer | None:
     if url is None:
         if options.oidc_audience is not None or options.oidc_grants is not None:
             raise SetupError(
-                "--oidc-audience and --oidc-grants are about an issuer, and none is named.",
+                "--oidc-audience and --oidc-grants need an issuer.",
                 hint="Name it with --oidc-issuer.",
             )
         return None
     if not options.oidc_audience:
         raise SetupError(
-            "Which of the issuer's tokens are for this coordinator is not said.",
-            hint="Give --oidc-audience: else a token for any other service would be taken here.",
+            "--oidc-audience is required with --oidc-issuer.",
+            hint="Give it: without it, a token for any other service would be taken here.",
         )
     if options.hub or options.embedded:
         word = "--hub" if options.hub else "--embedded"
@@ -469,9 +442,9 @@ def _issuer(options: argparse.Namespace) -> Issuer | None:
         )
     Addresses.of(url)  # raises
     parts = urlsplit(url)
-    if parts.scheme != "https" and not is_loopback_host(parts.hostname or ""):
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
         raise SetupError(
-            f"The keys of {url} would come in the clear, where others can put in their own.",
+            f"The keys of {url} would come in the clear, so others could replace them.",
             hint="Name the issuer by its https:// address.",
         )
     grants = None if options.oidc_grants is None else granting(options.oidc_grants)

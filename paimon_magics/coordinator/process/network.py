@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
-import ipaddress
 import logging
 import os
 import re
@@ -21,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from paimon_magics.coordinator.http.forwarding import Peers
+from paimon_magics.coordinator.http.forwarding import Peers, is_loopback
 from paimon_magics.coordinator.service.health import Fact
 from paimon_magics.errors import SetupError
 
@@ -31,7 +30,6 @@ _PORT_MAX = 65_535
 _ANY = ("0.0.0.0", "::")
 _ROOT = re.compile(r"(/[\w.~-]+)+")
 _HOST = re.compile(r"[\w.:%-]+")
-
 
 _LEFT_SECONDS_MIN = 7 * 86_400
 _TIME = re.compile(rb"(?:\x17\r(\d{12})Z|\x18\x0f(\d{14})Z)")  # in DER, of either form
@@ -61,7 +59,7 @@ class Network:
     @property
     def is_local(self) -> bool:
         """Whether only this machine reaches it."""
-        return is_loopback_host(self.host)
+        return is_loopback(self.host)
 
     @property
     def differs(self) -> bool:
@@ -113,8 +111,8 @@ def network_of(options: argparse.Namespace) -> Network:
             hint=f"Leave out {word}, or --host, --tls-cert, --behind-proxy, --root-path and "
             "--advertise.",
         )
-    is_kept = network.certificate is not None or network.peers.all or network.is_insecure
-    if not network.is_local and not is_kept:
+    is_safe = network.certificate is not None or network.peers.all or network.is_insecure
+    if not network.is_local and not is_safe:
         raise SetupError(
             f"On {network.host} tokens would travel in the clear, and everybody on the network "
             "could use them.",
@@ -144,59 +142,46 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def is_loopback_host(host: str) -> bool:
-    """Whether an address or name is this machine's loopback."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _file(given: str | None, option: str) -> Path | None:
-    if given is None:
+def _file(name: str | None, option: str) -> Path | None:
+    if name is None:
         return None
-    path = Path(given)
+    path = Path(name)
     if not path.is_file():
         raise SetupError(
-            f"{option} names {given}, which is no file.", hint="Name a file in the format PEM."
+            f"{option} names {name}, which is no file.", hint="Name a file in the format PEM."
         )
     return path
 
 
-def _root(given: str) -> str:
-    root = given.rstrip("/")
+def _root(text: str) -> str:
+    root = text.rstrip("/")
     if root and not _ROOT.fullmatch(root):
         raise SetupError(
-            f"--root-path can't be `{given}`.",
+            f"--root-path can't be `{text}`.",
             hint="Write the path that the proxy sends, as /lake or /services/lake.",
         )
     return root
 
 
-def _advertised(given: str) -> str:
-    if not given:
+def _advertised(url: str) -> str:
+    if not url:
         return ""
     try:
-        parts = urlsplit(given)
+        parts = urlsplit(url)
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_good = False
     if not is_good or parts.query or parts.fragment or parts.username is not None:
         raise SetupError(
-            f"--advertise can't be `{given}`.",
+            f"--advertise can't be `{url}`.",
             hint="Write the address that clients use, as https://lake.example.org/coordinator.",
         )
-    return given.rstrip("/")
-
-
-# The certificate of a coordinator, read again when its files change.
-#
-# Connections that are open keep the certificate that they began with; the next one gets the new
-# one.
+    return url.rstrip("/")
 
 
 class Certificate:
-    """A certificate with its chain, and its key; both may be in one PEM file.
+    """A certificate with its chain, and its key; both may be in one PEM file. They are read again
+    when the files change; open connections keep the certificate that they began with.
 
     Raises SetupError for files that can't be read, are encrypted, or don't belong together.
     """
@@ -236,14 +221,13 @@ class Certificate:
             return False
         if state == self._state:
             return False
+        self._state = state
         try:
             self._loaded(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # both files, or neither
             self._loaded(self.context)
         except (OSError, ValueError) as error:
             _log.error("The new certificate %s can't be used: %s", self._files[0], _reason(error))
-            self._state = state
             return False
-        self._state = state
         return True
 
     def _loaded(self, context: ssl.SSLContext) -> ssl.SSLContext:
@@ -254,8 +238,8 @@ class Certificate:
 
     def _looked(self) -> tuple[tuple[int, int, int], ...]:
         # A Secret of Kubernetes is replaced by another symbolic link: the file has another number.
-        found = [os.stat(file) for file in self._files if file is not None]
-        return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in found)
+        states = [os.stat(file) for file in self._files if file is not None]
+        return tuple((state.st_ino, state.st_mtime_ns, state.st_size) for state in states)
 
 
 def _end_of(file: Path) -> float | None:

@@ -117,8 +117,8 @@ def _check(options: argparse.Namespace) -> None:
         )
     if store_address(options.store) is None and options.log != "warehouse":
         raise SetupError(
-            "With --standby what has been acknowledged must be where the next owner finds it, and "
-            "this coordinator would keep it on its own disk.",
+            "With --standby the next owner must find acknowledged inserts, and this coordinator "
+            "would keep them on its own disk.",
             hint="Give --store postgresql://…, or --log warehouse.",
         )
 
@@ -126,7 +126,7 @@ def _check(options: argparse.Namespace) -> None:
 def _catalog(options: argparse.Namespace, state: Path) -> Catalog:
     """Open the catalog. An embedded coordinator gets its credentials from the session that starts
     it, and removes them from its environment: they must not outlast those of a later session."""
-    given = catalog_options(
+    chosen = catalog_options(
         warehouse=options.warehouse,
         file=options.catalog,
         environment=os.environ,
@@ -134,10 +134,10 @@ def _catalog(options: argparse.Namespace, state: Path) -> Catalog:
     )
     os.environ.pop(CATALOG_OPTIONS, None)
     if options.embedded:
-        given = with_credentials(given)
+        chosen = with_credentials(chosen)
         for name in ENVIRONMENT_KEYS:
             os.environ.pop(name, None)
-    conceal_options(given)
+    conceal_options(chosen)
     roots = tuple(options.external_root)
     of_tables = options.embedded and not roots
-    return Catalog.open(given, PathRules(None if of_tables else roots, (str(state.resolve()),)))
+    return Catalog.open(chosen, PathRules(None if of_tables else roots, (str(state.resolve()),)))

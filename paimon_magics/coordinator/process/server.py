@@ -36,7 +36,6 @@ _SIGNALS = [
 
 _log = logging.getLogger(__name__)
 
-
 _TOO_SLOW = 408
 _HEAD_TOO_LARGE = 431
 _SLOW_HEAD_SECONDS = 1.0  # a whole one comes in one or two packets
@@ -79,8 +78,8 @@ class Shutdown:
 
         def read_again() -> None:
             assert reload is not None
-            told = "" if reload() else ", and the old one stays"
-            _log.warning("SIGHUP: the certificate was read again%s.", told)
+            end = "" if reload() else ", and the old one stays"
+            _log.warning("SIGHUP: the certificate was read again%s.", end)
 
         def requested(number: int, _: object) -> None:
             name = signal.Signals(number).name
@@ -175,38 +174,25 @@ class Server(uvicorn.Server):
         passed = now - self._looked_at if self._looked_at else 0.0
         self._looked_at = now
         for connection in list(self.server_state.connections):
-            if isinstance(connection, BoundedConnection):
+            if isinstance(connection, _BoundedConnection):
                 connection.look(now, passed)
         if self._certificate is not None:
             self._certificate.look()
 
 
-# The connections of a coordinator: how long a client may take, and how many of them it may have.
-#
-# A client that sends its request a byte at a time, or does not read its answer, would hold a
-# connection and what belongs to it for ever. So there is a time for the head of a request, a
-# slowest speed for its body, a longest stop of an answer, and a longest rest between requests. The
-# server looks once a second, which costs a request nothing.
-#
-# An address has a number of connections, and so has the process. A new one beyond that takes the
-# place of the one that has been idle longest, then of the slowest head, of the same address or of
-# the one with the most connections. Only where each of these has a request under way is it refused.
-#
-# Streams of small inserts are WebSockets: the server pings those, and may wait for their rows as
-# long as it likes.
-#
-# A request's scope has an extension of ASGI, `AT_ONCE`, by which a small answer is written as a
-# whole: uvicorn writes head and body one after the other, each by a call of the system.
-
-
 @dataclass(slots=True)
 class Bounds:
-    """The bounds, and the connections by client address.
+    """How long a client may take, how many connections it may have, and the connections by client
+    address. Otherwise a client that sends a byte at a time, or does not read its answer, would hold
+    a connection for ever. The server looks once a second, which costs a request nothing.
 
     A head may take `head_seconds` and have `head_bytes_max`; a body may take `body_seconds` and a
     second more for each `body_bytes_per_second` of it; an answer may stand still for
     `answer_seconds`, a connection without a request for `idle_seconds`. An address other than those
-    in `free` has at most `connections_max`, all together have `process_max`.
+    in `free` has at most `connections_max`, all together have `process_max`. A new one beyond that
+    takes the place of the one that has been idle longest, then of the slowest head, of the same
+    address or of the one with the most connections. It is refused only if each of these has a
+    request under way. Streams are WebSockets: the server pings those instead.
 
     `resting` has the connections without a complete head, by address, in the order in which they
     began to rest.
@@ -222,29 +208,28 @@ class Bounds:
     process_max: int = 1_000_000
     free: Any = ()
     opened: Counter[str] = field(default_factory=Counter)
-    resting: defaultdict[str, dict[BoundedConnection, None]] = field(
+    resting: defaultdict[str, dict[_BoundedConnection, None]] = field(
         default_factory=lambda: defaultdict(dict)
     )
 
     def admits(self, address: str) -> bool:
         """Whether a new connection may stay, after another one has perhaps made room for it."""
         if self.opened[address] >= self.connections_max and address not in self.free:
-            return self._makes_room(address)
+            return self._evicts(address)
         if self.opened.total() >= self.process_max:
-            return self._makes_room(self.opened.most_common(1)[0][0])
+            return self._evicts(self.opened.most_common(1)[0][0])
         return True
 
-    def _makes_room(self, address: str) -> bool:
+    def _evicts(self, address: str) -> bool:
         resting = self.resting[address]
-        leaves = next((one for one in resting if one.is_idle), None)
-        leaves = leaves or next((one for one in resting if one.is_slow), None)
-        if leaves is None:
-            return False
-        leaves.leave()
-        return True
+        idle = next((connection for connection in resting if connection.is_idle), None)
+        victim = idle or next((connection for connection in resting if connection.is_slow), None)
+        if victim is not None:
+            victim.leave()
+        return victim is not None
 
 
-class BoundedConnection(HttpToolsProtocol):
+class _BoundedConnection(HttpToolsProtocol):
     """uvicorn's connection, with bounds."""
 
     bounds: Bounds
@@ -253,9 +238,7 @@ class BoundedConnection(HttpToolsProtocol):
     _began = 0.0  # the loop's time at which its head, body or rest began
     _has_large_head = False
     _body_bytes = 0
-    _pending_bytes = (
-        0  # of a head, of trailers or of chunks' extensions: neither has a body's limit
-    )
+    _pending_bytes = 0  # of a head, trailers or chunks' extensions, which no body's limit covers
     _arrived_bytes = 0  # the most that a head can have which this call completes
     _has_advanced = False  # a head was completed, or a body went on, by the bytes of this call
     _stuck: tuple[int, float] | None = None  # unsent bytes, and since when
@@ -285,12 +268,10 @@ class BoundedConnection(HttpToolsProtocol):
         self._rest()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
         super().connection_lost(exc)
         self._forget()
 
     def leave(self) -> None:
-        """Make room for another connection."""
         self._forget()
         self.transport.abort()
 
@@ -311,7 +292,6 @@ class BoundedConnection(HttpToolsProtocol):
             self._refuse(_HEAD_TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
         super().on_message_begin()
         self._began = self.loop.time()
         self._in_head = True
@@ -351,7 +331,6 @@ class BoundedConnection(HttpToolsProtocol):
             self._rest()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
         if self._has_large_head:
             return
         self._has_advanced = True
@@ -360,7 +339,6 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Tell the request that its body is complete."""
         if not self._has_large_head:
             super().on_message_complete()
 
@@ -425,8 +403,9 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 class _AtOnce:
-    """Answers a request with JSON and the status 200, by one call of the system. False if nothing
-    is done: the answer has to be sent in the usual way.
+    """Answers a request with JSON and the status 200, by one call of the system: uvicorn writes
+    head and body one after the other. False if nothing is done: the answer has to be sent in the
+    usual way.
 
     Its request refers to it, so that it forgets the request when it has answered: what refers to
     each other is left to the collector of garbage.
@@ -474,6 +453,6 @@ def process_connections_max() -> int:
     return (_FILES_MAX if soft == unlimited else soft) // 2
 
 
-def bounded(bounds: Bounds) -> type[BoundedConnection]:
+def bounded(bounds: Bounds) -> type[_BoundedConnection]:
     """The class of connections within these bounds."""
-    return type("Connection", (BoundedConnection,), {"bounds": bounds})
+    return type("Connection", (_BoundedConnection,), {"bounds": bounds})

@@ -16,7 +16,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -25,13 +25,12 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp
 
 from paimon_magics.coordinator.client.addresses import trusting
-from paimon_magics.coordinator.http.forwarding import Forwarding
+from paimon_magics.coordinator.http.forwarding import Forwarding, is_loopback
 from paimon_magics.coordinator.http.standing_by import StandingBy
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
 from paimon_magics.coordinator.ownership.state_folder import Running
 from paimon_magics.coordinator.process.composition import OwnerParts, ownership_of, start_owner
-from paimon_magics.coordinator.process.network import is_loopback_host
 from paimon_magics.coordinator.process.place import Place, place_of
 from paimon_magics.coordinator.process.server import (
     Bounds,
@@ -47,7 +46,6 @@ from paimon_magics.version import __version__
 _LOOK_MS = 500.0
 
 _log = logging.getLogger(__name__)
-
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -83,8 +81,8 @@ class Succession:
         self._writable_ms = 0.0
         if ownership_of(options, place, self._ending) is None:
             raise SetupError(
-                "A coordinator in front of a REST catalog can't stand by: there nobody owns the "
-                "warehouse, and any number may be at work.",
+                "A coordinator in front of a REST catalog can't stand by: nobody owns that "
+                "warehouse, and several coordinators may work there.",
                 hint="Leave out --standby.",
             )
 
@@ -152,7 +150,8 @@ class Succession:
 
     def _may_take(self) -> bool:
         trouble = store_trouble(self._place.store_address)
-        self.app.trouble = f"The store of this one takes no writes: {trouble}." if trouble else ""
+        message = f"This coordinator's database is not writable: {trouble}." if trouble else ""
+        self.app.trouble = message
         return not trouble
 
     def _watch(self, parts: OwnerParts) -> None:
@@ -166,24 +165,22 @@ class Succession:
             self._shutdown.request()
 
 
-# The other coordinators to which a token may be passed on.
-#
-# The address of a warehouse's owner is read from the warehouse, where everybody who writes tables
-# could have put another one. So a token goes to the addresses that the administrator has named, and
-# to this machine's loopback.
-
-
 @dataclass(frozen=True, slots=True)
 class PeerNames:
-    """The addresses, as schemes, patterns of hosts, and ports."""
+    """The other coordinators to which a token may be passed on: schemes, patterns of hosts, ports.
+
+    The address of a warehouse's owner is read from the warehouse, where everybody who writes tables
+    could have put another one. So a token goes to the addresses that the administrator has named,
+    and to this machine's loopback.
+    """
 
     all: tuple[tuple[str, str, int], ...] = ()
 
     @classmethod
-    def of(cls, given: Sequence[str]) -> PeerNames:
+    def of(cls, options: Sequence[str]) -> PeerNames:
         """Read addresses, several of them with commas between. Raises SetupError."""
-        found = []
-        for text in (text.strip() for part in given for text in part.split(",")):
+        peers = []
+        for text in (text.strip() for option in options for text in option.split(",")):
             parts = _parts(text)
             if parts is None:
                 raise SetupError(
@@ -191,16 +188,16 @@ class PeerNames:
                     hint="Write the address of another coordinator, as "
                     "https://lake-1.example.org:8123 or https://lake-*.example.org:8123.",
                 )
-            found.append(parts)
-        return cls(tuple(found))
+            peers.append(parts)
+        return cls(tuple(peers))
 
     def __contains__(self, address: str) -> bool:
         parts = _parts(address)
         if parts is None:
             return False
         scheme, host, port = parts
-        return is_loopback_host(host) or any(
-            (scheme, port) == (one[0], one[2]) and _fits(host, one[1]) for one in self.all
+        return is_loopback(host) or any(
+            (scheme, port) == (peer[0], peer[2]) and _fits(host, peer[1]) for peer in self.all
         )
 
 
@@ -219,21 +216,28 @@ def _parts(address: str) -> tuple[str, str, int] | None:
     return (parts.scheme, parts.hostname, port) if parts.hostname else None
 
 
-# Begins a coordinator's process: as the owner of a warehouse, or standing by until it is.
-#
-# Ownership comes before everything that writes to the warehouse, and is released after that has
-# ended.
-
-
 @dataclass(frozen=True, slots=True)
 class CoordinatorProcess:
-    """A started process whose web server does not run yet. `parts` returns what answers for the
-    warehouse, None while it stands by; `stands_by_again` whether it ends to begin anew."""
+    """A started process whose web server does not run yet. It has an `owner`, or a `succession`
+    if it stands by."""
 
-    parts: Callable[[], OwnerParts | None]
     server: Server
     place: Place
-    stands_by_again: Callable[[], bool]
+    shutdown: Shutdown
+    owner: OwnerParts | None
+    succession: Succession | None
+
+    @property
+    def parts(self) -> OwnerParts | None:
+        """What answers for the warehouse; None while it stands by."""
+        return self.owner if self.succession is None else self.succession.parts
+
+    @property
+    def stands_by_again(self) -> bool:
+        """Whether it ends to begin anew; ask before the parts are closed."""
+        if self.succession is None or self.shutdown.was_signalled:
+            return False
+        return self.succession.has_lost
 
     @property
     def announcement(self) -> str:
@@ -251,37 +255,31 @@ class CoordinatorProcess:
 
 
 def begin(options: argparse.Namespace, ending: ExitStack) -> CoordinatorProcess:
-    """Make the parts and start them; `ending` stops and closes them.
-
-    Raises errors of ours when the process can't start.
-    """
+    """Begin a process as the owner of a warehouse, or standing by until it is. `ending` stops and
+    closes its parts. Raises errors of ours when it can't start."""
     keep_secrets_out_of_logs()
     shutdown = Shutdown(options.drain_ms / 1000)
     place = place_of(options, ending)
     reload = None if place.certificate is None else place.certificate.look
-    parts: Callable[[], OwnerParts | None]
-    stands_by_again = lambda: False  # noqa: E731
+    succession = owner = None
     if options.standby:
         succession = Succession(options, place, shutdown)
         ending.callback(succession.close)
         shutdown.take_signals(succession.wind_up, reload)
         succession.start()
         app: ASGIApp = succession.app
-        parts = lambda: succession.parts  # noqa: E731
-        stands_by_again = lambda: not shutdown.was_signalled and succession.has_lost  # noqa: E731
     else:
         ownership = ownership_of(options, place, ending)
         owner = start_owner(options, place, ownership, shutdown, ending)
         # Clients that wait until their rows are visible are released when the process ends.
         shutdown.take_signals(owner.wind_up, reload)
-        app, parts = owner.app, lambda: owner
+        app = owner.app
     server = _server(app, place, shutdown, options.request_bytes_max)
     ending.callback(place.folder.retract)
     place.folder.announce(Running(place.inner_address, os.getpid(), __version__))
-    begun = parts()
-    if begun is not None and begun.idling is not None:
-        begun.idling.start()
-    return CoordinatorProcess(parts, server, place, stands_by_again)
+    if owner is not None and owner.idling is not None:
+        owner.idling.start()
+    return CoordinatorProcess(server, place, shutdown, owner, succession)
 
 
 def _server(app: ASGIApp, place: Place, shutdown: Shutdown, request_bytes_max: int) -> Server:

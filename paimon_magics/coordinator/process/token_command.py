@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -34,74 +35,70 @@ def token_command(arguments: Sequence[str]) -> list[str]:
     """Carry out the command and return the lines to show. Raises errors of ours."""
     options = _parser().parse_args(arguments)
     with ExitStack() as ending:
-        place = _place(options, ending)
-        given = getattr(options, "expires", "never")
-        expires_in_ms = None if given == "never" else _ms(given)
+        run = _commands(options, ending)
+        expires = getattr(options, "expires", "never")
+        expires_in_ms = None if expires == "never" else _ms(expires)
         match options.word:
             case "add":
-                made = place.add(options.name, options.allow or ["read"], expires_in_ms)
-                return [made["token"]]
+                return [run.add(options.name, options.allow or ["read"], expires_in_ms)]
             case "renew":
-                renewed = place.renew(options.name, expires_in_ms)
+                renewed = run.renew(options.name, expires_in_ms)
                 return _table(renewed) if renewed else ["It was revoked: make a new one."]
             case "revoke":
-                ended = place.revoke(options.name)
-                return [f"{one['id']} of {one['name']} is revoked." for one in ended] or [
-                    "It had ended before."
-                ]
+                revoked = run.revoke(options.name)
+                lines = [f"{token['id']} of {token['name']} is revoked." for token in revoked]
+                return lines or ["It had ended before."]
             case _:
-                return _table(place.all())
+                return _table(run.all())
 
 
+_Documents = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
 class _Running:
     """The tokens of a coordinator that runs."""
 
-    def __init__(self, requests: Requests) -> None:
-        self._requests = requests
+    requests: Requests
 
-    def add(self, name: str, allow: Sequence[str], expires_in_ms: int | None) -> Mapping[str, Any]:
+    def add(self, name: str, allow: Sequence[str], expires_in_ms: int | None) -> str:
         body = {"name": name, "allow": list(allow), "expires_in_ms": expires_in_ms}
-        return self._asked("POST", "/v1/tokens", body)
+        return str(self._once("POST", "", body)["token"])
 
-    def all(self) -> Sequence[Mapping[str, Any]]:
-        found: Sequence[Mapping[str, Any]] = self._asked("GET", "/v1/tokens")["tokens"]
-        return found
+    def all(self) -> _Documents:
+        return list(self._once("GET", "")["tokens"])
 
-    def revoke(self, name: str) -> Sequence[Mapping[str, Any]]:
-        path = f"/v1/tokens/{quote(name, safe='')}"
-        found: Sequence[Mapping[str, Any]] = self._asked("DELETE", path)["revoked"]
-        return found
+    def revoke(self, name: str) -> _Documents:
+        return list(self._once("DELETE", f"/{quote(name, safe='')}")["revoked"])
 
-    def renew(self, name: str, expires_in_ms: int | None) -> Sequence[Mapping[str, Any]]:
-        path = f"/v1/tokens/{quote(name, safe='')}/renew"
-        found = self._asked("POST", path, {"expires_in_ms": expires_in_ms})["renewed"]
-        return list(found)
+    def renew(self, name: str, expires_in_ms: int | None) -> _Documents:
+        body = {"expires_in_ms": expires_in_ms}
+        return list(self._once("POST", f"/{quote(name, safe='')}/renew", body)["renewed"])
 
-    def _asked(self, method: str, path: str, body: Any = None) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._requests.once(method, path, body)[1]
-        return found
+    def _once(self, method: str, path: str, body: Any = None) -> Any:
+        return self.requests.once(method, f"/v1/tokens{path}", body)[1]
 
 
+@dataclass(frozen=True)
 class _Stored:
     """The tokens in a store that no coordinator uses now."""
 
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
+    tokens: Tokens
 
-    def add(self, name: str, allow: Sequence[str], expires_in_ms: int | None) -> Mapping[str, Any]:
-        return {"token": self._tokens.add(name, allow, expires_in_ms)[0]}
+    def add(self, name: str, allow: Sequence[str], expires_in_ms: int | None) -> str:
+        return self.tokens.add(name, allow, expires_in_ms)[0]
 
-    def all(self) -> Sequence[Mapping[str, Any]]:
-        return [token_document(one) for one in self._tokens.all()]
+    def all(self) -> _Documents:
+        return list(map(token_document, self.tokens.all()))
 
-    def revoke(self, name: str) -> Sequence[Mapping[str, Any]]:
-        return [token_document(one) for one in self._tokens.revoke(name)]
+    def revoke(self, name: str) -> _Documents:
+        return list(map(token_document, self.tokens.revoke(name)))
 
-    def renew(self, name: str, expires_in_ms: int | None) -> Sequence[Mapping[str, Any]]:
-        return [token_document(one) for one in self._tokens.renew(name, expires_in_ms)]
+    def renew(self, name: str, expires_in_ms: int | None) -> _Documents:
+        return list(map(token_document, self.tokens.renew(name, expires_in_ms)))
 
 
-def _place(options: argparse.Namespace, ending: ExitStack) -> _Running | _Stored:
+def _commands(options: argparse.Namespace, ending: ExitStack) -> _Running | _Stored:
     if options.address is not None:
         addresses = Addresses.of(options.address)
         token = token_of_user(None, os.environ, options.address)
@@ -109,7 +106,7 @@ def _place(options: argparse.Namespace, ending: ExitStack) -> _Running | _Stored
         return _asking(At(addresses, token, tls=tls), ending)
     if options.state is None:
         raise SetupError(
-            "Which coordinator's tokens are meant is not said.",
+            "The command names no coordinator.",
             hint="Give --state with its state folder, or --address with its address and its token "
             "in PAIMON_COORDINATOR_TOKEN.",
         )
@@ -135,17 +132,17 @@ def _asking(at: At, ending: ExitStack) -> _Running:
     return _Running(requests)
 
 
-def _table(found: Sequence[Mapping[str, Any]]) -> list[str]:
+def _table(tokens: _Documents) -> list[str]:
     rows = [("id", "name", "allows", "made", "state")]
-    for one in found:
+    for token in tokens:
         state = "good"
-        if one["revoked_at_ms"]:
-            state = f"revoked {_day(one['revoked_at_ms'])}"
-        elif one["expires_at_ms"]:
-            word = "ended" if one["expires_at_ms"] <= now_ms() else "until"
-            state = f"{word} {_day(one['expires_at_ms'])}"
-        allows = " ".join(one["allow"])
-        rows.append((one["id"], one["name"], allows, _day(one["created_at_ms"]), state))
+        if token["revoked_at_ms"]:
+            state = f"revoked {_day(token['revoked_at_ms'])}"
+        elif token["expires_at_ms"]:
+            word = "ended" if token["expires_at_ms"] <= now_ms() else "until"
+            state = f"{word} {_day(token['expires_at_ms'])}"
+        allows = " ".join(token["allow"])
+        rows.append((token["id"], token["name"], allows, _day(token["created_at_ms"]), state))
     widths = [max(len(row[at]) for row in rows) for at in range(5)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -185,12 +182,12 @@ def _parser() -> argparse.ArgumentParser:
     revoke.add_argument("name", help="its id, or a name for all that have it")
     renew = words.add_parser("renew", help="give a token another end, also after the old one")
     renew.add_argument("name", help="its id, or a name for all that have it")
-    for one in (add, renew):
-        one.add_argument(
+    for command in (add, renew):
+        command.add_argument(
             "--expires", default="90d", metavar="TIME", help="90d, 12h, 30m or never (default: 90d)"
         )
-    for one in (add, show, renew, revoke):
-        one.add_argument("--state", help="the state folder of the coordinator")
-        one.add_argument("--store", help="postgresql://… if the coordinator's store is there")
-        one.add_argument("--address", help="ask the coordinator at this address instead")
+    for command in (add, show, renew, revoke):
+        command.add_argument("--state", help="the state folder of the coordinator")
+        command.add_argument("--store", help="postgresql://… if the coordinator's store is there")
+        command.add_argument("--address", help="ask the coordinator at this address instead")
     return parser

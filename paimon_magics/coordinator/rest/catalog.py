@@ -31,17 +31,13 @@ from paimon_magics.coordinator.rest.definitions import DEFINITION_ENDPOINTS
 from paimon_magics.coordinator.rest.endpoints import (
     Call,
     Handler,
-    database_of,
     endpoint,
     identifier_of,
     like_filter,
     page,
+    refusing,
     require_database,
-    require_right,
     safe_name,
-    seen_databases,
-    seen_tables,
-    table_name,
     table_of,
     warn_of_spelling,
 )
@@ -51,10 +47,10 @@ from paimon_magics.coordinator.rest.errors import (
     bad_request,
     error_response,
     not_found,
-    not_offered,
     suppress_missing,
 )
 from paimon_magics.coordinator.rest.versions import VERSION_ENDPOINTS
+from paimon_magics.coordinator.runtime import Steps
 from paimon_magics.coordinator.service.definition_changes import DefinitionChanges
 from paimon_magics.coordinator.service.definitions import Kind
 from paimon_magics.coordinator.service.served import Context
@@ -68,7 +64,6 @@ from paimon_magics.tables.catalog.rest_documents import (
     sequence_of,
     string_map,
     table_document,
-    text_of,
     texts_of,
 )
 from paimon_magics.tables.stores.paths import canonical_location, local_path
@@ -85,7 +80,7 @@ def rest_catalog_routes(context: Context, warehouse: str | None = None) -> list[
     root = f"/v1/{context.prefix}"
     table = f"{root}/databases/{{database}}/tables/{{table}}"
 
-    def config(context: Context, call: Call) -> Any:
+    def config(call: Call) -> Any:
         _check_warehouse(context, warehouse, call.request.query_params.get("warehouse"))
         return {"defaults": {"prefix": context.prefix}, "overrides": {}}
 
@@ -93,56 +88,47 @@ def rest_catalog_routes(context: Context, warehouse: str | None = None) -> list[
         endpoint(context, "GET", "/v1/config", config),
         *(endpoint(context, m, root + path, handler) for m, path, handler in _ENDPOINTS),
         *(endpoint(context, m, table + path, handler) for m, path, handler in VERSION_ENDPOINTS),
-        _everything_else(context, f"{root}/{{rest:path}}"),
+        Route(f"{root}/{{rest:path}}", _no_endpoint, methods=_METHODS),
     ]
 
 
-def _everything_else(context: Context, template: str) -> Route:
-    async def answer(request: Request) -> Response:
-        try:
-            if b"%2f" in (request.scope.get("raw_path") or b"").lower():
-                raise bad_request("A name in the path contains a slash.")
-            raise RestError(404, f"There is no {request.method} {request.scope['path']} here.")
-        except Exception as error:
-            return error_response(error)
-
-    return Route(template, answer, methods=_METHODS)
+async def _no_endpoint(request: Request) -> Response:
+    if b"%2f" in (request.scope.get("raw_path") or b"").lower():
+        return error_response(bad_request("A name in the path contains a slash."))
+    message = f"There is no {request.method} {request.scope['path']} here."
+    return error_response(RestError(404, message))
 
 
-def _check_warehouse(context: Context, named: str | None, asked: str | None) -> None:
-    if not asked:
+def _check_warehouse(context: Context, name: str | None, warehouse: str | None) -> None:
+    if not warehouse:
         return
-    forms = {asked, unquote_plus(asked)}  # clients encode it once or twice
+    forms = {warehouse, unquote_plus(warehouse)}  # clients encode it once or twice
     own = canonical_location(context.catalog.warehouse)
-    if named not in forms and own not in {canonical_location(f) for f in forms if "\0" not in f}:
-        raise bad_request(f"This catalog does not serve the warehouse '{asked}'.")
+    if name not in forms and own not in {canonical_location(f) for f in forms if "\0" not in f}:
+        raise bad_request(f"This catalog does not serve the warehouse '{warehouse}'.")
 
 
 # ---- databases ----
 
 
-def _list_databases(context: Context, call: Call) -> Any:
+def _list_databases(call: Call) -> Any:
     matches = like_filter(call.request, "databaseNamePattern")
-    names = filter(matches, seen_databases(context, call))
-    found, token = page(call.request, names, str)
-    return {"databases": found, "nextPageToken": token}
+    names = filter(matches, call.seen_databases())
+    databases, token = page(call.request, names, str)
+    return {"databases": databases, "nextPageToken": token}
 
 
-def _create_database(context: Context, call: Call) -> Any:
-    name = safe_name(text_of(call.body, "name", "The body"), "database")
-    call.is_about(TableName("", name))
+def _create_database(call: Call) -> Any:
+    name = safe_name(call.text("name"), "database")
+    call.report(TableName("", name))
     options = string_map(call.body.get("options"), "options")
-    if not (
-        yield from _changes(context, call).make(
-            DatabaseCreation(name, tuple(options.items()), True)
-        )
-    ):
+    if not (yield from _make(call, DatabaseCreation(name, tuple(options.items()), True))):
         raise already_exists("DATABASE", name)
 
 
-def _get_database(context: Context, call: Call) -> Any:
-    name = _stored_database(context, call)
-    options = context.databases.properties(name)
+def _get_database(call: Call) -> Any:
+    name = _stored_database(call)
+    options = call.context.databases.properties(name)
     location = options.pop("location", "")
     location = local_path(location) or location
     return {
@@ -158,24 +144,24 @@ def _get_database(context: Context, call: Call) -> Any:
     }
 
 
-def _alter_database(context: Context, call: Call) -> Any:
-    name = database_of(context, call)
+def _alter_database(call: Call) -> Any:
+    name = call.database()
     removals = sequence_of(call.body.get("removals"), "removals", optional=True)
     updates = string_map(call.body.get("updates"), "updates")
-    with (yield from context.changing(TableName("", name))):
-        return asdict(context.databases.alter(name, texts_of(removals, "removals"), updates))
+    with (yield from call.context.changing(TableName("", name))):
+        return asdict(call.context.databases.alter(name, texts_of(removals, "removals"), updates))
 
 
-def _drop_database(context: Context, call: Call) -> Any:
+def _drop_database(call: Call) -> Any:
     # The protocol has no CASCADE: clients that don't want it look for tables themselves.
-    name = _stored_database(context, call)
-    yield from _changes(context, call).make(DatabaseDrop(name, cascade=True))
+    name = _stored_database(call)
+    yield from _make(call, DatabaseDrop(name, cascade=True))
 
 
-def _stored_database(context: Context, call: Call) -> str:
+def _stored_database(call: Call) -> str:
     """The same without `default` before it is made. Its tables can be made all the same."""
-    name = database_of(context, call)
-    if not context.catalog.is_stored(name):
+    name = call.database()
+    if not call.context.catalog.is_stored(name):
         raise not_found("DATABASE", name)
     return name
 
@@ -183,47 +169,46 @@ def _stored_database(context: Context, call: Call) -> str:
 # ---- tables ----
 
 
-def _list_tables(context: Context, call: Call) -> Any:
-    found, token = page(call.request, _table_names(context, call), lambda name: name.table)
-    return {"tables": [name.table for name in found], "nextPageToken": token}
+def _list_tables(call: Call) -> Any:
+    names, token = page(call.request, _table_names(call), str)
+    return {"tables": names, "nextPageToken": token}
 
 
-def _list_table_details(context: Context, call: Call) -> Any:
-    found, token = page(call.request, _table_names(context, call), lambda name: name.table)
+def _list_table_details(call: Call) -> Any:
+    names, token = page(call.request, _table_names(call), str)
     details = []
-    for name in found:
+    for name in names:
         with suppress_missing():  # it was dropped meanwhile
-            details.append(table_document(table_of(context, name)))
+            table = TableName(name, call.names["database"])
+            details.append(table_document(table_of(call.context, table)))
     return {"tableDetails": details, "nextPageToken": token}
 
 
-def _table_names(context: Context, call: Call) -> list[TableName]:
-    database = database_of(context, call)
+def _table_names(call: Call) -> list[str]:
+    database = call.database()
     if call.request.query_params.get("tableType", "table") != "table":
         return []
     matches = like_filter(call.request, "tableNamePattern")
-    return [
-        TableName(name, database) for name in seen_tables(context, call, database) if matches(name)
-    ]
+    return list(filter(matches, call.seen_tables(database)))
 
 
-def _list_all_tables(context: Context, call: Call) -> Any:
+def _list_all_tables(call: Call) -> Any:
     database_matches = like_filter(call.request, "databaseNamePattern")
     table_matches = like_filter(call.request, "tableNamePattern")
     names = [
         (database, table)
-        for database in filter(database_matches, seen_databases(context, call))
-        for table in filter(table_matches, seen_tables(context, call, database))
+        for database in filter(database_matches, call.seen_databases())
+        for table in filter(table_matches, call.seen_tables(database))
     ]
-    found, token = page(call.request, names, "/".join)
-    tables = [{"database": database, "object": table} for database, table in found]
+    shown, token = page(call.request, names, "/".join)
+    tables = [{"database": database, "object": table} for database, table in shown]
     return {"tables": tables, "nextPageToken": token}
 
 
-def _create_table(context: Context, call: Call) -> Any:
-    database = database_of(context, call)
+def _create_table(call: Call) -> Any:
+    database = call.database()
     name = identifier_of(call.body.get("identifier"), "identifier")
-    call.is_about(name)
+    call.report(name)
     if name.database != database:
         raise bad_request(
             f"The table is to be created in `{database}` by the path and in `{name.database}` by "
@@ -233,16 +218,14 @@ def _create_table(context: Context, call: Call) -> Any:
         raise bad_request(f"`{name}` is a branch: create it from its table.")
     check_right(call.principal, Scope.WRITE, database, name.table)
     schema = schema_from_document(call.body.get("schema"))
-    _check_is_free(context, name)
+    _check_is_free(call.context, name)
     warn_of_spelling(name, schema.options)
-    if not (
-        yield from _changes(context, call).make(TableCreation(name, schema, if_not_exists=True))
-    ):
+    if not (yield from _make(call, TableCreation(name, schema, if_not_exists=True))):
         raise already_exists("TABLE", str(name))
 
 
-def _changes(context: Context, call: Call) -> DefinitionChanges:
-    return DefinitionChanges(context, call.principal, is_engine=True)
+def _make(call: Call, change: DefinitionChange) -> Steps[bool]:
+    return DefinitionChanges(call.context, call.principal, is_engine=True).make(change)
 
 
 def _check_is_free(context: Context, name: TableName) -> None:
@@ -252,31 +235,30 @@ def _check_is_free(context: Context, name: TableName) -> None:
         raise already_exists("TABLE", str(name), f"`{name}` is a view: choose another name.")
 
 
-def _get_table(context: Context, call: Call) -> Any:
-    return table_document(table_of(context, table_name(call.names)))
+def _get_table(call: Call) -> Any:
+    return table_document(call.table())
 
 
-def _get_table_by_id(context: Context, call: Call) -> Any:
+def _get_table_by_id(call: Call) -> Any:
     """Nothing notes ids: the tables are looked at one after the other."""
-    for database in seen_databases(context, call):
-        for name in seen_tables(context, call, database):
+    for database in call.seen_databases():
+        for name in call.seen_tables(database):
             with suppress_missing():
-                table = table_of(context, TableName(name, database))
+                table = table_of(call.context, TableName(name, database))
                 if table.table_id == call.names["id"]:
                     return table_document(table)
     raise not_found("TABLE", call.names["id"])
 
 
-def _alter_table(context: Context, call: Call) -> Any:
-    name = table_name(call.names)
-    table_of(context, name)
-    schema = context.catalog.load(name).schema
+def _alter_table(call: Call) -> Any:
+    name = call.table().name
+    schema = call.context.catalog.load(name).schema
     changes = changes_from_documents(call.body.get("changes"), schema)
     for change in changes:
         if isinstance(change, SetOptions):
             warn_of_spelling(name, change.options)
     try:
-        yield from _changes(context, call).make(TableAlteration(name, tuple(changes)))
+        yield from _make(call, TableAlteration(name, tuple(changes)))
     except UnknownNameError as error:
         raise not_found("COLUMN", _missing_column(schema, changes), str(error)) from error
     except InvalidTableError as error:
@@ -295,57 +277,49 @@ def _missing_column(schema: TableSchema, changes: list[TableChange]) -> str:
 def _taken_column(schema: TableSchema, changes: list[TableChange]) -> str | None:
     for change in changes:
         match change:
-            case AddColumn(path=(name,)) | RenameColumn(path=(_,), new_name=name):
-                if name in schema.column_names:
-                    return name
-            case _:
-                continue
+            case AddColumn(path=(name,)) | RenameColumn(path=(_,), new_name=name) if (
+                name in schema.column_names
+            ):
+                return name
     return None
 
 
-def _drop_table(context: Context, call: Call) -> Any:
-    name = table_name(call.names)
+def _drop_table(call: Call) -> Any:
+    name = call.name
     if "$" in call.names["table"]:  # also the branch `main`, which is not the whole table
         raise bad_request(f"`{call.names['table']}` is a branch: drop it as one.")
     with contextlib.suppress(TableDamagedError):
-        table_of(context, name)
-    yield from _change_table(context, call, TableDrop(name), name)
+        call.table()
+    yield from _change_table(call, TableDrop(name), name)
 
 
-def _rename_table(context: Context, call: Call) -> Any:
+def _rename_table(call: Call) -> Any:
     source = identifier_of(call.body.get("source"), "source")
     target = identifier_of(call.body.get("destination"), "destination")
-    call.is_about(source, detail=f"to {target}")
+    call.report(source, detail=f"to {target}")
     for name in (source, target):
         if name.branch is not None:
             raise bad_request(f"`{name}` is a branch: rename it as one.")
-    require_right(context, call, Scope.WRITE, source)
+    call.require_right(Scope.WRITE, source)
     check_right(call.principal, Scope.WRITE, target.database or "", target.table)
-    table_of(context, source)
-    require_database(context, target.database or "")
-    _check_is_free(context, target)
-    yield from _change_table(context, call, TableRename(source, target), source)
+    table_of(call.context, source)
+    require_database(call.context, target.database or "")
+    _check_is_free(call.context, target)
+    yield from _change_table(call, TableRename(source, target), source)
 
 
-def _change_table(context: Context, call: Call, change: DefinitionChange, name: TableName) -> Any:
+def _change_table(call: Call, change: DefinitionChange, name: TableName) -> Any:
     """Make a change of a table, which others may have taken away while this one has waited."""
     try:
-        yield from _changes(context, call).make(change)
+        yield from _make(call, change)
     except UnknownNameError as error:
         raise not_found("TABLE", f"{name.database}.{name.table}", error.message) from error
 
 
 # ---- not supported ----
 
-
-def _refuse(what: str) -> Handler:
-    def handler(context: Context, call: Call) -> Any:
-        if "database" in call.names:
-            database_of(context, call)
-        raise not_offered(what)
-
-    return handler
-
+_no_permissions = refusing("permissions", lambda call: None)
+_no_registering = refusing("registering tables that are there already", Call.database)
 
 _DATABASE = "/databases/{database}"
 _ENDPOINTS: list[tuple[str, str, Handler]] = [
@@ -354,7 +328,7 @@ _ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("GET", _DATABASE, _get_database),
     ("POST", _DATABASE, _alter_database),
     ("DELETE", _DATABASE, _drop_database),
-    ("POST", f"{_DATABASE}/register", _refuse("registering tables that are there already")),
+    ("POST", f"{_DATABASE}/register", _no_registering),
     ("GET", f"{_DATABASE}/tables", _list_tables),
     ("POST", f"{_DATABASE}/tables", _create_table),
     ("GET", f"{_DATABASE}/table-details", _list_table_details),
@@ -365,7 +339,7 @@ _ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("POST", f"{_DATABASE}/tables/{{table}}", _alter_table),
     ("DELETE", f"{_DATABASE}/tables/{{table}}", _drop_table),
     *DEFINITION_ENDPOINTS,
-    ("GET", "/permissions", _refuse("permissions")),
-    ("POST", "/permissions/grant", _refuse("permissions")),
-    ("POST", "/permissions/revoke", _refuse("permissions")),
+    ("GET", "/permissions", _no_permissions),
+    ("POST", "/permissions/grant", _no_permissions),
+    ("POST", "/permissions/revoke", _no_permissions),
 ]

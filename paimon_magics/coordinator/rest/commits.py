@@ -123,7 +123,6 @@ class _Ledger:
         self._publication = replace(publication_of(table, snapshot), certain=False)
 
     def knows(self, changes: str | None) -> bool:
-        """See `Ledger.knows`."""
         own = self._publication
         return any(
             p.certain
@@ -136,7 +135,6 @@ class _Ledger:
     def begin(
         self, changes: str, *, changes_index: bool, rests_on: str | None, manifests: Sequence[str]
     ) -> None:
-        """See `Ledger.begin`."""
         self._publication = replace(
             self._publication,
             changes=changes,
@@ -151,7 +149,6 @@ class _Ledger:
                 pass
 
     def end(self, published: bool) -> None:
-        """See `Ledger.end`."""
         if published:
             self._watch.note(replace(self._publication, certain=True))
         else:

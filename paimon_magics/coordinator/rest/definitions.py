@@ -1,14 +1,18 @@
 """The endpoints of views and functions. Engines define them, and use them.
 
-For a sender with grants they count like tables of their names.
+Their documents are Paimon's (`ViewSchema`, `ViewChange`, `CreateFunctionRequest`,
+`FunctionDefinition`, `FunctionChange`). The texts in them are kept as they came: only engines read
+them. For a sender with grants they count like tables of their names.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from paimon_magics.coordinator.protocol.clock import now_ms
@@ -16,21 +20,19 @@ from paimon_magics.coordinator.protocol.principals import Scope, check_right
 from paimon_magics.coordinator.rest.endpoints import (
     Call,
     Handler,
-    database_of,
     like_filter,
     page,
     require_database,
     safe_name,
-    seen_databases,
 )
 from paimon_magics.coordinator.rest.errors import (
+    RestError,
     already_exists,
     bad_request,
     not_found,
     suppress_missing,
 )
 from paimon_magics.coordinator.service.definitions import Kind
-from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.rest_documents import (
@@ -44,25 +46,18 @@ from paimon_magics.tables.catalog.rest_documents import (
 
 Document = dict[str, Any]
 
-
 # Paimon's RESTFunctionValidator.
 _FUNCTION_NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9._-]+")
 
 
-# The documents of views and functions: what a request creates, and what its changes make of it.
-#
-# They are Paimon's (`ViewSchema`, `ViewChange`, `CreateFunctionRequest`, `FunctionDefinition`,
-# `FunctionChange`). Engines alone read the texts in them, so that those are kept as they came.
-
-
-def view_name(name: str) -> str:
+def _view_name(name: str) -> str:
     """Return `name` if a view may have it; else raise 400. `$` is for system tables."""
     if "$" in name:
         raise bad_request(f"`{name}` is not a valid name of a view.")
     return safe_name(name, "view")
 
 
-def function_name(name: str) -> str:
+def _function_name(name: str) -> str:
     """Return `name` if a function may have it; else raise 400."""
     if not _FUNCTION_NAME.fullmatch(name):
         raise bad_request(
@@ -72,7 +67,7 @@ def function_name(name: str) -> str:
     return safe_name(name, "function")
 
 
-def view_from(body: Mapping[str, Any]) -> Document:
+def _view_from(body: Mapping[str, Any]) -> Document:
     """The view that a `CreateViewRequest` creates."""
     schema = mapping_of(body.get("schema"), "schema")
     check_fields(schema.get("fields"), "schema.fields")
@@ -85,7 +80,7 @@ def view_from(body: Mapping[str, Any]) -> Document:
     }
 
 
-def function_from(body: Mapping[str, Any]) -> Document:
+def _function_from(body: Mapping[str, Any]) -> Document:
     """The function that a `CreateFunctionRequest` creates."""
     for key in ("inputParams", "returnParams"):
         if body.get(key) is not None:
@@ -107,76 +102,37 @@ def function_from(body: Mapping[str, Any]) -> Document:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """The named parts of a view or a function: `word` in the names of changes, the member `key`
-    with a part's name, and the part that a change has."""
-
-    word: str
-    key: str
-    value: Callable[[Mapping[str, Any], str], Any]
-
-
-def changed_view(view: Document, changes: Any, name: str) -> Document:
-    """What the changes of an `AlterViewRequest` make of the view `name`: all of them, or none.
-
-    Raises 404 and 409 DIALECT.
-    """
-    dialects = _Parts("Dialect", "dialect", lambda change, where: text_of(change, "query", where))
-    return _changed(view, changes, "dialects", dialects, f"of the view `{name}`")
-
-
-def changed_function(function: Document, changes: Any, name: str) -> Document:
-    """What the changes of an `AlterFunctionRequest` make of the function `name`: all of them, or
-    none. Raises 404 and 409 DEFINITION."""
-    definitions = _Parts(
-        "Definition",
-        "name",
-        lambda change, where: _definition(change.get("definition"), f"{where}.definition"),
-    )
-    return _changed(function, changes, "definitions", definitions, f"of the function `{name}`")
-
-
-def _changed(document: Document, changes: Any, member: str, parts: _Parts, whose: str) -> Document:
-    known = dict(document[member])
-    changed = document | {member: known, "options": dict(document["options"])}
-    for where, change in _changes(changes):
+def _changed(sort: _Sort, document: Document, changes: Any, name: str) -> Document:
+    """What an `AlterViewRequest` or `AlterFunctionRequest` makes of `name`: all of its changes, or
+    none. Raises 404 and 409 for the part that a change names."""
+    parts = dict(document[sort.parts])
+    changed = document | {sort.parts: parts, "options": dict(document["options"])}
+    for position, item in enumerate(sequence_of(changes, "changes")):
+        where = f"changes[{position}]"
+        change = mapping_of(item, where)
         action = text_of(change, "action", where)
-        verb = action.removesuffix(parts.word)
+        verb = action.removesuffix(sort.part)
         if verb != action and verb in ("add", "update", "drop"):
-            _change_part(known, verb, change, where, parts, whose)
+            _change_part(sort, parts, verb, change, where, name)
         else:
             _change(changed, action, change, where)
     return changed
 
 
 def _change_part(
-    known: dict[str, Any],
-    verb: str,
-    change: Mapping[str, Any],
-    where: str,
-    parts: _Parts,
-    whose: str,
+    sort: _Sort, parts: Document, verb: str, change: Mapping[str, Any], where: str, name: str
 ) -> None:
-    name = text_of(change, parts.key, where)
-    kind = parts.word.upper()
-    if verb == "add" and name in known:
-        message = f"The {kind.lower()} `{name}` {whose} exists already."
-        raise already_exists(kind, name, message)
-    if verb != "add" and name not in known:
-        raise not_found(kind, name, f"There is no {kind.lower()} `{name}` {whose}.")
+    part = text_of(change, sort.part_key, where)
+    kind, whose = sort.part.upper(), f"of the {sort.kind} `{name}`"
+    if verb == "add" and part in parts:
+        message = f"The {kind.lower()} `{part}` {whose} exists already."
+        raise already_exists(kind, part, message)
+    if verb != "add" and part not in parts:
+        raise not_found(kind, part, f"There is no {kind.lower()} `{part}` {whose}.")
     if verb == "drop":
-        del known[name]
+        del parts[part]
     else:
-        known[name] = parts.value(change, where)
-
-
-def _changes(changes: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    found: list[tuple[str, Mapping[str, Any]]] = []
-    for position, item in enumerate(sequence_of(changes, "changes")):
-        where = f"changes[{position}]"
-        found.append((where, mapping_of(item, where)))
-    return found
+        parts[part] = sort.part_value(change, where)
 
 
 def _change(changed: Document, action: str, change: Mapping[str, Any], where: str) -> None:
@@ -214,12 +170,16 @@ def _definition(document: Any, where: str) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class _Sort:
-    """What the endpoints of views and of functions differ in."""
+    """What the endpoints of views and of functions differ in. Their documents have named parts in
+    the member `parts`. `part` is in the names of changes, whose member `part_key` names a part."""
 
     kind: Kind
     new: Callable[[Any], Document]
-    changed: Callable[[Document, Any, str], Document]
     safe: Callable[[str], str]
+    parts: str
+    part: str
+    part_key: str
+    part_value: Callable[[Mapping[str, Any], str], Any]
 
     @property
     def resource(self) -> str:
@@ -229,86 +189,91 @@ class _Sort:
         return not_found(self.resource, str(name))
 
 
-_VIEWS = _Sort(Kind.VIEW, view_from, changed_view, view_name)
-_FUNCTIONS = _Sort(Kind.FUNCTION, function_from, changed_function, function_name)
+_VIEWS = _Sort(
+    Kind.VIEW,
+    _view_from,
+    _view_name,
+    "dialects",
+    "Dialect",
+    "dialect",
+    lambda change, where: text_of(change, "query", where),
+)
+_FUNCTIONS = _Sort(
+    Kind.FUNCTION,
+    _function_from,
+    _function_name,
+    "definitions",
+    "Definition",
+    "name",
+    lambda change, where: _definition(change.get("definition"), f"{where}.definition"),
+)
 
 
 # ---- one ----
 
 
-def _get(sort: _Sort) -> Handler:
-    def handler(context: Context, call: Call) -> Any:
-        name = _named(context, call, sort, Scope.READ)
-        return _answer(sort, name.table, _found(context, sort, name))
-
-    return handler
+def _get(sort: _Sort, call: Call) -> Any:
+    name = _name(sort, call, Scope.READ)
+    return _answer(sort, name.table, _load(sort, call, name))
 
 
-def _create(sort: _Sort) -> Handler:
-    def handler(context: Context, call: Call) -> Any:
-        database = database_of(context, call)
-        name = _named_in_body(call, sort, database)
-        call.is_about(name)
-        check_right(call.principal, Scope.WRITE, database, name.table)
-        by, at_ms = call.user or "", now_ms()
-        document = sort.new(call.body) | {
-            "id": str(uuid.uuid4()),
-            "owner": by,
-            **{"createdAt": at_ms, "createdBy": by, "updatedAt": at_ms, "updatedBy": by},
-        }
-        if not context.definitions.create(sort.kind, name, document):
-            raise already_exists(sort.resource, str(name))
-
-    return handler
+def _create(sort: _Sort, call: Call) -> Any:
+    database = call.database()
+    name = _name_in_body(sort, call, database)
+    call.report(name)
+    check_right(call.principal, Scope.WRITE, database, name.table)
+    by, at_ms = call.user or "", now_ms()
+    document = sort.new(call.body) | {
+        "id": str(uuid.uuid4()),
+        "owner": by,
+        **{"createdAt": at_ms, "createdBy": by, "updatedAt": at_ms, "updatedBy": by},
+    }
+    if not call.context.definitions.create(sort.kind, name, document):
+        raise already_exists(sort.resource, str(name))
 
 
-def _alter(sort: _Sort) -> Handler:
-    def handler(context: Context, call: Call) -> Any:
-        name = _named(context, call, sort, Scope.WRITE)
+def _alter(sort: _Sort, call: Call) -> Any:
+    name = _name(sort, call, Scope.WRITE)
 
-        def changed(document: Document) -> Document:
-            altered = sort.changed(document, call.body.get("changes"), str(name))
-            return altered | {"updatedAt": now_ms(), "updatedBy": call.user or ""}
+    def changed(document: Document) -> Document:
+        altered = _changed(sort, document, call.body.get("changes"), str(name))
+        return altered | {"updatedAt": now_ms(), "updatedBy": call.user or ""}
 
-        try:
-            context.definitions.change(sort.kind, name, changed)
-        except UnknownNameError:
-            raise sort.missing(name) from None
-
-    return handler
+    with _missing(sort, name):
+        call.context.definitions.change(sort.kind, name, changed)
 
 
-def _drop(sort: _Sort) -> Handler:
-    def handler(context: Context, call: Call) -> Any:
-        name = _named(context, call, sort, Scope.WRITE)
-        try:
-            context.definitions.drop(sort.kind, name)
-        except UnknownNameError:
-            raise sort.missing(name) from None
-
-    return handler
+def _drop(sort: _Sort, call: Call) -> Any:
+    name = _name(sort, call, Scope.WRITE)
+    with _missing(sort, name):
+        call.context.definitions.drop(sort.kind, name)
 
 
-def _rename_view(context: Context, call: Call) -> Any:
+def _rename_view(call: Call) -> Any:
     source = _identifier(call.body.get("source"), "source")
     target = _identifier(call.body.get("destination"), "destination")
-    call.is_about(source, detail=f"to {target}")
-    _check_seen(context, call, _VIEWS, source, Scope.WRITE)
+    call.report(source, detail=f"to {target}")
+    _check_seen(_VIEWS, call, source, Scope.WRITE)
     check_right(call.principal, Scope.WRITE, target.database or "", target.table)
-    require_database(context, target.database or "")
-    try:
-        renamed = context.definitions.rename(Kind.VIEW, source, target)
-    except UnknownNameError:
-        raise _VIEWS.missing(source) from None
+    require_database(call.context, target.database or "")
+    with _missing(_VIEWS, source):
+        renamed = call.context.definitions.rename(Kind.VIEW, source, target)
     if not renamed:
         raise already_exists("VIEW", str(target))
 
 
-def _found(context: Context, sort: _Sort, name: TableName) -> Document:
+@contextmanager
+def _missing(sort: _Sort, name: TableName) -> Iterator[None]:
+    """Answer 404 where the body finds no view or function of that name."""
     try:
-        return context.definitions.of(sort.kind, name)
+        yield
     except UnknownNameError:
         raise sort.missing(name) from None
+
+
+def _load(sort: _Sort, call: Call, name: TableName) -> Document:
+    with _missing(sort, name):
+        return call.context.definitions.of(sort.kind, name)
 
 
 def _answer(sort: _Sort, name: str, document: Document) -> Document:
@@ -326,81 +291,70 @@ def _without(document: Document, *keys: str) -> Document:
 # ---- lists ----
 
 
-def _list_names(sort: _Sort) -> Handler:
-    def handler(context: Context, call: Call) -> Any:
-        names = _seen(context, call, sort, database_of(context, call))
-        found, token = page(call.request, names, str)
-        return {f"{sort.kind}s": found, "nextPageToken": token}
-
-    return handler
+def _list_names(sort: _Sort, call: Call) -> Any:
+    names, token = page(call.request, _seen(sort, call, call.database()), str)
+    return {f"{sort.kind}s": names, "nextPageToken": token}
 
 
-def _list_details(sort: _Sort) -> Handler:
-    def handler(context: Context, call: Call) -> Any:
-        database = database_of(context, call)
-        found, token = page(call.request, _seen(context, call, sort, database), str)
-        details = []
-        for name in found:
-            with suppress_missing():  # it was dropped meanwhile
-                document = _found(context, sort, TableName(name, database))
-                details.append(_answer(sort, name, document))
-        return {f"{sort.kind}Details": details, "nextPageToken": token}
-
-    return handler
+def _list_details(sort: _Sort, call: Call) -> Any:
+    database = call.database()
+    names, token = page(call.request, _seen(sort, call, database), str)
+    details = []
+    for name in names:
+        with suppress_missing():  # it was dropped meanwhile
+            document = _load(sort, call, TableName(name, database))
+            details.append(_answer(sort, name, document))
+    return {f"{sort.kind}Details": details, "nextPageToken": token}
 
 
-def _list_everywhere(sort: _Sort) -> Handler:
-    def handler(context: Context, call: Call) -> Any:
-        matches = like_filter(call.request, "databaseNamePattern")
-        names = [
-            (database, name)
-            for database in filter(matches, seen_databases(context, call))
-            for name in _seen(context, call, sort, database)
-        ]
-        found, token = page(call.request, names, ".".join)
-        shown = [{"database": database, "object": name} for database, name in found]
-        return {f"{sort.kind}s": shown, "nextPageToken": token}
-
-    return handler
+def _list_everywhere(sort: _Sort, call: Call) -> Any:
+    matches = like_filter(call.request, "databaseNamePattern")
+    names = [
+        (database, name)
+        for database in filter(matches, call.seen_databases())
+        for name in _seen(sort, call, database)
+    ]
+    page_names, token = page(call.request, names, ".".join)
+    shown = [{"database": database, "object": name} for database, name in page_names]
+    return {f"{sort.kind}s": shown, "nextPageToken": token}
 
 
-def _seen(context: Context, call: Call, sort: _Sort, database: str) -> list[str]:
+def _seen(sort: _Sort, call: Call, database: str) -> list[str]:
     matches = like_filter(call.request, f"{sort.kind}NamePattern")
     may = call.principal.may_on
-    names = context.definitions.names(sort.kind, database)
+    names = call.context.definitions.names(sort.kind, database)
     return [name for name in names if matches(name) and may(Scope.READ, database, name)]
 
 
 # ---- names ----
 
 
-def _named(context: Context, call: Call, sort: _Sort, needed: Scope) -> TableName:
+def _name(sort: _Sort, call: Call, needed: Scope) -> TableName:
     """What the path names, for a sender who may do what they ask with it."""
-    database = database_of(context, call)
-    name = TableName(call.names["name"], database)
+    name = TableName(call.names["name"], call.database())
     try:
         sort.safe(name.table)
-    except Exception:
+    except RestError:
         raise sort.missing(name) from None
     if needed is not Scope.READ:
-        call.is_about(name)
-    _check_seen(context, call, sort, name, needed)
+        call.report(name)
+    _check_seen(sort, call, name, needed)
     return name
 
 
-def _check_seen(context: Context, call: Call, sort: _Sort, name: TableName, needed: Scope) -> None:
+def _check_seen(sort: _Sort, call: Call, name: TableName, needed: Scope) -> None:
     """Raise 404 for what is hidden from the sender, after the same look at the store, and 403 for
     what they may not do."""
     if not call.principal.may_on(Scope.READ, name.database or "", name.table):
         with suppress_missing():
-            _found(context, sort, TableName(uuid.uuid4().hex, name.database))
+            _load(sort, call, TableName(uuid.uuid4().hex, name.database))
         raise sort.missing(name)
     check_right(call.principal, needed, name.database or "", name.table)
 
 
-def _named_in_body(call: Call, sort: _Sort, database: str) -> TableName:
+def _name_in_body(sort: _Sort, call: Call, database: str) -> TableName:
     if sort is _FUNCTIONS:
-        return TableName(sort.safe(text_of(call.body, "name", "The body")), database)
+        return TableName(sort.safe(call.text("name")), database)
     name = _identifier(call.body.get("identifier"), "identifier")
     if name.database != database:
         raise bad_request(
@@ -413,21 +367,21 @@ def _named_in_body(call: Call, sort: _Sort, database: str) -> TableName:
 def _identifier(document: Any, where: str) -> TableName:
     identifier = mapping_of(document, where)
     return TableName(
-        view_name(text_of(identifier, "object", where)),
+        _view_name(text_of(identifier, "object", where)),
         safe_name(text_of(identifier, "database", where), "database"),
     )
 
 
 def _endpoints(sort: _Sort) -> list[tuple[str, str, Handler]]:
-    inside, one = f"/databases/{{database}}/{sort.kind}s", "{name}"
+    inside = f"/databases/{{database}}/{sort.kind}s"
     return [
-        ("GET", inside, _list_names(sort)),
-        ("POST", inside, _create(sort)),
-        ("GET", f"/databases/{{database}}/{sort.kind}-details", _list_details(sort)),
-        ("GET", f"/{sort.kind}s", _list_everywhere(sort)),
-        ("GET", f"{inside}/{one}", _get(sort)),
-        ("POST", f"{inside}/{one}", _alter(sort)),
-        ("DELETE", f"{inside}/{one}", _drop(sort)),
+        ("GET", inside, partial(_list_names, sort)),
+        ("POST", inside, partial(_create, sort)),
+        ("GET", f"/databases/{{database}}/{sort.kind}-details", partial(_list_details, sort)),
+        ("GET", f"/{sort.kind}s", partial(_list_everywhere, sort)),
+        ("GET", f"{inside}/{{name}}", partial(_get, sort)),
+        ("POST", f"{inside}/{{name}}", partial(_alter, sort)),
+        ("DELETE", f"{inside}/{{name}}", partial(_drop, sort)),
     ]
 
 

@@ -15,6 +15,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import unquote_plus
@@ -23,26 +24,37 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.http.audited import tell
+from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.authorisation import SCOPES
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.limits import run_steps
 from paimon_magics.coordinator.protocol.json_text import json_value
 from paimon_magics.coordinator.protocol.principals import Principal, Scope, check_right, check_table
-from paimon_magics.coordinator.rest.errors import RestError, bad_request, error_response, not_found
-from paimon_magics.coordinator.runtime.work import Steps
+from paimon_magics.coordinator.rest.errors import (
+    RestError,
+    bad_request,
+    error_response,
+    not_found,
+    not_offered,
+)
+from paimon_magics.coordinator.runtime import Steps
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.formatting import shortened
 from paimon_magics.planning.options.rules import check_option_key
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
-from paimon_magics.tables.catalog.rest_documents import mapping_of, text_of
+from paimon_magics.tables.catalog.rest_documents import (
+    integer_of,
+    mapping_of,
+    optional_text,
+    text_of,
+)
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.table import StoredTable
 
 _log = logging.getLogger(__name__)
 
-
+_BODY = "The body"
 _DIGITS_MAX = 40  # of a number that is read; some have zeros in front
 
 _T = TypeVar("_T")
@@ -50,8 +62,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request: the names in its path, its body (an empty one for GET and DELETE), the rest."""
+    """One request to a catalog: the names in its path, its body (empty for GET and DELETE), and the
+    rest."""
 
+    context: Context
     names: dict[str, str]
     body: dict[str, Any]
     request: Request
@@ -64,15 +78,67 @@ class Call:
     @property
     def user(self) -> str | None:
         """The sender's authorised name; None if there is none."""
-        return principal_of(self.request).name
+        return self.principal.name
 
-    def is_about(self, name: TableName, **facts: Any) -> None:
-        """Say in the audit log which table it is about, or with "" as its name which database."""
-        told = {"database": name.database, "table": name.object_name or None, **facts}
-        tell(self.request.scope, **told)
+    @property
+    def name(self) -> TableName:
+        """The table that the path names. Raises 404 TABLE for a system table: clients derive those
+        from the table itself."""
+        database, table = self.names["database"], self.names["table"]
+        try:
+            return object_name(database, table)
+        except _NoTableError as error:
+            raise not_found("TABLE", f"{database}.{table}", error.message) from None
+
+    def table(self) -> StoredTable:
+        """The table that the path names, loaded. Raises as `table_of` does."""
+        return table_of(self.context, self.name)
+
+    def database(self) -> str:
+        """The database that the path names. Raises 404 DATABASE if it does not exist."""
+        name = safe_name(self.names["database"], "database")
+        require_database(self.context, name)
+        return name
+
+    def seen_databases(self) -> list[str]:
+        """The databases of which the sender may read something."""
+        return list(filter(self.principal.sees_database, self.context.catalog.stored_databases()))
+
+    def seen_tables(self, database: str) -> list[str]:
+        """The tables of a database that the sender may read."""
+        may = self.principal.may_on
+        names = self.context.catalog.list_tables(database)
+        return [name for name in names if may(Scope.READ, database, name)]
+
+    def require_right(self, needed: Scope, name: TableName) -> None:
+        """Raise 404 TABLE for a table that is hidden from the sender, NotTheirsError (403) for one
+        on which they lack a scope."""
+        try:
+            check_table(self.principal, needed, name, partial(load_stored, self.context.catalog))
+        except UnknownNameError:
+            message = f"There is no table `{name}`."
+            raise not_found("TABLE", f"{name.database}.{name.object_name}", message) from None
+
+    def text(self, key: str) -> str:
+        """A member of the body that is a text. Raises 400."""
+        return text_of(self.body, key, _BODY)
+
+    def optional_text(self, key: str) -> str | None:
+        """A member of the body that may be missing."""
+        return optional_text(self.body, key, _BODY)
+
+    def integer(self, key: str) -> int:
+        """A member of the body that is a whole number. Raises 400."""
+        return integer_of(self.body, key, _BODY)
+
+    def report(self, name: TableName, **facts: Any) -> None:
+        """Report to the audit log which table it is about, or with "" as its name which
+        database."""
+        table = name.object_name or None
+        report(self.request.scope, **{"database": name.database, "table": table, **facts})
 
 
-Handler = Callable[["Context", Call], Any]
+Handler = Callable[[Call], Any]
 """Carries out a call and returns its JSON answer, None for an empty one; or steps that do so."""
 
 
@@ -90,25 +156,15 @@ def require_database(context: Context, database: str) -> None:
         raise not_found("DATABASE", database)
 
 
-def database_of(context: Context, call: Call) -> str:
-    """The database that the path names. Raises 404 DATABASE if it does not exist."""
-    name = safe_name(call.names["database"], "database")
-    require_database(context, name)
-    return name
-
-
 def endpoint(context: Context, method: str, template: str, handler: Handler) -> Route:
     """A route that answers `method` on the path `template` by the handler."""
 
     async def answer(request: Request) -> Response:
         try:
-            names = path_names(request, template)
-            body = await read_body(request) if method == "POST" else {}
-            work = handler if method == "GET" else _fenced(handler)
-            call = Call(names, body, request)
-            if not call.principal.is_free:
-                work = _seen(work, f"{method} {template}")
-            result = await run_steps(_steps(work, context, call))
+            names = _path_names(request, template)
+            body = await _read_body(request) if method == "POST" else {}
+            call = Call(context, names, body, request)
+            result = await run_steps(_steps(handler, call, f"{method} {template}"))
         except ClientDisconnect:
             raise  # there is nobody to answer
         except Exception as error:
@@ -118,85 +174,54 @@ def endpoint(context: Context, method: str, template: str, handler: Handler) -> 
     return Route(template, answer, methods=[method])
 
 
-def seen_databases(context: Context, call: Call) -> list[str]:
-    """The databases of which the sender may read something."""
-    return [
-        stored_database
-        for stored_database in context.catalog.stored_databases()
-        if call.principal.sees_database(stored_database)
-    ]
+def refusing(what: str, check: Handler) -> Handler:
+    """A handler of what is not supported. `check` raises 404 for what the path names: clients tell
+    404 and 501 apart."""
+
+    def handler(call: Call) -> Any:
+        check(call)
+        raise not_offered(what)
+
+    return handler
 
 
-def seen_tables(context: Context, call: Call, database: str) -> list[str]:
-    """The tables of a database that the sender may read."""
-    may = call.principal.may_on
-    names = context.catalog.list_tables(database)
-    return [name for name in names if may(Scope.READ, database, name)]
+def _steps(handler: Handler, call: Call, which: str) -> Steps[Any]:
+    """The steps of a handler, after the sender's rights were checked. Changes are made and
+    acknowledged only while this coordinator owns the warehouse."""
+    if not call.principal.is_free:
+        _check_rights(call, which)
+    fence = None if which.startswith("GET ") else call.context.fence
+    if fence is not None:
+        fence()
+    result = handler(call)
+    if inspect.isgenerator(result):
+        result = yield from result
+    if fence is not None:
+        fence().check()
+    return result
 
 
-def require_right(context: Context, call: Call, needed: Scope, name: TableName) -> None:
-    """Raise 404 TABLE for a table that is hidden from the sender, NotTheirsError (403) for one on
-    which they lack a scope."""
-    try:
-        check_table(call.principal, needed, name, lambda one: load_stored(context.catalog, one))
-    except UnknownNameError:
-        message = f"There is no table `{name}`."
-        raise not_found("TABLE", f"{name.database}.{name.object_name}", message) from None
-
-
-def _seen(handler: Handler, which: str) -> Handler:
-    """The handler, for a sender with grants: the table or database that the path names must be
-    theirs to see, and to change if the endpoint changes it."""
+def _check_rights(call: Call, which: str) -> None:
+    """Check that a sender with grants may see the table or database that the path names, and change
+    it if the endpoint changes it."""
     needed = SCOPES[which]
-
-    def answer(context: Context, call: Call) -> Steps[Any]:
-        database, table = call.names.get("database"), call.names.get("table")
-        if database is not None and table is not None:
-            require_right(context, call, needed, TableName(table, database))
-        elif database is not None:
-            if not call.principal.sees_database(database):
-                context.catalog.database_exists(uuid.uuid4().hex)  # it takes as long
-                raise not_found("DATABASE", database)
-            if which.endswith("{database}") and needed is not Scope.READ:
-                check_right(call.principal, needed, database, None)
-        return (yield from _steps(handler, context, call))
-
-    return answer
-
-
-def _steps(handler: Handler, context: Context, call: Call) -> Steps[Any]:
-    """The steps of a handler, of which most have one."""
-    result = handler(context, call)
-    return (yield from result) if inspect.isgenerator(result) else result
-
-
-def _fenced(handler: Handler) -> Handler:
-    """The handler, which makes and acknowledges changes only while this coordinator owns the
-    warehouse."""
-
-    def answer(context: Context, call: Call) -> Steps[Any]:
-        if context.fence is None:
-            return (yield from _steps(handler, context, call))
-        context.fence()
-        result = yield from _steps(handler, context, call)
-        context.fence().check()
-        return result
-
-    return answer
-
-
-# Warnings of options that look mistyped, in the log.
-#
-# Engines have options that are not known here, and a REST catalog keeps what it does not know. So a
-# key that resembles one of Paimon's is stored as it is; a person may read in the log why it has no
-# effect.
+    database, table = call.names.get("database"), call.names.get("table")
+    if database is not None and table is not None:
+        call.require_right(needed, TableName(table, database))
+    elif database is not None:
+        if not call.principal.sees_database(database):
+            call.context.catalog.database_exists(uuid.uuid4().hex)  # it takes as long
+            raise not_found("DATABASE", database)
+        if which.endswith("{database}") and needed is not Scope.READ:
+            check_right(call.principal, needed, database, None)
 
 
 _OPTIONS_LOOKED_AT = 200  # a comparison of one with all known keys takes a millisecond
 
 
 def warn_of_spelling(name: TableName, options: Iterable[tuple[str, str]]) -> None:
-    """Log a warning for each of the first options of a table that looks mistyped."""
+    """Log a warning for each of the first options of a table that looks mistyped. Engines have
+    options that are not known here, so a REST catalog keeps what it does not know."""
     for key, _ in islice(options, _OPTIONS_LOOKED_AT):
         try:
             check_option_key(key)
@@ -204,10 +229,7 @@ def warn_of_spelling(name: TableName, options: Iterable[tuple[str, str]]) -> Non
             _log.warning("The option '%s' of %s looks mistyped. %s", key, name, error.hint)
 
 
-# Read names, bodies and pages from the REST catalog's requests. Invalid ones are answered 400.
-
-
-async def read_body(request: Request) -> dict[str, Any]:
+async def _read_body(request: Request) -> dict[str, Any]:
     """The body, which must be a JSON object; an empty one counts as `{}`."""
     raw = await request.body()
     if not raw.strip():
@@ -216,21 +238,20 @@ async def read_body(request: Request) -> dict[str, Any]:
         document = json_value(raw)
     except ValueError as error:
         raise bad_request(f"The body is not JSON: {error}") from error
-    return mapping_of(document, "The body")
+    return mapping_of(document, _BODY)
 
 
-def path_names(request: Request, template: str) -> dict[str, str]:
+def _path_names(request: Request, template: str) -> dict[str, str]:
     """The names in the path at the template's `{…}`, decoded as the clients encode them (`+` is a
-    space). A slash in a name is refused, since it would shift the names after it.
-    """
+    space). A slash in a name is refused, since it would shift the names after it."""
     raw = request.scope.get("raw_path") or request.scope["path"].encode()
     if b"%2f" in raw.lower():
         raise bad_request("A name in the path contains a slash.")
     wanted = template.split("/")
-    found = raw.decode("latin-1").split("/")[-len(wanted) :]
+    parts = raw.decode("latin-1").split("/")[-len(wanted) :]
     return {
-        key[1:-1]: unquote_plus(value)
-        for key, value in zip(wanted, found, strict=True)
+        key[1:-1]: unquote_plus(part)
+        for key, part in zip(wanted, parts, strict=True)
         if key.startswith("{")
     }
 
@@ -268,16 +289,6 @@ def object_name(database: str, name: str) -> TableName:
 class _NoTableError(RestError):
     def __init__(self, message: str) -> None:
         super().__init__(400, message)
-
-
-def table_name(names: dict[str, str]) -> TableName:
-    """The table that the path names. Raises 404 TABLE for a system table, which clients make of the
-    table itself."""
-    try:
-        return object_name(names["database"], names["table"])
-    except _NoTableError as error:
-        name = f"{names['database']}.{names['table']}"
-        raise not_found("TABLE", name, error.message) from None
 
 
 def identifier_of(document: Any, where: str) -> TableName:
@@ -337,10 +348,5 @@ def like_filter(request: Request, parameter: str) -> Callable[[str], bool]:
 
 
 def _like_part(part: str) -> str:
-    match part:
-        case "%":
-            return ".*"
-        case _ if len(part) == 2 and part.startswith("\\"):
-            return re.escape(part[1])
-        case _:
-            return re.escape(part)
+    is_escaped = len(part) == 2 and part.startswith("\\")
+    return ".*" if part == "%" else re.escape(part[1] if is_escaped else part)

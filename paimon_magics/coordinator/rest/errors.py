@@ -43,7 +43,6 @@ _ANOTHER_ENGINE = re.compile(r"\bengine\b|\bFlink\b|\bSpark\b")
 
 _log = logging.getLogger(__name__)
 
-
 _WORDS = {
     "token": "key",
     "tokens": "keys",
@@ -215,8 +214,8 @@ def unmasked(message: str) -> str:
     """The message without markers: in other words, or with `…` for what is part of a name. The sign
     of percent is another one."""
     message = message.replace("%", _PERCENT)
-    message = _KNOWN_WORD.sub(lambda found: _WORDS[found[0].lower()], message)
-    message = _ACROSS.sub(lambda found: f"{found[1]}just ", message)
+    message = _KNOWN_WORD.sub(lambda match: _WORDS[match[0].lower()], message)
+    message = _ACROSS.sub(lambda match: f"{match[1]}just ", message)
     while _MARKED.search(message):
         message = _MARKED.sub("…", message)
     return message

@@ -13,8 +13,8 @@ from paimon_magics.coordinator.rest.endpoints import (
     Handler,
     like_filter,
     page,
+    refusing,
     safe_name,
-    table_name,
     table_of,
     warn_of_spelling,
     whole_number,
@@ -45,7 +45,6 @@ from paimon_magics.statements.version_changes import (
 from paimon_magics.tables.catalog.rest_documents import (
     integer_of,
     mapping_of,
-    optional_text,
     schema_from_document,
     sequence_of,
     string_map,
@@ -54,11 +53,7 @@ from paimon_magics.tables.catalog.rest_documents import (
 from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.commits.fenced_commits import commit_fenced
 from paimon_magics.tables.manifests.partitions import partition_documents
-from paimon_magics.tables.snapshots.branches import (
-    branch_exists,
-    forward_to_branch,
-    list_branches,
-)
+from paimon_magics.tables.snapshots.branches import branch_exists, forward_to_branch, list_branches
 from paimon_magics.tables.snapshots.chain import (
     latest_document,
     list_snapshots,
@@ -69,30 +64,22 @@ from paimon_magics.tables.snapshots.chain import (
     roll_back_schema,
     tag_document,
 )
-from paimon_magics.tables.snapshots.consumers import (
-    forget_progress,
-    keep_progress,
-    list_progress,
-)
+from paimon_magics.tables.snapshots.consumers import forget_progress, keep_progress, list_progress
 from paimon_magics.tables.snapshots.provenance import USER
 from paimon_magics.tables.table import StoredTable, Table
 from paimon_magics.tables.writing.cleanup import tidy_up
 
-_BODY = "The body"
 _NOT_MEASURED = -1
 
 
-# `CREATE OR REPLACE TABLE` through the REST catalog: remove the rows, then set the new schema.
-#
-# It takes two steps, as in Paimon's own catalogs: an overwrite that removes all rows, then the new
-# schema, with the next number. Earlier snapshots and schemas stay, and can be read by their
-# numbers. If the process dies in between, the table is empty and has its old schema.
+def _replace_table(call: Call) -> Any:
+    """`CREATE OR REPLACE TABLE`, in two steps as in Paimon's own catalogs: an overwrite that
+    removes all rows, then the new schema, with the next number. Earlier snapshots and schemas stay.
+    If the process dies in between, the table is empty and has its old schema.
 
-
-def replace_table(context: Context, call: Call) -> Any:
-    """The handler. A table that can't be replaced this way is answered 501: then engines drop it
-    and create it again."""
-    name = table_name(call.names)
+    A table that can't be replaced this way is answered 501: then engines drop it and create it
+    again."""
+    context, name = call.context, call.name
     if name.branch is not None:
         raise bad_request(f"`{name}` is a branch: replace its table.")
     table = table_of(context, name)
@@ -108,7 +95,6 @@ def replace_table(context: Context, call: Call) -> Any:
         _remove_rows(context, name)
         context.recent.forget(table.location)
         context.catalog.replace_table(name, schema)
-    return None
 
 
 def _remove_rows(context: Context, name: TableName) -> None:
@@ -116,26 +102,22 @@ def _remove_rows(context: Context, name: TableName) -> None:
     request = CommitRequest(transaction, OverwritePartitions(swallow_newer=True))
     fence = None if context.fence is None else context.fence()
     try:
-        asked = decoded(loaded, request)
-        receipt = commit_fenced(asked, context.catalog.publish, fence)
+        commit = decoded(loaded, request)
+        receipt = commit_fenced(commit, context.catalog.publish, fence)
     finally:
         tidy_up(loaded, transaction, frozenset())
     if context.watch is not None:
         now_ms = int(time.time() * 1000)
-        publication = publication_of(transaction.file_prefix, asked, receipt, now_ms)
+        publication = publication_of(transaction.file_prefix, commit, receipt, now_ms)
         if publication is not None:
             context.watch.note(replace(publication, is_transaction=False))
-
-
-def _table(context: Context, call: Call) -> StoredTable:
-    return table_of(context, table_name(call.names))
 
 
 # ---- snapshots ----
 
 
-def _latest_snapshot(context: Context, call: Call) -> Any:
-    table = _table(context, call)
+def _latest_snapshot(call: Call) -> Any:
+    table = call.table()
     snapshot = latest_document(table)
     if snapshot is None:
         raise not_found("SNAPSHOT", str(table.name), f"`{table.name}` has no snapshots.")
@@ -152,44 +134,41 @@ def _latest_snapshot(context: Context, call: Call) -> Any:
     }
 
 
-def _list_snapshots(context: Context, call: Call) -> Any:
+def _list_snapshots(call: Call) -> Any:
     count, after = (whole_number(call.request, key) for key in ("maxResults", "pageToken"))
-    found = list_snapshots(_table(context, call), after, count + 1 if count else None)
-    more = bool(count) and len(found) > count
-    shown = found[:count] if more else found
-    return {"snapshots": shown, "nextPageToken": str(shown[-1]["id"]) if more else None}
+    snapshots = list_snapshots(call.table(), after, count + 1 if count else None)
+    has_more = bool(count) and len(snapshots) > count
+    shown = snapshots[:count] if has_more else snapshots
+    return {"snapshots": shown, "nextPageToken": str(shown[-1]["id"]) if has_more else None}
 
 
-def _load_snapshot(context: Context, call: Call) -> Any:
+def _load_snapshot(call: Call) -> Any:
     version = safe_name(call.names["version"], "version")
-    snapshot = load_snapshot(_table(context, call), version)
+    snapshot = load_snapshot(call.table(), version)
     if snapshot is None:
         raise not_found("SNAPSHOT", version)
     return {"snapshot": snapshot}
 
 
-def _commit(context: Context, call: Call) -> Any:
+def _commit(call: Call) -> Any:
     snapshot = _vouched(call, mapping_of(call.body.get("snapshot"), "snapshot"))
-    table_id = optional_text(call.body, "tableId", _BODY)
-    base_uuid = optional_text(call.body, "baseSnapshotUuid", _BODY)
-    statistics = call.body.get("statistics")
-    partitions = [
-        mapping_of(item, f"statistics[{position}]")
-        for position, item in enumerate(sequence_of(statistics, "statistics", optional=True))
-    ]
-    name = table_name(call.names)
+    items = sequence_of(call.body.get("statistics"), "statistics", optional=True)
+    statistics = [mapping_of(item, f"statistics[{at}]") for at, item in enumerate(items)]
+    table_id = call.optional_text("tableId")
+    base_uuid = call.optional_text("baseSnapshotUuid")
+    name = call.name
     claimed = None
     if call.user is None:
         claimed = string_map(snapshot.get("properties"), "snapshot.properties").get(USER)
-    call.is_about(name, snapshot_id=snapshot.get("id"), claimed=claimed)
+    call.report(name, snapshot_id=snapshot.get("id"), claimed=claimed)
     success = yield from commit_prepared(
-        context,
+        call.context,
         name,
         snapshot,
         table_id=table_id,
         base_uuid=base_uuid,
         base_is_told="baseSnapshotUuid" in call.body,
-        statistics=partitions,
+        statistics=statistics,
     )
     return {"success": success}
 
@@ -202,7 +181,7 @@ def _vouched(call: Call, snapshot: dict[str, Any]) -> dict[str, Any]:
     return {**snapshot, "properties": {**properties, USER: call.user}}
 
 
-def _roll_back(context: Context, call: Call) -> Any:
+def _roll_back(call: Call) -> Any:
     instant = mapping_of(call.body.get("instant"), "instant")
     kind = text_of(instant, "type", "instant")
     snapshot_id, tag = None, None
@@ -215,11 +194,10 @@ def _roll_back(context: Context, call: Call) -> Any:
             raise bad_request(f"instant.type must be snapshot or tag, not '{kind}'.")
     expected = None
     if call.body.get("fromSnapshot") is not None:
-        expected = integer_of(call.body, "fromSnapshot", _BODY)
-    name = table_name(call.names)
-    table_of(context, name)
+        expected = call.integer("fromSnapshot")
+    context, name = call.context, call.table().name
     with (yield from context.changing(name)):
-        table = table_of(context, name)
+        table = call.table()
         latest = latest_document(table)
         if expected is not None and (latest is None or latest["id"] != expected):
             shown = "none" if latest is None else latest["id"]
@@ -233,39 +211,36 @@ def _roll_back(context: Context, call: Call) -> Any:
                 removing=context.removing(table.location),
             )
         except UnknownNameError as error:
-            raise not_found(
-                kind.upper(), tag if tag is not None else str(snapshot_id), str(error)
-            ) from error
+            target = tag if tag is not None else str(snapshot_id)
+            raise not_found(kind.upper(), target, str(error)) from error
         finally:
             context.recent.forget(table.location)
 
 
-def _roll_back_schema(context: Context, call: Call) -> Any:
-    schema_id = integer_of(call.body, "schemaId", _BODY)
-    name = table_name(call.names)
-    table_of(context, name)
-    with (yield from context.changing(name)):
-        table = table_of(context, name)
+def _roll_back_schema(call: Call) -> Any:
+    schema_id = call.integer("schemaId")
+    name = call.table().name
+    with (yield from call.context.changing(name)):
         try:
-            roll_back_schema(table, schema_id)
+            roll_back_schema(call.table(), schema_id)
         except UnknownNameError as error:
             raise bad_request(str(error)) from error
 
 
-def _list_partitions(context: Context, call: Call) -> Any:
-    table = _table(context, call)
+def _list_partitions(call: Call) -> Any:
+    table = call.table()
     matches = like_filter(call.request, "partitionNamePattern")
     documents = [d for d in partition_documents(table) if matches(_partition_name(d))]
     # The latest days come first, as from Paimon's own server of its tests.
-    found, token = page(call.request, documents, _partition_name, descending=True)
-    return {"partitions": found, "nextPageToken": token}
+    partitions, token = page(call.request, documents, _partition_name, descending=True)
+    return {"partitions": partitions, "nextPageToken": token}
 
 
-def _partitions_by_names(context: Context, call: Call) -> Any:
-    given = sequence_of(call.body.get("specs"), "specs", optional=True)
-    specs = [string_map(spec, f"specs[{position}]") for position, spec in enumerate(given)]
-    found = [d for d in partition_documents(_table(context, call)) if d["spec"] in specs]
-    return {"partitions": found}
+def _partitions_by_names(call: Call) -> Any:
+    items = sequence_of(call.body.get("specs"), "specs", optional=True)
+    specs = [string_map(item, f"specs[{position}]") for position, item in enumerate(items)]
+    documents = partition_documents(call.table())
+    return {"partitions": [document for document in documents if document["spec"] in specs]}
 
 
 def _partition_name(document: dict[str, Any]) -> str:
@@ -275,96 +250,96 @@ def _partition_name(document: dict[str, Any]) -> str:
 # ---- tags ----
 
 
-def _list_tags(context: Context, call: Call) -> Any:
+def _list_tags(call: Call) -> Any:
     prefix = call.request.query_params.get("tagNamePrefix", "").removesuffix("%")
-    names = [name for name in list_tags(_table(context, call)) if name.startswith(prefix)]
-    found, token = page(call.request, names, str)
-    return {"tags": found, "nextPageToken": token}
+    names = [name for name in list_tags(call.table()) if name.startswith(prefix)]
+    tags, token = page(call.request, names, str)
+    return {"tags": tags, "nextPageToken": token}
 
 
-def _get_tag(context: Context, call: Call) -> Any:
+def _get_tag(call: Call) -> Any:
     name = safe_name(call.names["tag"], "tag")
-    tag = load_tag(_table(context, call), name)
+    tag = load_tag(call.table(), name)
     if tag is None:
         raise not_found("TAG", name)
     return tag_document(name, tag)
 
 
-def _create_tag(context: Context, call: Call) -> Any:
-    name = safe_name(text_of(call.body, "tagName", _BODY), "tag")
+def _create_tag(call: Call) -> Any:
+    name = safe_name(call.text("tagName"), "tag")
     if name.isdigit():
         raise bad_request(f"A tag can't be named `{name}`: a number means a snapshot.")
     snapshot_id = None
     if call.body.get("snapshotId") is not None:
-        snapshot_id = integer_of(call.body, "snapshotId", _BODY)
-    retained = optional_text(call.body, "timeRetained", _BODY)
-    table = _table(context, call)
+        snapshot_id = call.integer("snapshotId")
+    retained = call.optional_text("timeRetained")
+    table = call.table()
     change = CreateTag(name, snapshot_id, retained, if_not_exists=True)
     snapshot = str(table.name if snapshot_id is None else snapshot_id)
-    is_new = yield from _changed(context, table, change, "SNAPSHOT", snapshot)
+    is_new = yield from _changed(call, table, change, "SNAPSHOT", snapshot)
     if not is_new and call.body.get("ignoreIfExists") is not True:
         raise already_exists("TAG", name)
 
 
-def _delete_tag(context: Context, call: Call) -> Any:
+def _delete_tag(call: Call) -> Any:
     name = safe_name(call.names["tag"], "tag")
     change = DeleteTags((name,))
-    if not (yield from _changed(context, _table(context, call), change, "TAG", name)):
+    if not (yield from _changed(call, call.table(), change, "TAG", name)):
         raise not_found("TAG", name)
 
 
 def _changed(
-    context: Context, table: StoredTable, change: VersionChange, kind: str, name: str
+    call: Call, table: StoredTable, change: VersionChange, kind: str, name: str
 ) -> Steps[bool]:
     """Make a change, and return whether anything was changed. What is missing is the table, which
     somebody may have dropped meanwhile, or what `kind` and `name` name."""
     try:
-        return bool((yield from change_versions(context, table.name, change)).changed)
+        return bool((yield from change_versions(call.context, table.name, change)).changed)
     except UnknownNameError as error:
-        table_of(context, table.name)
+        table_of(call.context, table.name)
         raise not_found(kind, name, str(error)) from error
 
 
 # ---- branches ----
 
 
-def _list_branches(context: Context, call: Call) -> Any:
-    return {"branches": list_branches(_table(context, call))}
+def _list_branches(call: Call) -> Any:
+    return {"branches": list_branches(call.table())}
 
 
-def _create_branch(context: Context, call: Call) -> Any:
-    branch = _branch_name(text_of(call.body, "branch", _BODY))
-    tag = optional_text(call.body, "fromTag", _BODY)
-    table = _main_table(context, call)
+def _create_branch(call: Call) -> Any:
+    branch = _branch_name(call.text("branch"))
+    tag = call.optional_text("fromTag")
+    table = _main_table(call)
     if tag is not None and load_tag(table, safe_name(tag, "tag")) is None:
         raise not_found("TAG", tag)
     change = CreateBranch(branch, tag, if_not_exists=True)
-    if not (yield from _changed(context, table, change, "TAG", tag or "")):
+    if not (yield from _changed(call, table, change, "TAG", tag or "")):
         raise already_exists("BRANCH", branch)
 
 
-def _drop_branch(context: Context, call: Call) -> Any:
+def _drop_branch(call: Call) -> Any:
     branch = _branch_name(call.names["branch"])
     change = DeleteBranches((branch,))
-    yield from _changed(context, _main_table(context, call), change, "BRANCH", branch)
+    yield from _changed(call, _main_table(call), change, "BRANCH", branch)
 
 
-def _rename_branch(context: Context, call: Call) -> Any:
+def _rename_branch(call: Call) -> Any:
     branch = _branch_name(call.names["branch"])
-    new_name = _branch_name(text_of(call.body, "toBranch", _BODY))
-    table = _main_table(context, call)
+    new_name = _branch_name(call.text("toBranch"))
+    table = _main_table(call)
     if branch_exists(table, branch) and branch_exists(table, new_name):
         raise already_exists("BRANCH", new_name)
-    yield from _changed(context, table, RenameBranch(branch, new_name), "BRANCH", branch)
+    yield from _changed(call, table, RenameBranch(branch, new_name), "BRANCH", branch)
 
 
-def _forward_branch(context: Context, call: Call) -> Any:
+def _forward_branch(call: Call) -> Any:
     name = _branch_name(call.names["branch"])
-    table = _main_table(context, call)
+    context, table = call.context, _main_table(call)
     with (yield from context.changing(table.name)):
         if not branch_exists(table, name):
             raise not_found("BRANCH", name)
-        branch = table_of(context, TableName(table.name.table, table.name.database, branch=name))
+        branch = table_of(context, replace(table.name, branch=name))
         removing = context.removing(table.location)
         forward_to_branch(table, branch, context.publish, replaces=True, removing=removing)
         context.recent.forget(table.location)
@@ -372,11 +347,10 @@ def _forward_branch(context: Context, call: Call) -> Any:
             watch_latest(context.watch, table)
 
 
-def _main_table(context: Context, call: Call) -> StoredTable:
-    name = table_name(call.names)
-    if name.branch is not None:
-        raise bad_request(f"`{name}` is a branch: name its table instead.")
-    return table_of(context, name)
+def _main_table(call: Call) -> StoredTable:
+    if call.name.branch is not None:
+        raise bad_request(f"`{call.name}` is a branch: name its table instead.")
+    return call.table()
 
 
 def _branch_name(name: str) -> str:
@@ -388,38 +362,35 @@ def _branch_name(name: str) -> str:
 # ---- consumers ----
 
 
-def _list_consumers(context: Context, call: Call) -> Any:
-    found, token = page(call.request, list_progress(_loaded(context, call)).items(), itemgetter(0))
-    shown = [{"consumerId": name, "nextSnapshot": snapshot} for name, snapshot in found]
+def _list_consumers(call: Call) -> Any:
+    progress = list_progress(_loaded(call))
+    consumers, token = page(call.request, progress.items(), itemgetter(0))
+    shown = [{"consumerId": name, "nextSnapshot": snapshot} for name, snapshot in consumers]
     return {"consumers": shown, "nextPageToken": token}
 
 
-def _reset_consumer(context: Context, call: Call) -> Any:
-    consumer = text_of(call.body, "consumerId", _BODY)
+def _reset_consumer(call: Call) -> Any:
+    consumer = call.text("consumerId")
     next_snapshot = call.body.get("nextSnapshotId")
-    table = _loaded(context, call)
-    call.is_about(table.name, detail=consumer)
-    with (yield from context.changing(table.name, in_order=False)):  # expiry reads them
+    table = _loaded(call)
+    call.report(table.name, detail=consumer)
+    with (yield from call.context.changing(table.name, in_order=False)):  # expiry reads them
         if next_snapshot is None:
             forget_progress(table, consumer)
         else:
-            keep_progress(table, consumer, integer_of(call.body, "nextSnapshotId", _BODY))
+            keep_progress(table, consumer, call.integer("nextSnapshotId"))
 
 
-def _loaded(context: Context, call: Call) -> Table:
-    _table(context, call)  # 404 with its type
-    return context.catalog.load(table_name(call.names))
+def _loaded(call: Call) -> Table:
+    call.table()  # 404 with its type
+    return call.context.catalog.load(call.name)
 
 
 # ---- not supported ----
 
 
 def _refuse(what: str) -> Handler:
-    def handler(context: Context, call: Call) -> Any:
-        table_of(context, table_name(call.names))  # clients tell 404 and 501 apart
-        raise not_offered(what)
-
-    return handler
+    return refusing(what, Call.table)
 
 
 _PARTITIONS = "the registration of partitions; they come and go with their rows"
@@ -430,7 +401,7 @@ VERSION_ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("POST", "/commit", _commit),
     ("POST", "/rollback", _roll_back),
     ("POST", "/rollback-schema", _roll_back_schema),
-    ("POST", "/replace", replace_table),
+    ("POST", "/replace", _replace_table),
     ("GET", "/token", _refuse("tokens for data files")),
     ("POST", "/auth", _refuse("row filters and column masks")),
     ("GET", "/partitions", _list_partitions),

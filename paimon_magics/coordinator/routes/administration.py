@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -19,73 +19,79 @@ from starlette.routing import Route
 from paimon_magics.coordinator.core.state import pending_commits, pending_transactions
 from paimon_magics.coordinator.core.values import Answer, Done, Pause, Suspended
 from paimon_magics.coordinator.http.answers import answer_response, json_body
-from paimon_magics.coordinator.http.audited import tell
+from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.authorisation import Tokens
-from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.guard import check_named, principal_of
 from paimon_magics.coordinator.http.limits import run_in_threadpool
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.coordinator.protocol.json_text import member
-from paimon_magics.coordinator.protocol.principals import (
-    Principal,
-    Scope,
-    check_table,
-    sees_location,
-)
+from paimon_magics.coordinator.protocol.principals import Principal, Scope, sees_location
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import Health, HealthMonitor
 from paimon_magics.coordinator.store.tables import StoredToken
 from paimon_magics.origin import host_name, user_name
-from paimon_magics.planning.compaction.schedule import Seen, State, Watched
+from paimon_magics.planning.compaction.schedule import State, Watched
 from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.tables.stores.probes import store_facts
 from paimon_magics.version import __version__
 
-_TEXT_CHARACTERS_MAX = 500
-_STARTED_AT_MS = int(time.time() * 1000)  # a time of day
+TEXT_CHARACTERS_MAX = 500
+"""The length to which the names and reasons of clients are cut."""
 
+_STARTED_AT_MS = int(time.time() * 1000)  # a time of day
 
 COMPACTION_COLUMNS = ("table", "state", "#buckets", "#bytes to read", "what stands in its way")
 
 
 def administration_routes(
-    coordinator: Coordinator,
-    warehouse: str,
-    group: GroupCommit | None = None,
-    monitor: HealthMonitor | None = None,
+    coordinator: Coordinator, warehouse: str, group: GroupCommit | None, monitor: HealthMonitor
 ) -> list[Route]:
     """The routes that show the coordinator's status, pause it, and resume it."""
 
+    def status(principal: Principal) -> dict[str, Any]:
+        troubles = [] if group is None or principal.is_limited else group.backlog.troubles
+        health = monitor.now()
+        return {
+            **about(coordinator, warehouse, principal),
+            "waiting": [{"table": name, "rows": rows, "why": why} for name, rows, why in troubles],
+            "ready": health.is_ready,
+            "problems": problems_document(health, principal),
+        }
+
+    return _pausable("/v1/coordinator", status, coordinator.pause, coordinator.unpause)
+
+
+def _pausable(
+    path: str,
+    status: Callable[[Principal], dict[str, Any]],
+    pause: Callable[[str], Pause],
+    resume: Callable[[], object],
+) -> list[Route]:
+    """The routes that show the status of something, pause it, and resume it."""
+
     async def show(request: Request) -> Response:
-        principal = principal_of(request)
-        is_limited = principal.is_limited
-        troubles = [] if group is None or is_limited else group.backlog.troubles
-        waiting = [{"table": name, "rows": rows, "why": why} for name, rows, why in troubles]
-        health = Health(()) if monitor is None else monitor.now()
-        return JSONResponse(
-            {
-                **about(coordinator, warehouse, principal),
-                "waiting": waiting,
-                "ready": health.is_ready,
-                "problems": problems_document(health, principal),
-            }
-        )
+        return JSONResponse(status(principal_of(request)))
 
-    async def pause(request: Request) -> Response:
-        body = await json_body(request)
-        by = principal_of(request).name or str(body.get("owner", ""))[:_TEXT_CHARACTERS_MAX]
-        return answer_response(Suspended(await run_in_threadpool(coordinator.pause, by)))
+    async def on_pause(request: Request) -> Response:
+        owner = owner_of(principal_of(request), await json_body(request))
+        return answer_response(Suspended(await run_in_threadpool(pause, owner)))
 
-    async def resume(_: Request) -> Response:
-        await run_in_threadpool(coordinator.unpause)
+    async def on_resume(_: Request) -> Response:
+        await run_in_threadpool(resume)
         return answer_response(Done())
 
     return [
-        Route("/v1/coordinator", show),
-        Route("/v1/coordinator/pause", pause, methods=["POST"]),
-        Route("/v1/coordinator/resume", resume, methods=["POST"]),
+        Route(path, show),
+        Route(f"{path}/pause", on_pause, methods=["POST"]),
+        Route(f"{path}/resume", on_resume, methods=["POST"]),
     ]
+
+
+def owner_of(principal: Principal, body: Mapping[str, Any]) -> str:
+    """The sender's authorised name; without one, the `owner` whom the body names."""
+    return principal.name or str(body.get("owner", ""))[:TEXT_CHARACTERS_MAX]
 
 
 def about(coordinator: Coordinator, warehouse: str, principal: Principal) -> dict[str, Any]:
@@ -108,13 +114,13 @@ def about(coordinator: Coordinator, warehouse: str, principal: Principal) -> dic
         "pending_transactions": len(pending_transactions(state)),
         "pending_commits": [
             {
-                "name": str(publication.table),
-                "snapshot_id": publication.snapshot_id,
-                "commit_user": publication.commit_user,
-                "begun_at_ms": publication.published_at_ms,
+                "name": str(commit.table),
+                "snapshot_id": commit.snapshot_id,
+                "commit_user": commit.commit_user,
+                "begun_at_ms": commit.published_at_ms,
             }
-            for publication in pending_commits(state)
-            if sees_location(principal, publication.location)
+            for commit in pending_commits(state)
+            if sees_location(principal, commit.location)
         ],
         "stopped_tables": stopped_document(coordinator, principal),
     }
@@ -123,12 +129,7 @@ def about(coordinator: Coordinator, warehouse: str, principal: Principal) -> dic
 def problems_document(health: Health, principal: Principal) -> list[dict[str, Any]]:
     """What is wrong, as far as somebody may see it."""
     return [
-        {
-            "name": problem.name,
-            "subject": problem.subject,
-            "problem": problem.problem,
-            "blocks": problem.blocks,
-        }
+        {key: getattr(problem, key) for key in ("name", "subject", "problem", "blocks")}
         for problem in health.problems
         if problem.is_seen_by(principal)
     ]
@@ -139,32 +140,28 @@ def pause_document(pause: Pause | None) -> dict[str, Any] | None:
     return None if pause is None else {"by": pause.by, "since_ms": pause.since_ms}
 
 
-# Stopped tables over HTTP: list them, check a table, resume one.
-#
-# A table is stopped when a published snapshot is no longer there, and publishing it again would be
-# wrong or impossible. Its commits are refused until an administrator has looked at it and resumes
-# it. It goes on with its contents at that time.
-
-
 def table_routes(coordinator: Coordinator) -> list[Route]:
-    """The routes that list the stopped tables, check a table, and resume one."""
+    """The routes that list the stopped tables, check a table, and resume one.
+
+    A table is stopped when a published snapshot is no longer there, and publishing it again would
+    be wrong or impossible. Its commits are refused until an administrator resumes it; it goes on
+    with its contents at that time.
+    """
 
     async def stopped(request: Request) -> Response:
         return JSONResponse({"stopped": stopped_document(coordinator, principal_of(request))})
 
     async def look(request: Request) -> Response:
-        return await _asked(request, Scope.WRITE, coordinator.watching.before_change)
+        return await answer(request, Scope.WRITE, coordinator.watching.before_change)
 
     async def resume(request: Request) -> Response:
-        return await _asked(request, Scope.ADMIN, coordinator.watching.resume)
+        return await answer(request, Scope.ADMIN, coordinator.watching.resume)
 
-    async def _asked(request: Request, needed: Scope, ask: Callable[[str], Answer]) -> Response:
+    async def answer(request: Request, needed: Scope, ask: Callable[[str], Answer]) -> Response:
         name = table_of(member(await json_body(request), "table", dict))
-        principal = principal_of(request)
-        tell(request.scope, database=name.database, table=name.object_name)
-        await run_in_threadpool(check_table, principal, needed, name, coordinator.load)
-        table = await run_in_threadpool(coordinator.load, name)
-        return answer_response(await run_in_threadpool(ask, table.location))
+        await check_named(request, needed, name, coordinator.load)
+        location = await run_in_threadpool(coordinator.location_of, name)
+        return answer_response(await run_in_threadpool(ask, location))
 
     return [
         Route("/v1/tables/stopped", stopped),
@@ -182,40 +179,45 @@ def stopped_document(coordinator: Coordinator, principal: Principal) -> list[dic
     ]
 
 
-# Tokens over HTTP, for administrators: made, listed, revoked.
-#
-# `POST /v1/tokens` with `{name, allow, expires_in_ms?}` answers `{token, …}`, the only time that
-# the token's text is shown. `GET /v1/tokens` lists them, and `DELETE /v1/tokens/ID` ends one, or
-# all those of a name; `POST /v1/tokens/ID/renew` with `{expires_in_ms?}` gives them another end.
-
-
 def token_routes(tokens: Tokens) -> list[Route]:
-    """The routes that make, list and revoke tokens."""
+    """The routes of tokens, for administrators.
+
+    `POST /v1/tokens` with `{name, allow, expires_in_ms?}` answers `{token, …}`, the only time that
+    the token's text is shown. `DELETE /v1/tokens/ID` ends one, or all those of a name;
+    `POST /v1/tokens/ID/renew` with `{expires_in_ms?}` gives them another end.
+    """
 
     async def add(request: Request) -> Response:
         body = await json_body(request)
         name = str(member(body, "name", str))
-        allows = [str(one) for one in member(body, "allow", Sequence)]
-        tell(request.scope, detail=f"`{name}` may {', '.join(allows)}")
+        allows = [str(grant) for grant in member(body, "allow", Sequence)]
+        report(request.scope, detail=f"`{name}` may {', '.join(allows)}")
         text, stored = await run_in_threadpool(tokens.add, name, allows, _expires_in_ms(body))
         answer = JSONResponse({"token": text, **token_document(stored)})
         answer.headers["cache-control"] = "no-store"
         return answer
 
     async def show(_: Request) -> Response:
-        found = await run_in_threadpool(tokens.all)
-        return JSONResponse({"tokens": [token_document(one) for one in found]})
+        return JSONResponse(documents("tokens", await run_in_threadpool(tokens.all)))
 
     async def revoke(request: Request) -> Response:
-        found = await run_in_threadpool(tokens.revoke, str(request.path_params["id"]))
-        tell(request.scope, detail=_named(found))
-        return JSONResponse({"revoked": [token_document(one) for one in found]})
+        revoked = await run_in_threadpool(tokens.revoke, str(request.path_params["id"]))
+        return changed(request, "revoked", revoked)
 
     async def renew(request: Request) -> Response:
         expires_in_ms = _expires_in_ms(await json_body(request))
-        found = await run_in_threadpool(tokens.renew, str(request.path_params["id"]), expires_in_ms)
-        tell(request.scope, detail=_named(found))
-        return JSONResponse({"renewed": [token_document(one) for one in found]})
+        id = str(request.path_params["id"])
+        renewed = await run_in_threadpool(tokens.renew, id, expires_in_ms)
+        return changed(request, "renewed", renewed)
+
+    def changed(request: Request, key: str, tokens: Sequence[StoredToken]) -> Response:
+        # The audit log has no secrets.
+        names = ", ".join(f"`{token.name}` (token {token.id})" for token in tokens)
+        report(request.scope, detail=names)
+        return JSONResponse(documents(key, tokens))
+
+    def documents(key: str, tokens: Sequence[StoredToken]) -> dict[str, Any]:
+        return {key: [token_document(token) for token in tokens]}
 
     return [
         Route("/v1/tokens", add, methods=["POST"]),
@@ -225,14 +227,9 @@ def token_routes(tokens: Tokens) -> list[Route]:
     ]
 
 
-def _named(tokens: Sequence[StoredToken]) -> str:
-    """Tokens for the audit log, which has no secrets."""
-    return ", ".join(f"`{token.name}` (token {token.id})" for token in tokens)
-
-
 def _expires_in_ms(body: dict[str, Any]) -> int | None:
-    given = body.get("expires_in_ms")
-    return None if given is None else int(member(body, "expires_in_ms", int))
+    is_missing = body.get("expires_in_ms") is None
+    return None if is_missing else int(member(body, "expires_in_ms", int))
 
 
 def token_document(token: StoredToken) -> dict[str, Any]:
@@ -247,42 +244,29 @@ def token_document(token: StoredToken) -> dict[str, Any]:
     }
 
 
-# The coordinator's compactions over HTTP: what they do, pause and resume.
-#
-# `GET /v1/compactions` lists the tables that are looked after, each with its state: tidy, due,
-# waiting, running, left (to another engine) or failed.
-
-
 def compaction_routes(compactions: CompactionScheduler) -> list[Route]:
-    """The routes that show compactions, pause them, and let them go on."""
+    """The routes that list the tables that are looked after, each with its state (tidy, due,
+    waiting, running, failed, or left to another engine), and that pause compactions."""
 
-    async def show(request: Request) -> Response:
-        return JSONResponse(_document(compactions, principal_of(request)))
+    def pause(owner: str) -> Pause:
+        present = compactions.set_pause(owner)
+        assert present is not None
+        return present
 
-    async def pause(request: Request) -> Response:
-        body = await json_body(request)
-        by = principal_of(request).name or str(body.get("owner", ""))[:_TEXT_CHARACTERS_MAX]
-        found = await run_in_threadpool(compactions.set_pause, by)
-        assert found is not None
-        return answer_response(Suspended(found))
-
-    async def resume(_: Request) -> Response:
-        await run_in_threadpool(compactions.set_pause, None)
-        return answer_response(Done())
-
-    return [
-        Route("/v1/compactions", show),
-        Route("/v1/compactions/pause", pause, methods=["POST"]),
-        Route("/v1/compactions/resume", resume, methods=["POST"]),
-    ]
+    return _pausable(
+        "/v1/compactions",
+        lambda principal: _document(compactions, principal),
+        pause,
+        lambda: compactions.set_pause(None),
+    )
 
 
 def compaction_rows(compactions: CompactionScheduler) -> list[tuple[object, ...]]:
     """A row of the status page for each table that is not tidy, in `COMPACTION_COLUMNS`."""
     return [
-        (str(one.table), state.value, one.seen.buckets, one.seen.read_bytes, _way(one) or None)
-        for state, one in compactions.tables()
-        if state is not State.TIDY or one.seen.large_buckets
+        (str(table.table), state.value, seen.buckets, seen.read_bytes, _obstacle(table) or None)
+        for state, table in compactions.tables()
+        if (seen := table.seen).large_buckets or state is not State.TIDY
     ]
 
 
@@ -298,29 +282,27 @@ def _document(compactions: CompactionScheduler, principal: Principal) -> dict[st
         "compacted_bytes": compactions.counts["read_bytes"],
         "tables": [
             {
-                "table": table_document(one.table),
+                "table": table_document(table.table),
                 "state": state.value,
-                "buckets": one.seen.buckets,
-                "bytes": one.seen.read_bytes,
-                "large_buckets": one.seen.large_buckets,
-                "large_bytes": one.seen.large_bytes,
-                "since_ms": one.since_ms,
-                "why": _way(one),
+                "buckets": table.seen.buckets,
+                "bytes": table.seen.read_bytes,
+                "large_buckets": table.seen.large_buckets,
+                "large_bytes": table.seen.large_bytes,
+                "since_ms": table.since_ms,
+                "why": _obstacle(table),
             }
-            for state, one in compactions.tables()
-            if principal.may_on(Scope.READ, one.table.database or "", one.table.table)
+            for state, table in compactions.tables()
+            if principal.may_on(Scope.READ, table.table.database or "", table.table.table)
         ],
     }
 
 
-def _way(watched: Watched) -> str:
+def _obstacle(watched: Watched) -> str:
     """What stands in the way of a table's compaction; "" if nothing does."""
-    return watched.problem or watched.seen.left or _large(watched.seen)
-
-
-def _large(seen: Seen) -> str:
-    if not seen.large_buckets:
-        return ""
+    seen = watched.seen
+    obstacle = watched.problem or seen.left
+    if obstacle or not seen.large_buckets:
+        return obstacle
     buckets = count_text(seen.large_buckets, "bucket")
     verb = "is" if seen.large_buckets == 1 else "are"
     return f"{buckets} ({size_text(seen.large_bytes)}) {verb} too large here: CALL sys.compact"

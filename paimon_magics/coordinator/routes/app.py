@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -28,13 +29,11 @@ from paimon_magics.coordinator.http.answers import (
     on_no_route,
     on_unexpected,
 )
-from paimon_magics.coordinator.http.audited import tell
-from paimon_magics.coordinator.http.authorisation import (
-    Authoriser,
-)
+from paimon_magics.coordinator.http.authorisation import Authoriser
 from paimon_magics.coordinator.http.guard import (
     Guard,
     TooLargeError,
+    check_named,
     guarded,
     on_too_large,
     principal_of,
@@ -44,12 +43,7 @@ from paimon_magics.coordinator.http.pages import HEADERS
 from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.coordinator.protocol.json_text import member
-from paimon_magics.coordinator.protocol.principals import (
-    PRINCIPAL,
-    Principal,
-    Scope,
-    check_table,
-)
+from paimon_magics.coordinator.protocol.principals import PRINCIPAL, Principal, Scope
 from paimon_magics.coordinator.routes.administration import (
     administration_routes,
     compaction_routes,
@@ -62,10 +56,10 @@ from paimon_magics.coordinator.routes.administration import (
 from paimon_magics.coordinator.routes.dead_letters import DeadLetterForms
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.metrics import (
-    AuditMetrics,
-    CompactionMetrics,
-    HealthMetrics,
     Metrics,
+    audit_metrics,
+    compaction_metrics,
+    health_metrics,
 )
 from paimon_magics.coordinator.routes.openapi import openapi_route
 from paimon_magics.coordinator.routes.quick_inserts import QuickInserts
@@ -84,7 +78,6 @@ _ON_ERRORS: dict[Any, Any] = {
     ClientDisconnect: on_gone,
     Exception: on_unexpected,
 }
-
 
 _HOLDER_CHARACTERS_MAX = 100
 
@@ -122,18 +115,18 @@ def application(
     coordinator, inserts, compactions = parts.coordinator, parts.inserts, parts.compactions
     group = None if inserts is None else inserts.group
     metrics = Metrics(coordinator)
-    metrics.registry.register(HealthMetrics(parts.monitor))
+    metrics.add(partial(health_metrics, parts.monitor))
     if compactions is not None:
-        metrics.registry.register(CompactionMetrics(compactions))
+        metrics.add(partial(compaction_metrics, compactions))
         parts.monitor.add("its compactions", compactions.facts)
     if inserts is not None:
-        metrics.registry.register(inserts.metrics())
+        metrics.add(inserts.metrics)
         parts.monitor.add("small inserts", inserts.facts)
     if parts.trail is not None:
-        metrics.registry.register(AuditMetrics(parts.trail))
+        metrics.add(partial(audit_metrics, parts.trail))
         parts.monitor.add("its audit log", parts.trail.facts)
     forms = None if inserts is None else DeadLetterForms(inserts.group, inserts.letters)
-    handlers = _Handlers(parts, metrics, forms)
+    handlers = _Handlers(parts, metrics.registry, forms)
     own: list[BaseRoute] = [
         Route("/health/live", handlers.live),
         Route("/health/owner", handlers.owner),
@@ -145,70 +138,62 @@ def application(
             coordinator, metrics, None if group is None else group.holds.of_transaction
         ),
         *table_routes(coordinator),
-        *lease_routes(coordinator),
+        *_lease_routes(coordinator),
         *([] if compactions is None else compaction_routes(compactions)),
         *([] if forms is None else forms.routes()),
     ]
     own += routes or []
-    every = [openapi_route(own, root), *own]
+    own = [openapi_route(own, root), *own]
     threads = Threads()
     parts.monitor.add("its requests", threads.facts)
     app = Starlette(
-        routes=[
-            *guarded(every, coordinator.load, parts.trail, threads),
-            *authoriser.routes(),
-        ],
+        routes=[*guarded(own, coordinator.load, parts.trail, threads), *authoriser.routes()],
         exception_handlers=_ON_ERRORS,
     )
     behind: ASGIApp = app if inserts is None else QuickInserts(app, inserts.entry, root)
-    behind = WhileInPlace(behind, f"{root}/v1/", parts.coordinator)
+    behind = WhileInPlace(behind, f"{root}/v1/", lambda: coordinator.misplaced)
     return Guard(behind, authoriser, request_bytes_max, root, limits, parts.trail, threads)
 
 
+@dataclass(frozen=True)
 class _Handlers:
-    def __init__(self, parts: Parts, metrics: Metrics, forms: DeadLetterForms | None) -> None:
-        self._parts = parts
-        self._group = None if parts.inserts is None else parts.inserts.group
-        self._forms = forms
-        self._coordinator = parts.coordinator
-        self._metrics = metrics
+    parts: Parts
+    registry: CollectorRegistry
+    forms: DeadLetterForms | None
 
     async def live(self, _: Request) -> Response:
         return JSONResponse({"status": "live"})
 
     async def owner(self, _: Request) -> Response:
-        coordinator = self._coordinator
-        is_owner = coordinator.is_owner
-        ends = any(
-            fact.name == "draining" and fact.value for fact in self._parts.monitor.now().facts
-        )
-        status = "owner" if is_owner and not ends else "standby"
-        return JSONResponse({"status": status}, status_code=200 if status == "owner" else 503)
+        coordinator = self.parts.coordinator
+        facts = self.parts.monitor.now().facts
+        ends = any(fact.name == "draining" and fact.value for fact in facts)
+        if coordinator.epoch != 0 and coordinator.deposed is None and not ends:
+            return JSONResponse({"status": "owner"})
+        return JSONResponse({"status": "standby"}, status_code=503)
 
     async def ready(self, request: Request) -> Response:
         """Who brings no token, as a probe, gets no names and no texts."""
-        health = self._parts.monitor.now()
+        health = self.parts.monitor.now()
         principal: Principal | None = request.scope.get(PRINCIPAL)
         status = 200 if health.is_ready else 503
         if principal is None:
-            found = list(
-                dict.fromkeys(problem.name for problem in health.problems if problem.blocks)
-            )
-            shown = {"status": "ready" if health.is_ready else "not ready", "problems": found}
+            names = dict.fromkeys(problem.name for problem in health.problems if problem.blocks)
+            shown = {"status": "ready" if health.is_ready else "not ready", "problems": [*names]}
             return JSONResponse(shown, status_code=status)
         problems = problems_document(health, principal)
         if not health.is_ready:
-            said = " ".join(problem.problem for problem in health.problems if problem.blocks)
-            return error_answer(503, "NotReady", said, "", problems=problems)
+            message = " ".join(problem.problem for problem in health.problems if problem.blocks)
+            return error_answer(503, "NotReady", message, "", problems=problems)
         # Open transactions may be committed in a pause: the coordinator must stay reachable.
-        pause = pause_document(self._coordinator.state.pause)
-        stopped = stopped_document(self._coordinator, principal)
+        pause = pause_document(self.parts.coordinator.state.pause)
+        stopped = stopped_document(self.parts.coordinator, principal)
         return JSONResponse(
             {"status": "ready", "pause": pause, "stopped_tables": stopped, "problems": problems}
         )
 
     async def metrics(self, _: Request) -> Response:
-        content = await run_in_threadpool(generate_latest, self._metrics.registry)
+        content = await run_in_threadpool(generate_latest, self.registry)
         return Response(content, media_type=CONTENT_TYPE_LATEST)
 
     async def page(self, request: Request) -> Response:
@@ -216,28 +201,26 @@ class _Handlers:
         return HTMLResponse(page, headers=HEADERS)
 
     def _page(self, principal: Principal) -> str:
-        parts = self._parts
+        parts = self.parts
         health = parts.monitor.now()
         letters: list[tuple[object, ...]] = []
-        if self._forms is not None and health.is_store_readable:
+        if self.forms is not None and health.is_store_readable:
             may_change = principal.may(Scope.WRITE)
-            letters = self._forms.rows(principal.name or "", may_change=may_change)
+            letters = self.forms.rows(principal.name or "", may_change=may_change)
         compacted = [] if parts.compactions is None else compaction_rows(parts.compactions)
-        return status_page(
-            self._coordinator, parts.warehouse, health, self._group, letters, compacted
-        )
+        group = None if parts.inserts is None else parts.inserts.group
+        coordinator, warehouse = parts.coordinator, parts.warehouse
+        return status_page(coordinator, warehouse, health, group, letters, compacted)
 
 
-# Read leases over HTTP: taken and renewed.
-#
-# `POST /v1/leases` with `{holder, leases: [{table, snapshot_id}]}` lists all snapshots that a
-# holder reads, and replaces its earlier list; an empty list gives everything up. A holder of
-# another principal is another one, also by the same name. The answer is `{expires_at_ms, lease_ms,
-# gone}`: the snapshots in `gone` have expired, and are not leased.
+def _lease_routes(coordinator: Coordinator) -> list[Route]:
+    """The route that takes and renews read leases.
 
-
-def lease_routes(coordinator: Coordinator) -> list[Route]:
-    """The route that takes and renews read leases."""
+    `POST /v1/leases` with `{holder, leases: [{table, snapshot_id}]}` lists all snapshots that a
+    holder reads, and replaces its earlier list. A holder of another principal is another one, also
+    by the same name. The answer is `{expires_at_ms, lease_ms, gone}`: the snapshots in `gone` have
+    expired, and are not leased.
+    """
 
     async def renew(request: Request) -> Response:
         body = await json_body(request)
@@ -251,23 +234,13 @@ def lease_routes(coordinator: Coordinator) -> list[Route]:
             for lease in leases
         ]
         for name in dict.fromkeys(name for name, _ in wanted):
-            tell(request.scope, database=name.database, table=name.object_name)
-            await run_in_threadpool(
-                check_table, principal_of(request), Scope.READ, name, coordinator.load
-            )
+            await check_named(request, Scope.READ, name, coordinator.load)
         principal = principal_of(request).name or ""
-        now_ms = coordinator.runtime.clock.now_ms()
-        expires_at_ms, gone = await run_in_threadpool(
-            coordinator.leases.renew, holder, wanted, now_ms, principal
-        )
-        return JSONResponse(
-            {
-                **lease_members(expires_at_ms),
-                "gone": [
-                    {"table": table_document(name), "snapshot_id": snapshot_id}
-                    for name, snapshot_id in gone
-                ],
-            }
-        )
+        expires_at_ms, gone = await run_in_threadpool(coordinator.lease, holder, wanted, principal)
+        documents = [
+            {"table": table_document(name), "snapshot_id": snapshot_id}
+            for name, snapshot_id in gone
+        ]
+        return JSONResponse({**lease_members(expires_at_ms), "gone": documents})
 
     return [Route("/v1/leases", renew, methods=["POST"])]

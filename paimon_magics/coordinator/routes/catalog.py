@@ -9,8 +9,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.answers import json_body
-from paimon_magics.coordinator.http.audited import tell
-from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.audited import report
+from paimon_magics.coordinator.http.guard import check_named, principal_of
 from paimon_magics.coordinator.http.limits import run_in_threadpool, run_steps
 from paimon_magics.coordinator.protocol.definition_changes import (
     DefinitionChange,
@@ -21,7 +21,7 @@ from paimon_magics.coordinator.protocol.definition_changes import (
 )
 from paimon_magics.coordinator.protocol.documents import table_of
 from paimon_magics.coordinator.protocol.json_text import member
-from paimon_magics.coordinator.protocol.principals import Scope, check_table, principal_document
+from paimon_magics.coordinator.protocol.principals import Scope, principal_document
 from paimon_magics.coordinator.rest.catalog import rest_catalog_routes
 from paimon_magics.coordinator.service.definition_changes import DefinitionChanges, RecentChanges
 from paimon_magics.coordinator.service.served import Context
@@ -36,57 +36,47 @@ def catalog_routes(context: Context, warehouse: str | None = None) -> list[Route
     """The routes. `warehouse` is a name that REST clients may use beside the warehouse's own."""
     return [
         *rest_catalog_routes(context, warehouse),
-        version_route(context),
-        *definition_routes(context),
+        _version_route(context),
+        *_definition_routes(context),
     ]
 
 
-# Changes of tags and branches, and rollbacks, for sessions.
-#
-# `POST /v1/tables/versions` with `{table, change, repeated}` makes a change; the answer is its
-# receipt. A client whose first request got no answer sends it again with `repeated`.
+def _version_route(context: Context) -> Route:
+    """The route by which sessions change tags and branches, and roll back: with
+    `{table, change, repeated}`. The answer is the receipt. A client whose first request got no
+    answer sends it again with `repeated`."""
 
-
-def version_route(context: Context) -> Route:
-    """The route that makes these changes."""
-
-    async def change(request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         body = await json_body(request)
         name = table_of(member(body, "table", Mapping))
-        asked = change_of(member(body, "change", Mapping))
+        change = change_of(member(body, "change", Mapping))
         repeated = member(body, "repeated", bool)
-        await run_in_threadpool(
-            check_table, principal_of(request), Scope.WRITE, name, context.catalog.load
-        )
-        about = f"{type(asked).__name__} {asked}"
-        tell(request.scope, database=name.database, table=name.object_name, detail=about)
-        receipt = await run_steps(change_versions(context, name, asked, repeated=repeated))
+        await check_named(request, Scope.WRITE, name, context.catalog.load)
+        report(request.scope, detail=f"{type(change).__name__} {change}")
+        receipt = await run_steps(change_versions(context, name, change, repeated=repeated))
         return JSONResponse({"receipt": version_receipt_document(receipt)})
 
-    return Route("/v1/tables/versions", change, methods=["POST"])
+    return Route("/v1/tables/versions", answer, methods=["POST"])
 
 
-# Changes of definitions, for sessions, and what a sender may see.
-#
-# `POST /v1/changes` with `{id, change, repeated}` makes a change (`protocol.definition_changes`),
-# and answers whether anything was created, dropped or changed. A client that got no answer sends it
-# again with its `id` and `repeated`. `GET /v1/databases/NAME` answers the properties of a database.
-# `GET /v1/principal` answers the sender's rights.
+def _definition_routes(context: Context) -> list[Route]:
+    """The routes by which sessions change definitions, and see databases and rights.
 
-
-def definition_routes(context: Context) -> list[Route]:
-    """The routes."""
+    `POST /v1/changes` with `{id, change, repeated}` makes a change (`protocol.definition_changes`),
+    and answers whether anything was created, dropped or changed. A client that got no answer sends
+    it again with its `id` and `repeated`.
+    """
     recent = RecentChanges()
 
-    async def change(request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         body = await json_body(request)
-        asked = definition_change_of(member(body, "change", Mapping))
+        change = definition_change_of(member(body, "change", Mapping))
         id, repeated = member(body, "id", str), member(body, "repeated", bool)
         if not 0 < len(id) <= _ID_CHARACTERS_MAX:
             raise InvalidValueError(f"`id` must have 1 to {_ID_CHARACTERS_MAX} characters.")
-        _tell(request, asked)
+        _report(request, change)
         changes = DefinitionChanges(context, principal_of(request), repeated=repeated)
-        done = await run_steps(recent.once(changes.principal, id, asked, changes.make(asked)))
+        done = await run_steps(recent.once(changes.principal, id, change, changes.make(change)))
         return JSONResponse({"done": done})
 
     async def describe_database(request: Request) -> Response:
@@ -98,19 +88,19 @@ def definition_routes(context: Context) -> list[Route]:
         return JSONResponse(principal_document(principal_of(request)))
 
     return [
-        Route("/v1/changes", change, methods=["POST"]),
+        Route("/v1/changes", answer, methods=["POST"]),
         Route("/v1/databases/{database}", describe_database, methods=["GET"]),
         Route("/v1/principal", rights, methods=["GET"]),
     ]
 
 
-def _tell(request: Request, asked: DefinitionChange) -> None:
-    """Say in the audit log what is to be done with what."""
-    name = asked.name if isinstance(asked.name, TableName) else TableName("", asked.name)
-    facts = {"detail": f"to {asked.new_name}"} if isinstance(asked, TableRename) else {}
-    action = _ACTIONS[type(asked).__name__]
+def _report(request: Request, change: DefinitionChange) -> None:
+    """Report to the audit log what is to be done with what."""
+    name = change.name if isinstance(change.name, TableName) else TableName("", change.name)
+    facts = {"detail": f"to {change.new_name}"} if isinstance(change, TableRename) else {}
+    action = _ACTIONS[type(change).__name__]
     table = name.object_name or None
-    tell(request.scope, action=action, database=name.database, table=table, **facts)
+    report(request.scope, action=action, database=name.database, table=table, **facts)
 
 
 _ACTIONS = {

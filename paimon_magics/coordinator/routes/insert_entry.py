@@ -23,10 +23,7 @@ from paimon_magics.coordinator.inserts.log.log import DiskReserve
 from paimon_magics.coordinator.inserts.log.records import Format
 from paimon_magics.coordinator.inserts.queue.values import Answer, Mode
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError
-from paimon_magics.coordinator.routes.insert_requests import (
-    Named,
-    digest_of,
-)
+from paimon_magics.coordinator.routes.insert_requests import Named, digest_of
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.errors import (
     CommitConflictError,
@@ -75,13 +72,12 @@ class InsertEntry:
 
     async def table_info(self, request: HTTPConnection) -> TableInfo:
         """The table that a request names, loaded again if the client has seen another version."""
-        names = request.path_params
-        database, table = str(names["database"]), str(names["table"])
-        table_info = self._group.known_tables.fresh(database, table)
+        database, table = (str(request.path_params[key]) for key in ("database", "table"))
+        table_info = self.known(database, table)
         # A client sends the version that it has seen, e.g. after it has changed the table.
         seen = request.headers.get("paimon-table")
         if table_info is None or (seen is not None and seen != table_info.version):
-            table_info = await run_in_threadpool(self._group.known_tables.load, database, table)
+            table_info = await self.load(database, table)
         return table_info
 
     def problem(self, table_info: TableInfo) -> PaimonMagicsError | None:
@@ -110,8 +106,18 @@ class InsertEntry:
                 self.refused["stopped"] += 1
         raise error
 
-    def send(self, insert: Insert) -> None:
-        """Hand over an insert; the answer comes in its future."""
+    def send(
+        self,
+        table_info: TableInfo,
+        validated: ValidatedInsert,
+        mode: Mode,
+        named: Named,
+        user: str,
+        future: asyncio.Future[Answer],
+    ) -> None:
+        """Hand over an insert of `user`; the answer comes in the future."""
+        digest = digest_of(validated) if named.key else b""
+        insert = Insert(table_info, validated, mode, future, named.key, named.offset, digest, user)
         self._group.submit(insert)
 
     async def submit(
@@ -128,18 +134,7 @@ class InsertEntry:
         nobody's place."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         waits_until = mode_of(mode, table_info.mode)
-        self._group.submit(
-            Insert(
-                table_info,
-                validated,
-                waits_until,
-                future,
-                named.key,
-                named.offset,
-                digest_of(validated) if named.key else b"",
-                user,
-            )
-        )
+        self.send(table_info, validated, waits_until, named, user, future)
         if waits_until is Mode.ASYNC or receive is None:
             return await future
         return await _unless_gone(future, receive)
@@ -149,21 +144,12 @@ class InsertEntry:
     ) -> ValidatedInsert:
         """Check that the rows of a JSON body, or of an Arrow stream, fit the table. Raises
         InvalidValueError. A large body is checked in a thread: it would delay other requests."""
-        check = self._stream if is_stream else self._json
+        check = self._stream if is_stream else _validated_json
         if len(body) > _IN_LOOP_BYTES_MAX:
             return await run_in_threadpool(check, table_info, body)
         return check(table_info, body)
 
-    def _json(self, table_info: TableInfo, body: bytes) -> ValidatedInsert:
-        """Check that the rows of a JSON body fit the table. Raises InvalidValueError."""
-        try:
-            return table_info.validator.json(body)
-        except MemoryError as error:
-            raise _no_memory() from error
-
     def _stream(self, table_info: TableInfo, body: bytes) -> ValidatedInsert:
-        """Check that a client's Arrow stream fits the table, and the limit of requests. Raises
-        InvalidValueError."""
         return validated_stream(table_info, body, self._bytes_max)
 
 
@@ -183,6 +169,13 @@ async def _unless_gone(future: asyncio.Future[Answer], receive: Receive) -> Answ
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def _validated_json(table_info: TableInfo, body: bytes) -> ValidatedInsert:
+    try:
+        return table_info.validator.json(body)
+    except MemoryError as error:
+        raise _no_memory() from error
 
 
 def validated_stream(

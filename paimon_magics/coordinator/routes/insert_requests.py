@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
@@ -32,84 +32,77 @@ from paimon_magics.coordinator.protocol.json_text import (
 )
 from paimon_magics.coordinator.protocol.principals import Principal
 from paimon_magics.errors import InvalidValueError, with_one_stop
-from paimon_magics.statements.statement import TableName
 
 ARROW = "application/vnd.apache.arrow.stream"
 _DIGEST_BYTES = 16
 _OFFSET_MAX = 2**63 - 2
 _USER_CHARACTERS_MAX = 100
 
-_STATUS = {
-    Reason.FULL: 429,
-    Reason.LARGE: 413,
-    Reason.BUSY: 503,
-    Reason.CLOSED: 409,
-    Reason.MISMATCH: 422,
-    Reason.RANGE: 416,
-    Reason.BEFORE: 416,
-    Reason.DEAD: 422,
-    Reason.STORE: 502,
-    Reason.LATE: 504,
-}
-_TOLD = {
-    Reason.FULL: ("TooMuchWaits", "The table's queue is full", "Send the insert again later."),
+_REFUSALS = {
+    Reason.FULL: (429, "TooMuchWaits", "The table's queue is full", "Send the insert again later."),
     Reason.LARGE: (
+        413,
         "TooLarge",
         "The insert is larger than the table's queue",
         "Send less at once, or raise the coordinator's limit: --log-bytes-max.",
     ),
-    Reason.BUSY: ("TableBusy", "The table takes no inserts just now", "Send the insert again."),
+    Reason.BUSY: (503, "TableBusy", "The table takes no inserts now", "Send the insert again."),
     Reason.CLOSED: (
+        409,
         "TableClosed",
         "The table takes no inserts",
         "`%paimon queue` shows its state. An administrator can open it again: "
         "`%paimon queue TABLE reopen`.",
     ),
     Reason.MISMATCH: (
+        422,
         "LabelUsed",
         "The label, or channel and offset, was used before",
         "Give each insert a label of its own, and repeat it with the same rows only.",
     ),
     Reason.RANGE: (
+        416,
         "OffsetOutOfRange",
         "An insert is missing before this one",
         "Send the insert with the next offset first.",
     ),
     Reason.BEFORE: (
+        416,
         "OffsetOutOfRange",
         "The insert comes before the first one of its channel",
         "Send it in another channel, or with a label. Wait for the answer to a new channel's first "
         "insert before you send others.",
     ),
     Reason.DEAD: (
+        422,
         "DeadLetter",
         "The rows were taken, and could not be loaded",
         "They are kept as a dead letter: `%paimon queue` shows it.",
     ),
     Reason.STORE: (
+        502,
         "StoreRefusedError",
         "The rows are durable in the coordinator's log, and can't be loaded, since the store "
         "refuses the coordinator's credentials",
         NEW_CREDENTIALS,
     ),
     Reason.LATE: (
+        504,
         "TooLate",
         "The statement did not get its turn at the queue",
         "Run the statement again.",
     ),
 }
+"""The status, type, message and hint for each reason of a refusal."""
 
 
-class Named:
+class Named(NamedTuple):
     """The name of an insert: `key` and `offset` as in `log.records.Record`, `label` as the client
     gave it."""
 
-    __slots__ = ("key", "label", "offset")
-
-    def __init__(self, key: str = "", offset: int = -1, label: str | None = None) -> None:
-        self.key = key
-        self.offset = offset
-        self.label = label
+    key: str = ""
+    offset: int = -1
+    label: str | None = None
 
 
 _NAMELESS = Named()
@@ -181,18 +174,6 @@ def offset_of(text: str | int) -> int:
     return number
 
 
-def named_table(document: Any) -> TableName:
-    """A table that a request names as `{"database", "table"}`. Raises InvalidValueError."""
-    match document:
-        case {"database": str(database), "table": str(table)} if database and table:
-            return TableName(table, database)
-        case _:
-            raise InvalidValueError(
-                "The request does not name a table by its database and its own name.",
-                hint='Give {"database": "shop", "table": "orders"}.',
-            )
-
-
 def digest_of(validated: ValidatedInsert) -> bytes:
     """The digest by which a repeat is told from another insert under the same name. JSON is
     normalized, since a repeat may have other spaces, or its members in another order."""
@@ -205,23 +186,13 @@ def digest_of(validated: ValidatedInsert) -> bytes:
 def answer_document(answer: Answer, label: str | None = None) -> dict[str, Any]:
     """The document of an answer to an insert, or to a wait."""
     match answer:
-        case Accepted(
-            lsn=lsn,
-            mode=mode,
-            duplicate=duplicate,
-            fallback=fallback,
-            snapshot_id=snapshot_id,
-            trouble=trouble,
-        ):
+        case Accepted(lsn=lsn, mode=mode):
             document: dict[str, Any] = {"lsn": lsn, "label": label, "mode": mode.value}
-            if duplicate:
-                document["duplicate"] = True
-            if fallback:
-                document["fallback"] = fallback
-            if trouble:
-                document["trouble"] = trouble
+            for key in ("duplicate", "fallback", "trouble"):
+                if value := getattr(answer, key):
+                    document[key] = value
             if mode is not Mode.ASYNC:
-                document["snapshot_id"] = snapshot_id
+                document["snapshot_id"] = answer.snapshot_id
             return document
         case Flushed(lsn=lsn, snapshot_id=snapshot_id):
             return {"lsn": lsn, "snapshot_id": snapshot_id}
@@ -239,9 +210,9 @@ def answer_json(answer: Answer, label: str | None = None) -> bytes:
     return json.dumps(answer_document(answer, label)).encode()
 
 
-def refusal(answer: Refused) -> dict[str, Any]:
+def refusal(answer: Refused) -> dict[str, str]:
     """The error document of a refused insert: type, message and hint, as in every error."""
-    kind, what, hint = _TOLD[answer.reason]
+    _, kind, what, hint = _REFUSALS[answer.reason]
     return {"type": kind, "message": with_one_stop(f"{what}: {answer.message}."), "hint": hint}
 
 
@@ -249,8 +220,7 @@ def answer_of(answer: Answer, label: str | None = None) -> Response:
     """The response to an insert, or to a wait."""
     if not isinstance(answer, Refused):
         return JSONResponse(answer_document(answer, label))
-    told = refusal(answer)
-    response = error_answer(_STATUS[answer.reason], told["type"], told["message"], told["hint"])
+    response = error_answer(_REFUSALS[answer.reason][0], *refusal(answer).values())
     if answer.retry_after_ms:
         response.headers["retry-after"] = str(-(-answer.retry_after_ms // 1000))
     return response

@@ -25,16 +25,11 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from paimon_magics.coordinator.http.guard import principal_in
-from paimon_magics.coordinator.inserts.admission.items import Insert
-from paimon_magics.coordinator.inserts.admission.validator import (
-    TableInfo,
-    mode_of,
-)
+from paimon_magics.coordinator.inserts.admission.validator import TableInfo, mode_of
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry
 from paimon_magics.coordinator.routes.insert_requests import (
     answer_document,
-    digest_of,
     header_bytes,
     named_by,
     offset_of,
@@ -61,7 +56,9 @@ class InsertStream:
         try:
             await _Stream(self._entry, socket, receive).serve()
         except PaimonMagicsError as error:
-            await _close(socket, _error(error), _REFUSED)
+            with contextlib.suppress(RuntimeError):
+                await socket.send_text(json.dumps([{"error": _error(error)}]))
+                await socket.close(_REFUSED)
 
 
 class _Stream:
@@ -111,7 +108,7 @@ class _Stream:
                 known = self._entry.known(*self._names)
                 table_info = known or await self._entry.table_info(self._socket)
                 self._entry.check(table_info)
-                self._entry.send(await self._insert(table_info, message, offset, future))
+                await self._insert(table_info, message, offset, future)
             except Exception as error:
                 if not future.done():
                     future.set_exception(error)
@@ -119,15 +116,13 @@ class _Stream:
 
     async def _insert(
         self, table_info: TableInfo, message: Any, offset: int, future: asyncio.Future[Answer]
-    ) -> Insert:
+    ) -> None:
         text, content = message.get("text"), message.get("bytes")
         body = content if text is None else text.encode()
         validated = await self._entry.validated(table_info, body, is_stream=text is None)
         named = named_by(None, self._channel, None if self._channel is None else offset)
-        digest = digest_of(validated) if named.key else b""
         mode = mode_of(self._mode, table_info.mode)
-        key, offset = named.key, named.offset
-        return Insert(table_info, validated, mode, future, key, offset, digest, self._user)
+        self._entry.send(table_info, validated, mode, named, self._user, future)
 
     async def _answer(self) -> None:
         """Send the answers in order, all that are ready in one message."""
@@ -139,22 +134,22 @@ class _Stream:
                 await self._more.wait()
             offset, future = self._under_way[0]
             refused = False
-            told: list[str] = []
-            with contextlib.suppress(Exception):  # `_told` reports it
+            texts: list[str] = []
+            with contextlib.suppress(Exception):  # `_answer_text` reports it
                 await future
             while self._under_way and self._under_way[0][1].done() and not refused:
                 offset, future = self._under_way.popleft()
                 self._room.release()
-                text, refused = _told(offset, future)
-                told.append(text)
-            await self._socket.send_text(f"[{', '.join(told)}]")
+                text, refused = _answer_text(offset, future)
+                texts.append(text)
+            await self._socket.send_text(f"[{', '.join(texts)}]")
             if refused:
                 with contextlib.suppress(RuntimeError):
                     await self._socket.close(_REFUSED)
                 return
 
 
-def _told(offset: int, future: asyncio.Future[Answer]) -> tuple[str, bool]:
+def _answer_text(offset: int, future: asyncio.Future[Answer]) -> tuple[str, bool]:
     """The answer to a message as JSON, and whether it ends the stream."""
     error = future.exception()
     document: dict[str, Any]
@@ -175,9 +170,3 @@ def _told(offset: int, future: asyncio.Future[Answer]) -> tuple[str, bool]:
 
 def _error(error: PaimonMagicsError) -> dict[str, str]:
     return {"type": type(error).__name__, "message": error.message, "hint": error.hint}
-
-
-async def _close(socket: WebSocket, error: dict[str, str], code: int) -> None:
-    with contextlib.suppress(RuntimeError):
-        await socket.send_text(json.dumps([{"error": error}]))
-        await socket.close(code)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from prometheus_client.core import Metric
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -35,13 +35,10 @@ from paimon_magics.coordinator.routes.insert_requests import (
     named_by,
     sender_of,
 )
-from paimon_magics.coordinator.routes.metrics import InsertMetrics, insert_facts
+from paimon_magics.coordinator.routes.metrics import insert_facts, insert_metrics
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import Fact, Noted
-from paimon_magics.errors import (
-    InvalidValueError,
-    SetupError,
-)
+from paimon_magics.errors import InvalidValueError, SetupError
 from paimon_magics.statements.statement import TableName
 
 _TABLE = "/v1/inserts/{database}/{table}"
@@ -81,14 +78,10 @@ class InsertRoutes:
             *self.letters.routes(),
         ]
 
-    def metrics(self) -> InsertMetrics:
+    def metrics(self) -> Iterator[Metric]:
         """The metrics of small inserts."""
-        return InsertMetrics(
-            self.group,
-            self._now_ms,
-            self.entry.refused,
-            lambda: 0 if self.dead is None else self.dead.value,
-        )
+        dead_letters = 0 if self.dead is None else self.dead.value
+        return insert_metrics(self.group, self._now_ms(), self.entry.refused, dead_letters)
 
     def facts(self) -> Iterator[Fact]:
         """The facts for the coordinator's health."""
@@ -113,14 +106,8 @@ class InsertRoutes:
         is_stream = content_type.strip().lower() == ARROW
         validated = await self.entry.validated(table_info, body, is_stream=is_stream)
         user = sender_of(principal_of(request), header_bytes(request, "paimon-user"))
-        answer = await self.entry.submit(
-            table_info,
-            validated,
-            request.headers.get("group_commit"),
-            named,
-            user,
-            request.receive,
-        )
+        mode = request.headers.get("group_commit")
+        answer = await self.entry.submit(table_info, validated, mode, named, user, request.receive)
         return answer_of(answer, named.label)
 
     # ---- looking ----
@@ -129,31 +116,25 @@ class InsertRoutes:
         """Show a table's queue."""
         table_info = await self.entry.table_info(request)
         table = await run_in_threadpool(self.group.queue_of, table_info)
-        if table is None:
-            table = TableQueue(table_info.identity, table_info.name)
+        table = table or TableQueue(table_info.identity, table_info.name)
         letters = await run_in_threadpool(self.group.letters.list, table_info.identity)
-        return JSONResponse(queue_document(table, table_info.mode, len(letters)))
+        return JSONResponse(_queue_document(table, table_info.mode, len(letters)))
 
     async def look_at_all(self, request: Request) -> Response:
         """Show all queues."""
         letters = await run_in_threadpool(self.group.letters.list)
         dead = Counter(letter.table_id for letter in letters)
-        tables = sorted(self.group.tables.values(), key=lambda one: one.is_open)
+        tables = sorted(self.group.tables.values(), key=lambda table: table.is_open)
         latest = {str(table.name): table for table in tables}
-        # The queue of a dropped table is shown while it has waiting inserts or dead letters.
-        tables = sorted(
-            (
-                table
-                for table in self.group.tables.values()
-                if table.queue.batches or dead[table.id] or table is latest[str(table.name)]
-            ),
-            key=lambda one: str(one.name),
-        )
         may = principal_of(request).may_on
-        tables = [t for t in tables if may(Scope.READ, t.name.database or "", t.name.table)]
-        return JSONResponse(
-            {"tables": [queue_document(table, table.mode, dead[table.id]) for table in tables]}
-        )
+        documents = [
+            _queue_document(table, table.mode, dead[table.id])
+            for table in sorted(self.group.tables.values(), key=lambda table: str(table.name))
+            # The queue of a dropped table is shown while it has waiting inserts or dead letters.
+            if (table.queue.batches or dead[table.id] or table is latest[str(table.name)])
+            and may(Scope.READ, table.name.database or "", table.name.table)
+        ]
+        return JSONResponse({"tables": documents})
 
     async def flush(self, request: Request) -> Response:
         """Load what waits; the answer comes when it is visible, or after `wait_ms`."""
@@ -162,23 +143,21 @@ class InsertRoutes:
         try:
             table_info = await run_in_threadpool(self.group.known_tables.load, database, table)
         except SetupError:  # the store fails: find the queue by name; its answer says what is wrong
-            known = self.group.backlog.identity_of(name)
-            if known is None:
+            identity = self.group.backlog.identity_of(name)
+            if identity is None:
                 raise
-            location = known
         else:
-            location = table_info.identity
+            identity = table_info.identity
             if await run_in_threadpool(self.group.queue_of, table_info) is None:
                 return JSONResponse({"lsn": 0, "snapshot_id": None})
         body = await json_body(request) if await request.body() else {}
         wait_ms = body.get("wait_ms", _WAIT_MS)
         if type(wait_ms) is not int or not 0 <= wait_ms <= _WAIT_MS_MAX:
             raise InvalidValueError(f"`wait_ms` must be between 0 and {_WAIT_MS_MAX}.")
-        asked = asyncio.wrap_future(self.group.flush(location))
         try:
-            answer = await asyncio.wait_for(asyncio.shield(asked), wait_ms / 1000)
+            answer = await settled(self.group.flush(identity), wait_ms / 1000)
         except TimeoutError:
-            error = self.group.tables[location].queue.last_error
+            error = self.group.tables[identity].queue.last_error
             return error_answer(
                 504,
                 "TooLate",
@@ -199,17 +178,10 @@ class InsertRoutes:
                 f"{_BUFFER_BYTES_MAX:,} can be read together with the table.",
                 hint=f"Load them first: `%paimon flush {table_info.name}`.",
             )
-        found = await run_steps(self.group.buffered(table_info))
-        return JSONResponse(
-            {
-                "snapshot_id": found.snapshot_id,
-                "published": found.published,
-                "acknowledged": found.acknowledged,
-                "segments": [
-                    [first, base64.b64encode(body).decode()] for first, body in found.segments
-                ],
-            }
-        )
+        buffered = await run_steps(self.group.buffered(table_info))
+        segments = [[first, base64.b64encode(body).decode()] for first, body in buffered.segments]
+        keys = ("snapshot_id", "published", "acknowledged")
+        return JSONResponse({key: getattr(buffered, key) for key in keys} | {"segments": segments})
 
     # ---- repair ----
 
@@ -223,16 +195,13 @@ class InsertRoutes:
         return JSONResponse({"status": "open"})
 
 
-def queue_document(table: TableQueue, mode: Mode | None, dead_letters: int) -> dict[str, Any]:
-    """The document of a table's queue, for everybody who may read."""
+def _queue_document(table: TableQueue, mode: Mode | None, dead_letters: int) -> dict[str, Any]:
     queue = table.queue
     rows, size_bytes = backlog(queue)
     batches = queue.batches
     return {
         "table": {"database": table.name.database, "table": table.name.table},
-        "acknowledged": queue.acknowledged,
-        "published": queue.published,
-        "snapshot_id": queue.snapshot_id,
+        **{key: getattr(queue, key) for key in ("acknowledged", "published", "snapshot_id")},
         "waiting_rows": rows,
         "waiting_bytes": size_bytes,
         "oldest_ms": min((batch.since_ms for batch in batches), default=None),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import collections
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from paimon_magics.coordinator.audit.trail import Trail
@@ -42,8 +44,8 @@ _COUNTED = (
 
 
 class Metrics:
-    """All metrics. The handlers of requests count `answers` and `commit_seconds`; the others are
-    read from the coordinator when they are collected."""
+    """All metrics. Handlers of requests count `answers` and `commit_seconds`; the others are read
+    when they are collected."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self.registry = CollectorRegistry()
@@ -59,74 +61,126 @@ class Metrics:
             registry=self.registry,
             buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
         )
-        phases = Gauge(
-            "paimon_coordinator_transactions",
-            "Transactions that are not finished, by phase.",
-            ["phase"],
-            registry=self.registry,
-        )
-        for phase in Phase:
-            if phase not in FINISHED:
+        self.add(lambda: _coordinator_metrics(coordinator))
 
-                def count(phase: Phase = phase) -> float:
-                    return sum(
-                        held.phase is phase for held in coordinator.state.transactions.values()
-                    )
-
-                phases.labels(phase.value).set_function(count)
-        is_owner = Gauge(
-            "paimon_coordinator_owner",
-            "Whether this coordinator owns the warehouse's commits.",
-            registry=self.registry,
-        )
-        is_owner.set_function(lambda: coordinator.is_owner)
-        epoch = Gauge(
-            "paimon_coordinator_epoch",
-            "The epoch in which it owns them, one more at each takeover.",
-            registry=self.registry,
-        )
-        epoch.set_function(lambda: coordinator.worker.epoch or 0)
-        self.registry.register(_Finished(coordinator))
-        self.registry.register(_Watched(coordinator))
-        self.registry.register(_Upkeep(coordinator))
+    def add(self, collect: Callable[[], Iterable[Metric]]) -> None:
+        """Have `collect` return further metrics whenever they are asked for. For any thread."""
+        self.registry.register(_Collected(collect))
 
 
-class HealthMetrics(Collector):
+@dataclass(frozen=True)
+class _Collected(Collector):
+    families: Callable[[], Iterable[Metric]]
+
+    def collect(self) -> Iterable[Metric]:
+        return self.families()
+
+
+_Values = Iterable[tuple[str, float]]
+
+
+def _gauge(name: str, what: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"paimon_coordinator_{name}", what, value=value)
+
+
+def _counter(name: str, what: str, value: float) -> Metric:
+    return CounterMetricFamily(f"paimon_coordinator_{name}", what, value=value)
+
+
+def _gauges(name: str, what: str, label: str, values: _Values) -> Metric:
+    return _labelled(GaugeMetricFamily(f"paimon_coordinator_{name}", what, labels=[label]), values)
+
+
+def _counters(name: str, what: str, label: str, values: _Values) -> Metric:
+    family = CounterMetricFamily(f"paimon_coordinator_{name}", what, labels=[label])
+    return _labelled(family, values)
+
+
+def _labelled(family: GaugeMetricFamily | CounterMetricFamily, values: _Values) -> Metric:
+    for text, value in values:
+        family.add_metric([text], value)
+    return family
+
+
+def _coordinator_metrics(coordinator: Coordinator) -> Iterator[Metric]:
+    state, upkeep = coordinator.state, coordinator.upkeep
+    phases = collections.Counter(transaction.phase for transaction in state.held.values())
+    finished = coordinator.finished
+    is_owner = coordinator.epoch != 0 and coordinator.deposed is None
+    yield _gauges(
+        "transactions",
+        "Transactions that are not finished, by phase.",
+        "phase",
+        ((phase.value, phases[phase]) for phase in Phase if phase not in FINISHED),
+    )
+    yield _gauge("owner", "Whether this coordinator owns the warehouse's commits.", is_owner)
+    epoch = coordinator.epoch or 0
+    yield _gauge("epoch", "The epoch in which it owns them, one more at each takeover.", epoch)
+    yield _counters(
+        "finished",
+        "Transactions that were finished since the start, by how.",
+        "phase",
+        ((phase.value, finished.get(phase, 0)) for phase in FINISHED),
+    )
+    is_paused = state.pause is not None
+    yield _gauge("paused", "1 while nothing new may begin, else 0.", is_paused)
+    yield _gauge(
+        "stopped_tables",
+        "Tables that take no commits until somebody has looked at them.",
+        len(state.stopped),
+    )
+    yield _gauge(
+        "watched_snapshots",
+        "Published snapshots that a writer outside could overwrite with loss.",
+        sum(map(len, state.watched.values())),
+    )
+    yield _counter(
+        "republished",
+        "Commits that were overwritten and published again since the start.",
+        coordinator.republished,
+    )
+    leases = coordinator.leases.count()
+    yield _gauge("read_leases", "Snapshots that sessions hold read leases on.", leases)
+    compacted = coordinator.compactions.counts().total()
+    yield _gauge("compacted_buckets", "Buckets that open transactions compact.", compacted)
+    expired = upkeep.expired
+    yield _counter("expired_snapshots", "Snapshots that were expired since the start.", expired)
+    errors = coordinator.recent_errors.total
+    yield _counter("errors", "What went wrong since the start, warnings included.", errors)
+    yield _counter(
+        "upkeep_failures",
+        "How often snapshots could not expire since the start.",
+        upkeep.failures,
+    )
+
+
+def health_metrics(monitor: HealthMonitor) -> Iterator[Metric]:
     """The facts of the coordinator's health, and whether it is ready."""
-
-    def __init__(self, monitor: HealthMonitor) -> None:
-        self._monitor = monitor
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """For prometheus_client: the facts of this moment."""
-        health = self._monitor.now()
-        yield GaugeMetricFamily(
-            "paimon_coordinator_ready",
-            "1 while inserts and commits would be taken, else 0.",
-            value=int(health.is_ready),
+    health = monitor.now()
+    is_ready = health.is_ready
+    yield _gauge("ready", "1 while inserts and commits would be taken, else 0.", is_ready)
+    problems = GaugeMetricFamily(
+        "paimon_coordinator_problem",
+        "1 for a fact with something wrong; with blocks=1 nothing is taken.",
+        labels=["fact", "subject", "blocks"],
+    )
+    families: dict[str, GaugeMetricFamily] = {}
+    seen: set[tuple[str, str]] = set()
+    for fact in health.facts:
+        if (fact.name, fact.subject) in seen:  # a renamed table, and a new one of its name
+            continue
+        seen.add((fact.name, fact.subject))
+        label = _SUBJECTS.get(fact.name, "subject")
+        family = families.get(fact.name) or GaugeMetricFamily(
+            f"paimon_coordinator_{fact.name}", NAMES[fact.name], labels=[label]
         )
-        problems = GaugeMetricFamily(
-            "paimon_coordinator_problem",
-            "1 for a fact with something wrong; with blocks=1 nothing is taken.",
-            labels=["fact", "subject", "blocks"],
-        )
-        named: dict[str, GaugeMetricFamily] = {}
-        seen: set[tuple[str, str]] = set()
-        for fact in health.facts:
-            if (fact.name, fact.subject) in seen:  # a renamed table, and a new one of its name
-                continue
-            seen.add((fact.name, fact.subject))
-            label = _SUBJECTS.get(fact.name, "subject")
-            family = named.get(fact.name) or GaugeMetricFamily(
-                f"paimon_coordinator_{fact.name}", NAMES[fact.name], labels=[label]
-            )
-            named[fact.name] = family
-            family.add_metric([fact.subject], fact.value)
-            if fact.problem or not fact.subject:
-                labels = [fact.name, fact.subject, str(int(fact.blocks))]
-                problems.add_metric(labels, int(bool(fact.problem)))
-        yield from named.values()
-        yield problems
+        families[fact.name] = family
+        family.add_metric([fact.subject], fact.value)
+        if fact.problem or not fact.subject:
+            labels = [fact.name, fact.subject, str(int(fact.blocks))]
+            problems.add_metric(labels, int(bool(fact.problem)))
+    yield from families.values()
+    yield problems
 
 
 _SUBJECTS = {
@@ -137,123 +191,30 @@ _SUBJECTS = {
 }
 
 
-class _Finished(Collector):
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
-
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        """For prometheus_client: the counts of this moment."""
-        finished = CounterMetricFamily(
-            "paimon_coordinator_finished",
-            "Transactions that were finished since the start, by how.",
-            labels=["phase"],
-        )
-        for phase in FINISHED:
-            finished.add_metric([phase.value], self._coordinator.finished.get(phase, 0))
-        yield finished
-
-
-class _Watched(Collector):
-    """The pause, stopped tables, watched snapshots, and commits published again."""
-
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
-
-    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """For prometheus_client: the counts of this moment."""
-        state = self._coordinator.state
-        yield GaugeMetricFamily(
-            "paimon_coordinator_paused",
-            "1 while nothing new may begin, else 0.",
-            value=int(state.pause is not None),
-        )
-        yield GaugeMetricFamily(
-            "paimon_coordinator_stopped_tables",
-            "Tables that take no commits until somebody has looked at them.",
-            value=len(state.stopped),
-        )
-        yield GaugeMetricFamily(
-            "paimon_coordinator_watched_snapshots",
-            "Published snapshots that a writer outside could overwrite with loss.",
-            value=sum(map(len, state.watched.values())),
-        )
-        yield CounterMetricFamily(
-            "paimon_coordinator_republished",
-            "Commits that were overwritten and published again since the start.",
-            value=self._coordinator.republished,
-        )
-
-
-class _Upkeep(Collector):
-    """Read leases, compactions, expiry and errors."""
-
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
-
-    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """For prometheus_client: the counts of this moment."""
-        yield GaugeMetricFamily(
-            "paimon_coordinator_read_leases",
-            "Snapshots that sessions hold read leases on.",
-            value=self._coordinator.leases.count(),
-        )
-        yield GaugeMetricFamily(
-            "paimon_coordinator_compacted_buckets",
-            "Buckets that open transactions compact.",
-            value=self._coordinator.compactions.counts().total(),
-        )
-        yield CounterMetricFamily(
-            "paimon_coordinator_expired_snapshots",
-            "Snapshots that were expired since the start.",
-            value=self._coordinator.upkeep.expired,
-        )
-        yield CounterMetricFamily(
-            "paimon_coordinator_errors",
-            "What went wrong since the start, warnings included.",
-            value=self._coordinator.recent_errors.total,
-        )
-        yield CounterMetricFamily(
-            "paimon_coordinator_upkeep_failures",
-            "How often snapshots could not expire since the start.",
-            value=self._coordinator.upkeep.failures,
-        )
-
-
-class CompactionMetrics(Collector):
-    """The compactions that the coordinator makes by itself."""
-
-    def __init__(self, compactions: CompactionScheduler) -> None:
-        self._compactions = compactions
-
-    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """For prometheus_client: the counts since the start, and the tables by state now."""
-        counts = self._compactions.counts
-        for key, name, what in _COMPACTED:
-            yield CounterMetricFamily(f"paimon_coordinator_{name}", what, value=counts[key])
-        found = self._compactions.tables()
-        tables = GaugeMetricFamily(
-            "paimon_coordinator_compaction_tables",
-            "Tables that are looked after, by what becomes of them.",
-            labels=["state"],
-        )
-        for state in State:
-            tables.add_metric([state.value], sum(one is state for one, _ in found))
-        yield tables
-        yield GaugeMetricFamily(
-            "paimon_coordinator_compaction_waiting_bytes",
-            "Bytes of files above their tables' triggers.",
-            value=sum(one.seen.read_bytes for _, one in found),
-        )
-        yield GaugeMetricFamily(
-            "paimon_coordinator_compaction_large_buckets",
-            "Buckets above their triggers that are too large for this coordinator.",
-            value=sum(one.seen.large_buckets for _, one in found),
-        )
-        yield GaugeMetricFamily(
-            "paimon_coordinator_compactions_paused",
-            "1 while no compaction may begin, else 0.",
-            value=int(self._compactions.pause is not None),
-        )
+def compaction_metrics(compactions: CompactionScheduler) -> Iterator[Metric]:
+    """The coordinator's own compactions: counts since the start, and the tables by state now."""
+    for key, name, what in _COMPACTED:
+        yield _counter(name, what, compactions.counts[key])
+    tables = compactions.tables()
+    states = collections.Counter(state for state, _ in tables)
+    yield _gauges(
+        "compaction_tables",
+        "Tables that are looked after, by what becomes of them.",
+        "state",
+        ((state.value, states[state]) for state in State),
+    )
+    yield _gauge(
+        "compaction_waiting_bytes",
+        "Bytes of files above their tables' triggers.",
+        sum(table.seen.read_bytes for _, table in tables),
+    )
+    yield _gauge(
+        "compaction_large_buckets",
+        "Buckets above their triggers that are too large for this coordinator.",
+        sum(table.seen.large_buckets for _, table in tables),
+    )
+    is_paused = compactions.pause is not None
+    yield _gauge("compactions_paused", "1 while no compaction may begin, else 0.", is_paused)
 
 
 _COMPACTED = (
@@ -264,82 +225,54 @@ _COMPACTED = (
 )
 
 
-class AuditMetrics(Collector):
-    """The collector of the audit log's metrics, for prometheus_client."""
-
-    def __init__(self, trail: Trail) -> None:
-        self._trail = trail
-
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        """For prometheus_client: the count since the start."""
-        yield CounterMetricFamily(
-            "paimon_coordinator_audit_not_kept",
-            "Refused requests of which only the number is kept, since there were too many.",
-            value=self._trail.not_kept,
-        )
+def audit_metrics(trail: Trail) -> Iterator[Metric]:
+    """The audit log's metric."""
+    yield _counter(
+        "audit_not_kept",
+        "Refused requests of which only the number is kept, since there were too many.",
+        trail.not_kept,
+    )
 
 
 # Small inserts for monitoring: facts for health, metrics for Prometheus, rows of the status page.
 # Nothing is read from the log or the disk for it.
 
 
-class InsertMetrics(Collector):
-    """The collector of small inserts' metrics, for prometheus_client."""
+def insert_metrics(
+    group: GroupCommit, now_ms: int, refused: Mapping[str, int], dead_letters: int
+) -> Iterator[Metric]:
+    """Counts of small inserts since the start, and what waits in each table now. `refused` counts
+    those that were refused before their rows were looked at."""
+    counts = group.counts
+    for key, name, what in _COUNTED:
+        yield _counter(name, what, counts[key])
+    by_reason = {reason.value: counts[f"refused_{reason.value}"] for reason in Reason}
+    yield _counters(
+        "inserts_refused",
+        "Inserts that were refused whatever their rows are, by why.",
+        "reason",
+        [*by_reason.items(), *refused.items()],
+    )
+    yield _counter(
+        "log_seconds",
+        "How long appending to the log took since the start, syncs included.",
+        group.append_seconds,
+    )
+    what = "Inserts that were acknowledged and could not be loaded."
+    yield _gauge("dead_letters", what, dead_letters)
+    tables = list(group.tables.values())
+    names = [str(table.name) for table in tables]
+    waiting = [(*backlog(table.queue), _oldest_seconds(table, now_ms)) for table in tables]
+    for position, (name, what) in enumerate(_WAITING):
+        values = [(text, row[position]) for text, row in zip(names, waiting, strict=True)]
+        yield _gauges(f"insert_{name}", what, "table", values)
 
-    def __init__(
-        self,
-        group: GroupCommit,
-        now_ms: Callable[[], int],
-        refused: Mapping[str, int],
-        dead_letters: Callable[[], int],
-    ) -> None:
-        self._group = group
-        self._now_ms = now_ms
-        self._dead_letters = dead_letters
-        self._refused = refused  # before their rows were looked at
 
-    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """Yield the counters since the start, and what waits in each table now."""
-        counts = self._group.owner.replies.counts
-        for key, name, what in _COUNTED:
-            yield CounterMetricFamily(f"paimon_coordinator_{name}", what, value=counts[key])
-        refused = CounterMetricFamily(
-            "paimon_coordinator_inserts_refused",
-            "Inserts that were refused whatever their rows are, by why.",
-            labels=["reason"],
-        )
-        for reason in Reason:
-            refused.add_metric([reason.value], counts[f"refused_{reason.value}"])
-        for why, count in self._refused.items():
-            refused.add_metric([why], count)
-        yield refused
-        yield CounterMetricFamily(
-            "paimon_coordinator_log_seconds",
-            "How long appending to the log took since the start, syncs included.",
-            value=self._group.owner.appending.append_seconds,
-        )
-        yield GaugeMetricFamily(
-            "paimon_coordinator_dead_letters",
-            "Inserts that were acknowledged and could not be loaded.",
-            value=self._dead_letters(),
-        )
-        yield from self._tables()
-
-    def _tables(self) -> Iterator[GaugeMetricFamily]:
-        named = [
-            GaugeMetricFamily(f"paimon_coordinator_insert_{name}", what, labels=["table"])
-            for name, what in (
-                ("waiting_rows", "Rows that are acknowledged and not visible."),
-                ("waiting_bytes", "Their bytes in the log."),
-                ("oldest_seconds", "How long the oldest of them has waited."),
-            )
-        ]
-        for table in list(self._group.tables.values()):
-            rows, size_bytes = backlog(table.queue)
-            values = rows, size_bytes, _oldest_seconds(table, self._now_ms())
-            for family, value in zip(named, values, strict=True):
-                family.add_metric([str(table.name)], value)
-        yield from named
+_WAITING = (
+    ("waiting_rows", "Rows that are acknowledged and not visible."),
+    ("waiting_bytes", "Their bytes in the log."),
+    ("oldest_seconds", "How long the oldest of them has waited."),
+)
 
 
 def insert_facts(group: GroupCommit, now_ms: int) -> Iterator[Fact]:
@@ -365,7 +298,7 @@ def insert_facts(group: GroupCommit, now_ms: int) -> Iterator[Fact]:
 def queue_rows(group: GroupCommit, now_ms: int) -> list[tuple[object, ...]]:
     """A row of the status page for each table, in `QUEUE_COLUMNS`."""
     rows: list[tuple[object, ...]] = []
-    for table in sorted(group.tables.values(), key=lambda one: str(one.name)):
+    for table in sorted(group.tables.values(), key=lambda each: str(each.name)):
         queue = table.queue
         waiting, size_bytes = backlog(queue)
         state = "closed" if queue.closed else "held" if queue.holds else "open"

@@ -18,25 +18,26 @@ from starlette.routing import BaseRoute, Route
 from paimon_magics.coordinator.http.authorisation import PUBLIC, SCOPES
 from paimon_magics.version import __version__
 
-OPENAPI_PATH = "/openapi.json"
+_OPENAPI_PATH = "/openapi.json"
 
 _NAME = re.compile(r"\{(\w+)(?::path)?\}")
+_DATABASE = "/v1/paimon/databases/{database}"
+_TABLE = "/v1/paimon/databases/{database}/tables/{table}"
 _PAGES = ("maxResults:integer", "pageToken:string")
+_LISTS = {
+    **{name: "tableNamePattern:string" for name in ("tables", "table-details")},
+    **{name: "viewNamePattern:string" for name in ("views", "view-details")},
+    **{name: "functionNamePattern:string" for name in ("functions", "function-details")},
+}
 _QUERIES: Mapping[str, Sequence[str]] = {
     "/v1/config": ("warehouse:string",),
     "/v1/paimon/databases": (*_PAGES, "databaseNamePattern:string"),
-    "/v1/paimon/tables": (*_PAGES, "databaseNamePattern:string", "tableNamePattern:string"),
-    "/v1/paimon/databases/{database}/tables": (*_PAGES, "tableNamePattern:string"),
-    "/v1/paimon/databases/{database}/table-details": (*_PAGES, "tableNamePattern:string"),
-    "/v1/paimon/databases/{database}/tables/{table}/snapshots": _PAGES,
-    "/v1/paimon/databases/{database}/tables/{table}/consumers": _PAGES,
-    "/v1/paimon/views": (*_PAGES, "databaseNamePattern:string", "viewNamePattern:string"),
-    "/v1/paimon/functions": (*_PAGES, "databaseNamePattern:string", "functionNamePattern:string"),
-    "/v1/paimon/databases/{database}/views": (*_PAGES, "viewNamePattern:string"),
-    "/v1/paimon/databases/{database}/view-details": (*_PAGES, "viewNamePattern:string"),
-    "/v1/paimon/databases/{database}/functions": (*_PAGES, "functionNamePattern:string"),
-    "/v1/paimon/databases/{database}/function-details": (*_PAGES, "functionNamePattern:string"),
-    "/v1/paimon/databases/{database}/tables/{table}/partitions": _PAGES,
+    **{f"{_DATABASE}/{name}": (*_PAGES, pattern) for name, pattern in _LISTS.items()},
+    **{
+        f"/v1/paimon/{name}": (*_PAGES, "databaseNamePattern:string", _LISTS[name])
+        for name in ("tables", "views", "functions")
+    },
+    **{f"{_TABLE}/{name}": _PAGES for name in ("snapshots", "consumers", "partitions")},
 }
 # The members of a body, each with its type; those that may be left out end with a `?`.
 _BODIES: Mapping[str, str] = {
@@ -60,26 +61,22 @@ _BODIES: Mapping[str, str] = {
     "POST /v1/inserts/{database}/{table}/flush": "wait_ms:integer?",
     "POST /v1/inserts/{database}/{table}/reopen": "accept_loss:boolean?",
     "POST /v1/paimon/databases": "name:string options:object?",
-    "POST /v1/paimon/databases/{database}": "removals:strings? updates:object?",
-    "POST /v1/paimon/databases/{database}/tables": "identifier:object schema:object",
+    f"POST {_DATABASE}": "removals:strings? updates:object?",
+    f"POST {_DATABASE}/tables": "identifier:object schema:object",
     "POST /v1/paimon/tables/rename": "source:object destination:object",
-    "POST /v1/paimon/databases/{database}/tables/{table}": "changes:objects",
-    "POST /v1/paimon/databases/{database}/tables/{table}/consumers/reset": "consumerId:string "
-    "nextSnapshotId:integer?",
+    f"POST {_TABLE}": "changes:objects",
+    f"POST {_TABLE}/consumers/reset": "consumerId:string nextSnapshotId:integer?",
     "POST /v1/paimon/views/rename": "source:object destination:object",
-    "POST /v1/paimon/databases/{database}/views": "identifier:object schema:object",
-    "POST /v1/paimon/databases/{database}/views/{name}": "changes:objects",
-    "POST /v1/paimon/databases/{database}/functions": "name:string inputParams:objects? "
+    f"POST {_DATABASE}/views": "identifier:object schema:object",
+    f"POST {_DATABASE}/views/{{name}}": "changes:objects",
+    f"POST {_DATABASE}/functions": "name:string inputParams:objects? "
     "returnParams:objects? deterministic:boolean? definitions:object? comment:string? "
     "options:object?",
-    "POST /v1/paimon/databases/{database}/functions/{name}": "changes:objects",
-    "POST /v1/paimon/databases/{database}/tables/{table}/commit": "tableId:string? "
-    "snapshot:object statistics:objects?",
-    "POST /v1/paimon/databases/{database}/tables/{table}/rollback": "instant:object "
-    "fromSnapshot:integer?",
-    "POST /v1/paimon/databases/{database}/tables/{table}/tags": "tagName:string "
-    "snapshotId:integer? timeRetained:string?",
-    "POST /v1/paimon/databases/{database}/tables/{table}/branches": "branch:string fromTag:string?",
+    f"POST {_DATABASE}/functions/{{name}}": "changes:objects",
+    f"POST {_TABLE}/commit": "tableId:string? snapshot:object statistics:objects?",
+    f"POST {_TABLE}/rollback": "instant:object fromSnapshot:integer?",
+    f"POST {_TABLE}/tags": "tagName:string snapshotId:integer? timeRetained:string?",
+    f"POST {_TABLE}/branches": "branch:string fromTag:string?",
 }
 _STATEMENT = {"type": "object"}
 _STATEMENTS = {"oneOf": [_STATEMENT, {"type": "array", "items": _STATEMENT}]}
@@ -106,12 +103,12 @@ def openapi_route(routes: Sequence[BaseRoute], root: str) -> Route:
     async def answer(_: Request) -> Response:
         return JSONResponse(document)
 
-    own = Route(OPENAPI_PATH, answer)
-    document = openapi_document([*routes, own], root)
+    own = Route(_OPENAPI_PATH, answer)
+    document = _openapi_document([*routes, own], root)
     return own
 
 
-def openapi_document(routes: Sequence[BaseRoute], root: str) -> dict[str, Any]:
+def _openapi_document(routes: Sequence[BaseRoute], root: str) -> dict[str, Any]:
     """The document, in the form of OpenAPI 3.1, of all routes but streams."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:

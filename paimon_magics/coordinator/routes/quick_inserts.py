@@ -13,9 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from paimon_magics.coordinator.http.answers import AT_ONCE, on_error, on_unexpected
 from paimon_magics.coordinator.http.guard import TooLargeError, on_too_large, principal_in
 from paimon_magics.coordinator.inserts.queue.values import Refused
-from paimon_magics.coordinator.protocol.principals import (
-    Scope as Needed,
-)
+from paimon_magics.coordinator.protocol.principals import Scope as Needed
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry
 from paimon_magics.coordinator.routes.insert_requests import (
     ARROW,

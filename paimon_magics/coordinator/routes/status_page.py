@@ -6,14 +6,13 @@ All texts come from users or other programs, and are escaped.
 
 from __future__ import annotations
 
-import datetime
 import html
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from paimon_magics.coordinator.core.state import State, pending_transactions
-from paimon_magics.coordinator.core.values import Phase, TransactionState
-from paimon_magics.coordinator.http.pages import Markup, page
+from paimon_magics.coordinator.core import Phase, State, TransactionState, pending_transactions
+from paimon_magics.coordinator.http.pages import Markup, moment_text, page
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.protocol.principals import Principal, Scope
 from paimon_magics.coordinator.routes.administration import COMPACTION_COLUMNS, about
@@ -59,7 +58,7 @@ def status_page(
             _section("Compactions", COMPACTION_COLUMNS, compacted, "No table needs one."),
             _section("Dead letters", LETTER_COLUMNS, letters, "There are none.", _LETTERS),
             _section(
-                "Recent commits", _COMMITS, [c.cells() for c in commits], "There were none yet."
+                "Recent commits", _COMMITS, [c.cells for c in commits], "There were none yet."
             ),
             _section("Ended without a commit", _ENDED, _ended(finished), "There are none."),
             _section("Recent errors", _ERRORS, _errors(coordinator), "There are none."),
@@ -75,27 +74,16 @@ _LETTERS = (
 )
 _PROBLEMS = ("about", "problem")
 _TABLES = ("table", "#snapshot", "@committed", "#open", "state")
-_OPEN = (
-    "id",
-    "table",
-    "state",
-    "user",
-    "notebook",
-    "host",
-    "engine",
-    "#age",
-    "#lease left",
-)
+_OPEN = ("id", "table", "state", "user", "notebook", "host", "engine", "#age", "#lease left")
 _COMMITS = ("@time", "table", "#snapshot", "kind", "user", "notebook", "#rows", "#files", "through")
 _ENDED = ("@time", "table", "outcome", "whose", "reason", "id")
 _ERRORS = ("@last time", "#times", "message")
 
 
-@dataclass(frozen=True, slots=True)
-class _Commit:
+class _Commit(NamedTuple):
     at_ms: int
-    table: str
     location: str
+    table: str
     snapshot_id: int
     kind: str
     user: str
@@ -104,18 +92,9 @@ class _Commit:
     files: int | None
     through: str
 
+    @property
     def cells(self) -> _Cells:
-        return (
-            _when(self.at_ms),
-            self.table,
-            self.snapshot_id,
-            self.kind,
-            self.user,
-            self.notebook,
-            self.rows,
-            self.files,
-            self.through,
-        )
+        return (moment_text(self.at_ms), *self[2:])
 
 
 def _head(coordinator: Coordinator, warehouse: str, health: Health) -> str:
@@ -125,7 +104,7 @@ def _head(coordinator: Coordinator, warehouse: str, health: Health) -> str:
         f"<h1>Paimon coordinator</h1><p><code>{html.escape(warehouse)}</code><br>"
         f"{html.escape(shown['user'])} on {html.escape(shown['host'])} (process "
         f"{shown['process']}), version {html.escape(shown['version'])}, since "
-        f"{_when(shown['started_at_ms'])}</p>"
+        f"{moment_text(shown['started_at_ms'])}</p>"
     ]
     if not health.is_ready:
         lines += [
@@ -136,7 +115,7 @@ def _head(coordinator: Coordinator, warehouse: str, health: Health) -> str:
     elif state.pause is not None:
         lines.append(
             f'<p class="bad">Paused by {html.escape(state.pause.by or "somebody")} since '
-            f"{_when(state.pause.since_ms)}: nothing new begins.</p>"
+            f"{moment_text(state.pause.since_ms)}: nothing new begins.</p>"
         )
     else:
         lines.append("<p>It takes new transactions.</p>")
@@ -154,42 +133,39 @@ def _problems(health: Health) -> list[_Cells]:
 def _tables(state: State, commits: Sequence[_Commit]) -> list[_Cells]:
     """The tables that have recent commits or open transactions, or are stopped."""
     last = {commit.location: commit for commit in reversed(commits)}
-    opened = pending_transactions(state)
+    opened = Counter(transaction.location for transaction in pending_transactions(state))
     names = {commit.location: commit.table for commit in last.values()}
-    names |= {held.location: held.table or held.location for held in opened}
+    for transaction in pending_transactions(state):
+        names[transaction.location] = transaction.table or transaction.location
     rows: list[_Cells] = []
-    for location in sorted({*names, *state.stopped}, key=lambda one: names.get(one, one)):
+    for location in sorted({*names, *state.stopped}, key=lambda each: names.get(each, each)):
         commit, stopped = last.get(location), state.stopped.get(location)
-        rows.append(
-            (
-                names.get(location, location),
-                None if commit is None else commit.snapshot_id,
-                None if commit is None else _when(commit.at_ms),
-                sum(held.location == location for held in opened),
-                "takes commits"
-                if stopped is None
-                else f"stopped since {_when(stopped.since_ms)}: {stopped.reason}",
-            )
-        )
+        snapshot: _Cells = (None, None)
+        if commit is not None:
+            snapshot = (commit.snapshot_id, moment_text(commit.at_ms))
+        status = "takes commits"
+        if stopped is not None:
+            status = f"stopped since {moment_text(stopped.since_ms)}: {stopped.reason}"
+        rows.append((names.get(location, location), *snapshot, opened[location], status))
     return rows
 
 
 def _open(state: State, now_ms: int) -> list[_Cells]:
     return [
         (
-            pending_transaction.id,
-            pending_transaction.table or pending_transaction.location,
-            pending_transaction.phase.value,
-            pending_transaction.owner,
-            pending_transaction.origin.notebook,
-            pending_transaction.origin.host,
-            pending_transaction.origin.engine,
-            _seconds(now_ms - pending_transaction.begun_at_ms),
-            _seconds(pending_transaction.expires_at_ms - now_ms)
-            if pending_transaction.phase is Phase.ACTIVE
+            transaction.id,
+            transaction.table or transaction.location,
+            transaction.phase.value,
+            transaction.owner,
+            transaction.origin.notebook,
+            transaction.origin.host,
+            transaction.origin.engine,
+            _seconds(now_ms - transaction.begun_at_ms),
+            _seconds(transaction.expires_at_ms - now_ms)
+            if transaction.phase is Phase.ACTIVE
             else None,
         )
-        for pending_transaction in pending_transactions(state)
+        for transaction in pending_transactions(state)
     ]
 
 
@@ -198,59 +174,59 @@ def _commits(
 ) -> list[_Commit]:
     commits = [
         _Commit(
-            at_ms=held.ended_at_ms,
-            table=held.table or held.location,
-            location=held.location,
-            snapshot_id=held.receipt.snapshot_id,
-            kind=held.receipt.commit_kind or "",
-            user=held.owner,
-            notebook=held.origin.notebook,
-            rows=held.receipt.delta_rows,
-            files=held.files,
-            through="transaction",
+            transaction.ended_at_ms,
+            transaction.location,
+            transaction.table or transaction.location,
+            receipt.snapshot_id,
+            receipt.commit_kind or "",
+            transaction.owner,
+            transaction.origin.notebook,
+            receipt.delta_rows,
+            transaction.files,
+            "transaction",
         )
-        for held in finished
-        if held.receipt is not None and held.receipt.snapshot_id is not None
+        for transaction in finished
+        if (receipt := transaction.receipt) is not None and receipt.snapshot_id is not None
     ]
-    for one in published:
-        if one.is_transaction or not one.certain:
+    for publication in published:
+        if publication.is_transaction or not publication.certain:
             continue
-        said = noted(dict(one.properties))
+        notes = noted(dict(publication.properties))
         commits.append(
             _Commit(
-                at_ms=one.published_at_ms,
-                table=str(one.table),
-                location=one.location,
-                snapshot_id=one.snapshot_id,
-                kind=one.commit_kind,
-                user=said.get("user") or one.commit_user,
-                notebook=said.get("notebook", ""),
-                rows=one.rows,
-                files=None,
-                through="REST catalog",
+                publication.published_at_ms,
+                publication.location,
+                str(publication.table),
+                publication.snapshot_id,
+                publication.commit_kind,
+                notes.get("user") or publication.commit_user,
+                notes.get("notebook", ""),
+                publication.rows,
+                None,
+                "REST catalog",
             )
         )
-    return sorted(commits, key=lambda one: one.at_ms, reverse=True)[:_COMMITS_SHOWN]
+    return sorted(commits, key=lambda commit: commit.at_ms, reverse=True)[:_COMMITS_SHOWN]
 
 
 def _ended(finished: Iterable[TransactionState]) -> list[_Cells]:
     rows: list[_Cells] = [
         (
-            _when(held.ended_at_ms),
-            held.table or held.location,
-            held.phase.value,
-            held.who,
-            held.reason,
-            held.id,
+            moment_text(transaction.ended_at_ms),
+            transaction.table or transaction.location,
+            transaction.phase.value,
+            transaction.who,
+            transaction.reason,
+            transaction.id,
         )
-        for held in finished
-        if held.phase is not Phase.COMMITTED
+        for transaction in finished
+        if transaction.phase is not Phase.COMMITTED
     ]
     return rows[:_COMMITS_SHOWN]
 
 
 def _errors(coordinator: Coordinator) -> list[_Cells]:
-    return [(_when(e.at_ms), e.count, e.message) for e in coordinator.recent_errors.list()]
+    return [(moment_text(e.at_ms), e.count, e.message) for e in coordinator.recent_errors.list()]
 
 
 # ---- HTML ----
@@ -274,9 +250,9 @@ def _section(
         + "</tr>"
         for row in rows
     )
-    told = f"<p>{html.escape(about)}</p>" if about else ""
+    text = f"<p>{html.escape(about)}</p>" if about else ""
     return (
-        f"<h2>{title}</h2>{told}<section><table><thead><tr>{head}</tr></thead><tbody>{body}"
+        f"<h2>{title}</h2>{text}<section><table><thead><tr>{head}</tr></thead><tbody>{body}"
         "</tbody></table></section>"
     )
 
@@ -295,10 +271,3 @@ def _shown(value: object) -> str:
 
 def _seconds(ms: int) -> str:
     return f"{max(ms, 0) // 1000:,} s"
-
-
-def _when(at_ms: int) -> str:
-    if not at_ms:
-        return ""
-    when = datetime.datetime.fromtimestamp(at_ms / 1000, tz=datetime.UTC)
-    return f"{when:%Y-%m-%d %H:%M:%S} UTC"

@@ -9,22 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.core.values import (
-    Answer,
-    Committed,
-    Mismatch,
-    TransactionState,
-    Unknown,
-)
+from paimon_magics.coordinator.core import Answer, Committed, Mismatch, TransactionState, Unknown
 from paimon_magics.coordinator.http.answers import answer_response, json_body
-from paimon_magics.coordinator.http.audited import tell
-from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.http.audited import report
+from paimon_magics.coordinator.http.guard import check_named, principal_of
 from paimon_magics.coordinator.http.limits import run_in_threadpool, run_steps, settled
 from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import (
@@ -43,6 +38,7 @@ from paimon_magics.coordinator.protocol.principals import (
     check_table,
     sees_location,
 )
+from paimon_magics.coordinator.routes.administration import TEXT_CHARACTERS_MAX, owner_of
 from paimon_magics.coordinator.routes.metrics import Metrics
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.transactions import PlaceOf, Purpose, check_adopted_id
@@ -51,7 +47,6 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.tables.snapshots.provenance import USER
 
 _COMMIT_SECONDS = 3_600.0  # clients give up long before
-_TEXT_CHARACTERS_MAX = 500
 _FINISHED_SHOWN = 100
 _NONE = ""  # the id of no transaction
 
@@ -88,10 +83,8 @@ class _Handlers:
         body = await json_body(request)
         table = table_of(member(body, "table", dict))
         base = body.get("base_snapshot_id")
-        principal = principal_of(request)
-        tell(request.scope, database=table.database, table=table.object_name)
-        await run_in_threadpool(check_table, principal, Scope.WRITE, table, self._coordinator.load)
-        owner = principal.name or str(body.get("owner", ""))[:_TEXT_CHARACTERS_MAX]
+        await check_named(request, Scope.WRITE, table, self._coordinator.load)
+        owner = owner_of(principal_of(request), body)
         if base is not None:
             base = member(body, "base_snapshot_id", int)
         compacts = "compacts" in body and member(body, "compacts", bool)
@@ -120,19 +113,23 @@ class _Handlers:
 
     async def list(self, request: Request) -> Response:
         principal = principal_of(request)
-        held = await run_in_threadpool(all_transactions, self._coordinator)
-        held = [one for one in held if sees_location(principal, one.location)]
+        finished = await run_in_threadpool(self._stored.recently_finished, _FINISHED_SHOWN)
+        # The unfinished ones come first, then the last finished ones, the newest first.
+        states = [*self._coordinator.state.held.values(), *finished]
         compacted = self._coordinator.compactions.counts()
-        return JSONResponse(
-            {"transactions": [shown_transaction(one, compacted[one.id]) for one in held]}
-        )
+        documents = [
+            _transaction_state_document(state, compacted[state.id])
+            for state in states
+            if sees_location(principal, state.location)
+        ]
+        return JSONResponse({"transactions": documents})
 
     async def show(self, request: Request) -> Response:
-        held = await run_in_threadpool(self._stored.state, request.path_params["id"])
-        if held is None or not sees_location(principal_of(request), held.location):
+        state = await run_in_threadpool(self._stored.state, request.path_params["id"])
+        if state is None or not sees_location(principal_of(request), state.location):
             return answer_response(Unknown())
         compacted = self._coordinator.compactions.counts()
-        return JSONResponse(shown_transaction(held, compacted[held.id]))
+        return JSONResponse(_transaction_state_document(state, compacted[state.id]))
 
     async def heartbeat(self, request: Request) -> Response:
         id = await self._own(request)
@@ -147,30 +144,30 @@ class _Handlers:
         transaction = await run_in_threadpool(self._stored.opened, id)
         if transaction is not None:
             await self._check_right(principal, transaction)
-            asked = _vouched(principal, request_of(transaction, body))
-            answer = await settled(
-                await run_in_threadpool(self._transactions.commit_soon, id, asked), _COMMIT_SECONDS
-            )
+            commit = _vouched(principal, transaction, body)
+            future = await run_in_threadpool(self._transactions.commit_soon, id, commit)
+            answer = await settled(future, _COMMIT_SECONDS)
         else:
-            answer = await self._adopt(
-                id, principal, body, lambda opened: _vouched(principal, request_of(opened, body))
-            )
+            adopted = partial(_vouched, principal, body=body)
+            answer = await self._adopt(id, principal, body, adopted)
         self._metrics.commit_seconds.observe(time.monotonic() - started)
-        self._tell(request, body, answer)
+        self._report(request, body, answer)
         return self._counted("commit", answer)
 
     async def abort(self, request: Request) -> Response:
         body = await json_body(request)
-        reason = str(body.get("reason", "its owner ended it"))[:_TEXT_CHARACTERS_MAX]
+        reason = str(body.get("reason", "its owner ended it"))[:TEXT_CHARACTERS_MAX]
         id = await self._own(request, or_with=Scope.ADMIN)
         answer = await run_in_threadpool(self._transactions.abort, id, reason)
         if answer == Unknown():
             answer = await self._adopt(id, principal_of(request), body, None)
-        held = await run_in_threadpool(self._stored.state, id)
-        tell(request.scope, **({} if held is None else _named(held.table)))
+        state = await run_in_threadpool(self._stored.state, id)
+        if state is not None:
+            database, _, table = state.table.partition(".")
+            report(request.scope, database=database, table=table)
         return self._counted("abort", answer)
 
-    def _tell(self, request: Request, body: dict[str, Any], answer: Answer) -> None:
+    def _report(self, request: Request, body: dict[str, Any], answer: Answer) -> None:
         """Say in the audit log what a commit is about."""
         opened = self._stored.opened(str(request.path_params["id"]))
         document = body.get("transaction")
@@ -184,15 +181,15 @@ class _Handlers:
         if principal_of(request).name is None:
             claimed = body.get("properties")
             claimed = claimed.get(USER) if isinstance(claimed, dict) else None
-            facts["claimed"] = None if claimed is None else str(claimed)[:_TEXT_CHARACTERS_MAX]
-        tell(request.scope, **facts)
+            facts["claimed"] = None if claimed is None else str(claimed)[:TEXT_CHARACTERS_MAX]
+        report(request.scope, **facts)
 
     async def _adopt(
         self,
         id: str,
         principal: Principal,
         body: dict[str, Any],
-        asked: Callable[[Transaction], CommitRequest] | None,
+        commit: Callable[[Transaction], CommitRequest] | None,
     ) -> Answer:
         """Adopt a transaction that another coordinator has opened, if the client sends it along."""
         if "transaction" not in body or id == _NONE:
@@ -200,32 +197,32 @@ class _Handlers:
         document = member(body, "transaction", dict)
         name = table_of(member(document, "table", dict))
         await run_in_threadpool(check_table, principal, Scope.WRITE, name, self._coordinator.load)
-        owner = principal.name or str(body.get("owner", ""))[:_TEXT_CHARACTERS_MAX]
-        origin = origin_of(body.get("origin"))
-        return await run_in_threadpool(self._transactions.adopt, id, owner, document, asked, origin)
+        owner, origin = owner_of(principal, body), origin_of(body.get("origin"))
+        adopt = self._transactions.adopt
+        return await run_in_threadpool(adopt, id, owner, document, commit, origin)
 
     async def sweep(self, request: Request) -> Response:
         id = await self._own(request)
         transaction = await run_in_threadpool(self._stored.opened, id)
         if transaction is None:
             return answer_response(Unknown())
-        asked = _vouched(principal_of(request), request_of(transaction, await json_body(request)))
-        removed = await run_in_threadpool(self._transactions.sweep, id, asked)
-        return (
-            answer_response(Mismatch()) if removed is None else JSONResponse({"removed": removed})
-        )
+        commit = _vouched(principal_of(request), transaction, await json_body(request))
+        removed = await run_in_threadpool(self._transactions.sweep, id, commit)
+        if removed is None:
+            return answer_response(Mismatch())
+        return JSONResponse({"removed": removed})
 
     async def compactions(self, request: Request) -> Response:
         id = await self._own(request)
         body = await json_body(request)
         transaction = await run_in_threadpool(self._stored.opened, id)
-        held = await run_in_threadpool(self._stored.state, id)
-        if transaction is None or held is None:
+        state = await run_in_threadpool(self._stored.state, id)
+        if transaction is None or state is None:
             return answer_response(Unknown())
         await self._check_right(principal_of(request), transaction)
         wanted = [
-            bucket_of(held.location, transaction.table.branch, one)
-            for one in member(body, "buckets", Sequence)
+            bucket_of(state.location, transaction.table.branch, bucket)
+            for bucket in member(body, "buckets", Sequence)
         ]
         granted = await run_in_threadpool(self._coordinator.compactions.claim, id, wanted)
         return JSONResponse({"granted": list(granted)})
@@ -237,16 +234,16 @@ class _Handlers:
         principal = principal_of(request)
         if principal.name is None:
             return id
-        held = await run_in_threadpool(self._stored.state, id)
-        if held is None or held.owner == principal.name:
+        state = await run_in_threadpool(self._stored.state, id)
+        if state is None or state.owner == principal.name:
             return id
-        if not sees_location(principal, held.location):
+        if not sees_location(principal, state.location):
             return _NONE
         if or_with is not None and principal.may(or_with):
             return id
         raise NotTheirsError(
-            f"The transaction {id} belongs to {held.owner}, not to {principal.name}.",
-            hint="Only who began it may use it; an administrator may abort it.",
+            f"The transaction {id} belongs to {state.owner}, not to {principal.name}.",
+            hint="Only its owner may use it; an administrator may abort it.",
         )
 
     async def _check_right(self, principal: Principal, transaction: Transaction) -> None:
@@ -256,45 +253,32 @@ class _Handlers:
             load = self._coordinator.load
             await run_in_threadpool(check_table, principal, Scope.WRITE, transaction.table, load)
 
-    def _counted(self, asked: str, answer: Answer) -> Response:
-        self._metrics.answers.labels(asked, type(answer).__name__).inc()
+    def _counted(self, action: str, answer: Answer) -> Response:
+        self._metrics.answers.labels(action, type(answer).__name__).inc()
         return answer_response(answer)
 
 
-def all_transactions(coordinator: Coordinator) -> list[TransactionState]:
-    """The unfinished transactions, then the last finished ones, newest first."""
-    finished = coordinator.store.transactions.recently_finished(_FINISHED_SHOWN)
-    return [*coordinator.state.transactions.values(), *finished]
-
-
-def shown_transaction(held: TransactionState, compacted: int = 0) -> dict[str, Any]:
+def _transaction_state_document(state: TransactionState, compacted: int = 0) -> dict[str, Any]:
     """The document of a transaction, which compacts that many buckets, for everybody who may
     read."""
     compacts = f"compacts {count_text(compacted, 'bucket')}" if compacted else ""
+    same = ("id", "owner", "begun_at_ms", "expires_at_ms", "ended_at_ms")
     return {
-        "id": held.id,
-        "table": held.location,
-        "name": held.table,
-        "phase": held.phase.value,
-        "owner": held.owner,
-        "origin": origin_document(held.origin),
-        "begun_at_ms": held.begun_at_ms,
-        "expires_at_ms": held.expires_at_ms,
-        "ended_at_ms": held.ended_at_ms,
-        "snapshot_id": held.receipt.snapshot_id if held.receipt is not None else None,
-        "reason": held.reason or compacts,
+        **{key: getattr(state, key) for key in same},
+        "table": state.location,
+        "name": state.table,
+        "phase": state.phase.value,
+        "origin": origin_document(state.origin),
+        "snapshot_id": state.receipt.snapshot_id if state.receipt is not None else None,
+        "reason": state.reason or compacts,
     }
 
 
-def _named(shown: str) -> dict[str, str]:
-    """The database and table of a name as transactions keep it."""
-    database, _, table = shown.partition(".")
-    return {"database": database, "table": table}
-
-
-def _vouched(principal: Principal, asked: CommitRequest) -> CommitRequest:
-    """The request with the sender's authorised name, if there is one, in place of a claimed one."""
+def _vouched(principal: Principal, transaction: Transaction, body: dict[str, Any]) -> CommitRequest:
+    """The request in a body, with the sender's authorised name, if there is one, in place of a
+    claimed one."""
+    request = request_of(transaction, body)
     if principal.name is None:
-        return asked
-    properties = {**dict(asked.properties), USER: principal.name}
-    return replace(asked, properties=tuple(properties.items()))
+        return request
+    properties = {**dict(request.properties), USER: principal.name}
+    return replace(request, properties=tuple(properties.items()))

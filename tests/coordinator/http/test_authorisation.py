@@ -27,7 +27,7 @@ from paimon_magics.coordinator.http.authorisation import (
     bearer_token,
     unauthorised,
 )
-from paimon_magics.coordinator.http.guard import Guard, Guesses, guarded
+from paimon_magics.coordinator.http.guard import Guard, LoginThrottle, guarded
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
@@ -142,7 +142,7 @@ def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
         root=ROOT,
     )
     assert isinstance(made, Guard)
-    made._guesses = Guesses(wrong_max=100_000)  # every endpoint is asked with a wrong token
+    made._throttle = LoginThrottle(wrong_max=100_000)  # every endpoint is asked with a wrong token
     yield made
     group.stop()
     coordinator.stop()

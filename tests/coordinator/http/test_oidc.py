@@ -305,8 +305,8 @@ def test_what_a_claim_allows_stands_in_it_or_in_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["--oidc-issuer=https://i.example.org"], "is not said"),
-        (["--oidc-audience=a"], "none is named"),
+        (["--oidc-issuer=https://i.example.org"], "--oidc-audience is required"),
+        (["--oidc-audience=a"], "need an issuer"),
         (["--oidc-issuer=http://i.example.org", "--oidc-audience=a"], "in the clear"),
         (["--oidc-issuer=i.example.org", "--oidc-audience=a"], "no address"),
         (["--embedded", "--oidc-issuer=https://i", "--oidc-audience=a"], "with --embedded"),

@@ -19,7 +19,7 @@ from paimon_magics.coordinator.__main__ import main
 from paimon_magics.coordinator.client.addresses import Addresses, Token
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.client.starting import At
-from paimon_magics.coordinator.http.guard import Guesses
+from paimon_magics.coordinator.http.guard import LoginThrottle
 from paimon_magics.coordinator.protocol.principals import Grant, Principal, Scope, grants_of
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, SetupError, UnknownNameError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
@@ -466,7 +466,7 @@ def test_java_and_pypaimon_take_the_next_token_from_a_file_in_the_middle_of_a_jo
 
 def test_guesses_are_counted_by_address_and_known_tokens_go_on() -> None:
     now = 0.0
-    guesses = Guesses(clock=lambda: now)
+    guesses = LoginThrottle(clock=lambda: now)
     guesses.was_right("a", "good")
     for guess in range(20):
         assert guesses.wait_seconds("a", str(guess)) == 0
