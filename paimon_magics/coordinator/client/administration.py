@@ -14,9 +14,9 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from paimon_magics.coordinator.client.small_inserts import table_path
-from paimon_magics.coordinator.core import Origin
-from paimon_magics.coordinator.core import Pause as Pause
-from paimon_magics.coordinator.core import Phase as Phase
+from paimon_magics.coordinator.core.values import Origin
+from paimon_magics.coordinator.core.values import Pause as Pause
+from paimon_magics.coordinator.core.values import Phase as Phase
 from paimon_magics.coordinator.protocol.documents import origin_of, table_document, table_of
 from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.errors import SetupError, UnknownNameError, UnknownOutcomeError

@@ -213,7 +213,7 @@ class RemoteCoordinator:
 
     def change_definition(self, change: DefinitionChange) -> bool:
         """See `CoordinatorClient.change_definition`."""
-        document = {"id": uuid.uuid4().hex, "change": definition_document(change)}
+        document = {"id": uuid.uuid4().hex, "change": change_document(change)}
         return bool(member(self._change("/v1/changes", document), "done", bool))
 
     def _change(self, path: str, document: dict[str, Any]) -> Any:

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from paimon_magics.coordinator import core
+from paimon_magics.coordinator.core import values as core
 from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import receipt_document
 from paimon_magics.coordinator.protocol.errors import (

@@ -137,7 +137,7 @@ class _Composition:
     def __post_init__(self) -> None:
         place, ownership = self.place, self.ownership
         self.catalog = place.catalog
-        self.runtime: Runtime = ThreadRuntime() if ownership is None else ownership.runtime
+        self.runtime: Runtime = Runtime() if ownership is None else ownership.runtime
         self.secret = secrets.token_urlsafe()
         self.store = open_store(
             place.folder.path,
@@ -211,11 +211,11 @@ class _Composition:
             parts.inserts.group.start()
         if parts.trail is not None:
             ending.callback(parts.trail.stop)
-            parts.trail.start(coordinator.recent_publications(_RECENT))
+            parts.trail.start(coordinator.store.publications.recent(_RECENT))
         ending.callback(compactions.stop)
         # An embedded one leaves the warehouse to others until its first write.
         is_embedded = self.options.embedded
-        compactions.start([] if is_embedded else coordinator.recent_publications(_RECENT))
+        compactions.start([] if is_embedded else coordinator.store.publications.recent(_RECENT))
 
     def _group_commit(self, ownership: Ownership) -> GroupCommit:
         options = self.options
@@ -296,7 +296,7 @@ class _Composition:
     def _watch_log(self, group: GroupCommit, monitor: HealthMonitor) -> None:
         probe = Noted[object](self.runtime, "log", group.check_log, _PROBE_FILE_MS, None)
         self.ending.callback(probe.stop)
-        monitor.add("its log", lambda: [log_fact(probe, group.owner.append_trouble)])
+        monitor.add("its log", lambda: [log_fact(probe, group.owner.appending.trouble)])
 
     def _application(self, parts: Parts) -> ASGIApp:
         options, place, store = self.options, self.place, self.store
@@ -308,7 +308,7 @@ class _Composition:
             coordinator.turns,
             fence=None if ownership is None else ownership.fence,
             watch=coordinator.watching,
-            order=None if inserts is None else inserts.group.order,
+            order=None if inserts is None else inserts.group.holds,
             names=NameLocks(coordinator.runtime),
             slot=coordinator.slot,
             properties=store.database_properties,

@@ -50,7 +50,7 @@ from paimon_magics.coordinator.rest.errors import (
     suppress_missing,
 )
 from paimon_magics.coordinator.rest.versions import VERSION_ENDPOINTS
-from paimon_magics.coordinator.runtime import Steps
+from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.definition_changes import DefinitionChanges
 from paimon_magics.coordinator.service.definitions import Kind
 from paimon_magics.coordinator.service.served import Context

@@ -37,7 +37,7 @@ from paimon_magics.coordinator.rest.errors import (
     not_found,
     not_offered,
 )
-from paimon_magics.coordinator.runtime import Steps
+from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.formatting import shortened

@@ -160,8 +160,8 @@ def table_routes(coordinator: Coordinator) -> list[Route]:
     async def answer(request: Request, needed: Scope, ask: Callable[[str], Answer]) -> Response:
         name = table_of(member(await json_body(request), "table", dict))
         await check_named(request, needed, name, coordinator.load)
-        location = await run_in_threadpool(coordinator.location_of, name)
-        return answer_response(await run_in_threadpool(ask, location))
+        table = await run_in_threadpool(coordinator.load, name)
+        return answer_response(await run_in_threadpool(ask, table.location))
 
     return [
         Route("/v1/tables/stopped", stopped),

@@ -168,7 +168,7 @@ class _Handlers:
         coordinator = self.parts.coordinator
         facts = self.parts.monitor.now().facts
         ends = any(fact.name == "draining" and fact.value for fact in facts)
-        if coordinator.epoch != 0 and coordinator.deposed is None and not ends:
+        if coordinator.is_owner and not ends:
             return JSONResponse({"status": "owner"})
         return JSONResponse({"status": "standby"}, status_code=503)
 
@@ -236,7 +236,10 @@ def _lease_routes(coordinator: Coordinator) -> list[Route]:
         for name in dict.fromkeys(name for name, _ in wanted):
             await check_named(request, Scope.READ, name, coordinator.load)
         principal = principal_of(request).name or ""
-        expires_at_ms, gone = await run_in_threadpool(coordinator.lease, holder, wanted, principal)
+        now_ms = coordinator.runtime.clock.now_ms()
+        expires_at_ms, gone = await run_in_threadpool(
+            coordinator.leases.renew, holder, wanted, now_ms, principal
+        )
         documents = [
             {"table": table_document(name), "snapshot_id": snapshot_id}
             for name, snapshot_id in gone

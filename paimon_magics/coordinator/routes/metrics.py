@@ -104,9 +104,9 @@ def _labelled(family: GaugeMetricFamily | CounterMetricFamily, values: _Values) 
 
 def _coordinator_metrics(coordinator: Coordinator) -> Iterator[Metric]:
     state, upkeep = coordinator.state, coordinator.upkeep
-    phases = collections.Counter(transaction.phase for transaction in state.held.values())
+    phases = collections.Counter(transaction.phase for transaction in state.transactions.values())
     finished = coordinator.finished
-    is_owner = coordinator.epoch != 0 and coordinator.deposed is None
+    is_owner = coordinator.is_owner
     yield _gauges(
         "transactions",
         "Transactions that are not finished, by phase.",
@@ -114,7 +114,7 @@ def _coordinator_metrics(coordinator: Coordinator) -> Iterator[Metric]:
         ((phase.value, phases[phase]) for phase in Phase if phase not in FINISHED),
     )
     yield _gauge("owner", "Whether this coordinator owns the warehouse's commits.", is_owner)
-    epoch = coordinator.epoch or 0
+    epoch = coordinator.worker.epoch or 0
     yield _gauge("epoch", "The epoch in which it owns them, one more at each takeover.", epoch)
     yield _counters(
         "finished",
@@ -243,7 +243,7 @@ def insert_metrics(
 ) -> Iterator[Metric]:
     """Counts of small inserts since the start, and what waits in each table now. `refused` counts
     those that were refused before their rows were looked at."""
-    counts = group.counts
+    counts = group.owner.replies.counts
     for key, name, what in _COUNTED:
         yield _counter(name, what, counts[key])
     by_reason = {reason.value: counts[f"refused_{reason.value}"] for reason in Reason}
@@ -256,7 +256,7 @@ def insert_metrics(
     yield _counter(
         "log_seconds",
         "How long appending to the log took since the start, syncs included.",
-        group.append_seconds,
+        group.owner.appending.append_seconds,
     )
     what = "Inserts that were acknowledged and could not be loaded."
     yield _gauge("dead_letters", what, dead_letters)

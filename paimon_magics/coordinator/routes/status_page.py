@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from paimon_magics.coordinator.core import Phase, State, TransactionState, pending_transactions
+from paimon_magics.coordinator.core.state import State, pending_transactions
+from paimon_magics.coordinator.core.values import Phase, TransactionState
 from paimon_magics.coordinator.http.pages import Markup, moment_text, page
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.protocol.principals import Principal, Scope

@@ -16,7 +16,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.core import Answer, Committed, Mismatch, TransactionState, Unknown
+from paimon_magics.coordinator.core.values import (
+    Answer,
+    Committed,
+    Mismatch,
+    TransactionState,
+    Unknown,
+)
 from paimon_magics.coordinator.http.answers import answer_response, json_body
 from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.guard import check_named, principal_of
@@ -113,9 +119,11 @@ class _Handlers:
 
     async def list(self, request: Request) -> Response:
         principal = principal_of(request)
-        finished = await run_in_threadpool(self._stored.recently_finished, _FINISHED_SHOWN)
+        finished = await run_in_threadpool(
+            self._coordinator.store.transactions.recently_finished, _FINISHED_SHOWN
+        )
         # The unfinished ones come first, then the last finished ones, the newest first.
-        states = [*self._coordinator.state.held.values(), *finished]
+        states = [*self._coordinator.state.transactions.values(), *finished]
         compacted = self._coordinator.compactions.counts()
         documents = [
             _transaction_state_document(state, compacted[state.id])
