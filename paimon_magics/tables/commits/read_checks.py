@@ -35,12 +35,7 @@ from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX, described
 from paimon_magics.tables.splits.bucket_splits import KeyRanks
-from paimon_magics.tables.splits.pruning import (
-    in_buckets,
-    in_key_ranges,
-    in_partitions,
-    in_value_ranges,
-)
+from paimon_magics.tables.splits.pruning import can_match
 from paimon_magics.tables.splits.stored_files import stored_files, stores_elsewhere
 from paimon_magics.tables.table import Table
 
@@ -341,17 +336,10 @@ class _ReadCheck:
 def may_be_found(table: Table, files: pa.Table, conditions: Sequence[ColumnPredicate]) -> pa.Table:
     """The files (columns of MANIFEST_ENTRIES) that can hold rows which meet all conditions. A
     condition on a column that the table no longer has says nothing."""
-    schema = table.schema
-    names = {column.name for column in schema.columns}
+    names = table.schema.column_names
     known = [condition for condition in conditions if condition.column in names]
-    for judge in (in_partitions, in_buckets):
-        files = files.filter(pa.array(judge(files, schema, known)))
-    if schema.is_primary_key_table:
-        return files.filter(pa.array(in_key_ranges(files, schema, known)))
-    if schema.data_evolution_enabled:
-        return files  # a file has only some columns of its rows
-    columns = TableSchemas(table.paimon).columns
-    return files.filter(pa.array(in_value_ranges(files, columns, schema.columns, known)))
+    columns_of = TableSchemas(table.paimon).columns
+    return files.filter(pa.array(can_match(files, table.schema, columns_of, known)))
 
 
 # Whether two sets of files of a primary-key table have a key in common. Reads key columns only.

@@ -32,7 +32,6 @@ from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.manifests.file_paths import file_paths
-from paimon_magics.tables.manifests.narrowing import Narrowing
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.bucket_splits import (
     BucketSplits,
@@ -41,6 +40,7 @@ from paimon_magics.tables.splits.bucket_splits import (
     without_non_overlapping,
 )
 from paimon_magics.tables.splits.file_pruning import FilePruning, IndexedFiles, PruningStep
+from paimon_magics.tables.splits.pruning import EntryPruning
 from paimon_magics.tables.splits.stored_files import (
     by_bucket,
     files_of_partitions,
@@ -92,7 +92,7 @@ class TableScan:
 @dataclass(frozen=True, slots=True)
 class StoredState:
     """The files of a snapshot (columns of MANIFEST_ENTRIES), and deletion vectors by file.
-    `all_files` is the number of its files where `SplitPlanner.narrowing` has left some out."""
+    `all_files` is the number of its files where `SplitPlanner.entry_pruning` has left some out."""
 
     files: pa.Table
     deletions: Mapping[FileKey, Deletions] = field(default_factory=dict)
@@ -135,14 +135,14 @@ class SplitPlanner:
         self._level_min = scan.level_min
         self._with_entries = scan.with_entries
 
-    def narrowing(self) -> Narrowing | None:
+    def entry_pruning(self) -> EntryPruning | None:
         """What can be left out of a state while its manifests are read."""
-        return self._pruning.narrowing(whole_entries=self._with_entries)
+        return self._pruning.entry_pruning(whole_entries=self._with_entries)
 
     def state(self, state: StoredState, created_after_ms: int | None = None) -> PlannedSplits:
         """Plan to read a snapshot; with `created_after_ms` only files created after that time."""
         files = files_of_partitions(state.files, self._partitions)
-        files = self._pruning.seen(files, state.all_files)
+        files = self._pruning.prune(files, state.all_files)
         if created_after_ms is not None:
             created = pc.greater(files.column("creation_time").cast(pa.int64()), created_after_ms)
             files = files.filter(pc.fill_null(created, False))
@@ -153,14 +153,14 @@ class SplitPlanner:
 
     def changes(self, files: pa.Table) -> PlannedSplits:
         """Plan to read the files that snapshots added: their rows as written, without a merge."""
-        return self._ended(self._planned(self._pruning.seen(files), {}, merges=False))
+        return self._ended(self._planned(self._pruning.prune(files), {}, merges=False))
 
     def difference(self, before: StoredState, after: StoredState) -> PlannedSplits:
         """Plan to read what differs between two snapshots.
 
         Raises UnsupportedStatementError for data evolution and for `$binlog`.
         """
-        old, new = self._pruning.seen(before.files), self._pruning.seen(after.files)
+        old, new = self._pruning.prune(before.files), self._pruning.prune(after.files)
         self._check_difference(old.num_rows + new.num_rows)
         added = new.filter(pc.invert(_named_in(new, old)))
         if not self._schema.is_primary_key_table:
@@ -217,14 +217,13 @@ class SplitPlanner:
         files, groups = by_bucket(files)
         paths = self._paths(files)
         plain = self._plain_groups(files, groups, merges=merges)
+        lengths = [len(group) for group in groups]
+        of_plain = np.repeat(plain, lengths)
         # Where no row hides another one, statistics of values can prune files.
         useful = np.ones(files.num_rows, dtype=bool)
         if merges and self._schema.is_primary_key_table and plain.any():
-            useful = self._pruning.in_other_ranges(files)
-            of_plain = np.repeat(plain, np.diff([*(g.start for g in groups), files.num_rows]))
-            useful &= ~of_plain | self._pruning.in_indexes(files, useful & of_plain)
+            useful = self._pruning.by_values(files, of_plain)
         in_tasks = ~plain | self._need_tasks(files, groups, deletions, merges=merges)
-        lengths = np.diff([*(group.start for group in groups), files.num_rows])
         of_tasks = np.repeat(in_tasks, lengths)
         raw = ~of_tasks & useful
         stored = iter(self._stored(files, np.flatnonzero(of_tasks), paths, deletions))
@@ -239,22 +238,21 @@ class SplitPlanner:
                 splits += self._splits.packed(members)
             else:
                 splits += self._splits.keyed(members, ranks, group, merges=merges)
-        if not useful.all():
-            stays = np.repeat(~plain, lengths) | useful
-            if not stays.all():
-                self._pruning.tell_values(files.filter(pa.array(stays)))
-        kept: list[TaskSplit] = []
+        stays = ~of_plain | useful
+        if not stays.all():
+            self._pruning.note("values", files.filter(pa.array(stays)))
+        left: list[TaskSplit] = []
         promoted: list[StoredFile] = []
         for split in splits:
             rest, apart = (split, []) if self._shows_kinds else without_non_overlapping(split)
             promoted += apart
             if rest is not None:
-                kept.append(rest)
+                left.append(rest)
         entries = None
         if self._with_entries and not promoted:
             entries = files.filter(pa.array(raw))
         return PlannedSplits(
-            raw_files(files, raw, paths, promoted), tuple(kept), schema_ids(files), entries=entries
+            raw_files(files, raw, paths, promoted), tuple(left), schema_ids(files), entries=entries
         )
 
     def _plain_groups(
@@ -271,8 +269,8 @@ class SplitPlanner:
         merged = np.logical_and.reduceat((level > 0) & (deletes == 0), starts)
         if not (schema.deletion_vectors_enabled or schema.merge_engine == "first-row"):
             merged &= np.maximum.reduceat(level, starts) == np.minimum.reduceat(level, starts)
-        found: npt.NDArray[np.bool_] = merged | ((lengths == 1) & (deletes[starts] == 0))
-        return found
+        plain: npt.NDArray[np.bool_] = merged | ((lengths == 1) & (deletes[starts] == 0))
+        return plain
 
     def _need_tasks(
         self,
@@ -297,9 +295,9 @@ class SplitPlanner:
         if self._of_tasks or not deletions:
             return np.full(len(groups), self._of_tasks)
         columns = (files[name].to_pylist() for name in ("partition", "bucket", "file_name"))
-        deleted = np.array([one in deletions for one in zip(*columns, strict=True)])
-        found: npt.NDArray[np.bool_] = np.logical_or.reduceat(deleted, starts)
-        return found
+        deleted = np.array([key in deletions for key in zip(*columns, strict=True)])
+        need_tasks: npt.NDArray[np.bool_] = np.logical_or.reduceat(deleted, starts)
+        return need_tasks
 
     def _stored(
         self,
@@ -327,13 +325,11 @@ class SplitPlanner:
         paths = self._paths(files)
         ranks = KeyRanks(files, self._schema)
         stored = iter(self._stored(files, np.arange(files.num_rows), paths, deletions))
-        keys = zip(files["partition"].to_pylist(), files["bucket"].to_pylist(), strict=True)
-        of_row = list(keys)
-        found = {}
-        for group in groups:
-            members = list(islice(stored, len(group)))
-            found[of_row[group.start]] = tuple(sections_of(members, ranks, group))
-        return found
+        of_row = list(zip(files["partition"].to_pylist(), files["bucket"].to_pylist(), strict=True))
+        return {
+            of_row[group.start]: tuple(sections_of(list(islice(stored, len(group))), ranks, group))
+            for group in groups
+        }
 
 
 def _named_in(files: pa.Table, others: pa.Table) -> pa.Array:
