@@ -36,9 +36,9 @@ def check_access(warehouse: str, access: S3Access) -> None:
     if access.endpoint is not None:
         _check_endpoint(access, bucket)
     if bool(access.access_key) != bool(access.secret_key):
-        given, missing = ("access", "secret") if access.access_key else ("secret", "access")
+        present, missing = ("access", "secret") if access.access_key else ("secret", "access")
         raise SetupError(
-            f"The catalog options have 's3.{given}-key' and no 's3.{missing}-key'.",
+            f"The catalog options have 's3.{present}-key' and no 's3.{missing}-key'.",
             hint="Give both, or none: then the environment (AWS_ACCESS_KEY_ID, …) or the "
             "machine's role has them.",
         )
@@ -213,8 +213,11 @@ def _reason(parts: SplitResult) -> tuple[str, str] | None:
     except socket.gaierror:
         return f"there is no host '{host}'", "Correct the host in 's3.endpoint'."
     except OSError as error:
-        said = error.strerror or str(error)
-        return f"{where} can't be reached: {said}", "Check 's3.endpoint', and that the store runs."
+        reason = error.strerror or str(error)
+        return (
+            f"{where} can't be reached: {reason}",
+            "Check 's3.endpoint', and that the store runs.",
+        )
     trusted = _tls_problem(host, port, ssl.create_default_context())
     loose = ssl.create_default_context()
     loose.check_hostname, loose.verify_mode = False, ssl.CERT_NONE
