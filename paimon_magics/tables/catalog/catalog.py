@@ -58,8 +58,7 @@ class Catalog(Dropping):
         concurrent calls only one creates it.
         """
         check_new_table(name)
-        database = database_of(name)
-        self.require_database(database)
+        self.require_database(database_of(name))
         if self.table_exists(name):
             return self._exists_already(name, if_not_exists)
         if table_schema.stored_option("path") is not None and self.metastore != "rest":
@@ -68,8 +67,7 @@ class Catalog(Dropping):
                 "can't have a location of its own.",
                 hint="Leave out LOCATION and the option 'path'.",
             )
-        if not self.is_stored(database):
-            self.call(lambda: self.paimon.create_database(database, True))
+        self.make_database_folder(database_of(name))
         if self.metastore != "rest":
             location = str(self.paimon.get_table_path(identifier(name)))
             with store_errors(f"The creation of `{shown(name)}`"):
@@ -116,12 +114,10 @@ class Catalog(Dropping):
                 hint="Create a table of the new name, and fill it with INSERT INTO … SELECT.",
             )
         check_new_table(new_name)
-        database = database_of(new_name)
-        self.require_database(database)
+        self.require_database(database_of(new_name))
         if self.table_exists(new_name):
             self._exists_already(new_name, False)
-        if not self.is_stored(database):
-            self.call(lambda: self.paimon.create_database(database, True))
+        self.make_database_folder(database_of(new_name))
         if self.metastore != "rest":
             # pypaimon would move the table into a folder that is already there.
             path = self.paimon.get_table_path(identifier(new_name))
@@ -146,7 +142,8 @@ class Catalog(Dropping):
         """
         for _ in range(_ALTER_ATTEMPTS):
             table = self.load(name)
-            alteration = plan_alteration(table.schema, changes, has_snapshots=_has_snapshots(table))
+            has_snapshots = latest_snapshot(table.paimon) is not None
+            alteration = plan_alteration(table.schema, changes, has_snapshots=has_snapshots)
             if not alteration.changes:
                 return table
             if self.metastore == "rest":
@@ -205,7 +202,3 @@ def _new_schema(schema: TableSchema) -> Schema:
         options=dict(schema.options),
         comment=schema.comment,
     )
-
-
-def _has_snapshots(table: Table) -> bool:
-    return latest_snapshot(table.paimon) is not None

@@ -14,7 +14,11 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.tables.commits.decoded_request import written_files
+from paimon_magics.tables.commits.decoded_request import (
+    COMPACTION_PARTS,
+    ROW_PARTS,
+    written_files,
+)
 from paimon_magics.tables.schema.history import creation_of
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
@@ -84,13 +88,7 @@ def check_rows(table: Table, messages: Sequence[CommitMessage]) -> None:
     """Raise UnsupportedStatementError for messages that add or replace rows by kinds of files that
     are not committed here."""
     for message in messages:
-        if (
-            message.compact_before
-            or message.compact_after
-            or message.compact_changelog_files
-            or message.compact_index_adds
-            or message.compact_index_deletes
-        ):
+        if any(getattr(message, part) for part in COMPACTION_PARTS):
             raise UnsupportedStatementError(
                 f"A writer of `{table.name}` compacted while it wrote, and such files are not "
                 "committed here.",
@@ -110,13 +108,7 @@ def check_compaction(table: Table, messages: Sequence[CommitMessage]) -> None:
     """Raise InvalidValueError for messages that add rows, TableDamagedError for those that
     contradict themselves."""
     for message in messages:
-        if (
-            message.new_files
-            or message.deleted_files
-            or message.changelog_files
-            or message.index_adds
-            or message.index_deletes
-        ):
+        if any(getattr(message, part) for part in ROW_PARTS):
             raise InvalidValueError(
                 f"A compaction of `{table.name}` can't add or remove rows, and a message of its "
                 "commit does.",
@@ -135,7 +127,7 @@ def _check_moves(table: Table, message: CommitMessage) -> None:
         problem = "names a file twice"
     for name in before.keys() & after.keys():
         old, new = before[name], after[name]
-        if old.level == new.level and _index(old) == _index(new):
+        if old.level == new.level and file_index(old) == file_index(new):
             problem = f"removes the file {name} and adds it as it was"
         elif _content(old) != _content(new):
             problem = f"says that the file {name} has other rows after it"
@@ -146,7 +138,8 @@ def _check_moves(table: Table, message: CommitMessage) -> None:
         )
 
 
-def _index(file: Any) -> tuple[Any, ...]:
+def file_index(file: Any) -> tuple[Any, ...]:
+    """The index of a data file, beside it or in the manifest."""
     return tuple(file.extra_files or ()), file.embedded_index or None
 
 

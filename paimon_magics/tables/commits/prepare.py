@@ -161,7 +161,7 @@ class SnapshotPreparation:
             snapshot,
             None if latest is None else latest.uuid,
             entries,
-            frozenset(name for name in self._names.given if name in named),
+            frozenset(name for name in self._names.issued if name in named),
             tuple(index_paths),
             tuple(superseded),
         )
@@ -252,8 +252,8 @@ class SnapshotPreparation:
         """The properties of the snapshot. As in Paimon, one that only merges manifests keeps those
         of the latest, except what these say of its own commit."""
         before = None if latest is None else latest.properties
-        kept = (before or {}).items() if self._only_manifests else ()
-        others = {k: v for k, v in kept if not k.startswith(PREFIX)}
+        carried = (before or {}).items() if self._only_manifests else ()
+        others = {k: v for k, v in carried if not k.startswith(PREFIX)}
         return others | carried_properties(before) | dict(self._properties)
 
     def _statistics(self, latest: Any) -> str | None:

@@ -28,7 +28,11 @@ from paimon_magics.tables.commits.republishing import (
     obstacle,
 )
 from paimon_magics.tables.manifests.names import ADD
-from paimon_magics.tables.snapshots.latest import kept_as_changelog, latest_snapshot, read_snapshot
+from paimon_magics.tables.snapshots.latest import (
+    is_stored_as_changelog,
+    latest_snapshot,
+    read_snapshot,
+)
 from paimon_magics.tables.snapshots.provenance import made_by
 from paimon_magics.tables.table import Table
 
@@ -38,26 +42,26 @@ _WITHOUT_ROWS = ("COMPACT", "ANALYZE")
 def examine(
     table: Table,
     watched: Sequence[Publication],
-    kept: Callable[[Publication], ChangedFiles | None] = lambda _: None,
+    noted: Callable[[Publication], ChangedFiles | None] = lambda _: None,
 ) -> tuple[PublicationFinding, ...]:
     """Examine publications of one table and branch.
 
-    `kept` returns the noted changes of a publication whose manifests are gone, or None.
+    `noted` returns the noted changes of a publication whose manifests are gone, or None.
     """
     ordered = sorted(watched, key=lambda p: p.snapshot_id)
     stored = {p.snapshot_id: read_snapshot(table.paimon, p.snapshot_id) for p in ordered}
     intact = {p.snapshot_id for p in ordered if _is(p, stored[p.snapshot_id])}
     lineage = Lineage(table)
     rested_on = _rested_on(table, ordered, stored, intact, lineage)
-    found = []
+    findings = []
     for p in ordered:
         if p.snapshot_id in intact:
-            found.append(_followed(table, p, p.snapshot_id + 1 in intact, lineage, kept))
+            findings.append(_followed(table, p, p.snapshot_id + 1 in intact, lineage, noted))
         elif not p.certain or p.id in rested_on or made_since(table, p.published_at_ms):
-            found.append(PublicationFinding(p.id, Verdict.SETTLED))
+            findings.append(PublicationFinding(p.id, Verdict.SETTLED))
         else:
-            found.append(_gone(table, p, stored[p.snapshot_id], lineage, kept))
-    return tuple(found)
+            findings.append(_gone(table, p, stored[p.snapshot_id], lineage, noted))
+    return tuple(findings)
 
 
 def republished_as(table: Table, p: Publication) -> PublicationFinding | None:
@@ -94,7 +98,7 @@ def _rested_on(
     by what was noted when it was published, or by its changelog, which is a copy of its file.
     """
     built_on = {(p.snapshot_id, p.rests_on): p for p in ordered if p.rests_on is not None}
-    found: set[str] = set()
+    rested_on: set[str] = set()
     for p in reversed(ordered):
         if not p.certain:
             continue
@@ -102,12 +106,12 @@ def _rested_on(
         follower = built_on.get((p.snapshot_id + 1, p.manifest_list))
         if (
             (follower is not None and follower.snapshot_id in intact)
-            or (follower is not None and follower.id in found)
-            or (is_gone and kept_as_changelog(table, p.snapshot_id, p.manifest_list))
+            or (follower is not None and follower.id in rested_on)
+            or (is_gone and is_stored_as_changelog(table, p.snapshot_id, p.manifest_list))
             or (is_gone and lineage.holds(p.snapshot_id, p.manifests))
         ):
-            found.add(p.id)
-    return frozenset(found)
+            rested_on.add(p.id)
+    return frozenset(rested_on)
 
 
 def made_since(table: Table, at_ms: int) -> bool:
@@ -116,17 +120,17 @@ def made_since(table: Table, at_ms: int) -> bool:
     return first is not None and int(first.time_millis) > at_ms
 
 
-def unnamed_receipt(asked: DecodedRequest) -> CommitReceipt | None:
+def unnamed_receipt(decoded: DecodedRequest) -> CommitReceipt | None:
     """The receipt of a request whose snapshot was overwritten after another one had been built on
     it: its files are in the table although no snapshot is its own. None if they are not."""
-    changed = changed_by_request(asked)
-    table = asked.table
-    kind = "COMPACT" if isinstance(asked.request.change, Compact) else "APPEND"
+    changed = changed_by_request(decoded)
+    table = decoded.table
+    kind = "COMPACT" if isinstance(decoded.request.change, Compact) else "APPEND"
     latest = latest_snapshot(table.paimon)
     if changed is None or latest is None or not changed.added:
         return None
     lineage = Lineage(table)
-    for snapshot_id in range(asked.request.transaction.base_snapshot_id + 2, latest.id + 1):
+    for snapshot_id in range(decoded.request.transaction.base_snapshot_id + 2, latest.id + 1):
         snapshot = read_snapshot(table.paimon, snapshot_id)
         if snapshot is not None and lineage.rests_on(snapshot, changed):
             rows = sum(
@@ -142,7 +146,7 @@ def _followed(
     p: Publication,
     by_ours: bool,
     lineage: Lineage,
-    kept: Callable[[Publication], ChangedFiles | None],
+    noted: Callable[[Publication], ChangedFiles | None],
 ) -> PublicationFinding:
     """The finding for a snapshot that is intact: it is settled once another one rests on it."""
     if by_ours:
@@ -150,7 +154,7 @@ def _followed(
     follower = read_snapshot(table.paimon, p.snapshot_id + 1)
     if follower is None:
         return PublicationFinding(p.id, Verdict.INTACT)
-    changed = lineage.changed_by(p.manifest_list) or kept(p)
+    changed = lineage.changed_by(p.manifest_list) or noted(p)
     if changed is None or lineage.rests_on(follower, changed):
         return PublicationFinding(p.id, Verdict.SETTLED)
     return _overwritten(table, p, follower, changed, lineage, beside=p.snapshot_id)
@@ -161,7 +165,7 @@ def _gone(
     p: Publication,
     snapshot: Any,
     lineage: Lineage,
-    kept: Callable[[Publication], ChangedFiles | None],
+    noted: Callable[[Publication], ChangedFiles | None],
 ) -> PublicationFinding:
     """The finding for a snapshot that is gone, or whose id another one has."""
     latest = latest_snapshot(table.paimon)
@@ -177,11 +181,11 @@ def _gone(
         return again
     if p.commit_kind in _WITHOUT_ROWS:
         return PublicationFinding(p.id, Verdict.SETTLED)
-    changed = lineage.changed_by(p.manifest_list) or kept(p)
+    changed = lineage.changed_by(p.manifest_list) or noted(p)
     if changed is None:
         return _lost(p, f"{_what(table, p, snapshot)}, and its manifests are gone.")
     if not changed.entries:
-        return _gone_without_files(table, p, snapshot, lineage, kept)
+        return _gone_without_files(table, p, snapshot, lineage, noted)
     if latest.id > p.snapshot_id:
         leads = lineage.leads_to(changed, p.snapshot_id, latest.id)
         if leads:
@@ -200,14 +204,18 @@ def _gone_without_files(
     p: Publication,
     snapshot: Any,
     lineage: Lineage,
-    kept: Callable[[Publication], ChangedFiles | None],
+    noted: Callable[[Publication], ChangedFiles | None],
 ) -> PublicationFinding:
     """The finding for a snapshot without data files that is gone: it deleted rows by vectors, or
     changed nothing."""
     if not p.changes_index:
         return PublicationFinding(p.id, Verdict.SETTLED)
-    follower, asked = read_snapshot(table.paimon, p.snapshot_id + 1), kept(p)
-    if follower is not None and asked is not None and lineage.has_indexes(follower, asked.indexes):
+    follower, changed = read_snapshot(table.paimon, p.snapshot_id + 1), noted(p)
+    if (
+        follower is not None
+        and changed is not None
+        and lineage.has_indexes(follower, changed.indexes)
+    ):
         return PublicationFinding(p.id, Verdict.SETTLED)
     why = "and can't be published again automatically: it deleted rows of files"
     return _lost(p, f"{_what(table, p, snapshot)}, {why}.")

@@ -76,8 +76,8 @@ def obstacle(
         return problem
     if later and table.schema.flag("sequence.snapshot-ordering"):
         return "its rows would come after later ones of the same buckets"
-    compacted = frozenset(bucket for one in later for bucket in one.compacted)
-    return order_problem(table, _buckets(changed.entries), later, compacted)
+    compacted = frozenset(bucket for other in later for bucket in other.compacted)
+    return _order_problem(table, _buckets(changed.entries), later, compacted)
 
 
 def unrepeatable(p: Publication) -> str:
@@ -91,14 +91,14 @@ def unrepeatable(p: Publication) -> str:
     return _INDEX_CHANGED if p.changes_index else ""
 
 
-def changed_by_request(asked: DecodedRequest) -> ChangedFiles | None:
+def changed_by_request(decoded: DecodedRequest) -> ChangedFiles | None:
     """The changes of a requested append or compaction; None for other requests, which replace
     rows."""
-    if not isinstance(asked.request.change, Append | Compact):
+    if not isinstance(decoded.request.change, Append | Compact):
         return None
-    paimon = asked.table.paimon
+    paimon = decoded.table.paimon
     entries = []
-    for message in asked.messages:
+    for message in decoded.messages:
         partition = GenericRow(list(message.partition), paimon.partition_keys_fields)
         buckets = message.total_buckets or paimon.total_buckets
         changed = ((DELETE, message.compact_before), (ADD, message.compact_after))
@@ -107,13 +107,13 @@ def changed_by_request(asked: DecodedRequest) -> ChangedFiles | None:
             for kind, files in ((ADD, message.new_files), *changed)
             for file in files
         ]
-    return ChangedFiles(entries, indexes=asked.index_names)
+    return ChangedFiles(entries, indexes=decoded.index_names)
 
 
-def repetition(table: Table, p: Publication, asked: CommitRequest | None) -> CommitRequest:
+def repetition(table: Table, p: Publication, original: CommitRequest | None) -> CommitRequest:
     """The request that publishes an overwritten append again, on top of the latest snapshot.
 
-    It is made from `asked`, the original request, or without that from the manifests. It has the
+    It is made from `original`, the original request, or without that from the manifests. It has the
     same commit user and identifier, by which its writer finds it. Raises TableDamagedError if the
     manifests are gone.
     """
@@ -121,18 +121,18 @@ def repetition(table: Table, p: Publication, asked: CommitRequest | None) -> Com
     transaction = Transaction(
         table=p.table,
         commit_user=p.commit_user,
-        file_prefix="" if asked is None else asked.transaction.file_prefix,
+        file_prefix="" if original is None else original.transaction.file_prefix,
         base_snapshot_id=latest.id if latest is not None else 0,
         commit_identifier=p.commit_identifier,
     )
-    messages = _messages(table, p) if asked is None else asked.messages
-    properties = p.properties if asked is None else asked.properties
+    messages = _messages(table, p) if original is None else original.messages
+    properties = p.properties if original is None else original.properties
     return CommitRequest(
         transaction,
         Append(),
         messages,
         (*properties, (REPUBLISHED, str(p.snapshot_id))),
-        None if asked is None else asked.read_set,
+        None if original is None else original.read_set,
     )
 
 
@@ -226,11 +226,11 @@ def _deletions(changed: ChangedFiles) -> list[Any]:
 
 def _buckets(entries: Sequence[Any]) -> dict[Bucket, list[Any]]:
     """The files that were added, by bucket."""
-    found: dict[Bucket, list[Any]] = {}
+    added: dict[Bucket, list[Any]] = {}
     for entry in entries:
         if entry.kind == ADD:
-            found.setdefault(_bucket(entry), []).append(entry.file)
-    return found
+            added.setdefault(_bucket(entry), []).append(entry.file)
+    return added
 
 
 def _bucket(entry: Any) -> Bucket:
@@ -336,8 +336,8 @@ class Lineage:
 
     def has_indexes(self, snapshot: Any, names: Collection[str]) -> bool:
         """Whether all index files of these names are in the table at a snapshot."""
-        found = IndexFileHandler(self.table.paimon).scan(snapshot)
-        return set(names) <= {entry.index_file.file_name for entry in found}
+        entries = IndexFileHandler(self.table.paimon).scan(snapshot)
+        return set(names) <= {entry.index_file.file_name for entry in entries}
 
     def present(self, snapshot: Any, changed: ChangedFiles) -> frozenset[File]:
         """The added files of `changed` that are in the table at a snapshot."""
@@ -399,7 +399,7 @@ class Later:
     compacted: frozenset[Bucket] = frozenset()
 
 
-def order_problem(
+def _order_problem(
     table: Table,
     files: Mapping[Bucket, Sequence[Any]],
     others: Sequence[Later],

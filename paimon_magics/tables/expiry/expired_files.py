@@ -7,6 +7,7 @@ were removed before it, so that it is skipped.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -29,7 +30,7 @@ from paimon_magics.tables.manifests.names import (
     remove_metadata,
     token_of,
 )
-from paimon_magics.tables.snapshots.latest import kept_changelogs, usable_snapshots
+from paimon_magics.tables.snapshots.latest import stored_changelogs, usable_snapshots
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
@@ -37,11 +38,11 @@ from paimon_magics.tables.table import Table
 class ExpiredFiles:
     """The files of one run of expiry; paths are as pypaimon writes them."""
 
-    def __init__(self, table: Table, rules: ExpiryRules, kept: ProtectedFiles) -> None:
+    def __init__(self, table: Table, rules: ExpiryRules, protected: ProtectedFiles) -> None:
         self.rules = rules
         self._table = table
         self._paimon = table.paimon
-        self._kept = kept
+        self._protected = protected
         self._lists = ManifestListManager(table.paimon)
         self._manifests = ManifestFileManager(table.paimon)
         self._folders: set[str] = set()
@@ -62,15 +63,14 @@ class ExpiredFiles:
             # A compaction that moves a file to another level, or a new index of it, deletes the
             # file and adds it.
             before = deleted.pop(path, None)
-            if before is not None and not self._kept.has(data_file(before), snapshot.id):
+            if before is not None and not self._protected.has(data_file(before), snapshot.id):
                 gone = set(before.file.extra_files or ()) - set(entry.file.extra_files or ())
                 paths += [self._path_of(before, name) for name in sorted(gone)]
-        for path, entry in deleted.items():
+        for entry in deleted.values():
             if keeps_appended and entry.file.file_source in (None, APPENDED):
                 continue
-            if not self._kept.has(data_file(entry), snapshot.id):
-                paths.append(path)
-                paths += [self._path_of(entry, name) for name in entry.file.extra_files or ()]
+            if not self._protected.has(data_file(entry), snapshot.id):
+                paths += self._paths_of(entry)
         return paths
 
     def of_data(self, snapshot: Any, needed: Collection[DataFile]) -> list[str]:
@@ -90,8 +90,7 @@ class ExpiredFiles:
             at = Counter(entry.file.level for entry in adds)
             live = [e for e in adds if at[e.file.level] > deletions[file, e.file.level]]
             for entry in [] if file in needed else live[-1:]:
-                paths.append(self._path_of(entry, entry.file.file_name))
-                paths += [self._path_of(entry, name) for name in entry.file.extra_files or ()]
+                paths += self._paths_of(entry)
         return paths
 
     def of_changelog(self, snapshot: Any) -> list[str]:
@@ -101,35 +100,31 @@ class ExpiredFiles:
         entries = self._entries(self._read_list(snapshot.changelog_manifest_list))
         return [self._path_of(e, e.file.file_name) for e in entries if e.kind == ADD]
 
-    def of_list(self, name: str, kept: Collection[str]) -> dict[str, None]:
+    def of_metadata(
+        self, snapshot: Any, lists: Iterable[str | None], needed: Collection[str]
+    ) -> list[str]:
+        """The paths of a snapshot's index and statistics files, and of some of its manifest lists,
+        without names in `needed`. A list comes after the manifests that it names."""
+        paths = [path for name in lists if name for path in self.of_list(name, needed)]
+        if snapshot.index_manifest is not None:
+            paths += [
+                self._index_path(entry)
+                for entry in IndexManifestFile(self._paimon).read(snapshot.index_manifest)
+                if entry.index_file.file_name not in needed
+            ]
+            if snapshot.index_manifest not in needed:
+                paths.append(f"{manifest_folder(self._paimon)}/{snapshot.index_manifest}")
+        if snapshot.statistics is not None and snapshot.statistics not in needed:
+            folder = self._paimon.path_factory().statistics_path()
+            paths.append(f"{folder}/{snapshot.statistics}")
+        return paths
+
+    def of_list(self, name: str, needed: Collection[str]) -> list[str]:
         """The paths of the manifests in a manifest list, then of the list itself, without names in
-        `kept`."""
+        `needed`."""
         folder = manifest_folder(self._paimon)
-        manifests = [
-            file
-            for meta in self._read_list(name)
-            for file in [meta.file_name, *(meta.extra_files or ())]
-        ]
-        return {f"{folder}/{file}": None for file in [*manifests, name] if file not in kept}
-
-    def of_index(self, snapshot: Any, kept: Collection[str]) -> dict[str, None]:
-        """The paths of the index files of a snapshot, then of its index manifest, without names in
-        `kept`."""
-        name = snapshot.index_manifest
-        if name is None:
-            return {}
-        paths = {
-            self._index_path(entry): None
-            for entry in IndexManifestFile(self._paimon).read(name)
-            if entry.index_file.file_name not in kept
-        }
-        return paths if name in kept else {**paths, f"{manifest_folder(self._paimon)}/{name}": None}
-
-    def of_statistics(self, snapshot: Any, kept: Collection[str]) -> dict[str, None]:
-        """The path of a snapshot's file of table statistics, unless its name is in `kept`."""
-        name = snapshot.statistics
-        folder = self._paimon.path_factory().statistics_path()
-        return {} if name is None or name in kept else {f"{folder}/{name}": None}
+        names = [file for meta in self._read_list(name) for file in _files_of(meta)]
+        return [f"{folder}/{file}" for file in [*names, name] if file not in needed]
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files, and remember their folders for `remove_empty_folders`."""
@@ -149,20 +144,22 @@ class ExpiredFiles:
                 parent = parent.rpartition("/")[0]
 
     def _read_list(self, name: str) -> list[Any]:
-        try:
-            found: list[Any] = self._lists.read(name)
-        except FileNotFoundError:
-            return []
-        return found
+        with contextlib.suppress(FileNotFoundError):
+            metas: list[Any] = self._lists.read(name)
+            return metas
+        return []
 
     def _entries(self, metas: Iterable[Any]) -> list[Any]:
-        found = []
+        entries = []
         for meta in metas:
-            try:
-                found += self._manifests.read(meta.file_name)
-            except FileNotFoundError:
-                continue
-        return found
+            with contextlib.suppress(FileNotFoundError):
+                entries += self._manifests.read(meta.file_name)
+        return entries
+
+    def _paths_of(self, entry: Any) -> list[str]:
+        """The paths of a data file and of the files beside it."""
+        names = [entry.file.file_name, *(entry.file.extra_files or ())]
+        return [self._path_of(entry, name) for name in names]
 
     def _path_of(self, entry: Any, name: str) -> str:
         if entry.file.external_path:
@@ -171,13 +168,12 @@ class ExpiredFiles:
         return str(canonical_data_file_path(self._paimon, values, entry.bucket, name))
 
     def _index_path(self, entry: Any) -> str:
-        factory = self._paimon.path_factory()
-        index_file = entry.index_file
-        if index_file.global_index_meta is None:
+        factory, file = self._paimon.path_factory(), entry.index_file
+        if file.global_index_meta is None:
             values = tuple(entry.partition.values)
-            return str(factory.bucket_index_path(values, entry.bucket, index_file))
-        path = index_file.external_path
-        return str(path or factory.global_index_path_factory().to_path(index_file.file_name))
+            return str(factory.bucket_index_path(values, entry.bucket, file))
+        inside = factory.global_index_path_factory().to_path(file.file_name)
+        return str(file.external_path or inside)
 
 
 # Removes the metadata of an overwritten snapshot: its manifests and manifest lists, which nothing
@@ -208,12 +204,12 @@ def remove_overwritten(catalog: Catalog, p: Publication, runs: int) -> int:
         tokens.append(own)
         lists = []
     chain = usable_snapshots(table.paimon, table.store)
-    changelogs = kept_changelogs(table)
+    changelogs = stored_changelogs(table)
     protected_files = ProtectedFiles(table)
     manager = ManifestListManager(table.paimon)
     keep = protected_files.metadata(0, NO_FLOOR, chain, changelogs)
     leading = [*chain, *changelogs, *protected_files.tags, *protected_files.beside]
-    keep |= _with_manifests(manager, (one.changelog_manifest_list for one in leading))
+    keep |= _with_manifests(manager, (snapshot.changelog_manifest_list for snapshot in leading))
     removed = sum(remove_metadata(table.paimon, token, keep) for token in tokens)
     left = _with_manifests(manager, lists) - keep
     folder = manifest_folder(table.paimon)
@@ -225,15 +221,13 @@ def remove_overwritten(catalog: Catalog, p: Publication, runs: int) -> int:
 
 def _with_manifests(manager: Any, lists: Iterable[str | None]) -> set[str]:
     """The names of the manifest lists that exist, and of the manifests in them."""
-    found: set[str] = set()
-    for name in lists:
-        if name is None:
-            continue
-        try:
-            metas = manager.read(name)
-        except FileNotFoundError:  # removed, and its manifests before it
-            continue
-        found.add(name)
-        for meta in metas:
-            found |= {meta.file_name, *(meta.extra_files or ())}
-    return found
+    names: set[str] = set()
+    for name in filter(None, lists):
+        with contextlib.suppress(FileNotFoundError):  # removed, and its manifests before it
+            names.update(*map(_files_of, manager.read(name)), [name])
+    return names
+
+
+def _files_of(meta: Any) -> list[str]:
+    """The names of a manifest and of the files beside it."""
+    return [meta.file_name, *(meta.extra_files or ())]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from pypaimon.manifest.index_manifest_file import IndexManifestFile
@@ -17,12 +18,10 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from paimon_magics.tables.manifests.names import ADD
 from paimon_magics.tables.snapshots.latest import usable_snapshots
 from paimon_magics.tables.snapshots.tagged import tagged_snapshots
-from paimon_magics.tables.table import Table
+from paimon_magics.tables.table import MAIN_BRANCH, Table, branch_names
 
 DataFile = tuple[tuple[Any, ...], int, str]
 """A data file by its partition's values, its bucket and its name."""
-
-_MAIN = "main"
 
 
 def data_file(entry: Any) -> DataFile:
@@ -42,13 +41,12 @@ class ProtectedFiles:
         self._table = table
         self._lists = ManifestListManager(table.paimon)
         self._manifests = ManifestFileManager(table.paimon)
-        own = table.name.branch or _MAIN
+        own = table.name.branch or MAIN_BRANCH
         self.tags = tagged_snapshots(table, own)
-        every = [_MAIN, *(str(name) for name in table.paimon.branch_manager().branches())]
-        branches = [name for name in every if name != own]
+        branches = [name for name in branch_names(table.paimon) if name != own]
         self._branches = [usable_snapshots(table.paimon, table.store, name) for name in branches]
         self._branch_tags = [tag for name in branches for tag in tagged_snapshots(table, name)]
-        self.beside = [*(one for chain in self._branches for one in chain), *self._branch_tags]
+        self.beside = [*chain.from_iterable(self._branches), *self._branch_tags]
         self._of_tags: dict[int, frozenset[DataFile]] = {}
         self._of_branches: frozenset[DataFile] | None = None
 
@@ -70,12 +68,8 @@ class ProtectedFiles:
     def data_of(self, snapshots: Sequence[Any]) -> set[DataFile]:
         """All data files that any of these consecutive snapshots has: those of the first, and those
         that later ones added."""
-        found: set[DataFile] = set()
-        for snapshot in snapshots[:1]:
-            found |= self._live(snapshot)
-        for snapshot in snapshots[1:]:
-            found |= self._added(snapshot)
-        return found
+        live = map(self._live, snapshots[:1])
+        return set().union(*live, *map(self._added, snapshots[1:]))
 
     def metadata(
         self, begin: int, end: int, others: Iterable[Any], changelogs: Iterable[Any] = ()
@@ -102,12 +96,8 @@ class ProtectedFiles:
     def _branched(self) -> frozenset[DataFile]:
         """All data files of any snapshot or tag of another branch."""
         if self._of_branches is None:
-            found: set[DataFile] = set()
-            for tag in self._branch_tags:
-                found |= self._live(tag)
-            for snapshots in self._branches:
-                found |= self.data_of(snapshots)
-            self._of_branches = frozenset(found)
+            of_tags = map(self._live, self._branch_tags)
+            self._of_branches = frozenset().union(*of_tags, *map(self.data_of, self._branches))
         return self._of_branches
 
     def _live(self, snapshot: Any) -> set[DataFile]:

@@ -14,9 +14,9 @@ from paimon_magics.columnar.merging import RunOrder
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.schemas.merge_rules import field_option_keys
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
+from paimon_magics.tables.table import branch_names
 
 _OPTIONS = ("data-file.external-paths", "global-index.external-path")
-_MAIN = "main"
 
 
 def merge_rule(schema: TableSchema) -> MergeRule:
@@ -87,15 +87,14 @@ def _field_rules(
 def external_roots(paimon: Any) -> list[str]:
     """The folders that any schema of a table (pypaimon's `paimon`) or of its branches names. A
     schema that can't be read names none."""
-    branches = [_MAIN, *(str(name) for name in paimon.branch_manager().branches())]
-    found: dict[str, None] = {}
-    for branch in branches:
+    folders: dict[str, None] = {}
+    for branch in branch_names(paimon):
         manager = SchemaManager(paimon.file_io, paimon.table_path, branch)
         for options in _options_of(manager):
             for key in _OPTIONS:
                 roots = str(options.get(key) or "").split(",")
-                found |= {root.strip(): None for root in roots if root.strip()}
-    return list(found)
+                folders |= {root.strip(): None for root in roots if root.strip()}
+    return list(folders)
 
 
 def _options_of(manager: Any) -> list[dict[str, str]]:
