@@ -188,7 +188,7 @@ def _commit(context: Context, call: Call) -> Any:
         snapshot,
         table_id=table_id,
         base_uuid=base_uuid,
-        base_is_told="baseSnapshotUuid" in call.body,
+        has_base_uuid="baseSnapshotUuid" in call.body,
         statistics=partitions,
     )
     return {"success": success}

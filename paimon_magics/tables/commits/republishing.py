@@ -54,13 +54,11 @@ _ROWS_MAX = 20_000_000
 _SEQUENCE = "_SEQUENCE_NUMBER"
 
 
-def obstacle(
-    table: Table, p: Publication, changed: ChangedFiles, lineage: Lineage, beside: int
-) -> str:
+def obstacle(table: Table, p: Publication, changed: ChangedFiles, lineage: Lineage) -> str:
     """Why an overwritten publication must not be published again; "" if it may be.
 
-    Snapshot `beside` and those after it rest on a state without the publication. `beside` was made
-    at the same time, the others later.
+    The snapshot that has its id and those after it rest on a state without the publication. The
+    first was made at the same time, the others later.
     """
     if p.commit_kind != "APPEND" or changed.deleted:
         return "it replaced rows"
@@ -71,7 +69,7 @@ def obstacle(
     missing = _missing_file(table, changed)
     if missing:
         return f"its file {missing} is gone"
-    later, problem = _since(table, p, lineage, beside, _buckets(changed.entries))
+    later, problem = _since(table, p, lineage, _buckets(changed.entries))
     if problem or not table.schema.is_primary_key_table:
         return problem
     if later and table.schema.flag("sequence.snapshot-ordering"):
@@ -163,7 +161,6 @@ def _since(
     table: Table,
     p: Publication,
     lineage: Lineage,
-    beside: int,
     buckets: Mapping[Bucket, Sequence[Any]],
 ) -> tuple[list[Later], str]:
     """What others have added to the same buckets, or a text that says why what they did there
@@ -171,7 +168,7 @@ def _since(
     partitions = {values for values, _ in buckets}
     later: list[Later] = []
     before = None
-    for snapshot_id in range(beside, latest_snapshot(table.paimon).id + 1):
+    for snapshot_id in range(p.snapshot_id, latest_snapshot(table.paimon).id + 1):
         snapshot = read_snapshot(table.paimon, snapshot_id)
         changed = None if snapshot is None else lineage.changed_by(snapshot.delta_manifest_list)
         if snapshot is None or changed is None:
@@ -180,7 +177,7 @@ def _since(
             continue
         index = snapshot.index_manifest
         compaction = snapshot.commit_kind == "COMPACT"
-        if snapshot_id > beside and not compaction:
+        if snapshot_id > p.snapshot_id and not compaction:
             # An OVERWRITE counts even if it deleted nothing: it might have replaced the lost rows,
             # had they been there.
             replaced = {values for values, _ in map(_bucket, _deletions(changed))}
@@ -193,7 +190,7 @@ def _since(
         later.append(
             Later(
                 snapshot_id,
-                snapshot_id == beside,
+                snapshot_id == p.snapshot_id,
                 {} if compaction else touched,
                 frozenset(touched) if compaction else frozenset(),
             )

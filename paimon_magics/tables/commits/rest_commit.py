@@ -114,13 +114,13 @@ class PreparedCommit:
     """A client's request to commit a snapshot that it has prepared.
 
     `base_uuid` is the uuid of the snapshot that it was prepared on; None if there was none, or it
-    has no uuid. Clients older than Paimon 2.0 do not send it (`base_is_told` is false); then only
+    has no uuid. Clients older than Paimon 2.0 do not send it (`has_base_uuid` is false); then only
     the snapshot's id is compared. `statistics` of the partitions are passed on to a REST catalog.
     """
 
     snapshot: Document
     base_uuid: str | None
-    base_is_told: bool = True
+    has_base_uuid: bool = True
     statistics: Sequence[Document] = ()
 
 
@@ -201,7 +201,7 @@ def _is_prepared_on(commit: PreparedCommit, latest: Document | None) -> bool:
     latest_id = 0 if latest is None else int(latest["id"])
     latest_uuid = None if latest is None else latest.get("uuid")
     follows: bool = commit.snapshot["id"] == latest_id + 1
-    return follows and (not commit.base_is_told or commit.base_uuid == latest_uuid)
+    return follows and (not commit.has_base_uuid or commit.base_uuid == latest_uuid)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,10 +50,10 @@ Brought = Callable[[Bucket, npt.NDArray[np.int32]], npt.NDArray[np.int32]]
 @dataclass(frozen=True, slots=True)
 class MisplacedKeys:
     """Keys of a partition that a commit puts into the bucket `bucket`, and that the table has in
-    `found_in`, by their `hashes`, sorted."""
+    `present_in`, by their `hashes`, sorted."""
 
     partition: tuple[Any, ...]
-    found_in: int
+    present_in: int
     bucket: int
     hashes: npt.NDArray[np.int32]
 
@@ -251,8 +251,8 @@ def _stale(
     where = _of(table, (first.partition, first.bucket))
     return StaleIndexError(
         f"This commit puts {count_text(len(first.hashes), 'key')} into bucket "
-        f"{first.bucket}{where} that are in bucket {first.found_in}: another writer has added them "
-        "since it began. They would be in the table twice.",
+        f"{first.bucket}{where} that are in bucket {first.present_in}: another writer has added "
+        "them since it began. They would be in the table twice.",
         hint=_HINT,
         misplaced=misplaced if may_move else (),
     )

@@ -74,7 +74,7 @@ def stored_files(
             "first_row_id", "write_cols", "file_source",
         )
     ]  # fmt: skip
-    found = []
+    stored = []
     for path, partition, bucket, name, *row in zip(*columns, strict=True):
         schema_id, count, size, deleted, level, least, sequence, first, written, source = row
         if by_snapshot and source is None:
@@ -84,7 +84,7 @@ def stored_files(
                 hint="The option is for tables that had it from the start. Copy the rows to a "
                 "new table.",
             )
-        found.append(
+        stored.append(
             StoredFile(
                 path=path,
                 format=_format_of(name),
@@ -101,7 +101,7 @@ def stored_files(
                 sequence_number=least if by_snapshot and source == APPENDED else None,
             )
         )
-    return found
+    return stored
 
 
 def raw_files(
@@ -120,8 +120,8 @@ def raw_files(
     }
     table = pa.table(
         {
-            name: pa.chunked_array([_single(one), pa.array(others, one.type)])
-            for name, (one, others) in columns.items()
+            name: pa.chunked_array([_single(column), pa.array(others, column.type)])
+            for name, (column, others) in columns.items()
         }
     )
     kinds = table.select(["schema_id", "format"])
