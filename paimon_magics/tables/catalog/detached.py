@@ -208,7 +208,7 @@ class DroppedFolders:
         detached = replace(dropped, path=path)
         try:
             _delete_schemas(store, detached, names)
-        except Exception:
+        except (PaimonMagicsError, OSError):
             if _is_restored(store, detached, schemas):
                 self._end(store, detached, names)
                 raise
@@ -227,8 +227,8 @@ class DroppedFolders:
         """Take a tombstone back, whose table stays: it is in nobody's way."""
         try:
             store.delete([detached.path])
-        except Exception:  # a store that refuses deletions may still take this
-            with contextlib.suppress(Exception):
+        except (PaimonMagicsError, OSError):  # a store may refuse deletions, and take this
+            with contextlib.suppress(PaimonMagicsError, OSError):
                 store.write(detached.path, _record(detached, files, is_ended=True))
 
     def _delete_listed(self, store: Store, detached: Detached) -> None:

@@ -61,10 +61,10 @@ def warehouse_id(stores: Stores, warehouse: str, adopt: str | None = None) -> st
     original = _original(stores, warehouse, mark)
     if original and mark.id == adopt:
         raise SetupError(
-            f"The warehouse {warehouse} is a copy of {original}, which is still there, and the "
-            f"state of this coordinator belongs to that one (id {mark.id}).",
-            hint=f"Start it with {original}; or give the copy a state folder and a store of its "
-            f"own. If the copy replaces {original}, remove {_path(original)} first.",
+            f"The warehouse {warehouse} is a copy of {original}, which still exists. The state of "
+            f"this coordinator belongs to the original (id {mark.id}).",
+            hint=f"Start the coordinator with {original}, or give the copy a state folder and a "
+            f"store of its own. If the copy replaces {original}, remove {_path(original)} first.",
         )
     id = _id_of_copy(mark, warehouse) if original else mark.id
     return _mark(stores, warehouse, _WarehouseMark(id, location), replaces=True)

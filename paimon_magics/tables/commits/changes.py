@@ -195,13 +195,15 @@ def _overwrite(
         if replaced is not None and not replaced.test(row):
             if table.schema.is_cross_partition_update:
                 raise InvalidValueError(
-                    f"A row has a key that `{table.name}` has in the partition {message.partition} "
-                    "already, which the statement does not overwrite. Nothing was committed.",
-                    hint="INSERT INTO moves a key to another partition; or overwrite both.",
+                    f"A row has a key that is in the partition {message.partition} of "
+                    f"`{table.name}`. The statement does not overwrite this partition. Nothing was "
+                    "committed.",
+                    hint="Use INSERT INTO, which moves a key to another partition, or overwrite "
+                    "both partitions.",
                 )
             raise TableDamagedError(
-                f"A task wrote the partition {message.partition} of `{table.name}`, which the "
-                "statement does not overwrite; nothing was committed.",
+                f"A task wrote the partition {message.partition} of `{table.name}`, but the "
+                "statement does not overwrite it. Nothing was committed.",
                 hint="Run the statement again, and report this with the table's definition.",
             )
     provider = OverwriteChangesProvider(

@@ -78,17 +78,14 @@ def _replaced_partitions(
     table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
 ) -> Callable[[tuple[Any, ...]], bool]:
     """Return a function that says whether the request replaces the partition with some values."""
-    match request.change:
-        case OverwritePartitions(specs=specs):
-            keys = table.schema.partition_keys
-            wanted = [typed_partition(table, spec).items() for spec in specs]
-            return lambda values: (
-                not wanted
-                or any(spec <= dict(zip(keys, values, strict=True)).items() for spec in wanted)
-            )
-        case _:
-            touched = {tuple(message.partition) for message in messages}
-            return lambda values: values in touched
+    if not isinstance(request.change, OverwritePartitions):
+        touched = {tuple(message.partition) for message in messages}
+        return lambda values: values in touched
+    keys = table.schema.partition_keys
+    wanted = [typed_partition(table, spec).items() for spec in request.change.specs]
+    return lambda values: (
+        not wanted or any(spec <= dict(zip(keys, values, strict=True)).items() for spec in wanted)
+    )
 
 
 def _changed_partitions(table: Table, snapshot: Any, *, only_added: bool) -> set[tuple[Any, ...]]:

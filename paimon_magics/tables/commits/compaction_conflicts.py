@@ -352,7 +352,9 @@ def _index_problems(
     """What is wrong with the indexes of messages at the latest snapshot (None for none), by the
     place of the message. `live_names` gives the names of all data files in each bucket."""
     manifest = None if latest is None else latest.index_manifest
-    if manifest is None and not any(_changes_index(message) for message in messages):
+    if manifest is None and not any(
+        m.compact_index_adds or m.compact_index_deletes for m in messages
+    ):
         return {}
     current = [] if manifest is None else IndexManifestFile(table.paimon).read(manifest)
     names = {entry.index_file.file_name for entry in current}
@@ -392,10 +394,6 @@ def _problem(
         if lost:
             return f"the file {min(lost)}, which gets a deletion vector, is not there"
     return None
-
-
-def _changes_index(message: CommitMessage) -> bool:
-    return bool(message.compact_index_adds or message.compact_index_deletes)
 
 
 def _data_files(index_file: IndexFileMeta) -> Collection[str]:

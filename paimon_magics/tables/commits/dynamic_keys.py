@@ -1,12 +1,12 @@
 """Keys of tables with dynamic buckets at a commit: united hash indexes, keys that were moved, and
 keys that a stream also brings.
 
-A writer that read the index before the move still puts rows of these keys into their old bucket,
-without a word of it in what it commits. So every snapshot from the move on carries the property
-KEYS_MOVED_FOR: the commit user for whom they were moved, whose own index has them right. Commits of
-other engines are then looked into: a key in a bucket whose index lacks it is refused. Sessions and
-the coordinator's own transactions tell the snapshot that they were planned on, and are checked by
-that (`commit_checks`).
+A writer that read the index before keys were moved still puts their rows into the old bucket, and
+its commit doesn't show that. So every snapshot since the move carries the property KEYS_MOVED_FOR:
+the commit user for whom the keys were moved. The index of this user is right. Commits of other
+engines are searched for keys that the index of their bucket lacks, and refused. Sessions and the
+coordinator's own transactions name the snapshot that they were planned on, and are checked by that
+(`commit_checks`).
 """
 
 from __future__ import annotations
@@ -91,10 +91,9 @@ def check_key_buckets(
             if lost:
                 raise StaleIndexError(
                     f"This commit puts {count_text(lost, 'row')} into bucket {bucket[1]} of "
-                    f"`{table.name}` whose keys are in another bucket now: they were moved there "
-                    "for a streaming job after this writer read the index. They would be in the "
-                    "table twice.",
-                    hint="Start this job again: it then reads the index as it is now.",
+                    f"`{table.name}`, but their keys were moved to another bucket for a streaming "
+                    "job after this writer read the index. The keys would be in the table twice.",
+                    hint="Start this job again: it then reads the present index.",
                 )
 
 
@@ -295,10 +294,10 @@ def check_streamed_keys(
     job = jobs[0]
     raise StreamedKeysError(
         f"This commit brings {count:,} new keys to buckets of `{table.name}`, and the streaming "
-        f"job {job.user} writes the table (its last commit is snapshot {job.last_id}). When the "
-        "job brings one of these keys too, it has another bucket for it and could not commit any "
-        f"more: in a table with {obstacle} keys stay in their buckets. Nothing was committed.",
-        hint="Let the streaming job write these rows, or stop it: an hour after its last commit it "
-        "is no longer awaited. Rows of keys that the table has may be written at any time. In a "
-        f"table without {obstacle} new keys may too.",
+        f"job {job.user} writes the table (its last commit is snapshot {job.last_id}). If the job "
+        "brought one of these keys, it could not commit any more: in a table with "
+        f"{obstacle} keys stay in their buckets. Nothing was committed.",
+        hint="Let the streaming job write these rows, or stop it and wait an hour after its last "
+        "commit. You can always write rows of keys that the table has. In a table without "
+        f"{obstacle} you can also write new keys.",
     )

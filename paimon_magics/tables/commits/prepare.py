@@ -138,7 +138,8 @@ class SnapshotPreparation:
             changelog_manifest_list=None if changelog is None else changelog.list_name,
             changelog_manifest_list_size=None if changelog is None else changelog.list_bytes,
             changelog_record_count=sum(map(_rows, changes.changelog)) if changelog else None,
-            total_record_count=_total_rows(latest) + delta_rows,
+            total_record_count=(0 if latest is None else latest.total_record_count or 0)
+            + delta_rows,
             delta_record_count=delta_rows,
             commit_user=self._transaction.commit_user,
             writer_version=full_version(),
@@ -178,8 +179,8 @@ class SnapshotPreparation:
                 )
             except RuntimeError as error:
                 raise TableDamagedError(
-                    "A file holds columns of rows that no data file before it has; nothing was "
-                    f"committed: {error}",
+                    f"A file has columns of rows without a data file: {error}. Nothing was "
+                    "committed.",
                     hint="Run the statement again, and report this with the table's definition.",
                 ) from error
         # The rows of compacted files have the numbers of the snapshots that added them:
@@ -279,10 +280,6 @@ class SnapshotPreparation:
 def _rows(entry: ManifestEntry) -> int:
     count = int(entry.file.row_count)
     return count if entry.kind == ADD else -count
-
-
-def _total_rows(latest: Any) -> int:
-    return int(latest.total_record_count or 0) if latest is not None else 0
 
 
 # Deletions name the partition of a file by the bytes that its addition has.

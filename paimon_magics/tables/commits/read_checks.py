@@ -71,7 +71,7 @@ def read_check(
         return None
     if read.written_keys and not table.schema.is_primary_key_table:
         raise InvalidValueError(
-            f"`{table.name}` has no primary key, and the read set of a commit names its keys.",
+            f"The read set of a commit names keys of `{table.name}`, which has no primary key.",
             hint="Nothing was committed. Name the files that were read.",
         )
     return _ReadCheck(table, read, messages).check
@@ -215,8 +215,8 @@ class _ReadCheck:
             return
         hidden_by = self._hidden_by or "'bucket' = '-2'"
         raise OutdatedPlanError(
-            f"Rows of the same keys were added to `{self._table.name}` that this statement could "
-            f"not see: they appear after the next compaction ({hidden_by}).",
+            f"`{self._table.name}` has rows of the same keys that this statement could not see: "
+            f"they appear after the next compaction ({hidden_by}).",
             hint=f"Nothing was written. CALL sys.compact(table => '{self._table.name}'), then run "
             "the statement again.",
         )

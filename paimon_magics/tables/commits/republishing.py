@@ -74,8 +74,7 @@ def obstacle(table: Table, p: Publication, changed: ChangedFiles, lineage: Linea
         return problem
     if later and table.schema.flag("sequence.snapshot-ordering"):
         return "its rows would come after later ones of the same buckets"
-    compacted = frozenset(bucket for other in later for bucket in other.compacted)
-    return _order_problem(table, _buckets(changed.entries), later, compacted)
+    return _order_problem(table, _buckets(changed.entries), later)
 
 
 def unrepeatable(p: Publication) -> str:
@@ -180,7 +179,7 @@ def _since(
         if snapshot_id > p.snapshot_id and not compaction:
             # An OVERWRITE counts even if it deleted nothing: it might have replaced the lost rows,
             # had they been there.
-            replaced = {values for values, _ in map(_bucket, _deletions(changed))}
+            replaced = {_bucket(entry)[0] for entry in changed.entries if entry.kind != ADD}
             if snapshot.commit_kind == "OVERWRITE" or replaced & partitions:
                 return [], f"snapshot {snapshot_id} replaced rows after it"
             if index != before and table.schema.flag("deletion-vectors.enabled"):
@@ -215,10 +214,6 @@ def _missing_file(table: Table, changed: ChangedFiles) -> str:
             if not paimon.file_io.exists(path):
                 return str(name)
     return ""
-
-
-def _deletions(changed: ChangedFiles) -> list[Any]:
-    return [entry for entry in changed.entries if entry.kind != ADD]
 
 
 def _buckets(entries: Sequence[Any]) -> dict[Bucket, list[Any]]:
@@ -397,15 +392,11 @@ class Later:
 
 
 def _order_problem(
-    table: Table,
-    files: Mapping[Bucket, Sequence[Any]],
-    others: Sequence[Later],
-    compacted: frozenset[Bucket],
+    table: Table, files: Mapping[Bucket, Sequence[Any]], others: Sequence[Later]
 ) -> str:
-    """Why `files` may not be committed after `others`, as a text; "" if they may.
-
-    `compacted` are buckets that were compacted since, which may have dropped the delete of a key.
-    """
+    """Why `files` may not be committed after `others`, as a text; "" if they may."""
+    # A compaction may have dropped the delete of a key.
+    compacted = frozenset().union(*(other.compacted for other in others))
     for bucket, ours in files.items():
         for other in others:
             theirs = _overlapping(ours, other.files.get(bucket, ()))

@@ -28,8 +28,7 @@ from paimon_magics.planning.commits.expiry import (
     changelogs_end,
     snapshots_end,
 )
-from paimon_magics.tables.expiry.expired_files import ExpiredFiles
-from paimon_magics.tables.expiry.protected_files import ProtectedFiles
+from paimon_magics.tables.expiry.expired_files import ExpiredFiles, ProtectedFiles
 from paimon_magics.tables.snapshots.latest import (
     changelog_folder,
     changelog_ids,

@@ -240,7 +240,7 @@ def _misplaced(
 
 _HINT = (
     "Let one job at a time write to a table with dynamic buckets, and start this one again: it "
-    "then reads the index as it is now."
+    "then reads the present index."
 )
 
 
@@ -251,8 +251,8 @@ def _stale(
     where = _of(table, (first.partition, first.bucket))
     return StaleIndexError(
         f"This commit puts {count_text(len(first.hashes), 'key')} into bucket "
-        f"{first.bucket}{where} that are in bucket {first.present_in}: another writer has added "
-        "them since it began. They would be in the table twice.",
+        f"{first.bucket}{where}, but bucket {first.present_in} has them: another writer has added "
+        "them since it began. The keys would be in the table twice.",
         hint=_HINT,
         misplaced=misplaced if may_move else (),
     )

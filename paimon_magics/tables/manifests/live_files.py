@@ -63,9 +63,9 @@ class ManifestCache:
         for magic, format in _OTHER_FORMATS.items():
             if content.startswith(magic):
                 raise UnsupportedStatementError(
-                    f"The manifest {path} has the format {format}, and only avro is read here.",
-                    hint="The table's option 'manifest.format' says so. Copy the table to one "
-                    "without it, by an engine that reads it.",
+                    f"The manifest {path} has the format {format}. Only avro can be read here.",
+                    hint="With an engine that reads this format, copy the table to one without "
+                    "the option 'manifest.format'.",
                 )
         return content
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
+import logging
 import uuid
 from functools import lru_cache
 from typing import Any
@@ -23,6 +23,7 @@ from paimon_magics.tables.stores.paths import canonical_location, local_path
 from paimon_magics.tables.stores.store import Stores
 from paimon_magics.tables.table import Table, publishes_itself
 
+_log = logging.getLogger(__name__)
 _TABLES_MAX = 256
 
 
@@ -137,10 +138,12 @@ def table_id_of_legacy(identity: str) -> str:
 def _first_ms(table: Table) -> int:
     """When the table was created; 0 where its first schema is gone, or can't be read: it only tells
     tables apart here."""
-    with contextlib.suppress(Exception):
+    try:
         first = table.paimon.schema_manager.get_schema(0)
-        return 0 if first is None else int(first.time_millis)
-    return 0
+    except Exception as error:
+        _log.debug("The first schema of `%s` can't be read: %s", table.name, error)
+        return 0
+    return 0 if first is None else int(first.time_millis)
 
 
 # A table's schema files: their text as Paimon's Java library writes it, and their publication.

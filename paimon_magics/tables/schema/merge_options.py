@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from pypaimon.schema.schema_manager import SchemaManager
@@ -16,6 +17,7 @@ from paimon_magics.planning.schemas.merge_rules import field_option_keys
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.tables.table import branch_names
 
+_log = logging.getLogger(__name__)
 _OPTIONS = ("data-file.external-paths", "global-index.external-path")
 
 
@@ -98,11 +100,16 @@ def external_roots(paimon: Any) -> list[str]:
 
 
 def _options_of(manager: Any) -> list[dict[str, str]]:
-    options: list[dict[str, str]] = []
-    with suppress(Exception):
-        latest = manager.latest()
-        for schema_id in range(0 if latest is None else latest.id + 1):
-            with suppress(Exception):
-                schema = manager.get_schema(schema_id)
-                options += [] if schema is None else [schema.options or {}]
-    return options
+    latest = _read_schema(manager.latest)
+    last = -1 if latest is None else latest.id
+    schemas = (_read_schema(partial(manager.get_schema, id)) for id in range(last + 1))
+    return [schema.options or {} for schema in schemas if schema is not None]
+
+
+def _read_schema(read: Callable[[], Any]) -> Any:
+    """A schema; None for one that is gone or can't be read."""
+    try:
+        return read()
+    except Exception as error:
+        _log.debug("A schema names no folders, since it can't be read: %s", error)
+        return None

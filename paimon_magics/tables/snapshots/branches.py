@@ -161,10 +161,11 @@ def forward_to_branch(
     if shared < last or (latest is None and oldest > 1):
         if not replaces and not _only_traces(table, shared, last):
             raise InvalidTableError(
-                f"`{table.name}` can't be fast-forwarded to `{branch.name}`: its latest snapshot "
-                f"{last} is not one of the branch's ({oldest} to {newest}), and would be lost.",
-                hint="Roll the table back to the snapshot that the branch began with, or write "
-                "its rows again.",
+                f"`{table.name}` can't be fast-forwarded to `{branch.name}`: the branch has the "
+                f"snapshots {oldest} to {newest}, so the table's latest snapshot {last} would be "
+                "lost.",
+                hint="Roll the table back to the first snapshot of the branch, or write its rows "
+                "again.",
             )
         remove_above(table, shared, removing=removing)
     _take_schemas(table, branch, int(theirs[oldest]["schemaId"]), publish, replaces=replaces)

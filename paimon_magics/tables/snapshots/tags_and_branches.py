@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
 from paimon_magics.statements.version_changes import (
@@ -97,8 +97,9 @@ def change_version(
             return _change_tags(table, change, publish, remove_tag, repeated)
         case CreateBranch() | DeleteBranches() | RenameBranch() | FastForward():
             return _change_branches(table, change, publish, branch_of, removing, repeated)
-        case _:
+        case RollBackToSnapshot() | RollBackToTag() | RollBackToTimestamp() | RollBackToWatermark():
             return _roll_back(table, change, publish, removing)
+    assert_never(change)
 
 
 # ---- tags ----

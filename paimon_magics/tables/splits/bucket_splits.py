@@ -85,7 +85,9 @@ class BucketSplits:
         overlapping = sections_of(stored, ranks, rows)
         for members in pack_in_order(
             overlapping,
-            lambda section: max(_section_bytes(section), self._open_bytes),
+            lambda section: max(
+                sum(file.size_bytes for run in section for file in run), self._open_bytes
+            ),
             self._target_bytes,
         ):
             if merges:
@@ -173,7 +175,3 @@ def _key_ranks(files: pa.Table, schema: TableSchema) -> _Ints:
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.cumsum(differ)
     return ranks
-
-
-def _section_bytes(section: Section) -> int:
-    return sum(file.size_bytes for run in section for file in run)

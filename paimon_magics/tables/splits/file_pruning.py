@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -210,7 +211,7 @@ class IndexedFiles:
             chosen = files.take(pa.array(inside))
             bodies = chosen["embedded_file_index"].to_pylist()
             for row, body, wanted in zip(inside, bodies, self._wanted(chosen, named), strict=True):
-                matches[row] = not _rules_out(_part_of(body), wanted)
+                matches[row] = not _rules_out(partial(_part, body), wanted)
         if 0 < len(beside) <= opened_max:
             chosen = files.take(pa.array(beside))
             matches[beside] = self._judged(chosen, self._wanted(chosen, named))
@@ -274,8 +275,8 @@ def _looked_for(
     return None if wanted is None else (stored_name(written.name), wanted)
 
 
-def _part_of(body: bytes) -> Callable[[int, int], bytes]:
-    return lambda place, length: body[place : place + length]
+def _part(body: bytes, place: int, length: int) -> bytes:
+    return body[place : place + length]
 
 
 def _beside(path: str, names: Sequence[str] | None) -> str | None:

@@ -1,5 +1,9 @@
 """Which files can hold rows that meet a query's conditions: by partition, bucket and statistics.
 
+All judgements are here. `manifests.column_statistics` reads the statistics. `file_pruning` prunes
+the files of a read step by step, and by their file indexes. `table_scan` leaves out manifests, and
+entries of others, by `EntryPruning`.
+
 A file is pruned only where it certainly holds no such row. Statistics of values may be used only
 where no row hides another one (append tables, fully merged buckets): elsewhere a row that does not
 meet a condition may hide one that does. Rules: `AppendOnlyFileStoreScan`, `KeyValueFileStoreScan`.

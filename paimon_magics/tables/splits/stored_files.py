@@ -79,15 +79,14 @@ def stored_files(
         schema_id, count, size, deleted, level, least, sequence, first, written, source = row
         if by_snapshot and source is None:
             raise UnsupportedStatementError(
-                f"The file {path} does not say whether it was appended or compacted, so that "
+                f"The file {path} does not say whether it was appended or compacted, so "
                 "'sequence.snapshot-ordering' can't order its rows.",
-                hint="The option is for tables that had it from the start. Copy the rows to a "
-                "new table.",
+                hint="A table needs the option from the start. Copy the rows to a new table.",
             )
         stored.append(
             StoredFile(
                 path=path,
-                format=_format_of(name),
+                format=name.rsplit(".", 1)[-1].lower(),
                 schema_id=schema_id,
                 rows=count,
                 size_bytes=size,
@@ -145,7 +144,3 @@ def _of_kind(files: pa.Table, schema_id: int, format: str) -> RawFiles:
 def schema_ids(files: pa.Table) -> frozenset[int]:
     """The schemas that the files were written with."""
     return frozenset(pc.unique(files["schema_id"]).to_pylist())
-
-
-def _format_of(name: str) -> str:
-    return name.rsplit(".", 1)[-1].lower()

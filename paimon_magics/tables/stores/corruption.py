@@ -49,8 +49,8 @@ def unread_by_java(path: str, reason: object) -> PaimonMagicsError:
     local = local_path(path)
     if local is not None and not local.isascii() and os.path.exists(local):
         return SetupError(
-            f"Spark's Java can't name the file {local}: its locale has not all of these letters.",
-            hint="Start Spark with the environment variable LC_ALL=C.UTF-8, on each machine.",
+            f"Spark's Java can't name the file {local}: its locale lacks some of these letters.",
+            hint="Start Spark with the environment variable LC_ALL=C.UTF-8 on each machine.",
         )
     return damaged(f"The file {path}", reason)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import re
 import threading
 import time
@@ -40,6 +41,7 @@ from paimon_magics.tables.stores.object_client import (
 )
 from paimon_magics.tables.stores.store import os_errors
 
+_log = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 10.0
 _IMPATIENT_SECONDS = 4.0
 _PAUSE_SECONDS = 0.05
@@ -137,7 +139,7 @@ class ObjectStore:
                     f"header {self.condition}, and commits there are not safe.",
                 ) from error
             finally:
-                with contextlib.suppress(Exception):
+                with contextlib.suppress(SetupError):
                     self.delete([path])
             if not first or second:
                 raise UnsupportedStatementError(
@@ -322,7 +324,8 @@ class ObjectStore:
         failed."""
         try:
             return self._client(patient=False).mark(self.key(path), self.mark)
-        except Exception:
+        except Exception as error:
+            _log.debug("The mark of %s can't be read: %s", path, error)
             return None
 
     def _client(self, *, patient: bool = True) -> ObjectClient:
