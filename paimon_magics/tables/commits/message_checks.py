@@ -99,7 +99,7 @@ def check_rows(table: Table, messages: Sequence[CommitMessage]) -> None:
         ):
             raise InvalidValueError(
                 f"A writer of `{table.name}` wrote columns of existing rows (data evolution), but "
-                "its message does not name the snapshot that it read.",
+                "its message does not say from which snapshot it knows them.",
                 hint="Nothing was committed. Name the snapshot in the message.",
             )
 
