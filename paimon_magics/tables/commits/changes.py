@@ -198,8 +198,8 @@ def _overwrite(
                     f"A row has a key that is in the partition {message.partition} of "
                     f"`{table.name}`. The statement does not overwrite this partition. Nothing was "
                     "committed.",
-                    hint="Use INSERT INTO, which moves a key to another partition, or overwrite "
-                    "both partitions.",
+                    hint="INSERT INTO moves a key to another partition. Or overwrite both "
+                    "partitions.",
                 )
             raise TableDamagedError(
                 f"A task wrote the partition {message.partition} of `{table.name}`, but the "

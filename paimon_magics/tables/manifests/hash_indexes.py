@@ -251,7 +251,7 @@ def _stale(
     where = _of(table, (first.partition, first.bucket))
     return StaleIndexError(
         f"This commit puts {count_text(len(first.hashes), 'key')} into bucket "
-        f"{first.bucket}{where}, but bucket {first.present_in} has them: another writer has added "
+        f"{first.bucket}{where} that are in bucket {first.present_in}: another writer has added "
         "them since it began. The keys would be in the table twice.",
         hint=_HINT,
         misplaced=misplaced if may_move else (),

@@ -106,8 +106,8 @@ def _check_endpoint(access: S3Access, bucket: str) -> None:
         )
     if not access.path_style and _is_ip(host):
         raise SetupError(
-            f"The endpoint '{endpoint}' is an IP address, so the bucket `{bucket}` can't be part "
-            "of the host's name.",
+            f"The endpoint '{endpoint}' is an IP address, so that the bucket `{bucket}` can't be "
+            "part of the host's name.",
             hint=f"Give the catalog option '{_PATH_STYLE}' = 'true', as MinIO needs it. {_SEE}",
         )
 
