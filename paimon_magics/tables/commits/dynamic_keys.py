@@ -91,8 +91,8 @@ def check_key_buckets(
             if lost:
                 raise StaleIndexError(
                     f"This commit puts {count_text(lost, 'row')} into bucket {bucket[1]} of "
-                    f"`{table.name}`. Their keys are in another bucket: they were moved there for a "
-                    "streaming job after this writer read the index. The keys would be in the "
+                    f"`{table.name}`. Their keys are in another bucket: they were moved there for "
+                    "a streaming job after this writer read the index. The keys would be in the "
                     "table twice.",
                     hint="Start this job again: it then reads the present index.",
                 )
