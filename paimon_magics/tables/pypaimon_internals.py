@@ -23,14 +23,17 @@ def schema_path(manager: Any, schema_id: int) -> str:
 def forget_table(catalog: Any, identifier: Any) -> None:
     """Remove a table from a jdbc catalog, and leave its folder alone. (The catalog's own method
     also deletes the folder, and reports no failure.)"""
-    key = catalog.catalog_key, identifier.get_database_name(), identifier.get_table_name()
     with catalog.connection.transaction():
         for rows in ("paimon_tables", "paimon_table_properties"):
-            catalog.connection.execute(
-                f"DELETE FROM {rows} "
-                "WHERE catalog_key = ? AND database_name = ? AND table_name = ?",
-                key,
-            )
+            _delete_rows(catalog, identifier, rows)
+
+
+def _delete_rows(catalog: Any, identifier: Any, table: str) -> None:
+    """Delete what a table of a jdbc catalog's database tells of a table."""
+    catalog.connection.execute(
+        f"DELETE FROM {table} WHERE catalog_key = ? AND database_name = ? AND table_name = ?",
+        (catalog.catalog_key, identifier.get_database_name(), identifier.get_table_name()),
+    )
 
 
 def schema_ids(manager: Any) -> list[int]:
@@ -63,13 +66,13 @@ def read_statistics_of_row_ids() -> None:
     of_columns = ManifestFileManager._get_value_stats_fields
     if of_columns.__name__ == "of_row_ids_too":
         return
-    special = {one.name: one for one in (SpecialFields.ROW_ID, SpecialFields.SEQUENCE_NUMBER)}
+    special = {f.name: f for f in (SpecialFields.ROW_ID, SpecialFields.SEQUENCE_NUMBER)}
 
     def of_row_ids_too(self: Any, file: dict[str, Any], schema: Any) -> list[Any]:
         names = file["_VALUE_STATS_COLS"] or ()
         if special.keys().isdisjoint(names):
             return list(of_columns(self, file, schema))
-        known = special | {one.name: one for one in getattr(schema, "fields", schema)}
+        known = special | {field.name: field for field in getattr(schema, "fields", schema)}
         return [known[name] for name in names]
 
     ManifestFileManager._get_value_stats_fields = of_row_ids_too
@@ -119,7 +122,7 @@ def wide_nulls(row: Any) -> dict[int, Any]:
     generic_row = _generic_row()
     if isinstance(row, generic_row.BinaryRow) or None not in row.values:
         return {}
-    found: dict[int, Any] = {}
+    wide: dict[int, Any] = {}
     for place, (value, field) in enumerate(zip(row.values, row.fields, strict=True)):
         name = str(getattr(field.type, "type", "")).upper()
         if value is not None or not name.startswith(("TIMESTAMP", "DECIMAL", "NUMERIC")):
@@ -127,11 +130,11 @@ def wide_nulls(row: Any) -> dict[int, Any]:
         precision, _ = generic_row._parse_type_precision_scale(field.type)
         if not name.startswith("TIMESTAMP"):
             if precision > _COMPACT_DECIMAL_PRECISION_MAX:
-                found[place] = Decimal(0)
+                wide[place] = Decimal(0)
         elif precision > _COMPACT_TIMESTAMP_PRECISION_MAX:
             zone = datetime.UTC if generic_row._is_ltz_type(name) else None
-            found[place] = datetime.datetime(1970, 1, 1, tzinfo=zone)
-    return found
+            wide[place] = datetime.datetime(1970, 1, 1, tzinfo=zone)
+    return wide
 
 
 _COMPACT_DECIMAL_PRECISION_MAX = 18
@@ -169,6 +172,27 @@ _LATER_FIELDS = dict.fromkeys(
 )
 
 
+def track_rows(
+    entries: Sequence[Any], snapshot_id: int, first_row_id: int, *, by_partition: bool
+) -> tuple[Sequence[Any], int]:
+    """Give the files of a commit the sequence numbers and row ids that they lack, as pypaimon's own
+    commit does (`row-tracking.enabled`). Return the entries, and the id of the table's next row.
+
+    `by_partition` gives the rows of a partition consecutive ids. Raises RuntimeError for a blob or
+    vector file without a data file before it that has its rows.
+    """
+    from pypaimon.write.file_store_commit import FileStoreCommit
+
+    this: Any = None  # the methods use nothing of the commit
+    numbered = FileStoreCommit._assign_snapshot_id(this, snapshot_id, entries)
+    if by_partition:
+        numbered = FileStoreCommit._group_commit_entries_by_partition(numbered)
+    tracked: tuple[Sequence[Any], int] = FileStoreCommit._assign_row_tracking_meta(
+        this, first_row_id, numbered
+    )
+    return tracked
+
+
 def check_row_ids_since(detection: Any, snapshot_id: int | None) -> None:
     """Let a ConflictDetection check row ids from a snapshot on. pypaimon's own commit does this
     with the snapshot that its writers began on."""
@@ -180,13 +204,8 @@ def sync_table_properties(catalog: Any, identifier: Any, schema: Any) -> None:
     stored the schema."""
     if not catalog._sync_all_properties():
         return
-    key = (catalog.catalog_key, identifier.get_database_name(), identifier.get_table_name())
     with catalog.connection.transaction():
-        catalog.connection.execute(
-            "DELETE FROM paimon_table_properties "
-            "WHERE catalog_key = ? AND database_name = ? AND table_name = ?",
-            key,
-        )
+        _delete_rows(catalog, identifier, "paimon_table_properties")
         catalog._insert_table_properties(identifier, catalog._collect_table_properties(schema))
 
 

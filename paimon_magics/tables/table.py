@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from pypaimon.table.file_store_table import FileStoreTable
 
@@ -16,6 +16,8 @@ from paimon_magics.tables.pypaimon_internals import (
 )
 from paimon_magics.tables.stores.allowed_paths import AllowedPaths
 from paimon_magics.tables.stores.store import Store
+
+MAIN_BRANCH = "main"
 
 # Before any manifest is read.
 read_manifests_of_older_releases()
@@ -70,11 +72,18 @@ class StoredTable:
         return int(self.schema["id"])
 
 
-class _Stored(Protocol):
-    @property
-    def paimon(self) -> Any: ...
-
-
-def publishes_itself(table: _Stored) -> bool:
+def publishes_itself(table: Table | StoredTable) -> bool:
     """Whether the table's catalog publishes its snapshots itself (a REST catalog)."""
     return bool(table.paimon.catalog_environment.supports_version_management)
+
+
+def branch_folder(table: Table) -> str:
+    """The folder of a table's metadata, or of its branch's."""
+    root = str(table.paimon.table_path).rstrip("/")
+    branch = table.paimon.current_branch()
+    return root if branch == MAIN_BRANCH else f"{root}/branch/branch-{branch}"
+
+
+def branch_names(paimon: Any) -> list[str]:
+    """The names of all branches of a table, pypaimon's `paimon`, the main one first."""
+    return [MAIN_BRANCH, *(str(name) for name in paimon.branch_manager().branches())]

@@ -74,7 +74,7 @@ def _published(client: Client, name: TableName, snapshot: dict[str, Any]) -> boo
                 snapshot,
                 table_id=None,
                 base_uuid=None,
-                base_is_told=False,
+                has_base_uuid=False,
                 statistics=(),
             )
         )

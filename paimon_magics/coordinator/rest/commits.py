@@ -42,7 +42,7 @@ def commit_prepared(
     *,
     table_id: str | None,
     base_uuid: str | None,
-    base_is_told: bool,
+    has_base_uuid: bool,
     statistics: Sequence[Document],
 ) -> Steps[bool]:
     """Publish a commit that a client has prepared. Return False if it must be prepared anew: also
@@ -52,7 +52,7 @@ def commit_prepared(
     commits, PausedError (503) in a pause, and the errors of `publish_prepared`.
     """
     written = table_of(context, name)
-    commit = PreparedCommit(snapshot, base_uuid, base_is_told, statistics)
+    commit = PreparedCommit(snapshot, base_uuid, has_base_uuid, statistics)
     try:
         return (yield from _published(context, written, commit, table_id))
     except StaleIndexError as error:

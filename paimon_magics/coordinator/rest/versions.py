@@ -167,7 +167,7 @@ def _commit(call: Call) -> Any:
         snapshot,
         table_id=table_id,
         base_uuid=base_uuid,
-        base_is_told="baseSnapshotUuid" in call.body,
+        has_base_uuid="baseSnapshotUuid" in call.body,
         statistics=statistics,
     )
     return {"success": success}

@@ -57,9 +57,8 @@ from paimon_magics.errors import (
 from paimon_magics.planning.schemas.alterations import plan_alter_table
 from paimon_magics.planning.schemas.rules import check_schema
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog, not_empty
 from paimon_magics.tables.catalog.detached import Detached
-from paimon_magics.tables.catalog.dropping import not_empty
 from paimon_magics.tables.catalog.names import check_name
 from paimon_magics.tables.manifests.file_paths import external_files
 from paimon_magics.tables.schema.history import Definitions as StoredSchemas

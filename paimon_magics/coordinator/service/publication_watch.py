@@ -40,7 +40,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded
 from paimon_magics.tables.commits.fenced_commits import commit_fenced
 from paimon_magics.tables.commits.fencing import Fence
-from paimon_magics.tables.commits.publication_checks import examine, made_since, moved
+from paimon_magics.tables.commits.publication_checks import created_since, examine, moved
 from paimon_magics.tables.commits.republishing import (
     ChangedFiles,
     changed_by_request,
@@ -153,7 +153,7 @@ class PublicationMonitor:
     def forget_predecessor(self, table: Table) -> None:
         """Let a new table at the location of a stopped one, which was dropped, take commits."""
         stopped = self._state_thread.state.stopped.get(table.location)
-        if stopped is not None and made_since(table, stopped.since_ms):
+        if stopped is not None and created_since(table, stopped.since_ms):
             self.table_dropped(table.location)
 
     def pause(self) -> Pause | None:

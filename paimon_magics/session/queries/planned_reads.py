@@ -208,7 +208,7 @@ def _hold(leases: SnapshotLeases, name: TableName, found: Resolved) -> bool:
     """Keep the snapshot of a read from expiring. Returns whether it still existed. Tags keep
     theirs."""
     ids = snapshot_ids(found.target)
-    if not ids or found.kept_by_tag:
+    if not ids or found.protected_by_tag:
         return True
     return leases.hold(replace(name, system_table=None), min(ids))
 

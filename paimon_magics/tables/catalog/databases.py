@@ -56,7 +56,7 @@ _T = TypeVar("_T")
 
 
 # Each metastore with the options that it requires.
-METASTORES = {
+_METASTORES = {
     "filesystem": ("warehouse",),
     "jdbc": ("uri", "warehouse"),
     "rest": ("uri", "warehouse", "token.provider"),
@@ -67,7 +67,12 @@ _NOT_OFFERED = {
     "without 'metastore'); Hive can go on using them",
     "dlf": "Use a rest catalog with 'token.provider' = 'dlf'",
 }
-REMOTE_SCHEMES = tuple(sorted((*OBJECT_SCHEMES, "hdfs", "viewfs")))
+_PASSING = (
+    missing.DatabaseNotExistException,
+    missing.TableNotExistException,
+    missing.TableAlreadyExistException,
+)
+_REMOTE_SCHEMES = tuple(sorted((*OBJECT_SCHEMES, "hdfs", "viewfs")))
 
 
 class Visibility(Protocol):
@@ -103,13 +108,13 @@ class Databases:
         and deleted. Raises SetupError, before anything is written, for an
         unknown metastore, a missing option or a warehouse that can't be used.
         """
-        checked = checked_options(options)
+        checked = _checked_options(options)
         metastore = checked["metastore"]
         know_object_stores()
         try:
             rules.check(checked["warehouse"])
             catalog = cls(checked, CatalogFactory.create(checked), rules)
-            if metastore != "rest" and urlparse(checked["warehouse"]).scheme in REMOTE_SCHEMES:
+            if metastore != "rest" and urlparse(checked["warehouse"]).scheme in _REMOTE_SCHEMES:
                 use_object_file_io(catalog.paimon, checked["warehouse"], checked, catalog.stores)
                 catalog.paimon.file_io.exists(checked["warehouse"])
         except PaimonMagicsError:
@@ -268,9 +273,7 @@ class Databases:
         """
         try:
             return action()
-        except (missing.DatabaseNotExistException, missing.TableNotExistException):
-            raise
-        except (missing.TableAlreadyExistException, FileNotFoundError, PaimonMagicsError):
+        except (*_PASSING, FileNotFoundError, PaimonMagicsError):
             raise
         except (missing.DatabaseNoPermissionException, missing.TableNoPermissionException) as error:
             raise SetupError(
@@ -295,7 +298,7 @@ class Databases:
 # written.
 
 
-def checked_options(options: Mapping[str, str]) -> dict[str, str]:
+def _checked_options(options: Mapping[str, str]) -> dict[str, str]:
     """Paimon's catalog options, completed: the metastore, the warehouse as an absolute path or URI,
     and S3's region from the environment.
 
@@ -304,9 +307,9 @@ def checked_options(options: Mapping[str, str]) -> dict[str, str]:
     conceal_options(options)
     checked = dict(options)
     metastore = checked.setdefault("metastore", "filesystem")
-    if metastore not in METASTORES:
+    if metastore not in _METASTORES:
         raise _unknown_metastore(metastore)
-    for key in METASTORES[metastore]:
+    for key in _METASTORES[metastore]:
         if not checked.get(key):
             raise SetupError(
                 f"The option '{key}' is missing for a {metastore} catalog.",
@@ -324,7 +327,7 @@ def checked_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _unknown_metastore(metastore: str) -> SetupError:
-    offered = ", ".join(METASTORES)
+    offered = ", ".join(_METASTORES)
     instead = _NOT_OFFERED.get(metastore.strip().lower())
     if instead is not None:
         return SetupError(
@@ -333,14 +336,14 @@ def _unknown_metastore(metastore: str) -> SetupError:
         )
     return SetupError(
         f"There is no metastore '{metastore}'.",
-        hint=f"{likely_meant(metastore, METASTORES)} Offered are: {offered}.".strip(),
+        hint=f"{likely_meant(metastore, _METASTORES)} Offered are: {offered}.".strip(),
     )
 
 
 def _checked_warehouse(warehouse: str) -> str:
     """The warehouse as an absolute path or a URI. Raises SetupError if it can't be used."""
     uri = urlparse(warehouse)
-    if uri.scheme in REMOTE_SCHEMES:
+    if uri.scheme in _REMOTE_SCHEMES:
         return plain_location(warehouse)
     if uri.scheme == "file":
         if uri.netloc not in ("", "localhost"):
@@ -353,7 +356,7 @@ def _checked_warehouse(warehouse: str) -> str:
     if len(uri.scheme) > 1 and "://" in warehouse:
         raise SetupError(
             f"The warehouse {warehouse} has the unknown scheme '{uri.scheme}'.",
-            hint=nearest(uri.scheme, (*REMOTE_SCHEMES, "file"), what="schemes"),
+            hint=nearest(uri.scheme, (*_REMOTE_SCHEMES, "file"), what="schemes"),
         )
     path = Path(os.path.abspath(os.path.expanduser(warehouse)))
     _check_local(path, warehouse)

@@ -140,19 +140,19 @@ class DroppedFolders:
     def left(self) -> list[Detached]:
         """What was detached and is not deleted, by this process or one that died."""
         store = self._stores.of(self._folder)
-        found = []
+        left = []
         for name in store.folders(self._folder) if store.renames_folders else ():
             path = f"{self._folder}/{name}"
             record = _document(store.read(f"{path}/{_RECORD}"))
-            found.append(_detached(record, path, is_moved=True))
+            left.append(_detached(record, path, is_moved=True))
         names = store.names(self._folder)
         for name in names:
             path = f"{self._folder}/{name}"
             if name.endswith(_TOMBSTONE):
-                found.append(_detached(_document(store.read(path)), path, is_moved=False))
+                left.append(_detached(_document(store.read(path)), path, is_moved=False))
             elif name.removesuffix(_UNNAMED) + _TOMBSTONE not in names:
                 store.delete([path])
-        return found
+        return left
 
     def is_settled(self, detached: Detached) -> bool:
         """Whether anybody may delete what was detached: no process is still taking its name away,
@@ -190,35 +190,35 @@ class DroppedFolders:
             if name.endswith(_TOMBSTONE) and name.removesuffix(_TOMBSTONE) + _UNNAMED not in names
         ]
 
-    def _bury(self, store: Store, found: Detached) -> Detached | None:
+    def _bury(self, store: Store, dropped: Detached) -> Detached | None:
         """Write the tombstone of a folder, with the files that are in it now."""
-        names = _below(store, found.location)
+        names = _below(store, dropped.location)
         if not names:
             return None
-        path = f"{self._folder}/{_hash(found.location)}-{uuid.uuid4().hex}{_TOMBSTONE}"
+        path = f"{self._folder}/{_hash(dropped.location)}-{uuid.uuid4().hex}{_TOMBSTONE}"
         schemas = {
             name: content
             for name in names
             if name.startswith(_SCHEMA)
-            and (content := store.read(f"{found.location}/{name}")) is not None
+            and (content := store.read(f"{dropped.location}/{name}")) is not None
         }
         store.make_folder(self._folder)
-        store.write(path, _record(found, names, schemas))
+        store.write(path, _record(dropped, names, schemas))
         reach("drop.detached")
-        detached = replace(found, path=path)
+        detached = replace(dropped, path=path)
         try:
             _delete_schemas(store, detached, names)
-        except Exception:
+        except (PaimonMagicsError, OSError):
             if _is_restored(store, detached, schemas):
                 self._end(store, detached, names)
                 raise
         if store.read(path) is None:  # this process stood still, and was taken for dead
             if _is_restored(store, detached, schemas):
                 raise CommitConflictError(
-                    f"`{found.label}` was not dropped: the drop took too long.",
+                    f"`{dropped.label}` was not dropped: the drop took too long.",
                     hint="Run the statement again.",
                 )
-            if store.names(f"{found.location}/schema", "schema-"):  # of a new table
+            if store.names(f"{dropped.location}/schema", "schema-"):  # of a new table
                 return replace(detached, path="")
         self._free_names(store, detached, names)
         return detached
@@ -227,8 +227,8 @@ class DroppedFolders:
         """Take a tombstone back, whose table stays: it is in nobody's way."""
         try:
             store.delete([detached.path])
-        except Exception:  # a store that refuses deletions may still take this
-            with contextlib.suppress(Exception):
+        except (PaimonMagicsError, OSError):  # a store may refuse deletions, and take this
+            with contextlib.suppress(PaimonMagicsError, OSError):
                 store.write(detached.path, _record(detached, files, is_ended=True))
 
     def _delete_listed(self, store: Store, detached: Detached) -> None:
@@ -278,13 +278,9 @@ def _is_restored(
     # Other schemas of these names are those of a new table.
     if not present or any(schemas[name] != content for name, content in present.items()):
         return False
-    _restore(store, detached, {n: c for n, c in schemas.items() if n not in present})
+    for name in schemas.keys() - present.keys():
+        store.write(f"{detached.location}/{name}", schemas[name])
     return True
-
-
-def _restore(store: Store, detached: Detached, schemas: Mapping[str, bytes]) -> None:
-    for name, content in schemas.items():
-        store.write(f"{detached.location}/{name}", content)
 
 
 def _put_record(store: Store, detached: Detached) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from pypaimon.catalog import catalog_exception as missing
@@ -33,7 +34,7 @@ from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.stores.corruption import SCHEMA_VERSION, check_version, damaged
 from paimon_magics.tables.stores.paths import plain_location
 from paimon_magics.tables.stores.store import StoreRefusedError, UnreachableError, failure
-from paimon_magics.tables.table import Table
+from paimon_magics.tables.table import Table, branch_names
 
 REST_ADDS = ("path", "owner", "createdAt", "createdBy", "updatedAt", "updatedBy")
 """Keys that Paimon's REST clients add to a table's options: facts of the server, not stored."""
@@ -94,14 +95,9 @@ class Lookup(Databases):
         Raises TableDamagedError for a table that can't be read, UnsupportedStatementError for
         tables that are no Paimon file store.
         """
-        paimon_table = self.open_stored(name)
+        paimon_table = self.open_file_store(name)
         if paimon_table is None:
             return None
-        if not isinstance(paimon_table, FileStoreTable):
-            raise UnsupportedStatementError(
-                f"`{shown(name)}` is a {type(paimon_table).__name__}, which is not offered.",
-                hint="Only Paimon's own tables can be used here.",
-            )
         schema = self.reading(name, lambda: schema_of(paimon_table.table_schema))
         if self.metastore == "rest":
             stored = tuple((k, v) for k, v in schema.options if k not in REST_ADDS)
@@ -109,6 +105,17 @@ class Lookup(Databases):
         location = plain_location(str(paimon_table.table_path))
         paths = self.paths_of(location, paimon_table)
         return Table(name, schema, location, paimon_table, self.stores.of(location), paths)
+
+    def open_file_store(self, name: TableName) -> FileStoreTable | None:
+        """As `open_stored`. Raises UnsupportedStatementError for tables that are no Paimon file
+        store, too."""
+        table = self.open_stored(name)
+        if table is None or isinstance(table, FileStoreTable):
+            return table
+        raise UnsupportedStatementError(
+            f"`{shown(name)}` is a {type(table).__name__}, which is not offered.",
+            hint="Only Paimon's own tables can be used here.",
+        )
 
     def open_stored(self, name: TableName) -> Any:
         """pypaimon's table; None if the table, branch or database does not exist. Raises
@@ -125,11 +132,11 @@ class Lookup(Databases):
         try:
             if not self.sees_table(database_of(name), name.table):
                 name = replace(name, table=uuid.uuid4().hex)  # the same look at the store
-            found = identifier(name)
+            get_table = partial(self.paimon.get_table, identifier(name))
             if self.metastore == "rest":
-                table = self.call(lambda: self.paimon.get_table(found))
+                table = self.call(get_table)
             else:
-                table = self.reading(name, lambda: self.paimon.get_table(found))
+                table = self.reading(name, get_table)
         except (missing.CatalogException, FileNotFoundError, UnknownNameError):
             return None
         if isinstance(table, FileStoreTable):
@@ -197,16 +204,12 @@ class Lookup(Databases):
             return self.unknown_database(database)
         if name.branch is not None:
             main = replace(name, branch=None)
-            found = self.find(main)
-            if found is not None:
-                manager = found.paimon.branch_manager()
+            table = self.find(main)
+            if table is not None:
+                branches = partial(branch_names, table.paimon)
                 return UnknownNameError(
                     f"There is no branch `{name.branch}` of `{shown(main)}`.",
-                    hint=nearest(
-                        name.branch,
-                        lambda: [*map(str, manager.branches()), "main"],
-                        what=f"branches of `{shown(main)}`",
-                    ),
+                    hint=nearest(name.branch, branches, what=f"branches of `{shown(main)}`"),
                 )
         return UnknownNameError(
             f"There is no table `{name.table}` in the database `{database}`.",

@@ -191,9 +191,9 @@ class TableIds:
 def _server_id(table: Table) -> str:
     """The id of a table of a REST catalog: the server's; of an old server's table one that follows
     from its name and creation."""
-    found = table.paimon.catalog_environment.uuid
-    if found:
-        return str(found).replace("-", "").lower()
+    server_id = table.paimon.catalog_environment.uuid
+    if server_id:
+        return str(server_id).replace("-", "").lower()
     return table_id_of_legacy(f"{table.location}@{created_at_ms(table) or 0}")
 
 

@@ -8,6 +8,7 @@ are ignored, as Paimon's own servers ignore them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
@@ -31,7 +32,7 @@ from paimon_magics.tables.catalog.lookup import REST_ADDS
 from paimon_magics.tables.table import StoredTable
 
 # The owner is an option of the stored schema, as in Paimon's own catalog in a file system.
-_KEPT = ("path", "owner")
+_STORED_OPTIONS = ("path", "owner")
 
 
 class MalformedDocumentError(Exception):
@@ -81,19 +82,17 @@ def integer_of(document: Mapping[str, Any], key: str, where: str) -> int:
 
 def texts_of(value: Any, where: str, *, optional: bool = False) -> list[str]:
     """`value` as an array of strings; if it is `optional`, null counts as an empty array."""
-    found = sequence_of(value, where, optional=optional)
-    for item in found:
+    items = sequence_of(value, where, optional=optional)
+    for item in items:
         if not isinstance(item, str):
             raise MalformedDocumentError(f"{where} must hold strings, not {_kind(item)}.")
-    return found
+    return items
 
 
 def string_map(value: Any, where: str) -> dict[str, str]:
     """`value` as an object whose values are strings; null counts as an empty object."""
-    if value is None:
-        return {}
-    found = mapping_of(value, where)
-    return {key: text_of(found, key, where) for key in found}
+    document = {} if value is None else mapping_of(value, where)
+    return {key: text_of(document, key, where) for key in document}
 
 
 def schema_from_document(document: Any) -> TableSchema:
@@ -108,29 +107,20 @@ def schema_from_document(document: Any) -> TableSchema:
     next_id = 0
     columns = []
     for position, item in enumerate(sequence_of(schema.get("fields"), "schema.fields")):
-        where = f"schema.fields[{position}]"
-        field = mapping_of(item, where)
-        name = text_of(field, "name", where)
-        data_type = _type(field.get("type"), f"{where}.type")
-        if name in primary_keys:
-            data_type = as_nullable(data_type, False)
-        columns.append(
-            Column(
-                next_id,
-                name,
-                data_type,
-                optional_text(field, "description", where),
-                optional_text(field, "defaultValue", where),
-            )
-        )
-        next_id += 1 + nested_field_count(data_type)
+        column = _column(item, f"schema.fields[{position}]", next_id)
+        if column.name in primary_keys:
+            column = replace(column, type=as_nullable(column.type, False))
+        columns.append(column)
+        next_id += 1 + nested_field_count(column.type)
     return TableSchema(
         columns=tuple(columns),
         partition_keys=tuple(
             texts_of(schema.get("partitionKeys"), "schema.partitionKeys", optional=True)
         ),
         primary_keys=tuple(primary_keys),
-        options=tuple((k, v) for k, v in options.items() if k in _KEPT or k not in REST_ADDS),
+        options=tuple(
+            (k, v) for k, v in options.items() if k in _STORED_OPTIONS or k not in REST_ADDS
+        ),
         comment=optional_text(schema, "comment", "schema"),
     )
 
@@ -140,12 +130,18 @@ def check_fields(documents: Any, where: str) -> None:
     `schema_from_document` raises for a type."""
     for position, item in enumerate(sequence_of(documents, where)):
         place = f"{where}[{position}]"
-        field = mapping_of(item, place)
-        integer_of(field, "id", place)
-        text_of(field, "name", place)
-        _type(field.get("type"), f"{place}.type")
-        optional_text(field, "description", place)
-        optional_text(field, "defaultValue", place)
+        _column(item, place, integer_of(mapping_of(item, place), "id", place))
+
+
+def _column(document: Any, where: str, id: int) -> Column:
+    field = mapping_of(document, where)
+    return Column(
+        id,
+        text_of(field, "name", where),
+        _type(field.get("type"), f"{where}.type"),
+        optional_text(field, "description", where),
+        optional_text(field, "defaultValue", where),
+    )
 
 
 def changes_from_documents(documents: Any, schema: TableSchema) -> list[TableChange]:

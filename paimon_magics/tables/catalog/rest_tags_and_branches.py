@@ -40,6 +40,7 @@ from paimon_magics.tables.snapshots.chain import latest_document, retained_secon
 from paimon_magics.tables.snapshots.tags_and_branches import (
     VersionReceipt,
     first_not_earlier,
+    receipt_of_time,
     require_tags,
     rolled_back_to,
 )
@@ -53,7 +54,7 @@ def change_version_by_server(
     server denies permission."""
     if isinstance(change, CreateTag | CreateTagFromTimestamp) and change.time_retained is not None:
         retained_seconds(change.time_retained)
-    with _told(table):
+    with _server_errors(table):
         return _change(catalog, table, change)
 
 
@@ -75,14 +76,9 @@ def _change(catalog: Catalog, table: StoredTable, change: VersionChange) -> Vers
                 return VersionReceipt()
             return VersionReceipt((tag,))
         case CreateTagFromTimestamp(tag=tag, time_ms=time_ms, time_retained=retained):
-            found = first_not_earlier(table, time_ms)
-            server.create_tag(identifier, tag, found["id"], retained)
-            return VersionReceipt(
-                (tag,),
-                snapshot_id=found["id"],
-                commit_time_ms=found["timeMillis"],
-                watermark=found.get("watermark"),
-            )
+            snapshot = first_not_earlier(table, time_ms)
+            server.create_tag(identifier, tag, snapshot["id"], retained)
+            return receipt_of_time(tag, snapshot)
         case DeleteTags(tags=tags):
             return VersionReceipt(tuple(tag for tag in tags if _deleted(server, identifier, tag)))
         case CreateBranch(branch=branch, tag=tag):
@@ -132,7 +128,7 @@ def _rolled_back(
 
 
 @contextmanager
-def _told(table: StoredTable) -> Iterator[None]:
+def _server_errors(table: StoredTable) -> Iterator[None]:
     """Raise the server's errors as this project's."""
     try:
         yield

@@ -13,7 +13,7 @@ import uuid
 from pypaimon.schema.schema_manager import SchemaManager
 from pypaimon.table.file_store_table import FileStoreTable
 
-from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
+from paimon_magics.errors import UnknownNameError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.history import schema_text
@@ -28,14 +28,9 @@ def load_stored(catalog: Catalog, name: TableName) -> StoredTable:
     for a table that can't be read, and UnsupportedStatementError for tables that are no Paimon file
     store and for branches through a jdbc catalog.
     """
-    table = catalog.open_stored(name)
+    table = catalog.open_file_store(name)
     if table is None:
         raise UnknownNameError(f"There is no table `{name}`.")
-    if not isinstance(table, FileStoreTable):
-        raise UnsupportedStatementError(
-            f"`{name}` is a {type(table).__name__}, which is not offered.",
-            hint="Only Paimon's own tables can be used here.",
-        )
     return catalog.reading(name, lambda: _stored(catalog, name, table))
 
 

@@ -61,10 +61,10 @@ def warehouse_id(stores: Stores, warehouse: str, adopt: str | None = None) -> st
     original = _original(stores, warehouse, mark)
     if original and mark.id == adopt:
         raise SetupError(
-            f"The warehouse {warehouse} is a copy of {original}, which is still there, and the "
-            f"state of this coordinator belongs to that one (id {mark.id}).",
-            hint=f"Start it with {original}; or give the copy a state folder and a store of its "
-            f"own. If the copy replaces {original}, remove {_path(original)} first.",
+            f"The warehouse {warehouse} is a copy of {original}, which still exists. The state of "
+            f"this coordinator belongs to the original (id {mark.id}).",
+            hint=f"Start the coordinator with {original}, or give the copy a state folder and a "
+            f"store of its own. If the copy replaces {original}, remove {_path(original)} first.",
         )
     id = _id_of_copy(mark, warehouse) if original else mark.id
     return _mark(stores, warehouse, _WarehouseMark(id, location), replaces=True)
@@ -82,11 +82,11 @@ def _original(stores: Stores, warehouse: str, mark: _WarehouseMark) -> str:
     if other is None or other.id != mark.id:
         return ""
     with contextlib.suppress(PaimonMagicsError, OSError):  # who may not write takes it for a copy
-        return "" if _is_one_place(stores, warehouse, there) else there
+        return "" if _is_same_place(stores, warehouse, there) else there
     return there
 
 
-def _is_one_place(stores: Stores, warehouse: str, other: str) -> bool:
+def _is_same_place(stores: Stores, warehouse: str, other: str) -> bool:
     """Whether two locations lead to one place, by a file that is written to one of them."""
     name = f"probe-{uuid.uuid4().hex}"
     path = _path(warehouse, name)
@@ -133,8 +133,8 @@ def _mark(stores: Stores, warehouse: str, mark: _WarehouseMark, *, replaces: boo
     except OSError:
         if _read(stores, warehouse)[0] is None:  # unclear, but it was not created
             raise
-    found, _ = _read(stores, warehouse)
-    return mark.id if found is None else found.id
+    stored, _ = _read(stores, warehouse)
+    return mark.id if stored is None else stored.id
 
 
 def _path(warehouse: str, name: str = _WAREHOUSE_MARK) -> str:

@@ -89,8 +89,8 @@ def plan_changes(table: Table, change: Change, messages: Sequence[CommitMessage]
             return _overwrite(table, messages, specs, is_whole=False)
         case OverwriteTouched():
             return _overwrite(table, messages, [], is_whole=True)
-        case OverwritePartitions(specs=given):
-            specs = [typed_partition(table, spec) for spec in given]
+        case OverwritePartitions():
+            specs = [typed_partition(table, spec) for spec in change.specs]
             return _overwrite(table, messages, specs, is_whole=not specs or not all(specs))
 
 
@@ -116,10 +116,9 @@ def typed_partition(table: Table, spec: Iterable[tuple[str, str | None]]) -> dic
 
 
 def _append(table: Table, messages: Sequence[CommitMessage]) -> Changes:
-    entries = _entries(table, messages, lambda m: m.new_files, ADD)
-    entries += _entries(table, messages, lambda m: m.deleted_files, DELETE)
-    index_adds = [entry for message in messages for entry in message.index_adds]
-    index_deletes = [entry for message in messages for entry in message.index_deletes]
+    entries = _entries(table, messages, "new_files", ADD)
+    entries += _entries(table, messages, "deleted_files", DELETE)
+    index_adds, index_deletes = _all(messages, "index_adds"), _all(messages, "index_deletes")
     index_types = {entry.index_file.index_type for entry in index_adds + index_deletes}
     # As `ConflictDetection.shouldBeOverwriteCommit`: rows of earlier files go.
     removes = (
@@ -130,7 +129,7 @@ def _append(table: Table, messages: Sequence[CommitMessage]) -> Changes:
     return Changes(
         kind="OVERWRITE" if removes else "APPEND",
         entries=entries,
-        changelog=_entries(table, messages, lambda m: m.changelog_files, ADD),
+        changelog=_entries(table, messages, "changelog_files", ADD),
         index_deletes=index_deletes,
         index_adds=index_adds,
         is_checked=removes
@@ -150,11 +149,11 @@ def _compact(table: Table, messages: Sequence[CommitMessage]) -> PlanChanges:
     order: otherwise it would remove a file that moved to another level.
     """
     check_compaction(table, messages)
-    entries = _entries(table, messages, lambda m: m.compact_before, DELETE)
-    entries += _entries(table, messages, lambda m: m.compact_after, ADD)
-    changelog = _entries(table, messages, lambda m: m.compact_changelog_files, ADD)
-    index_deletes = [entry for message in messages for entry in message.compact_index_deletes]
-    index_adds = [entry for message in messages for entry in message.compact_index_adds]
+    entries = _entries(table, messages, "compact_before", DELETE)
+    entries += _entries(table, messages, "compact_after", ADD)
+    changelog = _entries(table, messages, "compact_changelog_files", ADD)
+    index_deletes = _all(messages, "compact_index_deletes")
+    index_adds = _all(messages, "compact_index_adds")
     changes = Changes(
         kind="COMPACT",
         entries=entries,
@@ -197,19 +196,20 @@ def _overwrite(
             if table.schema.is_cross_partition_update:
                 raise InvalidValueError(
                     f"A row has a key that `{table.name}` has in the partition {message.partition} "
-                    "already, which the statement does not overwrite. Nothing was committed.",
-                    hint="INSERT INTO moves a key to another partition; or overwrite both.",
+                    "already. The statement does not overwrite this partition. Nothing was "
+                    "committed.",
+                    hint="INSERT INTO moves a key to another partition. Or overwrite both "
+                    "partitions.",
                 )
             raise TableDamagedError(
-                f"A task wrote the partition {message.partition} of `{table.name}`, which the "
-                "statement does not overwrite; nothing was committed.",
+                f"A task wrote the partition {message.partition} of `{table.name}`, but the "
+                "statement does not overwrite it. Nothing was committed.",
                 hint="Run the statement again, and report this with the table's definition.",
             )
     provider = OverwriteChangesProvider(
         paimon, ManifestListManager(paimon), paimon.snapshot_manager(), replaced, messages
     )
-    index_adds = [entry for message in messages for entry in message.index_adds]
-    named = [entry for message in messages for entry in message.index_deletes]
+    index_adds, named = _all(messages, "index_adds"), _all(messages, "index_deletes")
 
     def plan(latest: Any) -> Changes:
         entries = provider.provide(latest)
@@ -264,11 +264,12 @@ def partition_filter(table: Table, specs: Sequence[Mapping[str, Any]]) -> Any:
     return builder.or_predicates(choices)
 
 
+def _all(messages: Sequence[CommitMessage], part: str) -> list[Any]:
+    return [entry for message in messages for entry in getattr(message, part)]
+
+
 def _entries(
-    table: Table,
-    messages: Sequence[CommitMessage],
-    files: Callable[[CommitMessage], Sequence[Any]],
-    kind: int,
+    table: Table, messages: Sequence[CommitMessage], part: str, kind: int
 ) -> list[ManifestEntry]:
     paimon = table.paimon
     return [
@@ -282,5 +283,5 @@ def _entries(
             file=file,
         )
         for message in messages
-        for file in files(message)
+        for file in getattr(message, part)
     ]

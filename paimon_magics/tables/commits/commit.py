@@ -18,7 +18,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from pypaimon.common.json_util import JSON
@@ -100,7 +100,7 @@ def check_can_publish(table: Table) -> None:
 
 
 def commit(
-    asked: DecodedRequest,
+    decoded: DecodedRequest,
     publish: Publish,
     *,
     token: str | None = None,
@@ -121,22 +121,22 @@ def commit(
     which messages of a compaction conflict with other commits.
     """
     if not is_first_run:
-        found = _find_again(asked)
-        if found is not None:
-            return found
-    table = asked.table
-    check_creation(table, asked.request.transaction)
-    check_messages(asked.messages, table)
-    if isinstance(asked.request.change, Compact):
-        compacted_bucket_counts(table, asked.messages)
+        receipt = _find_again(decoded)
+        if receipt is not None:
+            return receipt
+    table = decoded.table
+    check_creation(table, decoded.request.transaction)
+    check_messages(decoded.messages, table)
+    if isinstance(decoded.request.change, Compact):
+        compacted_bucket_counts(table, decoded.messages)
     else:
-        own_bucket_counts(table, asked.messages)
-        if isinstance(asked.request.change, OverwritePartitions | OverwriteTouched):
-            upgrade_overwritten(table, asked.messages)
-    with store_errors(f"The commit to `{table.name}`"), _told_if_gone(table):
-        begin_sync(file_paths(asked))
+        own_bucket_counts(table, decoded.messages)
+        if isinstance(decoded.request.change, OverwritePartitions | OverwriteTouched):
+            _upgrade_overwritten(table, decoded.messages)
+    with store_errors(f"The commit to `{table.name}`"), _conflict_if_gone(table):
+        begin_sync(file_paths(decoded))
     try:
-        run = _Run(asked, publish, token or uuid.uuid4().hex, properties or {})
+        run = _Run(decoded, publish, token or uuid.uuid4().hex, properties or {})
     except _DATA_ERRORS as error:
         raise _unexpected(table, error) from error
     return run.commit(check_before or (lambda _: None))
@@ -154,11 +154,11 @@ def remove_run(table: Table, transaction: Transaction, token: str) -> int:
     return remove_metadata(table.paimon, token, keep)
 
 
-def _find_again(asked: DecodedRequest) -> CommitReceipt | None:
+def _find_again(decoded: DecodedRequest) -> CommitReceipt | None:
     """The receipt of a request if an earlier run published it, else None."""
-    table = asked.table
+    table = decoded.table
     try:
-        return find_commit(table, asked.request.transaction)
+        return find_commit(table, decoded.request.transaction)
     except OSError as error:
         raise UnknownOutcomeError(
             f"Whether this statement was committed to `{table.name}` is unknown: {error}",
@@ -170,20 +170,22 @@ class _Run:
     """One run of a commit: makes attempts until one is published or refused."""
 
     def __init__(
-        self, asked: DecodedRequest, publish: Publish, token: str, properties: Mapping[str, str]
+        self, decoded: DecodedRequest, publish: Publish, token: str, properties: Mapping[str, str]
     ) -> None:
-        table, request, messages = asked.table, asked.request, asked.messages
+        table, request, messages = decoded.table, decoded.request, decoded.messages
         self._table = table
         self._transaction = request.transaction
         self._changes_on = plan_changes(table, request.change, messages)
-        self._overwrite_check = overwrite_check(table, request, messages)
-        self._bucket_check = bucket_check(table, request, messages)
-        self._streamed_check = streamed_keys_check(table, request, messages)
-        self._log_check = log_check(table, request)
-        self._read_check = read_check(table, request, messages)
+        self._checks = [
+            overwrite_check(table, request, messages),
+            log_check(table, request),
+            bucket_check(table, request, messages),
+            streamed_keys_check(table, request, messages),
+            read_check(table, request, messages),
+        ]
         self._may_run_again = request.read_set is not None
         self._conflicts = (
-            CompactionConflicts(table, messages, asked.positions)
+            CompactionConflicts(table, messages, decoded.positions)
             if isinstance(request.change, Compact)
             else FileConflicts(table, messages)
         )
@@ -194,8 +196,8 @@ class _Run:
             {**dict(request.properties), **properties, **read_properties(request)},
             self._names,
         )
-        self._publisher = publisher_for(table, publish)
-        self._unsynced = file_paths(asked)
+        self._create = publish
+        self._unsynced = file_paths(decoded)
         self._tried: list[Prepared] = []
         # The attempts whose snapshot may still appear, and the failure of the last one.
         self._unclear: list[Prepared] = []
@@ -234,9 +236,9 @@ class _Run:
         while True:
             latest = latest_snapshot(self._table.paimon)
             if attempt:
-                found = self._found(latest)
-                if found is not None:
-                    return found
+                published = self._find_published(latest)
+                if published is not None:
+                    return published
             self._searched_to = 0 if latest is None else latest.id
             self._check_base()
             changes = self._changes_on(latest)
@@ -252,7 +254,7 @@ class _Run:
                     return prepared.snapshot
             elapsed_ms = (time.monotonic() - started) * 1000
             if attempt >= retries_max or elapsed_ms > options.commit_timeout():
-                raise self._given_up(attempt + 1)
+                raise self._out_of_attempts(attempt + 1)
             _wait(options, attempt)
             attempt += 1
 
@@ -270,7 +272,7 @@ class _Run:
     def _refused(self) -> type[CommitConflictError]:
         return OutdatedPlanError if self._may_run_again else CommitConflictError
 
-    def _found(self, latest: Any) -> Any:
+    def _find_published(self, latest: Any) -> Any:
         """The snapshot of an attempt without a clear answer, None if there is none."""
         try:
             return find_snapshot(self._table, self._transaction, latest, self._searched_to)
@@ -282,11 +284,8 @@ class _Run:
     def _check(self, latest: Any, changes: Changes) -> bool:
         """Raise CommitConflictError for a conflict; return False if it was a compaction that has
         been rolled back."""
-        self._overwrite_check(1 if latest is None else latest.id + 1)
-        self._log_check(1 if latest is None else latest.id + 1)
-        self._bucket_check(latest)
-        self._streamed_check(latest)
-        self._read_check(latest)
+        for check in filter(None, self._checks):
+            check(latest)
         conflict = self._conflicts.find(latest, changes)
         if conflict is None:
             return True
@@ -316,7 +315,7 @@ class _Run:
         """Sync all files that the snapshot names to disk: data files, manifests and their lists."""
         folder = manifest_folder(self._table.paimon)
         manifests = [f"{folder}/{name}" for name in prepared.names]
-        with _told_if_gone(self._table):
+        with _conflict_if_gone(self._table):
             sync_files([*self._unsynced, *prepared.index_paths, *manifests])
         self._unsynced = []
 
@@ -326,7 +325,11 @@ class _Run:
         self._tried.append(prepared)
         self._unclear.append(prepared)
         try:
-            is_published = self._publisher.publish(prepared)
+            is_published = (
+                _publish_by_catalog(self._table, prepared)
+                if publishes_itself(self._table)
+                else _publish_file(self._table, prepared, self._create)
+            )
         except PaimonMagicsError:
             self._unclear.pop()
             raise
@@ -346,7 +349,7 @@ class _Run:
             hint=f"Look at `{self._table.name}$snapshots` before running the statement again.",
         )
 
-    def _given_up(self, attempts: int) -> PaimonMagicsError:
+    def _out_of_attempts(self, attempts: int) -> PaimonMagicsError:
         return OutdatedPlanError(
             f"Other commits to `{self._table.name}` came before this one {attempts} times.",
             hint="Nothing was written. Run the statement again, or raise 'commit.max-retries'.",
@@ -358,19 +361,19 @@ class _Run:
         Files of an unclear attempt stay unless its id is taken: its snapshot may still appear.
         """
         taken_to = self._searched_to if published is None else published.id
-        kept = [one for one in self._unclear if one.snapshot.id > taken_to]
+        staying = [attempt for attempt in self._unclear if attempt.snapshot.id > taken_to]
         file_io = self._table.paimon.file_io
         for prepared in self._tried:
             if published is not None and prepared.snapshot.uuid == published.uuid:
-                kept.append(prepared)
+                staying.append(prepared)
                 for path in prepared.superseded:
                     file_io.delete_quietly(path)
-            elif not any(one is prepared for one in kept):
+            elif not any(attempt is prepared for attempt in staying):
                 for path in prepared.index_paths:
                     file_io.delete_quietly(path)
-        needed = {name for prepared in kept for name in prepared.names}
+        needed = {name for prepared in staying for name in prepared.names}
         folder = manifest_folder(self._table.paimon)
-        for name in reversed(self._names.given):
+        for name in reversed(self._names.issued):
             if name not in needed:
                 file_io.delete_quietly(f"{folder}/{name}")
 
@@ -402,7 +405,7 @@ def _metadata_of(table: Table, snapshot: Any) -> set[str]:
 
 
 @contextlib.contextmanager
-def _told_if_gone(table: Table) -> Iterator[None]:
+def _conflict_if_gone(table: Table) -> Iterator[None]:
     """Raise CommitConflictError if the body finds a file missing."""
     try:
         yield
@@ -425,7 +428,7 @@ def _unexpected(table: Table, error: BaseException) -> SetupError:
 # after the statement moves them. So do files with deletes, which those tables would show as rows.
 
 
-def upgrade_overwritten(table: Table, messages: Sequence[CommitMessage]) -> None:
+def _upgrade_overwritten(table: Table, messages: Sequence[CommitMessage]) -> None:
     """Set the level of the new files of an overwrite, which replace what their buckets had."""
     schema = table.schema
     if not schema.is_primary_key_table or not schema.flag("overwrite-upgrade"):
@@ -477,55 +480,27 @@ def _keys(rows: Any) -> pa.Array:
 
 # Publishes a prepared snapshot: creates its file if that is absent, or asks a REST catalog.
 #
-# The caller has synced all files that the snapshot names to disk before (`stores.syncing`).
+# The caller has synced all files that the snapshot names to disk before (`stores.syncing`). Both
+# return False if the snapshot certainly was not published because another commit has its id, and
+# raise one of our errors if it certainly was not published. After any other exception it is unknown
+# whether it was.
 
 
-class Publisher(Protocol):
-    """Publishes prepared snapshots of one table."""
-
-    def publish(self, prepared: Prepared) -> bool:
-        """Publish the snapshot; return False if it certainly was not published because another
-        commit has its id.
-
-        Raises one of our errors if it certainly was not published. After any other exception it is
-        unknown whether it was.
-        """
-
-
-class _FilePublisher:
-    def __init__(self, table: Table, publish: Publish) -> None:
-        self._table = table.paimon
-        self._store = table.store
-        self._create = publish
-
-    def publish(self, prepared: Prepared) -> bool:
-        """See `Publisher`."""
-        manager = self._table.snapshot_manager()
-        snapshot = prepared.snapshot
-        path = manager.get_snapshot_path(snapshot.id)
-        reach("commit.prepared")
-        content = JSON.to_json(snapshot, indent=2).encode()
-        created = self._create(local_path(path) or path, content)
-        if created:
-            reach("publish.linked")
-            write_hint(self._store, manager.latest_file, snapshot.id)
-        return created
+def _publish_file(table: Table, prepared: Prepared, publish: Publish) -> bool:
+    manager = table.paimon.snapshot_manager()
+    snapshot = prepared.snapshot
+    path = manager.get_snapshot_path(snapshot.id)
+    reach("commit.prepared")
+    content = JSON.to_json(snapshot, indent=2).encode()
+    created = publish(local_path(path) or path, content)
+    if created:
+        reach("publish.linked")
+        write_hint(table.store, manager.latest_file, snapshot.id)
+    return created
 
 
-class _CatalogPublisher:
-    def __init__(self, table: Table) -> None:
-        self._table = table.paimon
-        self._inner = table.paimon.catalog_environment.snapshot_commit(
-            table.paimon.snapshot_manager()
-        )
-
-    def publish(self, prepared: Prepared) -> bool:
-        """See `Publisher`."""
-        statistics = partition_statistics(self._table, prepared.entries)
-        return bool(self._inner.commit(prepared.base_uuid, prepared.snapshot, statistics))
-
-
-def publisher_for(table: Table, publish: Publish) -> Publisher:
-    """The publisher of the table's snapshots. `publish` creates their files unless the catalog
-    publishes itself."""
-    return _CatalogPublisher(table) if publishes_itself(table) else _FilePublisher(table, publish)
+def _publish_by_catalog(table: Table, prepared: Prepared) -> bool:
+    paimon = table.paimon
+    committer = paimon.catalog_environment.snapshot_commit(paimon.snapshot_manager())
+    statistics = partition_statistics(paimon, prepared.entries)
+    return bool(committer.commit(prepared.base_uuid, prepared.snapshot, statistics))

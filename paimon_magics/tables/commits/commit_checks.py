@@ -28,19 +28,23 @@ from paimon_magics.tables.commits.changes import Changes, typed_partition
 from paimon_magics.tables.commits.dynamic_keys import has_moved_keys, hash_entries
 from paimon_magics.tables.manifests.hash_indexes import HashIndexes
 from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
-from paimon_magics.tables.manifests.partitions import partition_values
+from paimon_magics.tables.manifests.partitions import partition_text, partition_values
 from paimon_magics.tables.pypaimon_internals import check_row_ids_since
-from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.snapshots.latest import required_snapshot
 from paimon_magics.tables.snapshots.provenance import described
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_counts import newer_bucket_counts
 from paimon_magics.tables.writing.dynamic_buckets import IndexFile, hash_index_in
 
+Check = Callable[[Any], None]
+"""Checks the latest snapshot (None for none), on which a commit will be published."""
+
 
 def overwrite_check(
     table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
-) -> Callable[[int], None]:
-    """Return a check of the snapshots before an id; it reads each snapshot once.
+) -> Check | None:
+    """Return a check of the snapshots since an overwrite was planned; it reads each snapshot once.
+    None where there is nothing to check.
 
     The check raises CommitConflictError that names the other commit, OutdatedPlanError where the
     overwrite can be planned again.
@@ -48,18 +52,18 @@ def overwrite_check(
     only_unchanged = False
     match request.change:
         case Append() | Compact() | CompactManifests():
-            return _passes
+            return None
         case OverwriteTouched(swallow_newer=True) | OverwritePartitions(swallow_newer=True):
-            return _passes
+            return None
         case OverwriteTouched(only_unchanged=True):
             only_unchanged = True
     touched = _replaced_partitions(table, request, messages)
     checked_to = request.transaction.base_snapshot_id
 
-    def check(snapshot_id: int) -> None:
+    def check(latest: Any) -> None:
         nonlocal checked_to
-        for newer in range(checked_to + 1, snapshot_id):
-            snapshot = _snapshot(table, newer)
+        for newer in range(checked_to + 1, latest.id + 1 if latest is not None else 1):
+            snapshot = required_snapshot(table, newer, "what it added is", CommitConflictError)
             changed = _changed_partitions(table, snapshot, only_added=not only_unchanged)
             for values in filter(touched, changed):
                 if only_unchanged:
@@ -70,41 +74,18 @@ def overwrite_check(
     return check
 
 
-def _passes(snapshot_id: int) -> None:
-    """Nothing to check."""
-
-
 def _replaced_partitions(
     table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
 ) -> Callable[[tuple[Any, ...]], bool]:
     """Return a function that says whether the request replaces the partition with some values."""
-    match request.change:
-        case OverwritePartitions(specs=specs):
-            keys = list(table.schema.partition_keys)
-            wanted = [
-                [(keys.index(name), value) for name, value in typed_partition(table, spec).items()]
-                for spec in specs
-            ]
-            return lambda values: (
-                not wanted
-                or any(
-                    all(values[position] == value for position, value in spec) for spec in wanted
-                )
-            )
-        case _:
-            touched = {tuple(message.partition) for message in messages}
-            return lambda values: values in touched
-
-
-def _snapshot(table: Table, snapshot_id: int) -> Any:
-    snapshot = read_snapshot(table.paimon, snapshot_id)
-    if snapshot is None:
-        raise CommitConflictError(
-            f"Snapshot {snapshot_id} of `{table.name}` expired while the overwrite was running, so "
-            "what it added is unknown.",
-            hint="Nothing was written. Run the statement again.",
-        )
-    return snapshot
+    if not isinstance(request.change, OverwritePartitions):
+        touched = {tuple(message.partition) for message in messages}
+        return lambda values: values in touched
+    keys = table.schema.partition_keys
+    wanted = [typed_partition(table, spec).items() for spec in request.change.specs]
+    return lambda values: (
+        not wanted or any(spec <= dict(zip(keys, values, strict=True)).items() for spec in wanted)
+    )
 
 
 def _changed_partitions(table: Table, snapshot: Any, *, only_added: bool) -> set[tuple[Any, ...]]:
@@ -115,8 +96,8 @@ def _changed_partitions(table: Table, snapshot: Any, *, only_added: bool) -> set
     manifests = ManifestCache(table.paimon)
     entries = manifests.listed_entries([snapshot.delta_manifest_list])
     partitions, _ = partition_values(table.paimon, undeleted(entries) if only_added else entries)
-    found = set(partitions)
-    return found if only_added else found | _newly_marked_partitions(table, manifests, snapshot)
+    marked = set() if only_added else _newly_marked_partitions(table, manifests, snapshot)
+    return set(partitions) | marked
 
 
 def _newly_marked_partitions(
@@ -125,7 +106,8 @@ def _newly_marked_partitions(
     """The partitions in which a snapshot changed deletion vectors."""
     if not table.schema.deletion_vectors_enabled:
         return set()
-    before = manifests.deletions(_snapshot(table, snapshot.id - 1).index_manifest)
+    base = required_snapshot(table, snapshot.id - 1, "what it added is", CommitConflictError)
+    before = manifests.deletions(base.index_manifest)
     after = manifests.deletions(snapshot.index_manifest)
     changed = {
         partition
@@ -154,8 +136,7 @@ def _changed_rows(table: Table, snapshot: Any, values: tuple[Any, ...]) -> Outda
 
 
 def _place(table: Table, values: tuple[Any, ...]) -> str:
-    keys = table.schema.partition_keys
-    where = ", ".join(f"{key} = {value}" for key, value in zip(keys, values, strict=True))
+    where = partition_text(table.schema.partition_keys, values)
     return f"the partition {where} of `{table.name}`" if where else f"`{table.name}`"
 
 
@@ -191,14 +172,14 @@ class FileConflicts:
         """The conflict of the changes with the latest snapshot, None if there is none."""
         if not changes.is_checked:
             return None
-        found: Exception | None = self._detection.check_conflicts(
+        conflict: Exception | None = self._detection.check_conflicts(
             latest,
             self._files(latest, changes),
             changes.entries,
             changes.kind,
             changes.index_entries,
         )
-        return found
+        return conflict
 
     def roll_back(self, latest: Any, changes: Changes) -> bool:
         """Roll back a conflicting compaction where the catalog offers that and Paimon would do it.
@@ -240,11 +221,11 @@ class FileConflicts:
 
 def bucket_check(
     table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
-) -> Callable[[Any], None]:
-    """Return a check of the latest snapshot (None for none), on which the commit will be published.
+) -> Check | None:
+    """Return a check of the keys that others added since the statement was planned. None where
+    there is nothing to check: for an overwrite, which `overwrite_check` checks.
 
-    The check raises OutdatedPlanError that names the conflicting commit. It does nothing for an
-    overwrite, which `overwrite_checks` checks.
+    The check raises OutdatedPlanError that names the conflicting commit.
     """
     base_id = request.transaction.base_snapshot_id
     mode = table.schema.bucket_mode
@@ -253,7 +234,7 @@ def bucket_check(
     if isinstance(request.change, Append) and mode == "HASH_FIXED":
         return newer_bucket_counts(table, messages, base_id)
     if not isinstance(request.change, Append) or mode not in ("HASH_DYNAMIC", "KEY_DYNAMIC"):
-        return lambda latest: None
+        return None
     touched = {tuple(message.partition) for message in messages}
     added = [entry for message in messages for entry in message.index_adds]
     indexes = HashIndexes()
@@ -278,7 +259,7 @@ def bucket_check(
         if came is None and moved is None:
             return
         manifest = _bucket_snapshot(table, base_id).index_manifest if base_id else None
-        base, now = (hash_entries(table, one) for one in (manifest, latest.index_manifest))
+        base, now = (hash_entries(table, name) for name in (manifest, latest.index_manifest))
         if came is not None and indexes.have_met(table, base, now, added):
             raise _keys_came(table, came)
         if moved is not None and has_moved_keys(table, messages, indexes.gone(table, base, now)):
@@ -297,19 +278,10 @@ def _index(
 
 
 def _bucket_snapshot(table: Table, snapshot_id: int) -> Any:
-    snapshot = read_snapshot(table.paimon, snapshot_id)
-    if snapshot is None:
-        raise OutdatedPlanError(
-            f"Snapshot {snapshot_id} of `{table.name}` expired while the statement was running, so "
-            "the keys that were added since are unknown.",
-            hint="Nothing was written. Run the statement again.",
-        )
-    return snapshot
+    return required_snapshot(table, snapshot_id, "the keys that were added since are")
 
 
-def _untouched(
-    table: Table, base_id: int, messages: Sequence[CommitMessage]
-) -> Callable[[Any], None]:
+def _untouched(table: Table, base_id: int, messages: Sequence[CommitMessage]) -> Check:
     """A check for a move of keys: no rows may have come to its buckets, or gone, since the base."""
     moved = {(tuple(message.partition), message.bucket) for message in messages}
     manifests = ManifestCache(table.paimon)

@@ -11,7 +11,6 @@ the others of the compaction can be committed without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,8 +26,9 @@ from pypaimon.write.commit_message import CommitMessage
 from paimon_magics.errors import CompactionConflictError
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.commits.changes import Changes, partition_filter
+from paimon_magics.tables.commits.message_checks import file_index
 from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
-from paimon_magics.tables.manifests.partitions import partition_values
+from paimon_magics.tables.manifests.partitions import partition_text, partition_values
 from paimon_magics.tables.splits.bucket_splits import KeyRanks
 from paimon_magics.tables.table import Table
 
@@ -41,25 +41,6 @@ _PLACE = "place"
 
 Bucket = tuple[tuple[Any, ...], int]
 """Partition values and bucket."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Live:
-    """The files of the compacted buckets in the latest snapshot, as manifest entries in columns
-    with one more: the place of the file's bucket among the buckets."""
-
-    files: pa.Table
-
-    def named(self, names: Collection[str]) -> dict[tuple[int, str, int], Mapping[str, Any]]:
-        """The files with some names, by place, name and level."""
-        wanted = pa.array(sorted(names), type=pa.large_string())
-        columns = [
-            "file_name", "level", "extra_files", "embedded_file_index", "external_path",
-            "first_row_id",
-        ]  # fmt: skip
-        found = self.files.filter(pc.is_in(self.files["file_name"], value_set=wanted))
-        rows = found.select([_PLACE, *columns]).to_pylist()
-        return {(row[_PLACE], row["file_name"], row["level"]): row for row in rows}
 
 
 class CompactionConflicts:
@@ -86,7 +67,7 @@ class CompactionConflicts:
         del changes  # the same on every snapshot
         if not self._messages:
             return None
-        live = _Live(self._live(latest))
+        live = self._live(latest)
         problems = self._missing(live)
         for place, text in self._bucket_numbers(live).items():
             self._note(problems, place, text)
@@ -96,9 +77,9 @@ class CompactionConflicts:
         if self._table.schema.data_evolution_enabled:
             compacted = [m for at, m in enumerate(self._messages) if at not in problems]
             places = [p for at, p in enumerate(self._places) if at not in problems]
-            for place, text in row_range_problems(live.files, places, compacted).items():
+            for place, text in _row_range_problems(live, places, compacted).items():
                 self._note(problems, place, text)
-        indexes = index_problems(
+        indexes = _index_problems(
             self._table, latest, self._messages, lambda: self._names_by_bucket(live)
         )
         problems = {**indexes, **problems}
@@ -109,14 +90,15 @@ class CompactionConflicts:
         return False
 
     def _live(self, latest: Any) -> pa.Table:
-        """The files of the compacted buckets at a snapshot, with the places of their buckets."""
+        """The files of the compacted buckets at a snapshot, as manifest entries in columns with one
+        more: the place of the file's bucket among the buckets."""
         entries = self._manifests.columns.entries(self._manifests_of(latest))
         values, of_files = partition_values(self._table.paimon, entries)
-        found = {partition: number for number, partition in enumerate(values)}
+        numbers = {partition: number for number, partition in enumerate(values)}
         of_key = {
-            _key(found[partition], bucket): place
+            _key(numbers[partition], bucket): place
             for place, (partition, bucket) in enumerate(self._buckets)
-            if partition in found
+            if partition in numbers
         }
         keys = _key(of_files, np.asarray(entries["bucket"]).astype(np.int64))
         wanted = np.array(sorted(of_key), dtype=np.int64)
@@ -145,14 +127,14 @@ class CompactionConflicts:
             ]
         return [meta.file_name for meta in metas]
 
-    def _missing(self, live: _Live) -> dict[int, str]:
+    def _missing(self, live: pa.Table) -> dict[int, str]:
         """The messages that remove a file that is gone, or add one that is there."""
         names = {
             file.file_name
             for message in self._messages
             for file in [*message.compact_before, *message.compact_after]
         }
-        there = live.named(names)
+        there = _named(live, names)
         problems: dict[int, str] = {}
         for at, (message, place) in enumerate(zip(self._messages, self._places, strict=True)):
             for file in message.compact_before:
@@ -175,17 +157,17 @@ class CompactionConflicts:
                     )
         return problems
 
-    def _bucket_numbers(self, live: _Live) -> dict[int, str]:
+    def _bucket_numbers(self, live: pa.Table) -> dict[int, str]:
         """The places of buckets whose partition has another number of buckets than the message."""
-        files = live.files.select([_PLACE, "total_buckets"])
+        files = live.select([_PLACE, "total_buckets"])
         files = files.filter(pc.greater(files["total_buckets"], 0))
         ends = files.group_by(_PLACE).aggregate(
             [("total_buckets", "min"), ("total_buckets", "max")]
         )
         own: dict[int, int] = {}
         for message, place in zip(self._messages, self._places, strict=True):
-            given = message.total_buckets
-            own[place] = self._table.paimon.total_buckets if given is None else given
+            count = message.total_buckets
+            own[place] = self._table.paimon.total_buckets if count is None else count
         return {
             row[_PLACE]: f"its partition has {row['total_buckets_max']} buckets, not "
             f"{own[row[_PLACE]]}"
@@ -198,7 +180,7 @@ class CompactionConflicts:
         schema = self._table.schema
         return schema.is_primary_key_table and not schema.flag("pk-clustering-override")
 
-    def _overlaps(self, live: _Live, problems: Mapping[int, str]) -> dict[int, str]:
+    def _overlaps(self, live: pa.Table, problems: Mapping[int, str]) -> dict[int, str]:
         """The places of buckets in which two files of a level from 1 on would overlap:
         `ConflictDetection.checkKeyRange`."""
         gone: list[tuple[int, str, int]] = []
@@ -210,14 +192,14 @@ class CompactionConflicts:
         if not added:
             return {}
         touched = np.unique(np.array([place for place, _ in added], dtype=np.int64))
-        kept = live.files.filter(
+        present = live.filter(
             pc.and_(
-                pc.greater(live.files["level"], 0),
-                pc.is_in(live.files[_PLACE], value_set=pa.array(touched)),
+                pc.greater(live["level"], 0),
+                pc.is_in(live[_PLACE], value_set=pa.array(touched)),
             )
         ).select([_PLACE, "level", "file_name", "min_key", "max_key"])
         removed = set(gone)
-        keys = zip(*(kept[name].to_pylist() for name in kept.column_names[:3]), strict=True)
+        keys = zip(*(present[name].to_pylist() for name in present.column_names[:3]), strict=True)
         stays = [(place, name, level) not in removed for place, level, name in keys]
         columns = {
             _PLACE: [place for place, _ in added],
@@ -226,17 +208,17 @@ class CompactionConflicts:
             "min_key": [GenericRowSerializer.to_bytes(file.min_key) for _, file in added],
             "max_key": [GenericRowSerializer.to_bytes(file.max_key) for _, file in added],
         }
-        kept = kept.filter(pa.array(stays, type=pa.bool_()))
-        files = pa.concat_tables([kept, pa.table(columns, schema=kept.schema)])
+        present = present.filter(pa.array(stays, type=pa.bool_()))
+        files = pa.concat_tables([present, pa.table(columns, schema=present.schema)])
         return overlapping_places(files, self._table.schema)
 
-    def _names_by_bucket(self, live: _Live) -> Mapping[Bucket, Collection[str]]:
+    def _names_by_bucket(self, live: pa.Table) -> Mapping[Bucket, Collection[str]]:
         """The names of all files in each compacted bucket."""
-        found: dict[Bucket, set[str]] = {bucket: set() for bucket in self._buckets}
-        columns = (live.files[name].to_pylist() for name in (_PLACE, "file_name"))
+        names: dict[Bucket, set[str]] = {bucket: set() for bucket in self._buckets}
+        columns = (live[name].to_pylist() for name in (_PLACE, "file_name"))
         for place, name in zip(*columns, strict=True):
-            found[self._buckets[place]].add(name)
-        return found
+            names[self._buckets[place]].add(name)
+        return names
 
     def _note(self, problems: dict[int, str], place: int, text: str) -> None:
         """Note a problem for all messages of the bucket at a place."""
@@ -246,8 +228,7 @@ class CompactionConflicts:
     def _error(self, problems: Mapping[int, str]) -> CompactionConflictError:
         first = min(problems)
         partition, bucket = self._buckets[self._places[first]]
-        keys = self._table.schema.partition_keys
-        where = ", ".join(f"{key} = {value}" for key, value in zip(keys, partition, strict=True))
+        where = partition_text(self._table.schema.partition_keys, partition)
         conflicting = len({self._places[at] for at in problems})
         return CompactionConflictError(
             f"Other commits to `{self._table.name}` changed {conflicting} of the "
@@ -258,6 +239,17 @@ class CompactionConflicts:
             hint="Nothing was committed. Compact these buckets again; the others can be committed "
             "without them.",
         )
+
+
+def _named(live: pa.Table, names: Collection[str]) -> dict[tuple[int, str, int], Mapping[str, Any]]:
+    """The files with some names, by place, name and level."""
+    wanted = pa.array(sorted(names), type=pa.large_string())
+    columns = [
+        _PLACE, "file_name", "level", "extra_files", "embedded_file_index", "external_path",
+        "first_row_id",
+    ]  # fmt: skip
+    named = live.filter(pc.is_in(live["file_name"], value_set=wanted)).select(columns)
+    return {(row[_PLACE], row["file_name"], row["level"]): row for row in named.to_pylist()}
 
 
 def _key(partition: Any, bucket: Any) -> Any:
@@ -272,7 +264,7 @@ def _index(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _index_of(file: Any) -> tuple[Any, ...]:
-    return tuple(file.extra_files or ()), file.embedded_index or None, file.external_path or None
+    return *file_index(file), file.external_path or None
 
 
 def overlapping_places(files: pa.Table, schema: TableSchema) -> dict[int, str]:
@@ -301,7 +293,7 @@ def overlapping_places(files: pa.Table, schema: TableSchema) -> dict[int, str]:
 # checkRowIdRangeConflicts`.
 
 
-def row_range_problems(
+def _row_range_problems(
     live: pa.Table, places: Sequence[int], messages: Sequence[CommitMessage]
 ) -> dict[int, str]:
     """What is wrong after a compaction, by the place of the bucket. `live` are the manifest entries
@@ -330,13 +322,14 @@ def row_range_problems(
     # In this order files of other rows than their neighbour's overlap with a neighbour.
     bad = (place[1:] == place[:-1]) & (first[1:] < first[:-1] + rows[:-1])
     bad &= (first[1:] != first[:-1]) | (rows[1:] != rows[:-1])
-    found: dict[int, str] = {}
+    problems: dict[int, str] = {}
     for at in np.flatnonzero(bad).tolist():
-        one, other = (files[order[at + step]][1] for step in (0, 1))
-        found.setdefault(
-            int(place[at]), f"the files {one} and {other} would share some of their rows"
+        first_name, second_name = (files[order[at + step]][1] for step in (0, 1))
+        problems.setdefault(
+            int(place[at]),
+            f"the files {first_name} and {second_name} would share some of their rows",
         )
-    return found
+    return problems
 
 
 def _is_dedicated(name: str) -> bool:
@@ -350,7 +343,7 @@ def _is_dedicated(name: str) -> bool:
 # `ConflictDetection.buildDeltaEntriesWithDV`.
 
 
-def index_problems(
+def _index_problems(
     table: Table,
     latest: Any,
     messages: Sequence[CommitMessage],
@@ -359,7 +352,9 @@ def index_problems(
     """What is wrong with the indexes of messages at the latest snapshot (None for none), by the
     place of the message. `live_names` gives the names of all data files in each bucket."""
     manifest = None if latest is None else latest.index_manifest
-    if manifest is None and not any(_changes_index(message) for message in messages):
+    if manifest is None and not any(
+        m.compact_index_adds or m.compact_index_deletes for m in messages
+    ):
         return {}
     current = [] if manifest is None else IndexManifestFile(table.paimon).read(manifest)
     names = {entry.index_file.file_name for entry in current}
@@ -399,10 +394,6 @@ def _problem(
         if lost:
             return f"the file {min(lost)}, which gets a deletion vector, is not there"
     return None
-
-
-def _changes_index(message: CommitMessage) -> bool:
-    return bool(message.compact_index_adds or message.compact_index_deletes)
 
 
 def _data_files(index_file: IndexFileMeta) -> Collection[str]:

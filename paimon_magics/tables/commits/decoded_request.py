@@ -18,6 +18,14 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import tidy_up
 from paimon_magics.tables.writing.commit_messages import read_messages
 
+ROW_PARTS = ("new_files", "deleted_files", "changelog_files", "index_adds", "index_deletes")
+"""The members of a CommitMessage that add or remove rows: data files, and entries of indexes."""
+COMPACTION_PARTS = (
+    *("compact_before", "compact_after", "compact_changelog_files"),
+    *("compact_index_adds", "compact_index_deletes"),
+)
+"""The members that a compaction has."""
+
 
 @dataclass(frozen=True, slots=True)
 class DecodedRequest:
@@ -118,13 +126,13 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def check_names(asked: DecodedRequest) -> None:
+def check_names(commit: DecodedRequest) -> None:
     """Raise InvalidValueError for messages that add files outside the transaction's prefix, or
     name any file outside the table's folders."""
-    prefix = asked.request.transaction.file_prefix
-    paths = asked.table.paths
-    paths.check([f"{asked.table.paimon.path_factory().data_file_path()}/file"])
-    for message in [*asked.messages, *asked.left_out]:
+    prefix = commit.request.transaction.file_prefix
+    paths = commit.table.paths
+    paths.check([f"{commit.table.paimon.path_factory().data_file_path()}/file"])
+    for message in [*commit.messages, *commit.left_out]:
         for file in written_files(message):
             is_own = file.file_name.startswith(prefix) and not file.external_path
             if not is_own:
@@ -146,18 +154,14 @@ def _index_adds(message: CommitMessage) -> list[Any]:
 def _all_names(message: CommitMessage) -> Iterator[tuple[str, str | None]]:
     """The names of all files of any kind that a message adds or removes, each with its recorded
     path outside the table's folder."""
-    for file in (
-        *message.new_files,
-        *message.deleted_files,
-        *message.changelog_files,
-        *message.compact_before,
-        *message.compact_after,
-        *message.compact_changelog_files,
-    ):
-        for name in (file.file_name, *(file.extra_files or ())):
-            yield name, file.external_path
-    for entry in (*_index_adds(message), *message.index_deletes, *message.compact_index_deletes):
-        yield entry.index_file.file_name, entry.index_file.external_path
+    parts = {part: getattr(message, part) for part in (*ROW_PARTS, *COMPACTION_PARTS)}
+    for part, files in parts.items():
+        for file in files:
+            if "index" in part:
+                yield file.index_file.file_name, file.index_file.external_path
+                continue
+            for name in (file.file_name, *(file.extra_files or ())):
+                yield name, file.external_path
 
 
 def _not_its_own(name: str) -> InvalidValueError:
@@ -168,12 +172,12 @@ def _not_its_own(name: str) -> InvalidValueError:
     )
 
 
-def check_files(asked: DecodedRequest) -> None:
+def check_files(commit: DecodedRequest) -> None:
     """Raise CommitConflictError if a file that the messages commit is missing."""
-    file_io = asked.table.paimon.file_io
-    for path in file_paths(asked):
+    file_io = commit.table.paimon.file_io
+    for path in file_paths(commit):
         if not file_io.exists(path):
-            raise file_is_gone(asked.table, path)
+            raise file_is_gone(commit.table, path)
 
 
 def file_is_gone(table: Table, path: str) -> CommitConflictError:
@@ -184,18 +188,18 @@ def file_is_gone(table: Table, path: str) -> CommitConflictError:
     )
 
 
-def file_paths(asked: DecodedRequest) -> list[str]:
+def file_paths(commit: DecodedRequest) -> list[str]:
     """The paths of all files in the table's folder that the transaction wrote and the messages
     commit."""
-    return _paths(asked.table, asked.messages)
+    return _paths(commit.table, commit.messages)
 
 
-def left_out_paths(asked: DecodedRequest) -> list[str]:
+def left_out_paths(commit: DecodedRequest) -> list[str]:
     """The paths of the files that the transaction wrote for the messages that it leaves out."""
-    kept = asked.file_names
-    prefix = asked.request.transaction.file_prefix
-    names = [(path, path.rpartition("/")[2]) for path in _paths(asked.table, asked.left_out)]
-    return [path for path, name in names if name.startswith(prefix) and name not in kept]
+    committed = commit.file_names
+    prefix = commit.request.transaction.file_prefix
+    names = [(path, path.rpartition("/")[2]) for path in _paths(commit.table, commit.left_out)]
+    return [path for path, name in names if name.startswith(prefix) and name not in committed]
 
 
 def _paths(table: Table, messages: Sequence[CommitMessage]) -> list[str]:
@@ -219,7 +223,7 @@ def _paths(table: Table, messages: Sequence[CommitMessage]) -> list[str]:
 # Removes what a committed transaction wrote and did not commit.
 
 
-def settle(asked: DecodedRequest) -> None:
+def settle(commit: DecodedRequest) -> None:
     """After a commit, remove the files of messages that it left out and of attempts that do not
     count. It does not wait, and ignores failures.
 
@@ -227,5 +231,5 @@ def settle(asked: DecodedRequest) -> None:
     files were committed, and then its notes, which lead to them, are removed.
     """
     with contextlib.suppress(PaimonMagicsError, OSError):
-        asked.table.paths.delete(left_out_paths(asked))
-    tidy_up(asked.table, asked.request.transaction, asked.file_names)
+        commit.table.paths.delete(left_out_paths(commit))
+    tidy_up(commit.table, commit.request.transaction, commit.file_names)

@@ -1,12 +1,12 @@
 """Keys of tables with dynamic buckets at a commit: united hash indexes, keys that were moved, and
 keys that a stream also brings.
 
-A writer that read the index before the move still puts rows of these keys into their old bucket,
-without a word of it in what it commits. So every snapshot from the move on carries the property
-KEYS_MOVED_FOR: the commit user for whom they were moved, whose own index has them right. Commits of
-other engines are then looked into: a key in a bucket whose index lacks it is refused. Sessions and
-the coordinator's own transactions tell the snapshot that they were planned on, and are checked by
-that (`commit_checks`).
+A writer that read the index before keys were moved still puts their rows into the old bucket, and
+its commit doesn't show that. So every snapshot since the move carries the property KEYS_MOVED_FOR:
+the commit user for whom the keys were moved. The index of this user is right. Commits of other
+engines are searched for keys that the index of their bucket lacks, and refused. Sessions and the
+coordinator's own transactions name the snapshot that they were planned on, and are checked by that
+(`commit_checks`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from pypaimon.index.index_file_meta import IndexFileMeta
 from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
 from pypaimon.manifest.index_manifest_file import IndexManifestFile
 from pypaimon.table.row.generic_row import GenericRow
-from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.columnar.bucket_hash import binary_row_hash
@@ -42,6 +41,7 @@ from paimon_magics.planning.compaction.schedule import obstacle_to_moves
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.tables.commits.log_positions import is_of_log
+from paimon_magics.tables.commits.written_keys import files_by_bucket, key_batches, new_file
 from paimon_magics.tables.manifests.hash_indexes import (
     Bucket,
     HashIndexes,
@@ -53,13 +53,12 @@ from paimon_magics.tables.manifests.names import (
     ADD,
     MetadataNames,
     NamedIndexManifests,
+    index_path,
     manifest_folder,
 )
-from paimon_magics.tables.manifests.partitions import partition_values
-from paimon_magics.tables.reading.table_files import whole_rows_reader
 from paimon_magics.tables.snapshots.other_engines import streaming_jobs
 from paimon_magics.tables.snapshots.provenance import PREFIX
-from paimon_magics.tables.splits.stored_files import stored_files, stores_elsewhere
+from paimon_magics.tables.splits.stored_files import stores_elsewhere
 from paimon_magics.tables.table import Table
 
 _NONE: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
@@ -85,19 +84,17 @@ def check_key_buckets(
     Reads the key columns of all these files.
     """
     hashes = indexes.hashes_in(table, index)
-    for bucket, file in _files(table, added):
-        known = hashes.get(bucket)
+    for bucket, file in files_by_bucket(table, added):
+        known = hashes.get(bucket, _NONE)
         for key_hash in _key_hashes(table, file, stores_elsewhere(added)):
-            lost = (
-                len(key_hash) if known is None else int(np.count_nonzero(~np.isin(key_hash, known)))
-            )
+            lost = int(np.count_nonzero(~np.isin(key_hash, known)))
             if lost:
                 raise StaleIndexError(
                     f"This commit puts {count_text(lost, 'row')} into bucket {bucket[1]} of "
-                    f"`{table.name}` whose keys are in another bucket now: they were moved there "
-                    "for a streaming job after this writer read the index. They would be in the "
+                    f"`{table.name}`. Their keys are in another bucket: they were moved there for "
+                    "a streaming job after this writer read the index. The keys would be in the "
                     "table twice.",
-                    hint="Start this job again: it then reads the index as it is now.",
+                    hint="Start this job again: it then reads the present index.",
                 )
 
 
@@ -106,12 +103,13 @@ def brought_hashes(
 ) -> npt.NDArray[np.int32]:
     """Those of the `hashes` whose keys are in the files that `added` (columns of MANIFEST_ENTRIES)
     has in the bucket, sorted. Reads the key columns of these files, and of no others."""
-    found = hashes[:0]
-    for place, file in _files(table, added.filter(pc.equal(added["bucket"], bucket[1]))):
+    brought = hashes[:0]
+    of_number = added.filter(pc.equal(added["bucket"], bucket[1]))
+    for place, file in files_by_bucket(table, of_number):
         if place == bucket:
             for key_hash in _key_hashes(table, file, stores_elsewhere(added)):
-                found = np.union1d(found, hashes[np.isin(hashes, key_hash)])
-    return found
+                brought = np.union1d(brought, hashes[np.isin(hashes, key_hash)])
+    return brought
 
 
 def has_moved_keys(
@@ -120,48 +118,21 @@ def has_moved_keys(
     """Whether new files of the messages have keys of hashes that are `gone` from their buckets.
     Reads the key columns of the files in these buckets."""
     for message in messages:
-        lost = gone.get((tuple(message.partition), message.bucket), _NONE)
+        bucket = tuple(message.partition), message.bucket
+        lost = gone.get(bucket, _NONE)
         for meta in message.new_files if len(lost) else ():
-            path = meta.external_path or canonical_data_file_path(
-                table.paimon, tuple(message.partition), message.bucket, meta.file_name
-            )
-            file = StoredFile(
-                path,
-                meta.file_name.rpartition(".")[2].lower(),
-                meta.schema_id,
-                meta.row_count,
-                meta.file_size,
-            )
-            if any(np.isin(key_hash, lost).any() for key_hash in _key_hashes(table, file)):
+            hashes = _key_hashes(table, new_file(table, bucket, meta))
+            if any(np.isin(key_hash, lost).any() for key_hash in hashes):
                 return True
     return False
-
-
-def _files(table: Table, added: pa.Table) -> Iterator[tuple[Bucket, StoredFile]]:
-    """The files of manifest entries, each with its bucket."""
-    if not added.num_rows:
-        return
-    partitions, of_files = partition_values(table.paimon, added)
-    buckets = added["bucket"].to_pylist()
-    names = zip(added["file_name"].to_pylist(), added["external_path"].to_pylist(), strict=True)
-    paths = [
-        outside or canonical_data_file_path(table.paimon, partitions[at], bucket, name)
-        for at, bucket, (name, outside) in zip(of_files, buckets, names, strict=True)
-    ]
-    stored = stored_files(added, np.arange(added.num_rows), pa.array(paths), {})
-    for file, at, bucket in zip(stored, of_files, buckets, strict=True):
-        yield (partitions[at], bucket), file
 
 
 def _key_hashes(
     table: Table, file: StoredFile, elsewhere: frozenset[str] = frozenset()
 ) -> Iterator[npt.NDArray[np.int32]]:
     """The hashes of the keys in a file, batch by batch."""
-    keys = table.schema.trimmed_primary_keys
-    reader = whole_rows_reader(table, [file.schema_id], elsewhere)
-    reader = replace(reader, wanted=tuple(one for one in reader.wanted if one.name in keys))
-    for rows in reader.batches(file):
-        yield binary_row_hash([rows.column(key) for key in keys])
+    for keys in key_batches(table, [file], elsewhere):
+        yield binary_row_hash(keys.columns)
 
 
 # Writes an index manifest that unites the hash indexes of a commit and of the table.
@@ -205,17 +176,16 @@ def write_union(
 
 def hash_entries(table: IndexedTable, manifest: str | None) -> list[Any]:
     """The entries of hash indexes in an index manifest; [] for None."""
-    found = IndexManifestFile(table.paimon).read(manifest) if manifest is not None else []
-    return [one for one in found if one.index_file.index_type == IndexManifestFile.HASH_INDEX]
+    entries = IndexManifestFile(table.paimon).read(manifest) if manifest is not None else []
+    return [e for e in entries if e.index_file.index_type == IndexManifestFile.HASH_INDEX]
 
 
 def after_adding(entries: Sequence[Any], added: Sequence[Any]) -> list[Any]:
     """The entries of an index with those of `added` in place of earlier ones of their buckets."""
-    buckets = {(tuple(one.partition.values), one.bucket) for one in added}
-    kept = [
-        entry for entry in entries if (tuple(entry.partition.values), entry.bucket) not in buckets
-    ]
-    return [*kept, *added]
+    by_bucket = {
+        (tuple(entry.partition.values), entry.bucket): entry for entry in (*entries, *added)
+    }
+    return list(by_bucket.values())
 
 
 def united_entries(
@@ -223,17 +193,17 @@ def united_entries(
 ) -> tuple[list[Any], list[str], list[str]]:
     """Write the index files of a union, with names that begin with `prefix`. Return its entries,
     the paths of the new files, and of those that they take the place of."""
-    replaced = {id(one.instead_of) for one in united if one.instead_of is not None}
+    replaced = {id(bucket.instead_of) for bucket in united}
     entries = [entry for entry in after if id(entry) not in replaced]
     written, superseded = [], []
-    for one in united:
-        if one.entry is not None:
-            entries.append(one.entry)
+    for bucket in united:
+        if bucket.entry is not None:
+            entries.append(bucket.entry)
             continue
-        path, entry = write_index_file(table, one.bucket, one.hashes, f"{prefix}index-")
+        path, entry = write_index_file(table, bucket.bucket, bucket.hashes, f"{prefix}index-")
         written.append(path)
         entries.append(entry)
-        superseded.append(_path(table, one.instead_of))
+        superseded.append(index_path(table.paimon, bucket.instead_of))
     return entries, written, superseded
 
 
@@ -261,14 +231,6 @@ def write_index_file(
     return path, IndexManifestEntry(ADD, row, bucket, meta)
 
 
-def _path(table: IndexedTable, entry: Any) -> str:
-    return str(
-        table.paimon.path_factory().bucket_index_path(
-            tuple(entry.partition.values), entry.bucket, entry.index_file, table.paimon.file_io
-        )
-    )
-
-
 def _remove(table: IndexedTable, paths: Iterable[str]) -> None:
     for path in paths:
         with contextlib.suppress(OSError):
@@ -292,13 +254,13 @@ class StreamedKeysError(CommitConflictError):
 
 def streamed_keys_check(
     table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
-) -> Callable[[Any], None]:
+) -> Callable[[Any], None] | None:
     """Return a check of the latest snapshot (None for none), on which the commit will be published.
-    It raises StreamedKeysError."""
+    It raises StreamedKeysError. None where there is nothing to check."""
     is_batch = isinstance(request.change, Append | OverwritePartitions | OverwriteTouched)
     added = [entry for message in messages for entry in message.index_adds]
     if not is_batch or not added or is_of_log(dict(request.properties)):
-        return lambda latest: None
+        return None
     indexes = HashIndexes()
 
     def check(latest: Any) -> None:
@@ -333,10 +295,10 @@ def check_streamed_keys(
     job = jobs[0]
     raise StreamedKeysError(
         f"This commit brings {count:,} new keys to buckets of `{table.name}`, and the streaming "
-        f"job {job.user} writes the table (its last commit is snapshot {job.last_id}). When the "
-        "job brings one of these keys too, it has another bucket for it and could not commit any "
-        f"more: in a table with {obstacle} keys stay in their buckets. Nothing was committed.",
-        hint="Let the streaming job write these rows, or stop it: an hour after its last commit it "
-        "is no longer awaited. Rows of keys that the table has may be written at any time. In a "
-        f"table without {obstacle} new keys may too.",
+        f"job {job.user} writes the table (its last commit is snapshot {job.last_id}). If the job "
+        "brought one of these keys, it could not commit any more: in a table with "
+        f"{obstacle} keys stay in their buckets. Nothing was committed.",
+        hint="Let the streaming job write these rows, or stop it and wait an hour after its last "
+        "commit. You can always write rows of keys that the table has. In a table without "
+        f"{obstacle} you can also write new keys.",
     )

@@ -23,7 +23,7 @@ from paimon_magics.errors import InvalidValueError, TableDamagedError
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX, noted
-from paimon_magics.tables.table import Table
+from paimon_magics.tables.table import Table, branch_folder
 
 _KEPT_DAYS = 90
 _KEPT_NOTES_MIN = 100
@@ -51,9 +51,9 @@ def noted_epoch(table: Table, query_id: str) -> EpochNote | None:
     if body is None:
         return None
     try:
-        found: dict[str, Any] = json.loads(body)
-        transaction = Transaction(table=table.name, **found["transaction"])
-        return EpochNote(int(found["epoch"]), transaction, str(found["key"]))
+        note: dict[str, Any] = json.loads(body)
+        transaction = Transaction(table=table.name, **note["transaction"])
+        return EpochNote(int(note["epoch"]), transaction, str(note["key"]))
     except (ValueError, KeyError, TypeError) as error:
         raise TableDamagedError(
             f"The note of a stream, {path}, can't be read: {error}.",
@@ -95,9 +95,9 @@ def committed_epoch(table: Table, query_id: str) -> int | None:
     kept has one. Reads snapshots from the latest back to it."""
     snapshot = latest_snapshot(table.paimon)
     while snapshot is not None:
-        said = noted(snapshot.properties)
-        if said.get(_STREAM) == query_id:
-            return int(said[_EPOCH])
+        properties = noted(snapshot.properties)
+        if properties.get(_STREAM) == query_id:
+            return int(properties[_EPOCH])
         snapshot = read_snapshot(table.paimon, snapshot.id - 1)
     return None
 
@@ -109,7 +109,4 @@ def _path(table: Table, query_id: str) -> str:
 
 
 def _folder(table: Table) -> str:
-    root = str(table.paimon.table_path).rstrip("/")
-    branch = table.paimon.current_branch()
-    prefix = "" if branch == "main" else f"/branch/branch-{branch}"
-    return f"{root}{prefix}/{_FOLDER}"
+    return f"{branch_folder(table)}/{_FOLDER}"

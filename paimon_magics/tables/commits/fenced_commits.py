@@ -32,7 +32,7 @@ class _OutrankedError(PaimonMagicsError):
 
 
 def commit_fenced(
-    asked: DecodedRequest,
+    decoded: DecodedRequest,
     publish: Publish,
     fence: Fence | None,
     *,
@@ -46,24 +46,24 @@ def commit_fenced(
     raises, and DeposedError if the fence forbids it.
     """
     if fence is None:
-        return commit(asked, publish, token=token, is_first_run=only_here)
+        return commit(decoded, publish, token=token, is_first_run=only_here)
     try:
         return commit(
-            asked,
+            decoded,
             publish,
             token=token,
             is_first_run=only_here,
             properties={EPOCH: str(fence.epoch)},
-            check_before=_check(asked.table, asked.request.transaction, fence, only_here),
+            check_before=_check(decoded.table, decoded.request.transaction, fence, only_here),
         )
     except _OutrankedError as error:
         above = fence.above(error.epoch)
-        return commit_fenced(asked, publish, above, token=token, only_here=only_here)
+        return commit_fenced(decoded, publish, above, token=token, only_here=only_here)
     except _CommittedBeforeError as error:
-        found = find_commit(asked.table, asked.request.transaction)
-        if found is None:
-            raise _unknown(asked.table, str(error)) from error
-        return found
+        receipt = find_commit(decoded.table, decoded.request.transaction)
+        if receipt is None:
+            raise _unknown(decoded.table, str(error)) from error
+        return receipt
 
 
 def is_fenced(table: Table, epoch: int) -> bool:

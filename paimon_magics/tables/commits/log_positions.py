@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits.requests import CommitRequest
@@ -61,36 +62,35 @@ def log_position(table: Table, log: str, above: int, upto: int | None = None) ->
         snapshot = read_snapshot(table.paimon, id)
         if snapshot is None:
             return None  # it has expired, and so have all before it
-        found = snapshot.properties or {}
-        if found.get(_LOG) == log and _LAST in found:
-            first, last = int(found[_FIRST]), int(found[_LAST])
-            return LogPosition(id, first, last, int(found.get(_DEAD, "0")))
+        noted = snapshot.properties or {}
+        if noted.get(_LOG) == log and _LAST in noted:
+            first, last = int(noted[_FIRST]), int(noted[_LAST])
+            return LogPosition(id, first, last, int(noted.get(_DEAD, "0")))
     return None
 
 
-def log_check(table: Table, request: CommitRequest) -> Callable[[int], None]:
-    """Return a check of the snapshots before an id, for the commit of a batch. It reads each
-    snapshot once, and raises CommitConflictError if a record of the batch is in the table."""
+def log_check(table: Table, request: CommitRequest) -> Callable[[Any], None] | None:
+    """Return a check of the snapshots up to the latest one (None for none), for the commit of a
+    batch; None for other commits. It reads each snapshot once, and raises CommitConflictError if a
+    record of the batch is in the table."""
     properties = dict(request.properties)
     log = properties.get(_LOG)
     if log is None or _FIRST not in properties:
-        return _passes
+        return None
     first, last = int(properties[_FIRST]), int(properties[_LAST])
     checked_to = request.transaction.base_snapshot_id
 
-    def check(snapshot_id: int) -> None:
+    def check(latest: Any) -> None:
         nonlocal checked_to
-        found = log_position(table, log, checked_to, snapshot_id)
-        if found is not None and found.last >= first:
+        latest_id = 0 if latest is None else latest.id
+        position = log_position(table, log, checked_to, latest_id + 1)
+        if position is not None and position.last >= first:
             raise CommitConflictError(
                 f"Records {first} to {last} of the log {log} were not published: snapshot "
-                f"{found.snapshot_id} of `{table.name}` has records up to {found.last} already.",
+                f"{position.snapshot_id} of `{table.name}` has records up to {position.last} "
+                "already.",
                 hint="These records are in the table, and are not loaded again.",
             )
-        checked_to = max(checked_to, snapshot_id - 1)
+        checked_to = max(checked_to, latest_id)
 
     return check
-
-
-def _passes(snapshot_id: int) -> None:
-    """Nothing to check."""

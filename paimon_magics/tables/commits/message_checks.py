@@ -14,7 +14,11 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.tables.commits.decoded_request import written_files
+from paimon_magics.tables.commits.decoded_request import (
+    COMPACTION_PARTS,
+    ROW_PARTS,
+    written_files,
+)
 from paimon_magics.tables.schema.history import creation_of
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
@@ -34,8 +38,8 @@ def check_creation(table: Table, transaction: Transaction) -> None:
     """Raise CommitConflictError where `has_other_creation`."""
     if has_other_creation(table, transaction):
         raise CommitConflictError(
-            f"`{table.name}` is another table now: the one that this statement began on was "
-            "dropped or renamed.",
+            f"`{table.name}` is another table now: the table was dropped or renamed after this "
+            "statement began.",
             hint="Nothing was committed. Run the statement again if it is meant for the new table.",
         )
 
@@ -60,7 +64,7 @@ def _check_owners(messages: Sequence[CommitMessage], table: Table) -> None:
         if owner in seen:
             raise TableDamagedError(
                 f"Two tasks wrote bucket {message.bucket} of partition {message.partition} of "
-                f"`{table.name}`; nothing was committed.",
+                f"`{table.name}`. Nothing was committed.",
                 hint="Run the statement again, and report this with the table's definition.",
             )
         seen.add(owner)
@@ -74,8 +78,8 @@ def _check_schemas(messages: Sequence[CommitMessage], table: Table) -> None:
         for file in written_files(message):
             if file.schema_id > newest:
                 raise CommitConflictError(
-                    f"The schema {file.schema_id} of `{table.name}`, with which this statement "
-                    f"wrote, is gone: the table was rolled back to schema {newest}.",
+                    f"This statement wrote with schema {file.schema_id} of `{table.name}`, which "
+                    f"is gone: the table was rolled back to schema {newest}.",
                     hint="Nothing was written. Run the statement again.",
                 )
 
@@ -84,15 +88,9 @@ def check_rows(table: Table, messages: Sequence[CommitMessage]) -> None:
     """Raise UnsupportedStatementError for messages that add or replace rows by kinds of files that
     are not committed here."""
     for message in messages:
-        if (
-            message.compact_before
-            or message.compact_after
-            or message.compact_changelog_files
-            or message.compact_index_adds
-            or message.compact_index_deletes
-        ):
+        if any(getattr(message, part) for part in COMPACTION_PARTS):
             raise UnsupportedStatementError(
-                f"A writer of `{table.name}` compacted while it wrote, and such files are not "
+                f"A writer of `{table.name}` compacted while it wrote. Such files can't be "
                 "committed here.",
                 hint="Set 'write-only' = 'true' for the writer.",
             )
@@ -100,9 +98,9 @@ def check_rows(table: Table, messages: Sequence[CommitMessage]) -> None:
             file.first_row_id is not None for file in message.new_files
         ):
             raise InvalidValueError(
-                f"A writer of `{table.name}` wrote columns of rows that exist (data evolution), "
-                "and does not say from which snapshot it knows the rows.",
-                hint="Nothing was committed. Give the snapshot in the message.",
+                f"A writer of `{table.name}` wrote columns of existing rows (data evolution), but "
+                "its message does not say from which snapshot it knows them.",
+                hint="Nothing was committed. Name the snapshot in the message.",
             )
 
 
@@ -110,16 +108,10 @@ def check_compaction(table: Table, messages: Sequence[CommitMessage]) -> None:
     """Raise InvalidValueError for messages that add rows, TableDamagedError for those that
     contradict themselves."""
     for message in messages:
-        if (
-            message.new_files
-            or message.deleted_files
-            or message.changelog_files
-            or message.index_adds
-            or message.index_deletes
-        ):
+        if any(getattr(message, part) for part in ROW_PARTS):
             raise InvalidValueError(
-                f"A compaction of `{table.name}` can't add or remove rows, and a message of its "
-                "commit does.",
+                f"A message of the compaction of `{table.name}` adds or removes rows. A compaction "
+                "can't add or remove rows.",
                 hint="Nothing was committed. Commit the rows by a transaction of their own.",
             )
         _check_moves(table, message)
@@ -135,18 +127,19 @@ def _check_moves(table: Table, message: CommitMessage) -> None:
         problem = "names a file twice"
     for name in before.keys() & after.keys():
         old, new = before[name], after[name]
-        if old.level == new.level and _index(old) == _index(new):
+        if old.level == new.level and file_index(old) == file_index(new):
             problem = f"removes the file {name} and adds it as it was"
         elif _content(old) != _content(new):
             problem = f"says that the file {name} has other rows after it"
     if problem is not None:
         raise TableDamagedError(
-            f"A message of the compaction of `{table.name}` {problem}; nothing was committed.",
+            f"A message of the compaction of `{table.name}` {problem}. Nothing was committed.",
             hint="Compact the table again, and report this with the table's definition.",
         )
 
 
-def _index(file: Any) -> tuple[Any, ...]:
+def file_index(file: Any) -> tuple[Any, ...]:
+    """The index of a data file, beside it or in the manifest."""
     return tuple(file.extra_files or ()), file.embedded_index or None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
@@ -20,11 +20,9 @@ import pyarrow.compute as pc
 from pypaimon.build_info import full_version
 from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
-from pypaimon.manifest.schema.data_file_meta import DataFileMeta
 from pypaimon.manifest.schema.manifest_entry import ManifestEntry
 from pypaimon.manifest.schema.manifest_file_meta import ManifestFileMeta
 from pypaimon.snapshot.snapshot import Snapshot
-from pypaimon.table.special_fields import SpecialFields
 
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.faults import reach
@@ -41,13 +39,12 @@ from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests
 from paimon_magics.tables.manifests.names import (
     ADD,
-    APPENDED,
     DELETE,
     MetadataNames,
     NamedIndexManifests,
 )
 from paimon_magics.tables.manifests.writing import ManifestWriter
-from paimon_magics.tables.pypaimon_internals import wide_nulls
+from paimon_magics.tables.pypaimon_internals import track_rows, wide_nulls
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.stores.corruption import SNAPSHOT_VERSION
@@ -141,7 +138,8 @@ class SnapshotPreparation:
             changelog_manifest_list=None if changelog is None else changelog.list_name,
             changelog_manifest_list_size=None if changelog is None else changelog.list_bytes,
             changelog_record_count=sum(map(_rows, changes.changelog)) if changelog else None,
-            total_record_count=_total_rows(latest) + delta_rows,
+            total_record_count=(0 if latest is None else latest.total_record_count or 0)
+            + delta_rows,
             delta_record_count=delta_rows,
             commit_user=self._transaction.commit_user,
             writer_version=full_version(),
@@ -161,7 +159,7 @@ class SnapshotPreparation:
             snapshot,
             None if latest is None else latest.uuid,
             entries,
-            frozenset(name for name in self._names.given if name in named),
+            frozenset(name for name in self._names.issued if name in named),
             tuple(index_paths),
             tuple(superseded),
         )
@@ -169,21 +167,31 @@ class SnapshotPreparation:
     def _entries(
         self, latest: Any, changes: Changes, snapshot_id: int
     ) -> tuple[Sequence[ManifestEntry], int | None]:
-        entries = deleted_as_stored(self._table, latest, changes.entries)
+        entries = _deleted_as_stored(self._table, latest, changes.entries)
         next_row_id = None
         schema = self._table.schema
         if schema.row_tracking_enabled:
             first = 0 if latest is None or latest.next_row_id is None else latest.next_row_id
-            entries, next_row_id = track_rows(
-                entries,
-                snapshot_id,
-                first,
-                by_partition=schema.flag("row-tracking.partition-group-on-commit"),
-            )
+            by_partition = schema.flag("row-tracking.partition-group-on-commit")
+            try:
+                entries, next_row_id = track_rows(
+                    entries, snapshot_id, first, by_partition=by_partition
+                )
+            except RuntimeError as error:
+                raise TableDamagedError(
+                    f"A file has columns of rows without a data file: {error}. Nothing was "
+                    "committed.",
+                    hint="Run the statement again, and report this with the table's definition.",
+                ) from error
         # The rows of compacted files have the numbers of the snapshots that added them:
         # `FileStoreCommitImpl.stampSequenceWithSnapshotId`.
         if schema.flag("sequence.snapshot-ordering") and changes.kind != "COMPACT":
-            entries = stamp_sequence(entries, snapshot_id)
+            entries = [
+                entry.assign_sequence_number(snapshot_id, snapshot_id)
+                if entry.kind == ADD
+                else entry
+                for entry in entries
+            ]
         return entries, next_row_id
 
     def _delta(self, entries: Sequence[ManifestEntry]) -> _Delta:
@@ -252,8 +260,8 @@ class SnapshotPreparation:
         """The properties of the snapshot. As in Paimon, one that only merges manifests keeps those
         of the latest, except what these say of its own commit."""
         before = None if latest is None else latest.properties
-        kept = (before or {}).items() if self._only_manifests else ()
-        others = {k: v for k, v in kept if not k.startswith(PREFIX)}
+        carried = (before or {}).items() if self._only_manifests else ()
+        others = {k: v for k, v in carried if not k.startswith(PREFIX)}
         return others | carried_properties(before) | dict(self._properties)
 
     def _statistics(self, latest: Any) -> str | None:
@@ -274,94 +282,13 @@ def _rows(entry: ManifestEntry) -> int:
     return count if entry.kind == ADD else -count
 
 
-def _total_rows(latest: Any) -> int:
-    return int(latest.total_record_count or 0) if latest is not None else 0
-
-
-# Assigns the row ids and sequence numbers that depend on the snapshot to a commit's files.
-#
-# Sources: Paimon's `RowTrackingCommitUtils`, `FileStoreCommitImpl.stampSequenceWithSnapshotId`.
-
-
-def stamp_sequence(entries: Iterable[ManifestEntry], snapshot_id: int) -> list[ManifestEntry]:
-    """For `sequence.snapshot-ordering`: give added files the snapshot's id as sequence number."""
-    return [
-        entry.assign_sequence_number(snapshot_id, snapshot_id) if entry.kind == ADD else entry
-        for entry in entries
-    ]
-
-
-def track_rows(
-    entries: Sequence[ManifestEntry], snapshot_id: int, first_row_id: int, *, by_partition: bool
-) -> tuple[list[ManifestEntry], int]:
-    """For `row-tracking.enabled`: give files the sequence numbers and row ids that they lack.
-
-    Return the entries, and the id of the table's next row. `by_partition` gives the rows of a
-    partition consecutive ids (`row-tracking.partition-group-on-commit`).
-    """
-    numbered = [_numbered(entry, snapshot_id) for entry in entries]
-    if by_partition:
-        groups: dict[tuple[Any, ...], list[ManifestEntry]] = {}
-        for entry in numbered:
-            groups.setdefault(tuple(entry.partition.values), []).append(entry)
-        numbered = [entry for group in groups.values() for entry in group]
-    return _identified(numbered, first_row_id)
-
-
-def _numbered(entry: ManifestEntry, snapshot_id: int) -> ManifestEntry:
-    least, greatest = entry.file.min_sequence_number, entry.file.max_sequence_number
-    if least == 0:
-        return entry.assign_sequence_number(snapshot_id, snapshot_id)
-    return entry.assign_sequence_number(least, snapshot_id) if greatest == 0 else entry
-
-
-def _identified(entries: Sequence[ManifestEntry], start: int) -> tuple[list[ManifestEntry], int]:
-    """Assign row ids from `start`. Blob and vector files hold columns of the rows of the data file
-    before them, and get the same ids."""
-    result = []
-    rows_from = start  # of the last data file
-    blobs: dict[str, int] = {}
-    vectors = start
-    for entry in entries:
-        file = entry.file
-        if (
-            file.file_source != APPENDED
-            or file.first_row_id is not None
-            or SpecialFields.ROW_ID.name in (file.write_cols or ())
-        ):
-            result.append(entry)
-        elif DataFileMeta.is_blob_file(file.file_name):
-            column = file.write_cols[0]
-            blob = blobs.get(column, rows_from)
-            result.append(entry.assign_first_row_id(_checked(blob, start, file)))
-            blobs[column] = blob + file.row_count
-        elif DataFileMeta.is_vector_file(file.file_name):
-            result.append(entry.assign_first_row_id(_checked(vectors, start, file)))
-            vectors += file.row_count
-        else:
-            result.append(entry.assign_first_row_id(start))
-            rows_from, blobs = start, {}
-            start += file.row_count
-    return result, start
-
-
-def _checked(first_row_id: int, start: int, file: DataFileMeta) -> int:
-    if first_row_id < start:
-        return first_row_id
-    raise TableDamagedError(
-        f"The file {file.file_name} holds columns of rows that no data file before it has; nothing "
-        "was committed.",
-        hint="Run the statement again, and report this with the table's definition.",
-    )
-
-
 # Deletions name the partition of a file by the bytes that its addition has.
 #
 # A partition that is NULL in some column has several serialised forms, and a deletion whose
 # partition has another one deletes nothing: Paimon's `FileEntry.Identifier` compares bytes.
 
 
-def deleted_as_stored(
+def _deleted_as_stored(
     table: Table, latest: Any, entries: Sequence[ManifestEntry]
 ) -> Sequence[ManifestEntry]:
     """The entries, those that delete a file of `latest` with the partition's bytes in it. They are

@@ -10,7 +10,7 @@ around the coordinator may rename over a snapshot a moment later, which the next
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,36 +28,28 @@ from paimon_magics.tables.commits.republishing import (
     obstacle,
 )
 from paimon_magics.tables.manifests.names import ADD
-from paimon_magics.tables.snapshots.latest import kept_as_changelog, latest_snapshot, read_snapshot
-from paimon_magics.tables.snapshots.provenance import made_by
+from paimon_magics.tables.snapshots.latest import (
+    is_stored_as_changelog,
+    latest_snapshot,
+    read_snapshot,
+)
+from paimon_magics.tables.snapshots.provenance import author_of
 from paimon_magics.tables.table import Table
 
 _WITHOUT_ROWS = ("COMPACT", "ANALYZE")
 
 
+Noted = Callable[[Publication], ChangedFiles | None]
+
+
 def examine(
-    table: Table,
-    watched: Sequence[Publication],
-    kept: Callable[[Publication], ChangedFiles | None] = lambda _: None,
+    table: Table, watched: Sequence[Publication], noted: Noted = lambda _: None
 ) -> tuple[PublicationFinding, ...]:
     """Examine publications of one table and branch.
 
-    `kept` returns the noted changes of a publication whose manifests are gone, or None.
+    `noted` returns the noted changes of a publication whose manifests are gone, or None.
     """
-    ordered = sorted(watched, key=lambda p: p.snapshot_id)
-    stored = {p.snapshot_id: read_snapshot(table.paimon, p.snapshot_id) for p in ordered}
-    intact = {p.snapshot_id for p in ordered if _is(p, stored[p.snapshot_id])}
-    lineage = Lineage(table)
-    rested_on = _rested_on(table, ordered, stored, intact, lineage)
-    found = []
-    for p in ordered:
-        if p.snapshot_id in intact:
-            found.append(_followed(table, p, p.snapshot_id + 1 in intact, lineage, kept))
-        elif not p.certain or p.id in rested_on or made_since(table, p.published_at_ms):
-            found.append(PublicationFinding(p.id, Verdict.SETTLED))
-        else:
-            found.append(_gone(table, p, stored[p.snapshot_id], lineage, kept))
-    return tuple(found)
+    return _Examination(table, noted, watched).findings()
 
 
 def republished_as(table: Table, p: Publication) -> PublicationFinding | None:
@@ -76,57 +68,23 @@ def republished_as(table: Table, p: Publication) -> PublicationFinding | None:
     return None
 
 
-def _is(p: Publication, snapshot: Any) -> bool:
-    return snapshot is not None and snapshot.delta_manifest_list == p.manifest_list
-
-
-def _rested_on(
-    table: Table,
-    ordered: Sequence[Publication],
-    stored: Mapping[int, Any],
-    intact: Collection[int],
-    lineage: Lineage,
-) -> frozenset[str]:
-    """The ids of publications that later snapshots rest on, although their own are gone: they have
-    expired, or were overwritten after that.
-
-    Expiry removes the manifests from which a snapshot's changes could be read. So it is recognised
-    by what was noted when it was published, or by its changelog, which is a copy of its file.
-    """
-    built_on = {(p.snapshot_id, p.rests_on): p for p in ordered if p.rests_on is not None}
-    found: set[str] = set()
-    for p in reversed(ordered):
-        if not p.certain:
-            continue
-        is_gone = stored[p.snapshot_id] is None
-        follower = built_on.get((p.snapshot_id + 1, p.manifest_list))
-        if (
-            (follower is not None and follower.snapshot_id in intact)
-            or (follower is not None and follower.id in found)
-            or (is_gone and kept_as_changelog(table, p.snapshot_id, p.manifest_list))
-            or (is_gone and lineage.holds(p.snapshot_id, p.manifests))
-        ):
-            found.add(p.id)
-    return frozenset(found)
-
-
-def made_since(table: Table, at_ms: int) -> bool:
+def created_since(table: Table, at_ms: int) -> bool:
     """Whether a table was created after a time; then it has replaced an earlier one at its path."""
     first = SchemaManager(table.paimon.file_io, table.location).get_schema(0)
     return first is not None and int(first.time_millis) > at_ms
 
 
-def unnamed_receipt(asked: DecodedRequest) -> CommitReceipt | None:
+def unnamed_receipt(decoded: DecodedRequest) -> CommitReceipt | None:
     """The receipt of a request whose snapshot was overwritten after another one had been built on
     it: its files are in the table although no snapshot is its own. None if they are not."""
-    changed = changed_by_request(asked)
-    table = asked.table
-    kind = "COMPACT" if isinstance(asked.request.change, Compact) else "APPEND"
+    changed = changed_by_request(decoded)
+    table = decoded.table
+    kind = "COMPACT" if isinstance(decoded.request.change, Compact) else "APPEND"
     latest = latest_snapshot(table.paimon)
     if changed is None or latest is None or not changed.added:
         return None
     lineage = Lineage(table)
-    for snapshot_id in range(asked.request.transaction.base_snapshot_id + 2, latest.id + 1):
+    for snapshot_id in range(decoded.request.transaction.base_snapshot_id + 2, latest.id + 1):
         snapshot = read_snapshot(table.paimon, snapshot_id)
         if snapshot is not None and lineage.rests_on(snapshot, changed):
             rows = sum(
@@ -137,96 +95,139 @@ def unnamed_receipt(asked: DecodedRequest) -> CommitReceipt | None:
     return None
 
 
-def _followed(
-    table: Table,
-    p: Publication,
-    by_ours: bool,
-    lineage: Lineage,
-    kept: Callable[[Publication], ChangedFiles | None],
-) -> PublicationFinding:
-    """The finding for a snapshot that is intact: it is settled once another one rests on it."""
-    if by_ours:
-        return PublicationFinding(p.id, Verdict.SETTLED)
-    follower = read_snapshot(table.paimon, p.snapshot_id + 1)
-    if follower is None:
-        return PublicationFinding(p.id, Verdict.INTACT)
-    changed = lineage.changed_by(p.manifest_list) or kept(p)
-    if changed is None or lineage.rests_on(follower, changed):
-        return PublicationFinding(p.id, Verdict.SETTLED)
-    return _overwritten(table, p, follower, changed, lineage, beside=p.snapshot_id)
+class _Examination:
+    """One examination of the publications of a table."""
 
+    def __init__(self, table: Table, noted: Noted, watched: Sequence[Publication]) -> None:
+        self._table = table
+        self._noted = noted
+        self._lineage = Lineage(table)
+        self._ordered = sorted(watched, key=lambda p: p.snapshot_id)
+        self._stored = {p.snapshot_id: self._read(p.snapshot_id) for p in self._ordered}
+        self._intact = {p.snapshot_id for p in self._ordered if self._is_intact(p)}
 
-def _gone(
-    table: Table,
-    p: Publication,
-    snapshot: Any,
-    lineage: Lineage,
-    kept: Callable[[Publication], ChangedFiles | None],
-) -> PublicationFinding:
-    """The finding for a snapshot that is gone, or whose id another one has."""
-    latest = latest_snapshot(table.paimon)
-    if snapshot is None and (latest is None or latest.id < p.snapshot_id):
-        ended = "none" if latest is None else str(latest.id)
-        return _lost(
-            p,
-            f"Snapshot {p.snapshot_id} of `{table.name}` is gone, and the latest is {ended}: "
-            "the table was rolled back by a client that bypassed the coordinator.",
-        )
-    again = republished_as(table, p)
-    if again is not None:
-        return again
-    if p.commit_kind in _WITHOUT_ROWS:
-        return PublicationFinding(p.id, Verdict.SETTLED)
-    changed = lineage.changed_by(p.manifest_list) or kept(p)
-    if changed is None:
-        return _lost(p, f"{_what(table, p, snapshot)}, and its manifests are gone.")
-    if not changed.entries:
-        return _gone_without_files(table, p, snapshot, lineage, kept)
-    if latest.id > p.snapshot_id:
-        leads = lineage.leads_to(changed, p.snapshot_id, latest.id)
-        if leads:
-            return PublicationFinding(p.id, Verdict.SETTLED)
-        if leads is None or snapshot is None:
+    def findings(self) -> tuple[PublicationFinding, ...]:
+        """The finding for each publication, in the order of their snapshots."""
+        rested_on = self._rested_on()
+        findings = []
+        for p in self._ordered:
+            if p.snapshot_id in self._intact:
+                findings.append(self._followed(p))
+            elif (
+                not p.certain or p.id in rested_on or created_since(self._table, p.published_at_ms)
+            ):
+                findings.append(_settled(p))
+            else:
+                findings.append(self._gone(p, self._stored[p.snapshot_id]))
+        return tuple(findings)
+
+    def _read(self, snapshot_id: int) -> Any:
+        return read_snapshot(self._table.paimon, snapshot_id)
+
+    def _is_intact(self, p: Publication) -> bool:
+        snapshot = self._stored[p.snapshot_id]
+        return snapshot is not None and snapshot.delta_manifest_list == p.manifest_list
+
+    def _rested_on(self) -> frozenset[str]:
+        """The ids of publications that later snapshots rest on, although their own are gone: they
+        have expired, or were overwritten after that.
+
+        Expiry removes the manifests from which a snapshot's changes could be read. So it is
+        recognised by what was noted when it was published, or by its changelog, which is a copy of
+        its file.
+        """
+        built_on = {(p.snapshot_id, p.rests_on): p for p in self._ordered if p.rests_on is not None}
+        rested_on: set[str] = set()
+        for p in reversed(self._ordered):
+            if not p.certain:
+                continue
+            is_gone = self._stored[p.snapshot_id] is None
+            follower = built_on.get((p.snapshot_id + 1, p.manifest_list))
+            if (
+                (follower is not None and follower.snapshot_id in self._intact)
+                or (follower is not None and follower.id in rested_on)
+                or (is_gone and is_stored_as_changelog(self._table, p.snapshot_id, p.manifest_list))
+                or (is_gone and self._lineage.holds(p.snapshot_id, p.manifests))
+            ):
+                rested_on.add(p.id)
+        return frozenset(rested_on)
+
+    def _changed_by(self, p: Publication) -> ChangedFiles | None:
+        return self._lineage.changed_by(p.manifest_list) or self._noted(p)
+
+    def _followed(self, p: Publication) -> PublicationFinding:
+        """The finding for a snapshot that is intact: it is settled once another one rests on it."""
+        if p.snapshot_id + 1 in self._intact:
+            return _settled(p)
+        follower = self._read(p.snapshot_id + 1)
+        if follower is None:
+            return PublicationFinding(p.id, Verdict.INTACT)
+        changed = self._changed_by(p)
+        if changed is None or self._lineage.rests_on(follower, changed):
+            return _settled(p)
+        return self._overwritten(p, follower, changed)
+
+    def _gone(self, p: Publication, snapshot: Any) -> PublicationFinding:
+        """The finding for a snapshot that is gone, or whose id another one has."""
+        table, lineage = self._table, self._lineage
+        latest = latest_snapshot(table.paimon)
+        if snapshot is None and (latest is None or latest.id < p.snapshot_id):
+            ended = "none" if latest is None else str(latest.id)
             return _lost(
                 p,
-                f"Whether snapshot {p.snapshot_id} of `{table.name}` is still in the table "
-                "is unknown: it expired before it could be looked at again.",
+                f"Snapshot {p.snapshot_id} of `{table.name}` is gone, and the latest is {ended}: "
+                "the table was rolled back by a client that bypassed the coordinator.",
             )
-    return _overwritten(table, p, snapshot, changed, lineage, beside=p.snapshot_id)
+        again = republished_as(table, p)
+        if again is not None:
+            return again
+        if p.commit_kind in _WITHOUT_ROWS:
+            return _settled(p)
+        changed = self._changed_by(p)
+        if changed is None:
+            return _lost(p, f"{_what(table, p, snapshot)}, and its manifests are gone.")
+        if not changed.entries:
+            return self._gone_without_files(p, snapshot)
+        if latest.id > p.snapshot_id:
+            leads = lineage.leads_to(changed, p.snapshot_id, latest.id)
+            if leads:
+                return _settled(p)
+            if leads is None or snapshot is None:
+                return _lost(
+                    p,
+                    f"Whether snapshot {p.snapshot_id} of `{table.name}` is still in the table "
+                    "is unknown: it expired before it could be looked at again.",
+                )
+        return self._overwritten(p, snapshot, changed)
+
+    def _gone_without_files(self, p: Publication, snapshot: Any) -> PublicationFinding:
+        """The finding for a snapshot without data files that is gone: it deleted rows by vectors,
+        or changed nothing."""
+        if not p.changes_index:
+            return _settled(p)
+        follower, noted = self._read(p.snapshot_id + 1), self._noted(p)
+        indexes = None if noted is None or follower is None else noted.indexes
+        if indexes is not None and self._lineage.has_indexes(follower, indexes):
+            return _settled(p)
+        why = "and can't be published again automatically: it deleted rows of files"
+        return _lost(p, f"{_what(self._table, p, snapshot)}, {why}.")
+
+    def _overwritten(self, p: Publication, by: Any, changed: ChangedFiles) -> PublicationFinding:
+        what = _what(self._table, p, by)
+        latest = latest_snapshot(self._table.paimon)
+        present = self._lineage.present(latest, changed)
+        if present == changed.added and present:
+            return _settled(p)  # publishing again would double its rows
+        if present:
+            return _lost(p, f"{what}, and only some of its files are in the table.")
+        problem = obstacle(self._table, p, changed, self._lineage)
+        if problem:
+            return _lost(p, f"{what}, and can't be published again automatically: {problem}.")
+        return PublicationFinding(p.id, Verdict.OVERWRITTEN, f"{what}.")
 
 
-def _gone_without_files(
-    table: Table,
-    p: Publication,
-    snapshot: Any,
-    lineage: Lineage,
-    kept: Callable[[Publication], ChangedFiles | None],
-) -> PublicationFinding:
-    """The finding for a snapshot without data files that is gone: it deleted rows by vectors, or
-    changed nothing."""
-    if not p.changes_index:
-        return PublicationFinding(p.id, Verdict.SETTLED)
-    follower, asked = read_snapshot(table.paimon, p.snapshot_id + 1), kept(p)
-    if follower is not None and asked is not None and lineage.has_indexes(follower, asked.indexes):
-        return PublicationFinding(p.id, Verdict.SETTLED)
-    why = "and can't be published again automatically: it deleted rows of files"
-    return _lost(p, f"{_what(table, p, snapshot)}, {why}.")
-
-
-def _overwritten(
-    table: Table, p: Publication, by: Any, changed: ChangedFiles, lineage: Lineage, beside: int
-) -> PublicationFinding:
-    what = _what(table, p, by)
-    latest = latest_snapshot(table.paimon)
-    present = lineage.present(latest, changed)
-    if present == changed.added and present:
-        return PublicationFinding(p.id, Verdict.SETTLED)  # publishing again would double its rows
-    if present:
-        return _lost(p, f"{what}, and only some of its files are in the table.")
-    problem = obstacle(table, p, changed, lineage, beside)
-    if problem:
-        return _lost(p, f"{what}, and can't be published again automatically: {problem}.")
-    return PublicationFinding(p.id, Verdict.OVERWRITTEN, f"{what}.")
+def _settled(p: Publication) -> PublicationFinding:
+    return PublicationFinding(p.id, Verdict.SETTLED)
 
 
 def _what(table: Table, p: Publication, by: Any) -> str:
@@ -234,7 +235,7 @@ def _what(table: Table, p: Publication, by: Any) -> str:
     ours = f"Snapshot {p.snapshot_id} of `{table.name}` ({p.commit_kind}, {when:%Y-%m-%d %H:%M:%S} "
     if by is None:
         return f"{ours}UTC) is gone"
-    return f"{ours}UTC) was overwritten by one of {made_by(by)} ({by.commit_kind})"
+    return f"{ours}UTC) was overwritten by one of {author_of(by)} ({by.commit_kind})"
 
 
 def _lost(p: Publication, account: str) -> PublicationFinding:

@@ -8,8 +8,7 @@ they bring postponed rows into their buckets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pypaimon.table.row.generic_row import GenericRowSerializer
-from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.columnar.key_numbers import key_numbers
@@ -27,24 +25,19 @@ from paimon_magics.planning.commits.requests import CommitRequest
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.planning.writes.inserts import level_zero_hidden_by
+from paimon_magics.tables.commits.written_keys import files_by_bucket, key_batches, new_file
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files, undeleted
 from paimon_magics.tables.manifests.names import ADD, DELETE
-from paimon_magics.tables.manifests.partitions import partition_values
-from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.manifests.partitions import partition_text, partition_values
 from paimon_magics.tables.schema.history import TableSchemas
-from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.snapshots.latest import required_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX, described
 from paimon_magics.tables.splits.bucket_splits import KeyRanks
-from paimon_magics.tables.splits.pruning import (
-    in_buckets,
-    in_key_ranges,
-    in_partitions,
-    in_value_ranges,
-)
-from paimon_magics.tables.splits.stored_files import stored_files, stores_elsewhere
+from paimon_magics.tables.splits.pruning import can_match
+from paimon_magics.tables.splits.stored_files import stores_elsewhere
 from paimon_magics.tables.table import Table
 
-READ_SNAPSHOT = PREFIX + "read-snapshot"
+_READ_SNAPSHOT = PREFIX + "read-snapshot"
 """The property of a snapshot whose rows were made of rows of its table: the id of the snapshot
 that was read."""
 
@@ -61,24 +54,24 @@ count as common."""
 def read_properties(request: CommitRequest) -> dict[str, str]:
     """What a snapshot tells of the read set that it was checked against."""
     read = request.read_set
-    return {} if read is None else {READ_SNAPSHOT: str(read.snapshot_id)}
+    return {} if read is None else {_READ_SNAPSHOT: str(read.snapshot_id)}
 
 
 def read_check(
     table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
-) -> Callable[[Any], None]:
-    """Return a check of the latest snapshot (None for none), on which the commit will be published.
+) -> Callable[[Any], None] | None:
+    """Return a check of the latest snapshot (None for none), on which the commit will be published;
+    None for a request without a read set.
 
-    The check raises OutdatedPlanError that names the snapshot which changed what was read. It does
-    nothing for a request without a read set. Raises InvalidValueError for keys of a table that has
-    none.
+    The check raises OutdatedPlanError that names the snapshot which changed what was read. Raises
+    InvalidValueError for keys of a table that has none.
     """
     read = request.read_set
     if read is None:
-        return lambda latest: None
+        return None
     if read.written_keys and not table.schema.is_primary_key_table:
         raise InvalidValueError(
-            f"`{table.name}` has no primary key, and the read set of a commit names its keys.",
+            f"The read set of a commit names keys of `{table.name}`, which has no primary key.",
             hint="Nothing was committed. Name the files that were read.",
         )
     return _ReadCheck(table, read, messages).check
@@ -155,11 +148,11 @@ class _ReadCheck:
         deletes = entries.filter(pc.equal(entries["kind"], DELETE))
         if read.files is None:
             assert read.search is not None  # the constructors see to it
-            deletes = may_be_found(self._table, deletes, read.search.conditions)
+            deletes = _may_match(self._table, deletes, read.search.conditions)
         adds = entries.filter(pc.equal(entries["kind"], ADD))
-        kept = set(adds["file_name"].to_pylist())
+        added = set(adds["file_name"].to_pylist())
         for name in deletes["file_name"].to_pylist():
-            if name not in kept and (read.files is None or name in self._files):
+            if name not in added and (read.files is None or name in self._files):
                 did = "compacted" if newer.commit_kind == "COMPACT" else "replaced"
                 raise self._outdated(newer, f"{did} the file {name}, which it has read")
         changed = self._newly_marked(newer)
@@ -186,8 +179,8 @@ class _ReadCheck:
         file) from another. An index file may be rewritten with the same vectors; since rows are
         never marked less, their number tells."""
         return {
-            name: found if found.rows is None else found.rows
-            for (_, _, name), found in self._manifests.deletions(index_manifest).items()
+            name: vector if vector.rows is None else vector.rows
+            for (_, _, name), vector in self._manifests.deletions(index_manifest).items()
             if self._ours or self._read.files is None or name in self._files
         }
 
@@ -195,8 +188,7 @@ class _ReadCheck:
         """Raise OutdatedPlanError if a snapshot changed files with keys that are written."""
         place = self._place_with_common_key(entries)
         if place is not None:
-            partition = dict(zip(self._table.schema.partition_keys, place[0], strict=True))
-            where = ", ".join(f"{key} = {value}" for key, value in partition.items())
+            where = partition_text(self._table.schema.partition_keys, place[0])
             did = "wrote rows of the same keys" + (f" in the partition {where}" if where else "")
             raise self._outdated(newer, did)
 
@@ -223,8 +215,8 @@ class _ReadCheck:
             return
         hidden_by = self._hidden_by or "'bucket' = '-2'"
         raise OutdatedPlanError(
-            f"Rows of the same keys were added to `{self._table.name}` that this statement could "
-            f"not see: they appear after the next compaction ({hidden_by}).",
+            f"`{self._table.name}` has rows of the same keys that this statement could not see: "
+            f"they appear after the next compaction ({hidden_by}).",
             hint=f"Nothing was written. CALL sys.compact(table => '{self._table.name}'), then run "
             "the statement again.",
         )
@@ -247,15 +239,15 @@ class _ReadCheck:
     def _have_common_key(
         self, ours: Sequence[tuple[CommitMessage, Any]], theirs: pa.Table, values: tuple[Any, ...]
     ) -> bool:
-        ends = ("min_key", "max_key")
+        keys = ("min_key", "max_key")
         own = {
-            end: [GenericRowSerializer.to_bytes(getattr(file, end)) for _, file in ours]
-            for end in ends
+            key: [GenericRowSerializer.to_bytes(getattr(file, key)) for _, file in ours]
+            for key in keys
         }
-        schema = theirs.select(ends).schema
-        files = pa.concat_tables([pa.table(own, schema=schema), theirs.select(ends)])
+        schema = theirs.select(keys).schema
+        files = pa.concat_tables([pa.table(own, schema=schema), theirs.select(keys)])
         ranks = KeyRanks(files, self._table.schema)
-        least, greatest = (np.split(one, [len(ours)]) for one in (ranks.least, ranks.greatest))
+        least, greatest = (np.split(ends, [len(ours)]) for ends in (ranks.least, ranks.greatest))
         meets = (least[0][:, None] <= greatest[1][None, :]) & (
             greatest[0][:, None] >= least[1][None, :]
         )
@@ -263,50 +255,35 @@ class _ReadCheck:
         others: _Bools = np.any(meets, axis=0)
         if not mine.any():
             return False
-        paimon = self._table.paimon
+        table = self._table
         own_files = [
-            StoredFile(
-                file.external_path
-                or canonical_data_file_path(paimon, values, message.bucket, file.file_name),
-                file.file_name.rpartition(".")[2].lower(),
-                file.schema_id,
-                file.row_count,
-                file.file_size,
-            )
-            for (message, file), wanted in zip(ours, mine.tolist(), strict=True)
-            if wanted
+            new_file(table, (values, message.bucket), meta)
+            for (message, meta), is_wanted in zip(ours, mine.tolist(), strict=True)
+            if is_wanted
         ]
         wanted = theirs.filter(pa.array(others))
-        parts = ("bucket", "file_name", "external_path")
-        paths = [
-            outside or canonical_data_file_path(paimon, values, bucket, name)
-            for bucket, name, outside in zip(
-                *(wanted[part].to_pylist() for part in parts), strict=True
-            )
-        ]
-        places = np.arange(wanted.num_rows, dtype=np.int64)
-        their_files = stored_files(wanted, places, pa.array(paths, pa.string()), {})
+        their_files = [file for _, file in files_by_bucket(table, wanted)]
         try:
-            return have_common_key(self._table, own_files, their_files, stores_elsewhere(wanted))
+            return have_common_key(table, own_files, their_files, stores_elsewhere(wanted))
         except FileNotFoundError:  # theirs have expired since: what they held is unknown
             return True
 
     def _none_are_added(self, newer: Any, entries: pa.Table) -> None:
         """Raise OutdatedPlanError if a snapshot added rows that the statement would have found."""
-        found = self._read.search
-        if found is None:
+        sought = self._read.search
+        if sought is None:
             return
-        has_read = newer.commit_kind == "OVERWRITE" or READ_SNAPSHOT in (newer.properties or {})
+        has_read = newer.commit_kind == "OVERWRITE" or _READ_SNAPSHOT in (newer.properties or {})
         added = undeleted(entries)
         did = "added rows that may be among those that it looked for"
-        if not (found.adds_missing or has_read):
+        if not (sought.adds_missing or has_read):
             if not self._table.schema.data_evolution_enabled or not self._read.snapshot_id:
                 return
             # New values of columns are added files, whose rows were there before.
             next_row_id = self._snapshot(self._read.snapshot_id).next_row_id
             added = added.filter(pc.less(added["first_row_id"], next_row_id or 0))
             did = "wrote new values into rows that may be among those that it looked for"
-        if may_be_found(self._table, added, found.conditions).num_rows:
+        if _may_match(self._table, added, sought.conditions).num_rows:
             raise self._outdated(newer, did)
 
     def _place(self, values: tuple[Any, ...], bucket: int) -> _Place:
@@ -314,21 +291,14 @@ class _ReadCheck:
         return values, None if self._by_partition else bucket
 
     def _snapshot(self, snapshot_id: int) -> Any:
-        snapshot = read_snapshot(self._table.paimon, snapshot_id)
-        if snapshot is None:
-            raise OutdatedPlanError(
-                f"Snapshot {snapshot_id} of `{self._table.name}` expired while the statement was "
-                "running, so the rows that it changed are unknown.",
-                hint="Nothing was written. Run the statement again.",
-            )
-        return snapshot
+        return required_snapshot(self._table, snapshot_id, "the rows that it changed are")
 
     def _outdated(self, newer: Any, did: str) -> OutdatedPlanError:
         other, user = described(newer), str(newer.commit_user)
-        told = "" if user in other else f" It was committed by the commit user {user}."
+        committer = "" if user in other else f" It was committed by the commit user {user}."
         return OutdatedPlanError(
             f"Since this statement read snapshot {self._read.snapshot_id} of "
-            f"`{self._table.name}`, {other} {did}.{told}",
+            f"`{self._table.name}`, {other} {did}.{committer}",
             hint="Nothing was written. Run the statement again: it then reads the rows as they "
             "are now. The setting row_level_retries says how often it does so by itself.",
         )
@@ -338,20 +308,13 @@ class _ReadCheck:
 # statistics.
 
 
-def may_be_found(table: Table, files: pa.Table, conditions: Sequence[ColumnPredicate]) -> pa.Table:
+def _may_match(table: Table, files: pa.Table, conditions: Sequence[ColumnPredicate]) -> pa.Table:
     """The files (columns of MANIFEST_ENTRIES) that can hold rows which meet all conditions. A
     condition on a column that the table no longer has says nothing."""
-    schema = table.schema
-    names = {column.name for column in schema.columns}
+    names = table.schema.column_names
     known = [condition for condition in conditions if condition.column in names]
-    for judge in (in_partitions, in_buckets):
-        files = files.filter(pa.array(judge(files, schema, known)))
-    if schema.is_primary_key_table:
-        return files.filter(pa.array(in_key_ranges(files, schema, known)))
-    if schema.data_evolution_enabled:
-        return files  # a file has only some columns of its rows
-    columns = TableSchemas(table.paimon).columns
-    return files.filter(pa.array(in_value_ranges(files, columns, schema.columns, known)))
+    columns_of = TableSchemas(table.paimon).columns
+    return files.filter(pa.array(can_match(files, table.schema, columns_of, known)))
 
 
 # Whether two sets of files of a primary-key table have a key in common. Reads key columns only.
@@ -370,32 +333,21 @@ def have_common_key(
 
     Raises FileNotFoundError if one of the files is gone.
     """
-    held, streamed = sorted((ours, theirs), key=_rows)
-    if not held:
+    fewer, more = sorted((ours, theirs), key=_rows)
+    if not fewer:
         return False
-    if _rows(held) > HELD_KEYS_MAX:
+    if _rows(fewer) > HELD_KEYS_MAX:
         return True
-    known = pa.concat_tables(_keys(table, held, elsewhere)).combine_chunks()
-    return any(_meet(known, batch) for batch in _keys(table, streamed, elsewhere))
+    known = pa.Table.from_batches(list(key_batches(table, fewer, elsewhere))).combine_chunks()
+    return any(_meet(known, batch) for batch in key_batches(table, more, elsewhere))
 
 
 def _rows(files: Sequence[StoredFile]) -> int:
     return sum(file.rows for file in files)
 
 
-def _keys(
-    table: Table, files: Sequence[StoredFile], elsewhere: frozenset[str]
-) -> Iterator[pa.Table]:
-    keys = table.schema.trimmed_primary_keys
-    reader = whole_rows_reader(table, [file.schema_id for file in files], elsewhere)
-    reader = replace(reader, wanted=tuple(one for one in reader.wanted if one.name in keys))
-    for file in files:
-        for rows in reader.batches(file):
-            yield pa.table([rows.column(key) for key in keys], names=list(keys))
-
-
-def _meet(known: pa.Table, batch: pa.Table) -> bool:
+def _meet(known: pa.Table, batch: pa.RecordBatch) -> bool:
     """Whether a row of `known` equals a row of `batch`. Floating-point numbers are equal as in
     Java."""
-    ours, theirs = key_numbers([known, batch])
+    ours, theirs = key_numbers([known, pa.Table.from_batches([batch])])
     return bool(np.isin(theirs, ours).any())

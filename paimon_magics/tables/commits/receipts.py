@@ -92,8 +92,8 @@ class RecentCommits:
             while len(self._known) > self._tables:
                 self._known.popitem(last=False)
         ids = [snapshot_id for snapshot_id, who in seen.items() if who == _who(commit)]
-        found = (snapshot_by_id(table, snapshot_id) for snapshot_id in ids)
-        return [s for s in found if s is not None and _who(s) == _who(commit)]
+        documents = (snapshot_by_id(table, snapshot_id) for snapshot_id in ids)
+        return [s for s in documents if s is not None and _who(s) == _who(commit)]
 
     def forget(self, location: str) -> None:
         """Drop a table whose snapshots were changed by a roll-back."""

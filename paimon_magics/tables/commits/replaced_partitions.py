@@ -78,7 +78,7 @@ def _chosen(
     return [
         at
         for at, partition in enumerate(named)
-        if not typed or any(_fits(partition, spec) for spec in typed)
+        if not typed or any(spec.items() <= partition.items() for spec in typed)
     ]
 
 
@@ -95,7 +95,3 @@ def _sums(of_files: npt.NDArray[np.int64], column: Any, partitions: int) -> npt.
     sums = np.zeros(partitions, dtype=np.int64)
     np.add.at(sums, of_files, np.asarray(column))
     return sums
-
-
-def _fits(values: dict[str, Any], spec: dict[str, Any]) -> bool:
-    return all(values[key] == value for key, value in spec.items())

@@ -54,13 +54,11 @@ _ROWS_MAX = 20_000_000
 _SEQUENCE = "_SEQUENCE_NUMBER"
 
 
-def obstacle(
-    table: Table, p: Publication, changed: ChangedFiles, lineage: Lineage, beside: int
-) -> str:
+def obstacle(table: Table, p: Publication, changed: ChangedFiles, lineage: Lineage) -> str:
     """Why an overwritten publication must not be published again; "" if it may be.
 
-    Snapshot `beside` and those after it rest on a state without the publication. `beside` was made
-    at the same time, the others later.
+    The snapshot that has its id and those after it rest on a state without the publication. The
+    first was made at the same time, the others later.
     """
     if p.commit_kind != "APPEND" or changed.deleted:
         return "it replaced rows"
@@ -71,13 +69,12 @@ def obstacle(
     missing = _missing_file(table, changed)
     if missing:
         return f"its file {missing} is gone"
-    later, problem = _since(table, p, lineage, beside, _buckets(changed.entries))
+    later, problem = _since(table, p, lineage, _buckets(changed.entries))
     if problem or not table.schema.is_primary_key_table:
         return problem
     if later and table.schema.flag("sequence.snapshot-ordering"):
         return "its rows would come after later ones of the same buckets"
-    compacted = frozenset(bucket for one in later for bucket in one.compacted)
-    return order_problem(table, _buckets(changed.entries), later, compacted)
+    return _order_problem(table, _buckets(changed.entries), later)
 
 
 def unrepeatable(p: Publication) -> str:
@@ -91,14 +88,14 @@ def unrepeatable(p: Publication) -> str:
     return _INDEX_CHANGED if p.changes_index else ""
 
 
-def changed_by_request(asked: DecodedRequest) -> ChangedFiles | None:
+def changed_by_request(decoded: DecodedRequest) -> ChangedFiles | None:
     """The changes of a requested append or compaction; None for other requests, which replace
     rows."""
-    if not isinstance(asked.request.change, Append | Compact):
+    if not isinstance(decoded.request.change, Append | Compact):
         return None
-    paimon = asked.table.paimon
+    paimon = decoded.table.paimon
     entries = []
-    for message in asked.messages:
+    for message in decoded.messages:
         partition = GenericRow(list(message.partition), paimon.partition_keys_fields)
         buckets = message.total_buckets or paimon.total_buckets
         changed = ((DELETE, message.compact_before), (ADD, message.compact_after))
@@ -107,13 +104,13 @@ def changed_by_request(asked: DecodedRequest) -> ChangedFiles | None:
             for kind, files in ((ADD, message.new_files), *changed)
             for file in files
         ]
-    return ChangedFiles(entries, indexes=asked.index_names)
+    return ChangedFiles(entries, indexes=decoded.index_names)
 
 
-def repetition(table: Table, p: Publication, asked: CommitRequest | None) -> CommitRequest:
+def repetition(table: Table, p: Publication, original: CommitRequest | None) -> CommitRequest:
     """The request that publishes an overwritten append again, on top of the latest snapshot.
 
-    It is made from `asked`, the original request, or without that from the manifests. It has the
+    It is made from `original`, the original request, or without that from the manifests. It has the
     same commit user and identifier, by which its writer finds it. Raises TableDamagedError if the
     manifests are gone.
     """
@@ -121,18 +118,18 @@ def repetition(table: Table, p: Publication, asked: CommitRequest | None) -> Com
     transaction = Transaction(
         table=p.table,
         commit_user=p.commit_user,
-        file_prefix="" if asked is None else asked.transaction.file_prefix,
+        file_prefix="" if original is None else original.transaction.file_prefix,
         base_snapshot_id=latest.id if latest is not None else 0,
         commit_identifier=p.commit_identifier,
     )
-    messages = _messages(table, p) if asked is None else asked.messages
-    properties = p.properties if asked is None else asked.properties
+    messages = _messages(table, p) if original is None else original.messages
+    properties = p.properties if original is None else original.properties
     return CommitRequest(
         transaction,
         Append(),
         messages,
         (*properties, (REPUBLISHED, str(p.snapshot_id))),
-        None if asked is None else asked.read_set,
+        None if original is None else original.read_set,
     )
 
 
@@ -163,7 +160,6 @@ def _since(
     table: Table,
     p: Publication,
     lineage: Lineage,
-    beside: int,
     buckets: Mapping[Bucket, Sequence[Any]],
 ) -> tuple[list[Later], str]:
     """What others have added to the same buckets, or a text that says why what they did there
@@ -171,7 +167,7 @@ def _since(
     partitions = {values for values, _ in buckets}
     later: list[Later] = []
     before = None
-    for snapshot_id in range(beside, latest_snapshot(table.paimon).id + 1):
+    for snapshot_id in range(p.snapshot_id, latest_snapshot(table.paimon).id + 1):
         snapshot = read_snapshot(table.paimon, snapshot_id)
         changed = None if snapshot is None else lineage.changed_by(snapshot.delta_manifest_list)
         if snapshot is None or changed is None:
@@ -180,10 +176,10 @@ def _since(
             continue
         index = snapshot.index_manifest
         compaction = snapshot.commit_kind == "COMPACT"
-        if snapshot_id > beside and not compaction:
+        if snapshot_id > p.snapshot_id and not compaction:
             # An OVERWRITE counts even if it deleted nothing: it might have replaced the lost rows,
             # had they been there.
-            replaced = {values for values, _ in map(_bucket, _deletions(changed))}
+            replaced = {_bucket(entry)[0] for entry in changed.entries if entry.kind != ADD}
             if snapshot.commit_kind == "OVERWRITE" or replaced & partitions:
                 return [], f"snapshot {snapshot_id} replaced rows after it"
             if index != before and table.schema.flag("deletion-vectors.enabled"):
@@ -193,7 +189,7 @@ def _since(
         later.append(
             Later(
                 snapshot_id,
-                snapshot_id == beside,
+                snapshot_id == p.snapshot_id,
                 {} if compaction else touched,
                 frozenset(touched) if compaction else frozenset(),
             )
@@ -220,17 +216,13 @@ def _missing_file(table: Table, changed: ChangedFiles) -> str:
     return ""
 
 
-def _deletions(changed: ChangedFiles) -> list[Any]:
-    return [entry for entry in changed.entries if entry.kind != ADD]
-
-
 def _buckets(entries: Sequence[Any]) -> dict[Bucket, list[Any]]:
     """The files that were added, by bucket."""
-    found: dict[Bucket, list[Any]] = {}
+    added: dict[Bucket, list[Any]] = {}
     for entry in entries:
         if entry.kind == ADD:
-            found.setdefault(_bucket(entry), []).append(entry.file)
-    return found
+            added.setdefault(_bucket(entry), []).append(entry.file)
+    return added
 
 
 def _bucket(entry: Any) -> Bucket:
@@ -336,8 +328,8 @@ class Lineage:
 
     def has_indexes(self, snapshot: Any, names: Collection[str]) -> bool:
         """Whether all index files of these names are in the table at a snapshot."""
-        found = IndexFileHandler(self.table.paimon).scan(snapshot)
-        return set(names) <= {entry.index_file.file_name for entry in found}
+        entries = IndexFileHandler(self.table.paimon).scan(snapshot)
+        return set(names) <= {entry.index_file.file_name for entry in entries}
 
     def present(self, snapshot: Any, changed: ChangedFiles) -> frozenset[File]:
         """The added files of `changed` that are in the table at a snapshot."""
@@ -399,16 +391,12 @@ class Later:
     compacted: frozenset[Bucket] = frozenset()
 
 
-def order_problem(
-    table: Table,
-    files: Mapping[Bucket, Sequence[Any]],
-    others: Sequence[Later],
-    compacted: frozenset[Bucket],
+def _order_problem(
+    table: Table, files: Mapping[Bucket, Sequence[Any]], others: Sequence[Later]
 ) -> str:
-    """Why `files` may not be committed after `others`, as a text; "" if they may.
-
-    `compacted` are buckets that were compacted since, which may have dropped the delete of a key.
-    """
+    """Why `files` may not be committed after `others`, as a text; "" if they may."""
+    # A compaction may have dropped the delete of a key.
+    compacted = frozenset().union(*(other.compacted for other in others))
     for bucket, ours in files.items():
         for other in others:
             theirs = _overlapping(ours, other.files.get(bucket, ()))

@@ -17,7 +17,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -114,13 +114,13 @@ class PreparedCommit:
     """A client's request to commit a snapshot that it has prepared.
 
     `base_uuid` is the uuid of the snapshot that it was prepared on; None if there was none, or it
-    has no uuid. Clients older than Paimon 2.0 do not send it (`base_is_told` is false); then only
+    has no uuid. Clients older than Paimon 2.0 do not send it (`has_base_uuid` is false); then only
     the snapshot's id is compared. `statistics` of the partitions are passed on to a REST catalog.
     """
 
     snapshot: Document
     base_uuid: str | None
-    base_is_told: bool = True
+    has_base_uuid: bool = True
     statistics: Sequence[Document] = ()
 
 
@@ -192,162 +192,152 @@ def publish_prepared(
         fence = fence.above(epoch_of(latest.get("properties")))
     if not _is_prepared_on(commit, latest):
         return False
-    files = PreparedFiles(table)
-    files.check_paths(snapshot, latest)
-    changes = files.changes(snapshot["deltaManifestList"])
-    if _was_committed(table, snapshot, changes, files, checks):
-        return True
-    union = _united_index(table, snapshot, latest, files, checks)
-    if union is not None:
-        snapshot = {**snapshot, "indexManifest": union.manifest}
-    try:
-        _check_streamed_keys(table, snapshot, latest, checks)
-        _check_moved_keys(table, snapshot, latest, files, checks)
-        published = _checked(table, snapshot, latest, files, publish, checks.ledger, fence)
-    except (PaimonMagicsError, MalformedDocumentError):  # certainly not published
-        if union is not None:
-            union.discard(table)
-        raise
-    if union is not None:
-        (union.settle if published else union.discard)(table)
-    return published
-
-
-def _united_index(
-    table: StoredTable,
-    snapshot: Document,
-    latest: Document | None,
-    files: PreparedFiles,
-    checks: CommitChecks,
-) -> IndexUnion | None:
-    """The index of a commit with the keys that the table's index got since the commit was prepared,
-    and without those that have left since; None if it is right as it is."""
-    indexes, load = checks.indexes, checks.load
-    if indexes is None or load is None or snapshot["commitKind"] == "OVERWRITE":
-        return None
-    before = None if latest is None else latest.get("indexManifest")
-    after = snapshot.get("indexManifest")
-    if before == after:
-        return None
-    manifests = IndexManifestFile(table.paimon)
-    old, new = (manifests.read(name) if name is not None else [] for name in (before, after))
-    path = f"{manifest_folder(table.paimon)}/{after}"
-    if after is not None and not new and not table.paimon.file_io.exists(path):
-        raise MalformedDocumentError(f"The snapshot names a file that does not exist: {path}")
-    new_files = functools.cache(lambda: (load(), files.added(snapshot["deltaManifestList"])))
-
-    def brought(bucket: Bucket, hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        return brought_hashes(*new_files(), bucket, hashes) if len(hashes) else hashes
-
-    united = indexes.lacking(table, old, new, brought=brought)
-    return write_union(table, after, new, united) if united else None
-
-
-def _check_streamed_keys(
-    table: StoredTable, snapshot: Document, latest: Document | None, checks: CommitChecks
-) -> None:
-    """Check the keys of a batch; see `dynamic_keys`."""
-    before = None if latest is None else latest.get("indexManifest")
-    after = snapshot.get("indexManifest")
-    if (
-        latest is None
-        or after in (None, before)
-        or snapshot["commitIdentifier"] != BATCH_COMMIT_IDENTIFIER
-        or snapshot["commitKind"] not in ("APPEND", "OVERWRITE")
-        or checks.indexes is None
-        or checks.load is None
-    ):
-        return
-    old, new = (hash_entries(table, name) for name in (before, after))
-    user = snapshot["commitUser"]
-    check_streamed_keys(checks.load(), latest["id"], old, new, checks.indexes, user)
-
-
-def _check_moved_keys(
-    table: StoredTable,
-    snapshot: Document,
-    latest: Document | None,
-    files: PreparedFiles,
-    checks: CommitChecks,
-) -> None:
-    """Check the buckets of a commit's keys where some were moved to others; see `dynamic_keys`."""
-    moved_for = carried_properties((latest or {}).get("properties")).get(KEYS_MOVED_FOR)
-    if (
-        moved_for in (None, snapshot["commitUser"])
-        or snapshot["commitKind"] != "APPEND"
-        or checks.indexes is None
-        or checks.load is None
-    ):
-        return
-    index = hash_entries(table, snapshot.get("indexManifest"))
-    added = files.added(snapshot["deltaManifestList"])
-    check_key_buckets(checks.load(), added, checks.indexes, index)
-
-
-def _checked(
-    table: StoredTable,
-    snapshot: Document,
-    latest: Document | None,
-    files: PreparedFiles,
-    publish: Publish,
-    ledger: Ledger,
-    fence: Fence | None,
-) -> bool:
-    """Publish a snapshot whose files exist; False if another one was faster."""
-    try:
-        sync_files(files.new_paths(snapshot, latest))
-    except FileNotFoundError as error:
-        raise MalformedDocumentError(
-            f"The snapshot names a file that does not exist: {error.filename or error}"
-        ) from error
-    content = {key: value for key, value in snapshot.items() if value is not None}
-    added = carried_properties((latest or {}).get("properties"))
-    if fence is not None:
-        added[EPOCH] = str(fence.epoch)
-        fence.check()
-    if added:
-        content["properties"] = {**content.get("properties", {}), **added}
-    _begin(ledger, snapshot, latest, files)
-    return _publish(table, content, publish, ledger)
+    return _Publication(table, snapshot, latest or {}, PreparedFiles(table), checks).publish(
+        publish, fence
+    )
 
 
 def _is_prepared_on(commit: PreparedCommit, latest: Document | None) -> bool:
     latest_id = 0 if latest is None else int(latest["id"])
     latest_uuid = None if latest is None else latest.get("uuid")
     follows: bool = commit.snapshot["id"] == latest_id + 1
-    return follows and (not commit.base_is_told or commit.base_uuid == latest_uuid)
+    return follows and (not commit.has_base_uuid or commit.base_uuid == latest_uuid)
 
 
-def _was_committed(
-    table: StoredTable,
-    snapshot: Document,
-    changes: frozenset[ChangedFile],
-    files: PreparedFiles,
-    checks: CommitChecks,
+@dataclass(frozen=True, slots=True)
+class _Publication:
+    """The publication of a prepared `snapshot` on top of the `latest` one, {} for none."""
+
+    table: StoredTable
+    snapshot: Document
+    latest: Document
+    files: PreparedFiles
+    checks: CommitChecks
+
+    def publish(self, publish: Publish, fence: Fence | None) -> bool:
+        """See `publish_prepared`."""
+        self.files.check_paths(self.snapshot, self.latest)
+        if self._was_committed():
+            return True
+        union = self._united_index()
+        united = self
+        if union is not None:
+            united = replace(self, snapshot={**self.snapshot, "indexManifest": union.manifest})
+        try:
+            united._check_streamed_keys()
+            united._check_moved_keys()
+            published = united._publish_synced(publish, fence)
+        except (PaimonMagicsError, MalformedDocumentError):  # certainly not published
+            if union is not None:
+                union.discard(self.table)
+            raise
+        if union is not None:
+            (union.settle if published else union.discard)(self.table)
+        return published
+
+    @property
+    def _indexes(self) -> tuple[str | None, str | None]:
+        """The index manifests of the latest snapshot and of this one."""
+        return self.latest.get("indexManifest"), self.snapshot.get("indexManifest")
+
+    @property
+    def _changes(self) -> frozenset[ChangedFile]:
+        return self.files.changes(self.snapshot["deltaManifestList"])
+
+    def _was_committed(self) -> bool:
+        """Whether the same writer has already committed the same changes."""
+        snapshot, changes = self.snapshot, self._changes
+        if not changes and snapshot["commitIdentifier"] == BATCH_COMMIT_IDENTIFIER:
+            return False  # such commits are all alike
+        earlier = self.checks.recent.of(self.table, snapshot["id"] - 1, snapshot)
+        return any(
+            self.files.changes(document["deltaManifestList"]) == changes for document in earlier
+        ) or self.checks.ledger.knows(_digest(changes))
+
+    def _united_index(self) -> IndexUnion | None:
+        """The index of a commit with the keys that the table's index got since the commit was
+        prepared, and without those that have left since; None if it is right as it is."""
+        table, indexes, load = self.table, self.checks.indexes, self.checks.load
+        if indexes is None or load is None or self.snapshot["commitKind"] == "OVERWRITE":
+            return None
+        before, after = self._indexes
+        if before == after:
+            return None
+        manifests = IndexManifestFile(table.paimon)
+        old, new = (manifests.read(name) if name is not None else [] for name in (before, after))
+        path = f"{manifest_folder(table.paimon)}/{after}"
+        if after is not None and not new and not table.paimon.file_io.exists(path):
+            raise MalformedDocumentError(f"The snapshot names a file that does not exist: {path}")
+        new_files = functools.cache(
+            lambda: (load(), self.files.added(self.snapshot["deltaManifestList"]))
+        )
+
+        def brought(bucket: Bucket, hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+            return brought_hashes(*new_files(), bucket, hashes) if len(hashes) else hashes
+
+        united = indexes.lacking(table, old, new, brought=brought)
+        return write_union(table, after, new, united) if united else None
+
+    def _check_streamed_keys(self) -> None:
+        """Check the keys of a batch; see `dynamic_keys`."""
+        snapshot, checks = self.snapshot, self.checks
+        before, after = self._indexes
+        if (
+            not self.latest
+            or after in (None, before)
+            or snapshot["commitIdentifier"] != BATCH_COMMIT_IDENTIFIER
+            or snapshot["commitKind"] not in ("APPEND", "OVERWRITE")
+            or checks.indexes is None
+            or checks.load is None
+        ):
+            return
+        old, new = (hash_entries(self.table, name) for name in (before, after))
+        user = snapshot["commitUser"]
+        check_streamed_keys(checks.load(), self.latest["id"], old, new, checks.indexes, user)
+
+    def _check_moved_keys(self) -> None:
+        """Check the buckets of a commit's keys where some were moved; see `dynamic_keys`."""
+        snapshot, checks = self.snapshot, self.checks
+        moved_for = carried_properties(self.latest.get("properties")).get(KEYS_MOVED_FOR)
+        if (
+            moved_for in (None, snapshot["commitUser"])
+            or snapshot["commitKind"] != "APPEND"
+            or checks.indexes is None
+            or checks.load is None
+        ):
+            return
+        index = hash_entries(self.table, snapshot.get("indexManifest"))
+        added = self.files.added(snapshot["deltaManifestList"])
+        check_key_buckets(checks.load(), added, checks.indexes, index)
+
+    def _publish_synced(self, publish: Publish, fence: Fence | None) -> bool:
+        """Sync the snapshot's files and publish it; False if another one was faster."""
+        try:
+            sync_files(self.files.new_paths(self.snapshot, self.latest))
+        except FileNotFoundError as error:
+            raise MalformedDocumentError(
+                f"The snapshot names a file that does not exist: {error.filename or error}"
+            ) from error
+        content = {key: value for key, value in self.snapshot.items() if value is not None}
+        added = carried_properties(self.latest.get("properties"))
+        if fence is not None:
+            added[EPOCH] = str(fence.epoch)
+            fence.check()
+        if added:
+            content["properties"] = {**content.get("properties", {}), **added}
+        before, after = self._indexes
+        self.checks.ledger.begin(
+            _digest(self._changes),
+            changes_index=before != after,
+            rests_on=self.latest.get("deltaManifestList"),
+            manifests=self.files.manifests(self.snapshot["deltaManifestList"]),
+        )
+        return _create_snapshot(self.table, content, publish, self.checks.ledger)
+
+
+def _create_snapshot(
+    table: StoredTable, content: Document, publish: Publish, ledger: Ledger
 ) -> bool:
-    """Whether the same writer has already committed the same changes."""
-    if not changes and snapshot["commitIdentifier"] == BATCH_COMMIT_IDENTIFIER:
-        return False  # such commits are all alike
-    earlier = checks.recent.of(table, snapshot["id"] - 1, snapshot)
-    return any(
-        files.changes(document["deltaManifestList"]) == changes for document in earlier
-    ) or checks.ledger.knows(_digest(changes))
-
-
-def _begin(
-    ledger: Ledger, snapshot: Document, latest: Document | None, files: PreparedFiles
-) -> None:
-    before = None if latest is None else latest.get("indexManifest")
-    delta = snapshot["deltaManifestList"]
-    ledger.begin(
-        _digest(files.changes(delta)),
-        changes_index=before != snapshot.get("indexManifest"),
-        rests_on=None if latest is None else latest["deltaManifestList"],
-        manifests=files.manifests(delta),
-    )
-
-
-def _publish(table: StoredTable, content: Document, publish: Publish, ledger: Ledger) -> bool:
     manager = table.paimon.snapshot_manager()
     path = published_path(manager.get_snapshot_path(content["id"]))
     try:
@@ -392,38 +382,45 @@ class PreparedFiles:
         self._table = table
         self._manifests = ManifestCache(table.paimon)
 
-    def check_paths(self, snapshot: Document, latest: Document | None) -> None:
-        """Raise MalformedDocumentError or InvalidValueError if a manifest that the snapshot adds
-        names a file outside the table's folders."""
+    def check_paths(self, snapshot: Document, latest: Document) -> None:
+        """Raise MalformedDocumentError or InvalidValueError if a manifest that the snapshot adds to
+        the `latest` one names a file outside the table's folders."""
         paths = self._table.paths
         paths.check([f"{self._table.paimon.path_factory().data_file_path()}/file"])
-        merged = set(self.manifests(snapshot["baseManifestList"]))
-        for key in ("baseManifestList", "deltaManifestList") if latest is not None else ():
-            merged -= set(self.manifests((latest or {})[key]))
-        names = sorted(merged)
-        for key in ("deltaManifestList", "changelogManifestList"):
-            names += self.manifests(snapshot[key]) if snapshot.get(key) is not None else []
+        names = self._merged(snapshot, latest)
+        for manifest_list in _change_lists(snapshot):
+            names += self.manifests(manifest_list)
         _check_plain(names)
-        with _told_if_gone("A manifest of the snapshot"):
+        with _malformed_if_gone("A manifest of the snapshot"):
             entries = self._manifests.columns.entries(names)
         _check_plain(entries["file_name"].to_pylist())
         _check_plain(pc.list_flatten(entries["extra_files"]).to_pylist())
         external = pc.unique(entries["external_path"].drop_null()).to_pylist()
         paths.check(path for path in external if path)
-        self._check_index_paths(snapshot.get("indexManifest"), (latest or {}).get("indexManifest"))
+        new = self._new_index_files(snapshot, latest)
+        _check_plain(entry.index_file.file_name for entry in new)
+        recorded = (entry.index_file.external_path for entry in new)
+        paths.check(path for path in recorded if path)
 
-    def _check_index_paths(self, index: str | None, before: str | None) -> None:
+    def _merged(self, snapshot: Document, latest: Document) -> list[str]:
+        """The manifests of the snapshot's base that the latest snapshot does not have, sorted."""
+        merged = set(self.manifests(snapshot["baseManifestList"]))
+        for key in _FILES if latest else ():
+            merged -= set(self.manifests(latest[key]))
+        return sorted(merged)
+
+    def _new_index_files(self, snapshot: Document, latest: Document) -> list[Any]:
+        """The entries of the snapshot's index manifest that the latest one's does not have."""
+        before, index = latest.get("indexManifest"), snapshot.get("indexManifest")
         if index in (None, before):
-            return
+            return []
         manifests = IndexManifestFile(self._table.paimon)
         known = {_index_place(entry) for entry in manifests.read(before)} if before else set()
-        new = {_index_place(entry) for entry in manifests.read(index)} - known
-        _check_plain(name for name, _ in new)
-        self._table.paths.check(path for _, path in new if path)
+        return [entry for entry in manifests.read(index) if _index_place(entry) not in known]
 
     def manifests(self, manifest_list: str) -> list[str]:
         """The names of the manifests in a list."""
-        with _told_if_gone(f"The manifest list {manifest_list}"):
+        with _malformed_if_gone(f"The manifest list {manifest_list}"):
             names: list[str] = self._manifests.columns.files(manifest_list)["file_name"].to_pylist()
         return names
 
@@ -449,34 +446,31 @@ class PreparedFiles:
         added = self.added(manifest_list)
         partitions, of_files = partition_values(self._table.paimon, added)
         columns = (added[name].to_pylist() for name in ("bucket", "min_sequence_number"))
-        found: dict[tuple[tuple[Any, ...], int], int] = {}
+        first: dict[tuple[tuple[Any, ...], int], int] = {}
         for at, bucket, number in zip(of_files, *columns, strict=True):
             key = partitions[at], bucket
-            found[key] = min(number, found.get(key, number))
-        return found
+            first[key] = min(number, first.get(key, number))
+        return first
 
-    def new_paths(self, snapshot: Document, latest: Document | None) -> list[str]:
+    def new_paths(self, snapshot: Document, latest: Document) -> list[str]:
         """The paths of all files that a snapshot refers to and the latest one does not."""
-        folder = manifest_folder(self._table.paimon)
-        names = [snapshot["baseManifestList"]]
-        merged = set(self.manifests(snapshot["baseManifestList"]))
-        if latest is not None:
-            for key in ("baseManifestList", "deltaManifestList"):
-                merged -= set(self.manifests(latest[key]))
-        names += sorted(merged)
+        paimon = self._table.paimon
+        folder, factory = manifest_folder(paimon), paimon.path_factory()
+        names = [snapshot["baseManifestList"], *self._merged(snapshot, latest)]
         paths = []
-        for key in ("deltaManifestList", "changelogManifestList"):
-            manifest_list = snapshot.get(key)
-            if manifest_list is not None:
-                names += [manifest_list, *self.manifests(manifest_list)]
-                paths += self._added_paths(manifest_list)
-        index, before = snapshot.get("indexManifest"), (latest or {}).get("indexManifest")
-        if index is not None and index != before:
+        for manifest_list in _change_lists(snapshot):
+            names += [manifest_list, *self.manifests(manifest_list)]
+            paths += self._added_paths(manifest_list)
+        index = snapshot.get("indexManifest")
+        if index not in (None, latest.get("indexManifest")):
             names.append(index)
-            paths += self._new_index_paths(index, before)
+        paths += [
+            factory.bucket_index_path(tuple(e.partition.values), e.bucket, e.index_file)
+            for e in self._new_index_files(snapshot, latest)
+            if not e.index_file.external_path
+        ]
         if snapshot.get("statistics") is not None:
-            statistics = self._table.paimon.path_factory().statistics_path()
-            paths.append(f"{statistics}/{snapshot['statistics']}")
+            paths.append(f"{factory.statistics_path()}/{snapshot['statistics']}")
         return [*(f"{folder}/{name}" for name in names), *paths]
 
     def _added_paths(self, manifest_list: str) -> list[str]:
@@ -492,20 +486,15 @@ class PreparedFiles:
             for name in [file, *(beside or ())]
         ]
 
-    def _new_index_paths(self, index: str, before: str | None) -> list[str]:
-        manifests = IndexManifestFile(self._table.paimon)
-        known = {e.index_file.file_name for e in manifests.read(before)} if before else set()
-        factory = self._table.paimon.path_factory()
-        return [
-            factory.bucket_index_path(tuple(e.partition.values), e.bucket, e.index_file)
-            for e in manifests.read(index)
-            if e.index_file.file_name not in known and not e.index_file.external_path
-        ]
-
     def _entries(self, manifest_list: str) -> pa.Table:
         names: Sequence[str] = self.manifests(manifest_list)
-        with _told_if_gone(f"A manifest of the list {manifest_list}"):
+        with _malformed_if_gone(f"A manifest of the list {manifest_list}"):
             return self._manifests.columns.entries(names)
+
+
+def _change_lists(snapshot: Document) -> list[str]:
+    lists = (snapshot.get(key) for key in ("deltaManifestList", "changelogManifestList"))
+    return [name for name in lists if name is not None]
 
 
 def _index_place(entry: Any) -> tuple[str, str | None]:
@@ -519,7 +508,7 @@ def _check_plain(names: Iterable[str]) -> None:
 
 
 @contextmanager
-def _told_if_gone(what: str) -> Iterator[None]:
+def _malformed_if_gone(what: str) -> Iterator[None]:
     try:
         yield
     except ManifestGoneError as error:

@@ -258,7 +258,7 @@ class _Move:
 
 
 def _source(move: MisplacedKeys) -> Bucket:
-    return move.partition, move.found_in
+    return move.partition, move.present_in
 
 
 def _target(move: MisplacedKeys) -> Bucket:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -28,10 +28,10 @@ from paimon_magics.planning.commits.expiry import (
     changelogs_end,
     snapshots_end,
 )
-from paimon_magics.tables.expiry.expired_files import ExpiredFiles
-from paimon_magics.tables.expiry.protected_files import ProtectedFiles
+from paimon_magics.tables.expiry.expired_files import ExpiredFiles, ProtectedFiles
 from paimon_magics.tables.snapshots.latest import (
     changelog_folder,
+    changelog_ids,
     earliest_snapshot_id,
     latest_snapshot,
     read_changelog,
@@ -58,7 +58,7 @@ class Expiry:
     begin: int
     end: int
     snapshots: Sequence[Any]
-    kept: ProtectedFiles
+    protected: ProtectedFiles
 
 
 def can_expire(table: Table) -> bool:
@@ -97,10 +97,10 @@ def decide(table: Table, rules: ExpiryRules, floor: int, now_ms: int) -> Expiry 
     if begin < end:
         read = (read_snapshot(paimon, snapshot_id) for snapshot_id in range(begin, end + 1))
         snapshots = [snapshot for snapshot in read if snapshot is not None]
-        protected_files = ProtectedFiles(table)
+        protected = ProtectedFiles(table)
         table.store.write(hint, str(end).encode())
         reach("expiry.decided")
-        return Expiry(table, rules, now_ms, begin, end, snapshots, protected_files)
+        return Expiry(table, rules, now_ms, begin, end, snapshots, protected)
     if table.store.read(hint) is None:  # so that the folder need not be listed again
         write_hint(table.store, hint, end)
     if rules.keeps_changelogs:
@@ -121,7 +121,7 @@ def carry_out(expiry: Expiry, turn: AbstractContextManager[None] | None = None) 
         with turn or nullcontext():
             removed = _remove_snapshots(expiry, expired)
     if expiry.rules.keeps_changelogs:
-        expire_changelogs(expiry.table, expiry.rules, expiry.kept, expiry.end, expiry.now_ms)
+        _expire_changelogs(expiry.table, expiry.rules, expiry.protected, expiry.end, expiry.now_ms)
     return removed
 
 
@@ -129,13 +129,13 @@ def _remove_files(expiry: Expiry) -> Sequence[Any]:
     """Remove the files that only the expired snapshots refer to; return these snapshots."""
     table, rules = expiry.table, expiry.rules
     *expired, last = expiry.snapshots
-    files = ExpiredFiles(table, rules, expiry.kept)
+    files = ExpiredFiles(table, rules, expiry.protected)
     files.remove(path for snapshot in [*expired[1:], last] for path in _replaced(files, snapshot))
     if not rules.keeps_changelogs:
         files.remove(path for snapshot in expired for path in files.of_changelog(snapshot))
     files.remove_empty_folders()
     reach("expiry.data_removed")
-    files.remove(_metadata(files, expiry, expired, last))
+    files.remove(list(_metadata(files, expiry, expired, last)))
     reach("expiry.metadata_removed")
     return expired
 
@@ -152,7 +152,7 @@ def _remove_snapshots(expiry: Expiry, expired: Sequence[Any]) -> int:
         if now is None or now.delta_manifest_list != snapshot.delta_manifest_list:
             continue  # the snapshot of another table, which has replaced this one
         if expiry.rules.keeps_changelogs:
-            keep_changelog(table, snapshot)
+            _keep_changelog(table, snapshot)
         table.store.delete([table.paimon.snapshot_manager().get_snapshot_path(snapshot.id)])
         removed += 1
         reach("expiry.snapshot_removed")
@@ -169,23 +169,18 @@ def _replaced(files: ExpiredFiles, snapshot: Any) -> list[str]:
 
 def _metadata(
     files: ExpiredFiles, expiry: Expiry, expired: Sequence[Any], last: Any
-) -> dict[str, None]:
+) -> Iterator[str]:
     """The paths of the manifests, manifest lists, index and statistics files that only the expired
-    snapshots refer to: `planManifestsCleaner`. A list comes after the manifests that it names."""
+    snapshots refer to: `planManifestsCleaner`."""
     rules = expiry.rules
-    metadata = expiry.kept.metadata(expiry.begin, expiry.end, [last])
-    paths: dict[str, None] = {}
+    needed = expiry.protected.metadata(expiry.begin, expiry.end, [last])
     for snapshot in expired:
         lists = []
         if not rules.keeps_changelogs or rules.has_changelog_files:
             lists += [snapshot.base_manifest_list, snapshot.delta_manifest_list]
-        if not rules.keeps_changelogs and snapshot.changelog_manifest_list is not None:
+        if not rules.keeps_changelogs:
             lists.append(snapshot.changelog_manifest_list)
-        for name in lists:
-            paths |= files.of_list(name, metadata)
-        paths |= files.of_index(snapshot, metadata)
-        paths |= files.of_statistics(snapshot, metadata)
-    return paths
+        yield from files.of_metadata(snapshot, lists, needed)
 
 
 def _forward_floor(table: Table) -> int:
@@ -219,7 +214,7 @@ def _consumers_floor(table: Table, rules: ExpiryRules, now_ms: int) -> int:
 # are the same as for snapshots (module `expire_snapshots`).
 
 
-def keep_changelog(table: Table, snapshot: Any) -> None:
+def _keep_changelog(table: Table, snapshot: Any) -> None:
     """Copy a snapshot that will be removed to a changelog."""
     folder = changelog_folder(table)
     content = table.store.read(table.paimon.snapshot_manager().get_snapshot_path(snapshot.id))
@@ -229,8 +224,8 @@ def keep_changelog(table: Table, snapshot: Any) -> None:
         reach("expiry.changelog_kept")
 
 
-def expire_changelogs(
-    table: Table, rules: ExpiryRules, kept: ProtectedFiles, earliest_snapshot: int, now_ms: int
+def _expire_changelogs(
+    table: Table, rules: ExpiryRules, protected: ProtectedFiles, earliest_snapshot: int, now_ms: int
 ) -> int:
     """Remove the changelogs that need not be kept any longer, with their files; return how many.
 
@@ -257,16 +252,16 @@ def expire_changelogs(
         return 0
     table.store.write(f"{changelog_folder(table)}/EARLIEST", str(end).encode())
     reach("expiry.changelogs_decided")
-    names = kept.metadata(begin, end, [snapshot], [first])
-    return _remove(table, rules, kept, range(begin, end), names)
+    names = protected.metadata(begin, end, [snapshot], [first])
+    return _remove(table, rules, protected, range(begin, end), names)
 
 
 def _remove(
-    table: Table, rules: ExpiryRules, kept: ProtectedFiles, ids: range, names: set[str]
+    table: Table, rules: ExpiryRules, protected: ProtectedFiles, ids: range, names: set[str]
 ) -> int:
     read = (read_changelog(table, changelog_id) for changelog_id in ids)
     expired = [changelog for changelog in read if changelog is not None]
-    files = ExpiredFiles(table, rules, kept)
+    files = ExpiredFiles(table, rules, protected)
     for changelog in expired:
         own = changelog.changelog_manifest_list is not None
         files.remove(files.of_changelog(changelog) if own else files.deleted_in(changelog))
@@ -288,12 +283,11 @@ def _hinted(table: Table, hint: str, *, following: bool) -> int | None:
     content = table.store.read(f"{changelog_folder(table)}/{hint}")
     text = b"" if content is None else content.strip()
     if text.isdigit() and read_changelog(table, int(text)) is not None:
-        found = int(text)
-        if not following or read_changelog(table, found + 1) is None:
-            return found
-    names = table.store.names(changelog_folder(table), "changelog-")
-    ids = [int(name[10:]) for name in names if name[10:].isdigit()]
-    return max(ids, default=None) if following else min(ids, default=None)
+        changelog_id = int(text)
+        if not following or read_changelog(table, changelog_id + 1) is None:
+            return changelog_id
+    ids = changelog_ids(table)
+    return (max if following else min)(ids, default=None)
 
 
 # Deletes a tag and the files that only it refers to: Paimon's `TagDeletion`.
@@ -335,20 +329,14 @@ def _remove_tag_files(table: Table, rules: ExpiryRules, tagged: Any) -> None:
     latest, earliest = latest_snapshot(paimon), earliest_snapshot_id(paimon, table.store)
     if latest is None or earliest is None or tagged.id >= earliest:
         return  # the snapshot is still there: expiry removes it
-    protected_files = ProtectedFiles(table)
-    if any(tag.id == tagged.id for tag in protected_files.tags):
+    protected = ProtectedFiles(table)
+    if any(tag.id == tagged.id for tag in protected.tags):
         return
     chain = usable_snapshots(paimon, table.store)
-    files = ExpiredFiles(table, rules, protected_files)
-    data = files.of_data(
-        tagged, protected_files.data_beside(tagged.id) | protected_files.data_of(chain)
-    )
-    names = protected_files.metadata(0, NO_FLOOR, chain)
-    metadata: dict[str, None] = {}
-    for manifest_list in (tagged.base_manifest_list, tagged.delta_manifest_list):
-        metadata |= files.of_list(manifest_list, names)
-    metadata |= files.of_index(tagged, names)
-    metadata |= files.of_statistics(tagged, names)
+    files = ExpiredFiles(table, rules, protected)
+    data = files.of_data(tagged, protected.data_beside(tagged.id) | protected.data_of(chain))
+    lists = (tagged.base_manifest_list, tagged.delta_manifest_list)
+    metadata = files.of_metadata(tagged, lists, protected.metadata(0, NO_FLOOR, chain))
     files.remove(data)
     files.remove_empty_folders()
     files.remove(metadata)

@@ -156,19 +156,19 @@ def _decompressor(codec: str) -> Callable[[memoryview], bytes]:
 
 
 def _of_zstd(decompressor: Any, block: memoryview) -> bytes:
-    found: bytes = decompressor.decompressobj().decompress(block)
-    return found
+    content: bytes = decompressor.decompressobj().decompress(block)
+    return content
 
 
 def _of_snappy(block: memoryview) -> bytes:
-    content = block[:-_CHECKSUM_BYTES]
-    if not content:  # a block without a record
+    compressed = block[:-_CHECKSUM_BYTES]
+    if not compressed:  # a block without a record
         return b""
-    size, _ = varint(content, 0)
-    found: bytes = pa.Codec("snappy").decompress(content, size, asbytes=True)
-    if zlib.crc32(found) != int.from_bytes(block[-_CHECKSUM_BYTES:], "big"):
+    size, _ = varint(compressed, 0)
+    content: bytes = pa.Codec("snappy").decompress(compressed, size, asbytes=True)
+    if zlib.crc32(content) != int.from_bytes(block[-_CHECKSUM_BYTES:], "big"):
         raise ValueError("one of its blocks is damaged: its checksum differs")
-    return found
+    return content
 
 
 def _long(source: memoryview, position: int) -> tuple[int, int]:

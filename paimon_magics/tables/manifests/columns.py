@@ -88,13 +88,13 @@ _LISTS = ("baseManifestList", "deltaManifestList", "changelogManifestList")
 class ManifestColumns:
     """Reads manifests and manifest lists, and caches them. Safe for several threads.
 
-    `read_bytes` reads a file of the table's manifest folder by name. `kept_bytes_max` is the size
+    `read_bytes` reads a file of the table's manifest folder by name. `cached_bytes_max` is the size
     of the cache.
     """
 
-    def __init__(self, read_bytes: Callable[[str], bytes], kept_bytes_max: int) -> None:
+    def __init__(self, read_bytes: Callable[[str], bytes], cached_bytes_max: int) -> None:
         self._read_bytes = read_bytes
-        self._cache = ReadCache[pa.Table](kept_bytes_max, _TABLE_BYTES)
+        self._cache = ReadCache[pa.Table](cached_bytes_max, _TABLE_BYTES)
 
     def files(self, manifest_list: str) -> pa.Table:
         """The manifests in a manifest list; columns as in MANIFEST_FILES. Raises TableDamagedError
@@ -124,12 +124,12 @@ class ManifestColumns:
             raise damaged(f"The manifest `{name}`", error) from error
 
 
-def only(found: pa.Table, names: Sequence[str]) -> pa.Table:
+def only(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """Some columns, without the memory of the others: what was decoded together is freed together,
     so they are copied."""
-    if list(names) == found.column_names:
-        return found
-    return found.select(list(names)).take(pa.array(np.arange(found.num_rows)))
+    if list(names) == table.column_names:
+        return table
+    return table.select(list(names)).take(pa.array(np.arange(table.num_rows)))
 
 
 def columns_of_entries(entries: Iterable[Any]) -> pa.Table:

@@ -16,15 +16,12 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.snapshots.latest import kept_changelogs, usable_snapshots
+from paimon_magics.tables.snapshots.latest import stored_changelogs, usable_snapshots
 from paimon_magics.tables.snapshots.tagged import tagged_snapshots
 from paimon_magics.tables.stores.paths import local_path
-from paimon_magics.tables.table import Table
+from paimon_magics.tables.table import Table, branch_names
 
 _TEXT = pa.large_string()
-
-
-_MAIN = "main"
 
 
 def file_paths(
@@ -96,9 +93,8 @@ def external_files(table: Table) -> list[str]:
     """
     if not table.paths.has_external_roots:
         return []
-    branches = [_MAIN, *(str(name) for name in table.paimon.branch_manager().branches())]
-    snapshots = list(kept_changelogs(table))
-    for branch in branches:
+    snapshots = list(stored_changelogs(table))
+    for branch in branch_names(table.paimon):
         snapshots += usable_snapshots(table.paimon, table.store, branch)
         snapshots += tagged_snapshots(table, branch)
     manifests = ManifestCache(table.paimon)

@@ -33,6 +33,8 @@ from paimon_magics.columnar.hash_index import decode_hashes
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.tables.manifests.columns import ReadCache
+from paimon_magics.tables.manifests.names import index_path
+from paimon_magics.tables.manifests.partitions import partition_text
 from paimon_magics.tables.table import StoredTable, Table
 
 _NONE: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
@@ -48,10 +50,10 @@ Brought = Callable[[Bucket, npt.NDArray[np.int32]], npt.NDArray[np.int32]]
 @dataclass(frozen=True, slots=True)
 class MisplacedKeys:
     """Keys of a partition that a commit puts into the bucket `bucket`, and that the table has in
-    `found_in`, by their `hashes`, sorted."""
+    `present_in`, by their `hashes`, sorted."""
 
     partition: tuple[Any, ...]
-    found_in: int
+    present_in: int
     bucket: int
     hashes: npt.NDArray[np.int32]
 
@@ -102,7 +104,7 @@ class HashIndexes:
         if table.paimon.bucket_mode() != BucketMode.HASH_DYNAMIC:
             return []
         old, new = _by_bucket(before), _by_bucket(after)
-        found = []
+        union = []
         misplaced: list[MisplacedKeys] = []
         gone = self.gone(table, base, before)
         read = partial(self._hashes, table)
@@ -122,71 +124,57 @@ class HashIndexes:
             misplaced += _misplaced(table, bucket, present, own)
             lost = _without(present[bucket], own[bucket])
             if len(lost) or len(own[bucket]) < len(written[bucket]):
-                found.append(United(bucket, None, np.union1d(own[bucket], lost), entry))
+                union.append(United(bucket, None, np.union1d(own[bucket], lost), entry))
         if misplaced:
             raise _stale(table, misplaced)
         for bucket, entry in old.items():
             if bucket not in new:
-                found.append(United(bucket, entry, self._hashes(table, entry), None))
-        return found
+                union.append(United(bucket, entry, self._hashes(table, entry), None))
+        return union
 
     def have_met(
         self, table: IndexedTable, base: Sequence[Any], now: Sequence[Any], added: Sequence[Any]
     ) -> bool:
         """Whether the table's index `now` has keys that the entries `added`, which were written on
         the index `base`, add to it: others have added the same keys since."""
-        before, present = _by_bucket(base), _by_bucket(now)
-        for bucket, entry in _by_bucket(added).items():
-            hashes = self._hashes(table, entry)
-            known = before.get(bucket)
-            if known is not None:
-                hashes = hashes[~_in(hashes, self._hashes(table, known))]
-            for (partition, _), one in present.items() if len(hashes) else ():
-                if partition == bucket[0] and _in(hashes, self._hashes(table, one)).any():
-                    return True
-        return False
+        present = _by_bucket(now)
+        return any(
+            _in(hashes, self._hashes(table, entry)).any()
+            for bucket, hashes in self.gone(table, added, base).items()
+            for (partition, _), entry in present.items()
+            if partition == bucket[0]
+        )
 
     def count_new(self, table: IndexedTable, before: Sequence[Any], after: Sequence[Any]) -> int:
         """How many hashes the entries `after` have in buckets that lack them in the index `before`.
         Buckets that only `before` has stay as they are."""
-        known = _by_bucket(before)
-        count = 0
-        for bucket, entry in _by_bucket(after).items():
-            one = known.get(bucket)
-            if one is None or one.index_file.file_name != entry.index_file.file_name:
-                hashes = self._hashes(table, entry)
-                present = hashes[:0] if one is None else self._hashes(table, one)
-                count += int(np.count_nonzero(~_in(hashes, present)))
-        return count
+        return sum(map(len, self.gone(table, after, before).values()))
 
     def gone(
         self, table: IndexedTable, base: Sequence[Any], now: Sequence[Any]
     ) -> dict[Bucket, npt.NDArray[np.int32]]:
-        """The hashes that were in a bucket in the index `base` and are not in it `now`."""
+        """The hashes that are in a bucket in the index `base` and not in the index `now`."""
         present = _by_bucket(now)
-        found = {}
+        lost = {}
         for bucket, entry in _by_bucket(base).items():
-            known = present.get(bucket)
-            if known is not None and known.index_file.file_name == entry.index_file.file_name:
-                continue
-            hashes = self._hashes(table, entry)
-            left = hashes[:0] if known is None else self._hashes(table, known)
-            lost = hashes[~_in(hashes, left)]
-            if len(lost):
-                found[bucket] = lost
-        return found
+            other = present.get(bucket)
+            if other is None:
+                lost[bucket] = self._hashes(table, entry)
+            elif other.index_file.file_name != entry.index_file.file_name:
+                hashes = self._hashes(table, entry)
+                lost[bucket] = _without(hashes, self._hashes(table, other))
+        return {bucket: hashes for bucket, hashes in lost.items() if len(hashes)}
 
     def hashes_in(
         self, table: IndexedTable, entries: Sequence[Any]
     ) -> Mapping[Bucket, npt.NDArray[np.int32]]:
         """The sorted hashes of each bucket that has an index among the entries."""
-        return {bucket: self._hashes(table, one) for bucket, one in _by_bucket(entries).items()}
+        by_bucket = _by_bucket(entries)
+        return {bucket: self._hashes(table, entry) for bucket, entry in by_bucket.items()}
 
     def _hashes(self, table: IndexedTable, entry: Any) -> Any:
         """The sorted hashes in an index file."""
-        path = table.paimon.path_factory().bucket_index_path(
-            tuple(entry.partition.values), entry.bucket, entry.index_file, table.paimon.file_io
-        )
+        path = index_path(table.paimon, entry)
 
         def read() -> npt.NDArray[np.int32]:
             with table.paimon.file_io.new_input_stream(path) as source:
@@ -239,10 +227,10 @@ def _misplaced(
     partition. Raises StaleIndexError for those that the commit itself has in two buckets."""
     added = _without(own[bucket], present[bucket])
     others = {*present.others(bucket), *own.others(bucket)}
-    for other in sorted(others, key=lambda one: one[1]) if len(added) else ():
-        found = added[_in(added, present[other])]
-        if len(found):
-            yield MisplacedKeys(bucket[0], other[1], bucket[1], found)
+    for other in sorted(others, key=lambda bucket: bucket[1]) if len(added) else ():
+        elsewhere = added[_in(added, present[other])]
+        if len(elsewhere):
+            yield MisplacedKeys(bucket[0], other[1], bucket[1], elsewhere)
         left = _without(added, present[other])
         twice = left[_in(left, own[other])]
         if len(twice):
@@ -252,7 +240,7 @@ def _misplaced(
 
 _HINT = (
     "Let one job at a time write to a table with dynamic buckets, and start this one again: it "
-    "then reads the index as it is now."
+    "then reads the present index."
 )
 
 
@@ -263,16 +251,15 @@ def _stale(
     where = _of(table, (first.partition, first.bucket))
     return StaleIndexError(
         f"This commit puts {count_text(len(first.hashes), 'key')} into bucket "
-        f"{first.bucket}{where} that are in bucket {first.found_in}: another writer has added them "
-        "since it began. They would be in the table twice.",
+        f"{first.bucket}{where} that are in bucket {first.present_in}: another writer has added "
+        "them since it began. The keys would be in the table twice.",
         hint=_HINT,
         misplaced=misplaced if may_move else (),
     )
 
 
 def _of(table: IndexedTable, bucket: Bucket) -> str:
-    keys: Sequence[str] = table.paimon.partition_keys
-    where = ", ".join(f"{key} = {value}" for key, value in zip(keys, bucket[0], strict=True))
+    where = partition_text(table.paimon.partition_keys, bucket[0])
     return (f" of the partition {where}" if where else "") + f" of `{table.name}`"
 
 

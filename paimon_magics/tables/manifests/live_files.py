@@ -31,7 +31,7 @@ megabytes. A statement asks for them several times."""
 _OTHER_FORMATS = {b"ORC": "orc", b"PAR1": "parquet"}
 _IDENTITY = ("kind", "partition", "bucket", "level", "file_name")
 _Lists = tuple[str | None, str | None]
-_KEPT_BYTES_MAX = 256 * 1024 * 1024
+_CACHED_BYTES_MAX = 256 * 1024 * 1024
 
 
 class ManifestGoneError(TableDamagedError):
@@ -40,12 +40,12 @@ class ManifestGoneError(TableDamagedError):
 
 class ManifestCache:
     """The manifests of one table, read through pypaimon's file IO and cached, up to
-    `kept_bytes_max` bytes."""
+    `cached_bytes_max` bytes."""
 
-    def __init__(self, paimon: Any, kept_bytes_max: int = _KEPT_BYTES_MAX) -> None:
+    def __init__(self, paimon: Any, cached_bytes_max: int = _CACHED_BYTES_MAX) -> None:
         self._paimon = paimon
         self._folder = paimon.path_factory().manifest_path()
-        self.columns = ManifestColumns(self.read, kept_bytes_max)
+        self.columns = ManifestColumns(self.read, cached_bytes_max)
         self._last_few: tuple[_Lists, pa.Table] | None = None
 
     def read(self, name: str) -> bytes:
@@ -63,9 +63,9 @@ class ManifestCache:
         for magic, format in _OTHER_FORMATS.items():
             if content.startswith(magic):
                 raise UnsupportedStatementError(
-                    f"The manifest {path} has the format {format}, and only avro is read here.",
-                    hint="The table's option 'manifest.format' says so. Copy the table to one "
-                    "without it, by an engine that reads it.",
+                    f"The manifest {path} has the format {format}. Only avro can be read here.",
+                    hint="With an engine that reads this format, copy the table to one without "
+                    "the option 'manifest.format'.",
                 )
         return content
 
@@ -95,12 +95,12 @@ class ManifestCache:
     def few_files(self, snapshot: Any) -> pa.Table:
         """The files of a snapshot whose manifests have few entries; they are kept until others are
         asked for."""
-        kept = self.files_at_hand(snapshot)
-        if kept is None:
+        files = self.files_at_hand(snapshot)
+        if files is None:
             lists = _lists(snapshot)
-            kept = undeleted(self.listed_entries(lists))
-            self._last_few = lists, kept
-        return kept
+            files = undeleted(self.listed_entries(lists))
+            self._last_few = lists, files
+        return files
 
     def files_at_hand(self, snapshot: Any) -> pa.Table | None:
         """What `few_files` has kept of a snapshot, if it has."""
@@ -116,7 +116,7 @@ class ManifestCache:
             rows = avro_columns(self.read(index_manifest)).to_pylist()
         except ValueError as error:
             raise damaged(f"The index manifest `{index_manifest}`", error) from error
-        found = {}
+        vectors = {}
         factory = self._paimon.path_factory()
         for row in rows:
             if row["_INDEX_TYPE"] != "DELETION_VECTORS":
@@ -127,8 +127,8 @@ class ManifestCache:
             path = path or f"{factory.index_path()}/{row['_FILE_NAME']}"
             for part in row["_DELETIONS_VECTORS_RANGES"] or ():
                 key = (row["_PARTITION"], row["_BUCKET"], part["f0"])
-                found[key] = Deletions(path, part["f1"], part["f2"], part.get("_CARDINALITY"))
-        return found
+                vectors[key] = Deletions(path, part["f1"], part["f2"], part.get("_CARDINALITY"))
+        return vectors
 
     def _beside_data(self, row: dict[str, Any]) -> str:
         """The path of an index file beside data files (`IndexInDataFileDirPathFactory`)."""
@@ -185,22 +185,14 @@ def undeleted(entries: pa.Table) -> pa.Table:
 def _identities(entries: pa.Table) -> npt.NDArray[np.int64]:
     """A number for each entry, equal for entries that add and delete a file at the same level."""
     codes = np.zeros(entries.num_rows, dtype=np.int64)
-    for part in (
-        _codes(entries.column("file_name")),
-        _codes(entries.column("level")),
-        _codes(entries.column("bucket")),
-        _codes(entries.column("partition")),
-    ):
+    for name in ("file_name", "level", "bucket", "partition"):
+        part = entries.column(name).combine_chunks().dictionary_encode().indices
         # Each step numbers what it can tell apart from 0 on, so that no product is too large.
         numbers = codes * (len(part) + 1) + np.asarray(part)
         codes = np.unique(numbers, return_inverse=True)[1].reshape(-1)
     return codes
 
 
-def _codes(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks().dictionary_encode().indices
-
-
 def _is(entries: pa.Table, name: str, value: int) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = np.asarray(entries.column(name)) == value
-    return found
+    marks: npt.NDArray[np.bool_] = np.asarray(entries.column(name)) == value
+    return marks

@@ -166,7 +166,7 @@ def _merge_fully(
     if len(chosen) <= 1 or schema is None:
         return None
     names_chosen = {meta.file_name for meta in chosen}
-    kept = [meta for meta in metas if meta.file_name not in names_chosen]
+    unchanged = [meta for meta in metas if meta.file_name not in names_chosen]
     writer = ManifestWriter(paimon, names, rules.target_bytes, schema)
     for meta in chosen:
         reader = ManifestReader(paimon, meta)
@@ -176,10 +176,10 @@ def _merge_fully(
         records = list(reader.records())
         left = [r for r in records if r["_KIND"] == ADD and not deletions.delete(r)]
         if len(left) == len(records) and not rules.must_change(meta):
-            kept.append(meta)
+            unchanged.append(meta)
         else:
             writer.add_records(left)
-    return kept + writer.close()
+    return unchanged + writer.close()
 
 
 class _Deletions:

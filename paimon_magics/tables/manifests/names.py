@@ -16,19 +16,6 @@ from typing import Any
 import fastavro
 from pypaimon.manifest.index_manifest_file import INDEX_MANIFEST_ENTRY_SCHEMA, IndexManifestFile
 
-__all__ = [
-    "ADD",
-    "APPENDED",
-    "COMPACTED",
-    "DELETE",
-    "MetadataNames",
-    "NamedIndexManifests",
-    "manifest_folder",
-    "remove_metadata",
-    "token_of",
-]
-
-
 _KINDS = ("manifest", "manifest-list", "index-manifest")
 
 
@@ -41,12 +28,22 @@ def manifest_folder(paimon: Any) -> str:
     return f"{paimon.table_path.rstrip('/')}/manifest"
 
 
+def index_path(paimon: Any, entry: Any) -> str:
+    """The path of the index file of an index manifest's entry, in a bucket."""
+    values = tuple(entry.partition.values)
+    return str(
+        paimon.path_factory().bucket_index_path(
+            values, entry.bucket, entry.index_file, paimon.file_io
+        )
+    )
+
+
 class MetadataNames:
     """Gives out the names of one run. `token` must be unique to the run."""
 
     def __init__(self, token: str) -> None:
         self._token = token
-        self.given: list[str] = []
+        self.issued: list[str] = []
 
     def manifest(self) -> str:
         """The name of the next manifest."""
@@ -61,8 +58,8 @@ class MetadataNames:
         return self._next("index-manifest")
 
     def _next(self, kind: str) -> str:
-        self.given.append(f"{kind}-{self._token}-{len(self.given)}")
-        return self.given[-1]
+        self.issued.append(f"{kind}-{self._token}-{len(self.issued)}")
+        return self.issued[-1]
 
 
 def token_of(manifest_list: str) -> str | None:
@@ -77,16 +74,16 @@ def remove_metadata(paimon: Any, token: str, keep: Collection[str]) -> int:
     The caller knows that the run can't publish any more. Costs a few requests for each file.
     """
     folder = manifest_folder(paimon)
-    found: list[str] = []
+    names: list[str] = []
     number = 0
     while True:
-        names = [f"{kind}-{token}-{number}" for kind in _KINDS]
-        there = [name for name in names if paimon.file_io.exists(f"{folder}/{name}")]
+        possible = [f"{kind}-{token}-{number}" for kind in _KINDS]
+        there = [name for name in possible if paimon.file_io.exists(f"{folder}/{name}")]
         if not there:
             break
-        found += there
+        names += there
         number += 1
-    left = [name for name in reversed(found) if name not in keep]
+    left = [name for name in reversed(names) if name not in keep]
     for name in left:
         with contextlib.suppress(FileNotFoundError):
             paimon.file_io.delete(f"{folder}/{name}")

@@ -9,14 +9,14 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pypaimon.common.json_util import JSON
 from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 from pypaimon.table.row.generic_row import GenericRowDeserializer
 
@@ -66,6 +66,11 @@ def partition_name(table: Table, values: tuple[Any, ...], zone: str = UTC) -> st
     )
 
 
+def partition_text(keys: Sequence[str], values: Sequence[Any]) -> str:
+    """The values of a partition for a message: `dt = 2024-01-01, hh = 1`; "" without keys."""
+    return ", ".join(f"{key} = {value}" for key, value in zip(keys, values, strict=True))
+
+
 def _value_in_zone(value: Any, data_type: DataType, zone: str) -> str:
     if getattr(data_type, "name", "") != "TIMESTAMP_LTZ" or value is None:
         return partition_value_text(value, data_type)
@@ -90,7 +95,7 @@ def partition_value_text(value: Any, data_type: DataType) -> str:
     if hasattr(value, "to_local_date_time"):
         return partition_value_text(value.to_local_date_time(), data_type)
     if isinstance(value, int) and isinstance(data_type, AtomicType) and data_type.name == "DATE":
-        return str(datetime.date(1970, 1, 1) + datetime.timedelta(days=value))
+        return str(_EPOCH + datetime.timedelta(days=value))
     return str(value)
 
 
@@ -118,12 +123,7 @@ def _partition_count(table: Table, snapshot_id: int, manifests: ManifestCache) -
     snapshot = read_snapshot(table.paimon, snapshot_id) if snapshot_id else None
     if snapshot is None:
         return None
-    entries = 0
-    for manifest_list in (snapshot.base_manifest_list, snapshot.delta_manifest_list):
-        listed = manifests.columns.files(manifest_list)
-        for name in ("num_added_files", "num_deleted_files"):
-            entries += pc.sum(listed.column(name)).as_py() or 0
-    if entries > _ENTRIES_MAX:
+    if manifests.count_entries(snapshot) > _ENTRIES_MAX:
         return None
     return len(pc.unique(live_files(manifests, snapshot).column("partition")))
 
@@ -141,18 +141,7 @@ def partition_documents(table: StoredTable) -> list[dict[str, Any]]:
     if not table.schema.get("partitionKeys") or snapshot is None:
         return []
     collected = _collect(table.schema, _stored_files(table.paimon, snapshot))
-    return [
-        {
-            "spec": found.spec,
-            "recordCount": found.record_count,
-            "fileSizeInBytes": found.file_size_in_bytes,
-            "fileCount": found.file_count,
-            "lastFileCreationTime": found.last_file_creation_time,
-            "totalBuckets": found.total_buckets,
-            "done": False,
-        }
-        for found in collected
-    ]
+    return [json.loads(JSON.to_json(partition)) | {"done": False} for partition in collected]
 
 
 def partition_statistics(paimon: Any, entries: Iterable[Any]) -> list[PartitionStatistics]:
@@ -161,8 +150,7 @@ def partition_statistics(paimon: Any, entries: Iterable[Any]) -> list[PartitionS
     return _collect(json.loads(schema_text(paimon.table_schema)), map(_changed_file, entries))
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(NamedTuple):
     """A file in a partition; `sign` is 1 for an added file, -1 for a deleted one."""
 
     partition: tuple[Any, ...]
@@ -189,13 +177,9 @@ def _stored_files(paimon: Any, snapshot: Any) -> Iterator[_File]:
     names = ("row_count", "file_size", "total_buckets", "creation_time")
     files = live_files(ManifestCache(paimon), snapshot, names)
     partitions, of_files = partition_values(paimon, files)
-    columns = (
-        files.column("row_count").to_pylist(),
-        files.column("file_size").to_pylist(),
-        files.column("total_buckets").to_pylist(),
-        files.column("creation_time").cast(pa.int64()).to_pylist(),
-    )
-    for at, *values in zip(of_files, *columns, strict=True):
+    columns = [files[name] for name in names]
+    columns[-1] = columns[-1].cast(pa.int64())
+    for at, *values in zip(of_files, *(column.to_pylist() for column in columns), strict=True):
         yield _File(partitions[at], 1, *values)
 
 
@@ -211,13 +195,13 @@ def _collect(schema: Mapping[str, Any], files: Iterable[_File]) -> list[Partitio
     options = schema.get("options") or {}
     null = options.get("partition.default-name", DEFAULT_PARTITION_NAME)
     legacy = options.get("partition.legacy-name", "true").lower() == "true"
-    found: dict[tuple[Any, ...], PartitionStatistics] = {}
+    sums: dict[tuple[Any, ...], PartitionStatistics] = {}
     for file in files:
         spec = {
             key: _text(value, types[key], null, legacy)
             for key, value in zip(keys, file.partition, strict=True)
         }
-        partition = found.setdefault(
+        partition = sums.setdefault(
             file.partition, PartitionStatistics(spec=spec, last_file_creation_time=0)
         )
         partition.record_count += file.sign * file.rows
@@ -226,7 +210,7 @@ def _collect(schema: Mapping[str, Any], files: Iterable[_File]) -> list[Partitio
         partition.total_buckets = max(partition.total_buckets, file.total_buckets)
         created_ms = max(partition.last_file_creation_time, file.created_ms or 0)
         partition.last_file_creation_time = created_ms
-    return sorted(found.values(), key=lambda partition: tuple(partition.spec.values()))
+    return sorted(sums.values(), key=lambda partition: tuple(partition.spec.values()))
 
 
 def _text(value: Any, data_type: DataType, null: str, legacy: bool) -> str:

@@ -91,7 +91,7 @@ class ManifestWriter:
         self._schema = fastavro.parse_schema(schema or MANIFEST_ENTRY_SCHEMA)
         self._shape = _shape(schema or MANIFEST_ENTRY_SCHEMA)
         self._file: _AvroFile | None = None
-        self._statistics = ManifestStatistics(paimon)
+        self._statistics = _ManifestStatistics(paimon)
         self._finished: list[ManifestFileMeta] = []
 
     def copy(self, reader: ManifestReader) -> None:
@@ -142,7 +142,7 @@ class ManifestWriter:
             stream.write(content)
         self._finished.append(self._statistics.meta(name, len(content)))
         self._file = None
-        self._statistics = ManifestStatistics(self._paimon)
+        self._statistics = _ManifestStatistics(self._paimon)
 
 
 class _AvroFile:
@@ -196,7 +196,7 @@ class _Joined:
 
 def _fields(schema: Any) -> set[str]:
     """The paths of all fields of a record and of the records inside it."""
-    found: set[str] = set()
+    paths: set[str] = set()
 
     def visit(node: Any, path: str) -> None:
         match node:
@@ -206,13 +206,13 @@ def _fields(schema: Any) -> set[str]:
             case {"type": "record", "fields": list() as fields}:
                 for field in fields:
                     inner = f"{path}.{field['name']}"
-                    found.add(inner)
+                    paths.add(inner)
                     visit(field["type"], inner)
             case {"type": "array", "items": items}:
                 visit(items, path)
 
     visit(schema, "")
-    return found
+    return paths
 
 
 def _shape(schema: Any) -> Any:
@@ -242,31 +242,19 @@ _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "st
 # levels or row ids, is unknown for the whole manifest if it is unknown for a part.
 
 
-class _Bounds:
-    """The least and greatest of some numbers; both None as soon as one number is unknown."""
-
-    def __init__(self) -> None:
-        self.least: int | None = None
-        self.greatest: int | None = None
-        self._known = True
-
-    def add(self, least: int | None, greatest: int | None) -> None:
-        if least is None or greatest is None or not self._known:
-            self._known, self.least, self.greatest = False, None, None
-            return
-        self.least = least if self.least is None else min(self.least, least)
-        self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
+_Range = tuple[int | None, int | None]
+"""The least and the greatest of some numbers; both None if one of them is unknown."""
 
 
-class ManifestStatistics:
+class _ManifestStatistics:
     """Collects statistics from entries, and from the statistics of whole manifests."""
 
     def __init__(self, paimon: Any) -> None:
         self._schema_id_now = paimon.table_schema.id
         self._fields = paimon.partition_keys_fields
         self._added = self._deleted = 0
-        self._schema_id: int | None = None
-        self._buckets, self._levels, self._row_ids = _Bounds(), _Bounds(), _Bounds()
+        self._schema_ids: set[int] = set()
+        self._ranges: dict[str, _Range] = {}
         self._total_buckets: set[int | None] = set()
         self._least: list[Any] = [None] * len(self._fields)
         self._greatest: list[Any] = [None] * len(self._fields)
@@ -276,35 +264,25 @@ class ManifestStatistics:
     def add_record(self, record: Mapping[str, Any]) -> None:
         """Add an entry."""
         file = record["_FILE"]
-        if record["_KIND"] == ADD:
-            self._added += 1
-        else:
-            self._deleted += 1
-        self._see_schema(file["_SCHEMA_ID"])
-        self._buckets.add(record["_BUCKET"], record["_BUCKET"])
-        self._levels.add(file["_LEVEL"], file["_LEVEL"])
+        is_added = record["_KIND"] == ADD
+        self._add(is_added, not is_added, file["_SCHEMA_ID"], record["_TOTAL_BUCKETS"])
+        self._widen("bucket", record["_BUCKET"], record["_BUCKET"])
+        self._widen("level", file["_LEVEL"], file["_LEVEL"])
         first = file.get("_FIRST_ROW_ID")
-        self._row_ids.add(first, None if first is None else first + file["_ROW_COUNT"] - 1)
-        self._total_buckets.add(record["_TOTAL_BUCKETS"])
+        self._widen("row_id", first, None if first is None else first + file["_ROW_COUNT"] - 1)
         for position, value in enumerate(self._partition(record["_PARTITION"])):
-            self._see_value(position, value)
-            if value is None and self._nulls[position] is not None:
-                self._nulls[position] += 1  # type: ignore[operator]
+            self._see(position, value, value, int(value is None))
 
     def add_manifest(self, meta: ManifestFileMeta) -> None:
         """Add all entries of a manifest, by its statistics."""
-        self._added += meta.num_added_files
-        self._deleted += meta.num_deleted_files
-        self._see_schema(meta.schema_id)
-        self._buckets.add(meta.min_bucket, meta.max_bucket)
-        self._levels.add(meta.min_level, meta.max_level)
-        self._row_ids.add(meta.min_row_id, meta.max_row_id)
-        self._total_buckets.add(meta.total_buckets)
-        partitions = meta.partition_stats
-        for position in range(len(self._fields)):
-            self._see_value(position, partitions.min_values.get_field(position))
-            self._see_value(position, partitions.max_values.get_field(position))
-            self._see_nulls(position, partitions.null_counts)
+        added, deleted = meta.num_added_files, meta.num_deleted_files
+        self._add(added, deleted, meta.schema_id, meta.total_buckets)
+        for name in ("bucket", "level", "row_id"):
+            self._widen(name, getattr(meta, f"min_{name}"), getattr(meta, f"max_{name}"))
+        of = meta.partition_stats
+        for at in range(len(self._fields)):
+            ends = of.min_values.get_field(at), of.max_values.get_field(at)
+            self._see(at, *ends, of.null_counts[at] if of.null_counts else None)
 
     def meta(self, name: str, size_bytes: int) -> ManifestFileMeta:
         """The entry in the manifest list for the manifest with this name and size."""
@@ -312,6 +290,9 @@ class ManifestStatistics:
         [total_buckets] = self._total_buckets if len(self._total_buckets) == 1 else [None]
         if total_buckets is not None and total_buckets <= 0:
             total_buckets = None
+        ranges = {}
+        for key in ("bucket", "level", "row_id"):
+            ranges[f"min_{key}"], ranges[f"max_{key}"] = self._ranges.get(key, (None, None))
         return ManifestFileMeta(
             file_name=name,
             file_size=size_bytes,
@@ -322,15 +303,23 @@ class ManifestStatistics:
                 max_values=GenericRow(self._greatest, self._fields),
                 null_counts=self._nulls,
             ),
-            schema_id=self._schema_id_now if self._schema_id is None else self._schema_id,
-            min_row_id=self._row_ids.least,
-            max_row_id=self._row_ids.greatest,
-            min_bucket=self._buckets.least,
-            max_bucket=self._buckets.greatest,
-            min_level=self._levels.least,
-            max_level=self._levels.greatest,
+            schema_id=max(self._schema_ids, default=self._schema_id_now),
             total_buckets=total_buckets,
+            **ranges,
         )
+
+    def _add(self, added: int, deleted: int, schema_id: int, total_buckets: int | None) -> None:
+        self._added += added
+        self._deleted += deleted
+        self._schema_ids.add(schema_id)
+        self._total_buckets.add(total_buckets)
+
+    def _widen(self, key: str, least: int | None, greatest: int | None) -> None:
+        known = self._ranges.get(key, (least, greatest))
+        ends = (*known, least, greatest)
+        numbers = [end for end in ends if end is not None]
+        is_known = len(numbers) == len(ends)
+        self._ranges[key] = (min(numbers), max(numbers)) if is_known else (None, None)
 
     def _partition(self, encoded: bytes) -> tuple[Any, ...]:
         known = self._partitions.get(encoded)
@@ -339,20 +328,12 @@ class ManifestStatistics:
             known = self._partitions[encoded] = tuple(row.values)
         return known
 
-    def _see_schema(self, schema_id: int) -> None:
-        known = self._schema_id
-        self._schema_id = schema_id if known is None else max(known, schema_id)
-
-    def _see_value(self, position: int, value: Any) -> None:
-        if value is None:
-            return
-        least, greatest = self._least[position], self._greatest[position]
-        if least is None or value < least:
-            self._least[position] = value
-        if greatest is None or value > greatest:
-            self._greatest[position] = value
-
-    def _see_nulls(self, position: int, counts: list[int | None] | None) -> None:
-        more = counts[position] if counts else None
-        known = self._nulls[position]
-        self._nulls[position] = None if more is None or known is None else known + more
+    def _see(self, at: int, least: Any, greatest: Any, nulls: int | None) -> None:
+        """Add the bounds and the number of NULLs of the partition key at a position."""
+        for value in (least, greatest):
+            if value is not None:
+                low, high = self._least[at], self._greatest[at]
+                self._least[at] = value if low is None or value < low else low
+                self._greatest[at] = value if high is None or value > high else high
+        known = self._nulls[at]
+        self._nulls[at] = None if nulls is None or known is None else known + nulls

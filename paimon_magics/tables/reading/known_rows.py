@@ -13,10 +13,10 @@ from paimon_magics.planning.reads.splits import ColumnsSplit, PlainSplit, Stored
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.statement import ColumnFilter
+from paimon_magics.tables.manifests.column_statistics import Bounds, exact_bounds
 from paimon_magics.tables.reading.data_read import DataRead
 from paimon_magics.tables.reading.evolving_files import anchor_of
 from paimon_magics.tables.schema.types import arrow_type
-from paimon_magics.tables.splits.pruning import ExactBounds, exact_bounds
 
 
 def are_decided(read: DataRead, filters: Sequence[ColumnFilter]) -> bool:
@@ -49,14 +49,14 @@ def row_count(read: DataRead) -> int | None:
 
 def known_bounds(
     read: DataRead, columns_of: Callable[[int], Sequence[Column]], column: Column
-) -> ExactBounds | None:
+) -> Bounds | None:
     """The least and greatest value of a column in a read that was planned with entries; None where
     only reading the files tells."""
     entries = read.planned.entries
     if read.planned.splits or read.view.kind is not ViewKind.TABLE:
         return None
     if not read.planned.raw:
-        return ExactBounds(None, None)
+        return Bounds(nulls=0, is_exact=True)
     return None if entries is None else exact_bounds(entries, columns_of, column)
 
 

@@ -109,11 +109,11 @@ def altered_schema(
 
 def _is_planned(change: TableChange) -> bool:
     """Whether a change gives a whole column an atomic type."""
-    match change:
-        case RetypeColumn(path=(_,), type=AtomicType()):
-            return True
-        case _:
-            return False
+    return (
+        isinstance(change, RetypeColumn)
+        and len(change.path) == 1
+        and isinstance(change.type, AtomicType)
+    )
 
 
 def _without_ids(schema: TableSchema) -> TableSchema:

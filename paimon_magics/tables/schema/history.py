@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
+import logging
 import uuid
 from functools import lru_cache
 from typing import Any
@@ -21,8 +21,9 @@ from paimon_magics.tables.schema.types import fields_of
 from paimon_magics.tables.stores.corruption import damaged, misread, parsing
 from paimon_magics.tables.stores.paths import canonical_location, local_path
 from paimon_magics.tables.stores.store import Stores
-from paimon_magics.tables.table import Table
+from paimon_magics.tables.table import Table, publishes_itself
 
+_log = logging.getLogger(__name__)
 _TABLES_MAX = 256
 
 
@@ -35,16 +36,16 @@ class TableSchemas:
 
     def schema(self, schema_id: int) -> Any:
         """pypaimon's schema of that number. Raises TableDamagedError if it is gone or damaged."""
-        found = self._schemas.get(schema_id)
-        if found is None:
+        schema = self._schemas.get(schema_id)
+        if schema is None:
             manager = self._paimon.schema_manager
             what = f"The schema file {schema_path(manager, schema_id)}"
             with parsing(what):
-                found = manager.get_schema(schema_id)
-            if found is None:
+                schema = manager.get_schema(schema_id)
+            if schema is None:
                 raise damaged(what, "it is gone")
-            self._schemas[schema_id] = found
-        return found
+            self._schemas[schema_id] = schema
+        return schema
 
     def columns(self, schema_id: int) -> tuple[Column, ...]:
         """The columns of the schema of that number."""
@@ -101,7 +102,7 @@ def creation_of(table: Table) -> str:
     it, or when the one at the location was created, which asks the store each time; "" where
     neither can be known. Paimon makes the uuid of a table so (`CatalogUtils.loadTable`). Raises
     OSError."""
-    if table.paimon.catalog_environment.supports_version_management:
+    if publishes_itself(table):
         return str(table.paimon.catalog_environment.uuid or "")
     try:
         created_ms = created_at_ms(table)
@@ -137,10 +138,12 @@ def table_id_of_legacy(identity: str) -> str:
 def _first_ms(table: Table) -> int:
     """When the table was created; 0 where its first schema is gone, or can't be read: it only tells
     tables apart here."""
-    with contextlib.suppress(Exception):
+    try:
         first = table.paimon.schema_manager.get_schema(0)
-        return 0 if first is None else int(first.time_millis)
-    return 0
+    except Exception as error:
+        _log.debug("The first schema of `%s` can't be read: %s", table.name, error)
+        return 0
+    return 0 if first is None else int(first.time_millis)
 
 
 # A table's schema files: their text as Paimon's Java library writes it, and their publication.

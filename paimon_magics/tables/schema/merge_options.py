@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from pypaimon.schema.schema_manager import SchemaManager
@@ -14,9 +15,10 @@ from paimon_magics.columnar.merging import RunOrder
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.options.traits import MERGE_ENGINES
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list, field_option_keys
+from paimon_magics.tables.table import branch_names
 
+_log = logging.getLogger(__name__)
 _OPTIONS = ("data-file.external-paths", "global-index.external-path")
-_MAIN = "main"
 
 
 def merge_rule(schema: TableSchema) -> MergeRule:
@@ -84,23 +86,27 @@ def _field_rules(
 def external_roots(paimon: Any) -> list[str]:
     """The folders that any schema of a table (pypaimon's `paimon`) or of its branches names. A
     schema that can't be read names none."""
-    branches = [_MAIN, *(str(name) for name in paimon.branch_manager().branches())]
-    found: dict[str, None] = {}
-    for branch in branches:
+    folders: dict[str, None] = {}
+    for branch in branch_names(paimon):
         manager = SchemaManager(paimon.file_io, paimon.table_path, branch)
         for options in _options_of(manager):
             for key in _OPTIONS:
                 roots = str(options.get(key) or "").split(",")
-                found |= {root.strip(): None for root in roots if root.strip()}
-    return list(found)
+                folders |= {root.strip(): None for root in roots if root.strip()}
+    return list(folders)
 
 
 def _options_of(manager: Any) -> list[dict[str, str]]:
-    options: list[dict[str, str]] = []
-    with suppress(Exception):
-        latest = manager.latest()
-        for schema_id in range(0 if latest is None else latest.id + 1):
-            with suppress(Exception):
-                schema = manager.get_schema(schema_id)
-                options += [] if schema is None else [schema.options or {}]
-    return options
+    latest = _read_schema(manager.latest)
+    last = -1 if latest is None else latest.id
+    schemas = (_read_schema(partial(manager.get_schema, id)) for id in range(last + 1))
+    return [schema.options or {} for schema in schemas if schema is not None]
+
+
+def _read_schema(read: Callable[[], Any]) -> Any:
+    """A schema; None for one that is gone or can't be read."""
+    try:
+        return read()
+    except Exception as error:
+        _log.debug("A schema names no folders, since it can't be read: %s", error)
+        return None

@@ -6,7 +6,7 @@ top-level and nested nullability as declared).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -100,8 +100,8 @@ def _field_of(field_id: int, name: str, paimon_type: Any) -> Field:
         case paimon_types.MapType(key=key, value=value):
             parts = (_field_of(-1, "key", key), _field_of(-1, "value", value))
         case paimon_types.AtomicType():
-            found = from_paimon_type(paimon_type)
-            atomic = found if isinstance(found, AtomicType) else None
+            data_type = from_paimon_type(paimon_type)
+            atomic = data_type if isinstance(data_type, AtomicType) else None
     arrow = paimon_types.PyarrowFieldParser.from_paimon_type(paimon_type)
     return Field(field_id, name, arrow, parts, atomic)
 
@@ -153,14 +153,3 @@ def from_arrow_type(arrow: pa.DataType, nullable: bool = True) -> DataType:
         raise InvalidTableError(
             f"Paimon has no type for Arrow's {arrow}.", hint="Cast the column first."
         ) from None
-
-
-def columns_from_arrow(schema: pa.Schema) -> Sequence[Column]:
-    """The columns of a table for data with this Arrow schema; field ids start at 0."""
-    columns = []
-    next_id = paimon_types.AtomicInteger(-1)
-    for field in schema:
-        data_type = from_arrow_type(field.type, field.nullable)
-        columns.append(Column(next_id.increment_and_get(), field.name, data_type))
-        to_paimon_type(data_type, next_id)
-    return tuple(columns)

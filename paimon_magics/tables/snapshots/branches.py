@@ -24,6 +24,7 @@ from paimon_magics.tables.snapshots.chain import (
     latest_document,
     list_snapshots,
     published_path,
+    refuse_remote,
     remove_above,
     removes_silently,
     snapshot_by_id,
@@ -40,7 +41,7 @@ _SHOWN_MAX = 60
 
 def list_branches(table: StoredTable) -> list[str]:
     """The names of the table's complete branches except `main`, sorted."""
-    _refuse_remote(table)
+    refuse_remote(table, "its branches can't be used")
     return sorted(
         name for name in table.paimon.branch_manager().branches() if branch_exists(table, name)
     )
@@ -48,7 +49,7 @@ def list_branches(table: StoredTable) -> list[str]:
 
 def branch_exists(table: StoredTable, branch: str) -> bool:
     """Whether the branch exists and is complete."""
-    _refuse_remote(table)
+    refuse_remote(table, "its branches can't be used")
     if not is_plain_name(branch, "branch-"):
         return False
     first: bool = table.paimon.file_io.exists(schema_path(_schemas(table, branch), 0))
@@ -64,7 +65,7 @@ def create_branch(
     Raises UnknownNameError for a tag that does not exist, InvalidTableError for a name that Paimon
     does not allow.
     """
-    _refuse_remote(table)
+    refuse_remote(table, "its branches can't be used")
     _check_branch_name(branch)
     if branch_exists(table, branch):
         return False
@@ -160,10 +161,11 @@ def forward_to_branch(
     if shared < last or (latest is None and oldest > 1):
         if not replaces and not _only_traces(table, shared, last):
             raise InvalidTableError(
-                f"`{table.name}` can't be fast-forwarded to `{branch.name}`: its latest snapshot "
-                f"{last} is not one of the branch's ({oldest} to {newest}), and would be lost.",
-                hint="Roll the table back to the snapshot that the branch began with, or write "
-                "its rows again.",
+                f"`{table.name}` can't be fast-forwarded to `{branch.name}`: the branch has the "
+                f"snapshots {oldest} to {newest}, so the table's latest snapshot {last} would be "
+                "lost.",
+                hint="Roll the table back to the first snapshot of the branch, or write its rows "
+                "again.",
             )
         remove_above(table, shared, removing=removing)
     _take_schemas(table, branch, int(theirs[oldest]["schemaId"]), publish, replaces=replaces)
@@ -239,11 +241,11 @@ def _copy_schema(
 
 
 def _same_schema(
-    table: StoredTable, one: SchemaManager, other: SchemaManager, schema_id: int
+    table: StoredTable, first: SchemaManager, second: SchemaManager, schema_id: int
 ) -> bool:
     texts = [
         table.paimon.file_io.read_file_utf8(schema_path(manager, schema_id))
-        for manager in (one, other)
+        for manager in (first, second)
     ]
     return bool(json.loads(texts[0]) == json.loads(texts[1]))
 
@@ -263,13 +265,4 @@ def _check_branch_name(branch: str) -> None:
             f"A branch can't be named `{shortened(branch, _SHOWN_MAX)}`.",
             hint="Choose a name that is neither `main` nor a number: no slashes, no leading dot, "
             "at most some 240 bytes.",
-        )
-
-
-def _refuse_remote(table: StoredTable) -> None:
-    if table.paimon.catalog_environment.supports_version_management:
-        raise UnsupportedStatementError(
-            f"`{table.name}` belongs to a REST catalog behind this one: its branches can't be used "
-            "here.",
-            hint="Use them through that catalog.",
         )

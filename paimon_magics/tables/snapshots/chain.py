@@ -25,16 +25,19 @@ from paimon_magics.planning.formatting import shortened
 from paimon_magics.planning.options.values import TAG_DAYS_MAX
 from paimon_magics.tables.pypaimon_internals import schema_path
 from paimon_magics.tables.snapshots.latest import (
+    changelog_folder,
+    changelog_ids,
     earliest_snapshot_id,
-    kept_changelogs,
     latest_snapshot,
+    numbered,
+    stored_changelogs,
     write_hint,
 )
 from paimon_magics.tables.snapshots.tagged import is_tag_name, tag_path
 from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.store import Publish
-from paimon_magics.tables.table import StoredTable
+from paimon_magics.tables.table import StoredTable, publishes_itself
 
 Document = dict[str, Any]
 Removing = Callable[[str | None, int], object]
@@ -70,7 +73,7 @@ def snapshot_by_id(table: StoredTable, snapshot_id: int) -> Document | None:
     return _read(table, manager.get_snapshot_path(snapshot_id))
 
 
-def kept_snapshot(table: StoredTable, snapshot_id: int) -> Document | None:
+def usable_document(table: StoredTable, snapshot_id: int) -> Document | None:
     """The snapshot with this id; None if there is none, or it is expiring right now."""
     earliest = earliest_snapshot_id(table.paimon, table.store)
     if earliest is None or snapshot_id < earliest:
@@ -87,7 +90,7 @@ def load_snapshot(table: StoredTable, version: str) -> Document | None:
             earliest = earliest_snapshot_id(table.paimon, table.store)
             return None if earliest is None else snapshot_by_id(table, earliest)
         case _ if version.isascii() and version.isdigit():
-            return kept_snapshot(table, int(version))
+            return usable_document(table, int(version))
         case _:
             tag = load_tag(table, version)
             return None if tag is None else _trimmed(tag)
@@ -95,14 +98,14 @@ def load_snapshot(table: StoredTable, version: str) -> Document | None:
 
 def list_snapshots(table: StoredTable, after: int, count: int | None) -> list[Document]:
     """Up to `count` snapshots with ids above `after`, oldest first."""
-    found: list[Document] = []
+    documents: list[Document] = []
     earliest = earliest_snapshot_id(table.paimon, table.store) or 0
     for snapshot_id in snapshot_ids(table):
-        if snapshot_id > after and snapshot_id >= earliest and len(found) != count:
+        if snapshot_id > after and snapshot_id >= earliest and len(documents) != count:
             document = snapshot_by_id(table, snapshot_id)
             if document is not None:  # else it expired meanwhile
-                found.append(document)
-    return found
+                documents.append(document)
+    return documents
 
 
 def removes_silently(branch: str | None, above: int) -> None:
@@ -123,8 +126,8 @@ def roll_back(
     first, so that an interruption leaves no gap in the ids. Their data files stay. A tag can
     restore an expired snapshot. Raises UnknownNameError if there is neither snapshot nor tag.
     """
-    _refuse_remote(table, "rolled back")
-    tags = {name: _read_tag(table, name) for name in list_tags(table)}
+    refuse_remote(table, "it can't be rolled back")
+    tags = {name: load_tag(table, name) for name in list_tags(table)}
     if tag is not None:
         tagged = tags.get(tag)
         if tagged is None:
@@ -132,69 +135,63 @@ def roll_back(
         target = _trimmed(tagged)
     else:
         assert snapshot_id is not None
-        stored = _kept_or_tagged(table, snapshot_id)
+        stored = _usable_or_tagged(table, snapshot_id)
         if stored is None:
             raise UnknownNameError(f"There is no snapshot {snapshot_id} of `{table.name}`.")
         target = stored
     manager = table.paimon.snapshot_manager()
-    kept: int = target["id"]
-    expired = kept_snapshot(table, kept) is None
+    last: int = target["id"]
+    expired = usable_document(table, last) is None
     if expired:
-        path = published_path(manager.get_snapshot_path(kept))
+        path = published_path(manager.get_snapshot_path(last))
         publish(path, json.dumps(target, indent=2).encode())
-    remove_above(table, kept, tags, removing=removing)
+    remove_above(table, last, tags, removing=removing)
     if expired:
-        write_hint(table.store, f"{manager.snapshot_dir}/EARLIEST", kept)
-    return kept
+        write_hint(table.store, f"{manager.snapshot_dir}/EARLIEST", last)
+    return last
 
 
 def remove_above(
     table: StoredTable,
-    kept: int,
+    last: int,
     tags: Mapping[str, Document | None] | None = None,
     *,
     removing: Removing = removes_silently,
 ) -> None:
-    """Remove all snapshots above an id (0: all), changelogs of expired ones, and their tags. `tags`
-    are the table's, where they are known. Snapshots go newest first."""
+    """Remove all snapshots above the id `last` (0: all), changelogs of expired ones, and their
+    tags. `tags` are the table's, where they are known. Snapshots go newest first."""
     manager = table.paimon.snapshot_manager()
     if tags is None:
-        tags = {name: _read_tag(table, name) for name in list_tags(table)}
-    removing(table.name.branch, kept)
-    if kept:
-        write_hint(table.store, manager.latest_file, kept)
+        tags = {name: load_tag(table, name) for name in list_tags(table)}
+    removing(table.name.branch, last)
+    if last:
+        write_hint(table.store, manager.latest_file, last)
     else:
         table.store.delete([published_path(manager.latest_file)])
     for newer in reversed(snapshot_ids(table)):
-        if newer > kept:
+        if newer > last:
             table.paimon.file_io.delete(manager.get_snapshot_path(newer))
     reach("chain.cut")
-    _remove_changelogs_above(table, kept)
+    _remove_changelogs_above(table, last)
     for name, document in tags.items():
-        if document is not None and document["id"] > kept:
+        if document is not None and document["id"] > last:
             delete_tag(table, name)
 
 
-def _remove_changelogs_above(table: StoredTable, kept: int) -> None:
+def _remove_changelogs_above(table: StoredTable, last: int) -> None:
     """Set the hint of the changelog folder, then remove the changelogs above an id, as Paimon's
     `RollbackHelper` does."""
-    folder = f"{str(table.paimon.snapshot_manager().snapshot_dir).rpartition('/')[0]}/changelog"
-    names = table.store.names(folder, "changelog-")
-    ids = sorted(int(name[10:]) for name in names if name[10:].isdigit())
-    newer = [changelog_id for changelog_id in ids if changelog_id > kept]
+    folder, ids = changelog_folder(table), changelog_ids(table)
+    newer = [changelog_id for changelog_id in ids if changelog_id > last]
     if newer:
-        write_hint(table.store, f"{folder}/LATEST", kept if ids[0] <= kept else -1)
+        write_hint(table.store, f"{folder}/LATEST", last if ids[0] <= last else -1)
         table.store.delete(f"{folder}/changelog-{changelog_id}" for changelog_id in reversed(newer))
 
 
 def snapshot_ids(table: StoredTable) -> list[int]:
     """The ids of all stored snapshots, ascending; some may be expiring right now."""
-    manager = table.paimon.snapshot_manager()
-    return sorted(
-        int(name.removeprefix("snapshot-"))
-        for name in _names(table, manager.snapshot_dir)
-        if name.removeprefix("snapshot-").isdigit() and name.startswith("snapshot-")
-    )
+    folder = table.paimon.snapshot_manager().snapshot_dir
+    return numbered(_names(table, folder), "snapshot-")
 
 
 # ---- tags ----
@@ -208,7 +205,7 @@ def list_tags(table: StoredTable) -> list[str]:
 
 def load_tag(table: StoredTable, name: str) -> Document | None:
     """The stored tag, which is a snapshot with up to two more keys; None if there is none."""
-    return _read_tag(table, name)
+    return _read(table, tag_path(table, name)) if is_tag_name(name) else None
 
 
 def tag_document(name: str, tag: Document) -> Document:
@@ -294,9 +291,9 @@ def delete_tag(table: StoredTable, name: str) -> bool:
 def _tag_content(table: StoredTable, snapshot_id: int | None, time_retained: str | None) -> bytes:
     """The content of a tag's file: a snapshot, which may be kept only by another tag, with up to
     two more keys."""
-    _refuse_remote(table, "tagged")
+    refuse_remote(table, "it can't be tagged")
     document = (
-        latest_document(table) if snapshot_id is None else _kept_or_tagged(table, snapshot_id)
+        latest_document(table) if snapshot_id is None else _usable_or_tagged(table, snapshot_id)
     )
     if document is None:
         shown = "snapshot" if snapshot_id is None else f"snapshot {snapshot_id}"
@@ -314,11 +311,11 @@ def _tag_content(table: StoredTable, snapshot_id: int | None, time_retained: str
     return json.dumps(document).encode()
 
 
-def _kept_or_tagged(table: StoredTable, snapshot_id: int) -> Document | None:
-    stored = kept_snapshot(table, snapshot_id)
+def _usable_or_tagged(table: StoredTable, snapshot_id: int) -> Document | None:
+    stored = usable_document(table, snapshot_id)
     if stored is not None:
         return stored
-    tags = (_read_tag(table, name) for name in list_tags(table))
+    tags = (load_tag(table, name) for name in list_tags(table))
     return next((_trimmed(t) for t in tags if t is not None and t["id"] == snapshot_id), None)
 
 
@@ -350,10 +347,6 @@ def _trimmed(tag: Document) -> Document:
     return {key: value for key, value in tag.items() if key not in _TAG_KEYS}
 
 
-def _read_tag(table: StoredTable, name: str) -> Document | None:
-    return _read(table, tag_path(table, name)) if is_tag_name(name) else None
-
-
 def _read(table: StoredTable, path: str) -> Document | None:
     with parsing(f"The file {path}"):
         try:
@@ -371,11 +364,12 @@ def _names(table: StoredTable, folder: str) -> list[str]:
     return [str(info.path).rsplit("/", 1)[-1] for info in table.paimon.file_io.list_status(folder)]
 
 
-def _refuse_remote(table: StoredTable, done: str) -> None:
-    if table.paimon.catalog_environment.supports_version_management:
+def refuse_remote(table: StoredTable, problem: str) -> None:
+    """Raise UnsupportedStatementError for the table of a REST catalog."""
+    if publishes_itself(table):
         raise UnsupportedStatementError(
-            f"`{table.name}` belongs to a REST catalog behind this one: it can't be {done} here.",
-            hint="Do it through that catalog.",
+            f"`{table.name}` belongs to a REST catalog behind this one: {problem} here.",
+            hint="Use that catalog instead.",
         )
 
 
@@ -419,5 +413,5 @@ def _used(table: StoredTable) -> Iterator[int]:
         tag = load_tag(table, name)
         if tag is not None:  # else it was dropped meanwhile
             yield int(tag["schemaId"])
-    for changelog in kept_changelogs(table):
+    for changelog in stored_changelogs(table):
         yield int(changelog.schema_id)

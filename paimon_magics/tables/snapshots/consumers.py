@@ -8,12 +8,11 @@ replaced whole, so that a reader that dies leaves the old number or the new one.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.reads.stream_points import check_consumer_name
 from paimon_magics.tables.stores.corruption import parsing
-from paimon_magics.tables.table import Table
+from paimon_magics.tables.table import Table, branch_folder
 
 _PREFIX = "consumer-"
 
@@ -21,16 +20,16 @@ _PREFIX = "consumer-"
 def list_progress(table: Table) -> dict[str, int]:
     """The next snapshot of each of the table's consumers, by their names. Raises
     TableDamagedError for a damaged file, and for a file in place of their folder."""
-    found = {}
-    folder = _folder(table.paimon)
+    progress = {}
+    folder = _folder(table)
     with parsing(f"The consumers of `{table.name}` in {folder}", "Remove that file."):
         names = table.store.names(folder, _PREFIX)
     for name in names:
         consumer_id = name.removeprefix(_PREFIX)
         next_snapshot = progress_of(table, consumer_id)
         if next_snapshot is not None:  # it was forgotten meanwhile
-            found[consumer_id] = next_snapshot
-    return found
+            progress[consumer_id] = next_snapshot
+    return progress
 
 
 def progress_of(table: Table, consumer_id: str) -> int | None:
@@ -56,7 +55,7 @@ def progress_of(table: Table, consumer_id: str) -> int | None:
 def keep_progress(table: Table, consumer_id: str, next_snapshot: int) -> None:
     """Store the next snapshot that a consumer will read. Raises InvalidValueError for a name that
     can't be a consumer's."""
-    folder = _folder(table.paimon)
+    folder = _folder(table)
     with parsing(f"The consumers of `{table.name}` in {folder}", "Remove that file."):
         table.store.make_folder(folder)
     body = json.dumps({"nextSnapshot": next_snapshot}, indent=2).encode()
@@ -71,11 +70,8 @@ def forget_progress(table: Table, consumer_id: str) -> None:
 
 def _path(table: Table, consumer_id: str) -> str:
     check_consumer_name(consumer_id)
-    return f"{_folder(table.paimon)}/{_PREFIX}{consumer_id}"
+    return f"{_folder(table)}/{_PREFIX}{consumer_id}"
 
 
-def _folder(paimon: Any) -> str:
-    root = str(paimon.table_path).rstrip("/")
-    branch = paimon.current_branch()
-    prefix = "" if branch == "main" else f"/branch/branch-{branch}"
-    return f"{root}{prefix}/consumer"
+def _folder(table: Table) -> str:
+    return f"{branch_folder(table)}/consumer"

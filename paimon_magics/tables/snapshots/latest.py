@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterable
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 from pypaimon.common.json_util import JSON
 from pypaimon.snapshot.snapshot import Snapshot
 
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import CommitConflictError, OutdatedPlanError, PaimonMagicsError
 from paimon_magics.tables.stores.corruption import SNAPSHOT_VERSION, check_version, damaged, parsing
 from paimon_magics.tables.stores.store import Store
 from paimon_magics.tables.table import StoredTable, Table
@@ -64,6 +65,24 @@ def read_snapshot(paimon: Any, snapshot_id: int) -> Any:
     return _read(paimon, paimon.snapshot_manager(), snapshot_id)
 
 
+def required_snapshot(
+    table: Table,
+    snapshot_id: int,
+    unknown: str,
+    error: type[CommitConflictError] = OutdatedPlanError,
+) -> Any:
+    """A snapshot that a commit is checked against. Raises `error` if it has expired since the
+    statement began; `unknown` says what can't be known without it."""
+    snapshot = read_snapshot(table.paimon, snapshot_id)
+    if snapshot is None:
+        raise error(
+            f"Snapshot {snapshot_id} of `{table.name}` expired while the statement was running, so "
+            f"{unknown} unknown.",
+            hint="Nothing was written. Run the statement again.",
+        )
+    return snapshot
+
+
 def earliest_snapshot_id(paimon: Any, store: Store) -> int | None:
     """The id of the first usable snapshot; None for a table without snapshots.
 
@@ -79,7 +98,7 @@ def usable_snapshots(paimon: Any, store: Store, branch: str | None = None) -> li
     """
     manager = _manager(paimon, branch)
     earliest = _earliest(paimon, manager, store)
-    ids = sorted(id for id in _stored(manager, store) if earliest is None or id >= earliest)
+    ids = (id for id in _stored(manager, store) if earliest is None or id >= earliest)
     snapshots = (_read(paimon, manager, id) for id in ids)
     return [snapshot for snapshot in snapshots if snapshot is not None]
 
@@ -96,9 +115,9 @@ def _read(paimon: Any, manager: Any, snapshot_id: int) -> Any:
             text = paimon.file_io.read_file_utf8(path)
         except FileNotFoundError:
             return None
-        found = _parsed(text)
-    check_version(f"The snapshot file {path}", found.version, SNAPSHOT_VERSION)
-    return found
+        snapshot = _parsed(text)
+    check_version(f"The snapshot file {path}", snapshot.version, SNAPSHOT_VERSION)
+    return snapshot
 
 
 @lru_cache(maxsize=_PARSED_MAX)
@@ -135,12 +154,12 @@ def _snapshot(document: Any, text: str) -> Any:
 def _served(manager: Any) -> Any:
     """The latest snapshot, as the catalog's server reports it."""
     with parsing(f"The latest snapshot in {manager.snapshot_dir}", _OTHER):
-        found = manager.get_latest_snapshot()
-    if found is not None:
+        latest = manager.get_latest_snapshot()
+    if latest is not None:
         check_version(
-            f"The snapshot {found.id} in {manager.snapshot_dir}", found.version, SNAPSHOT_VERSION
+            f"The snapshot {latest.id} in {manager.snapshot_dir}", latest.version, SNAPSHOT_VERSION
         )
-    return found
+    return latest
 
 
 def _listed(paimon: Any, manager: Any) -> Any:
@@ -160,7 +179,7 @@ def _listed(paimon: Any, manager: Any) -> Any:
 
 def _greatest(paimon: Any, manager: Any) -> Any:
     """The snapshot with the greatest id among the stored ones; None without any."""
-    for snapshot_id in sorted(_ids(paimon, manager), reverse=True):
+    for snapshot_id in reversed(_ids(paimon, manager)):
         snapshot = _read(paimon, manager, snapshot_id)
         if snapshot is not None:  # else a rollback has removed it meanwhile
             return snapshot
@@ -171,8 +190,13 @@ def _ids(paimon: Any, manager: Any) -> list[int]:
     if not paimon.file_io.exists(manager.snapshot_dir):
         return []
     paths = (str(info.path) for info in paimon.file_io.list_status(manager.snapshot_dir))
-    names = (path.rpartition("/")[2] for path in paths)
-    return [int(name[9:]) for name in names if name.startswith("snapshot-") and name[9:].isdigit()]
+    return numbered((path.rpartition("/")[2] for path in paths), "snapshot-")
+
+
+def numbered(names: Iterable[str], prefix: str) -> list[int]:
+    """The numbers in the names of files that are a prefix and a number, ascending."""
+    texts = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
+    return sorted(int(text) for text in texts if text.isdigit())
 
 
 def _earliest(paimon: Any, manager: Any, store: Store) -> int | None:
@@ -185,8 +209,7 @@ def _earliest(paimon: Any, manager: Any, store: Store) -> int | None:
 
 
 def _stored(manager: Any, store: Store) -> list[int]:
-    names = store.names(manager.snapshot_dir, "snapshot-")
-    return [int(name[9:]) for name in names if name[9:].isdigit()]
+    return numbered(store.names(manager.snapshot_dir, "snapshot-"), "snapshot-")
 
 
 def _hinted(paimon: Any, manager: Any) -> Any:
@@ -215,15 +238,18 @@ def write_hint(store: Store, path: str, snapshot_id: int) -> None:
 # A changelog file is the snapshot's file under another name.
 
 
-def kept_changelogs(table: Table | StoredTable) -> list[Any]:
+def stored_changelogs(table: Table | StoredTable) -> list[Any]:
     """All stored changelogs, oldest first, as pypaimon's Snapshots."""
-    names = table.store.names(changelog_folder(table), "changelog-")
-    ids = sorted(int(name[10:]) for name in names if name[10:].isdigit())
-    found = (read_changelog(table, changelog_id) for changelog_id in ids)
-    return [changelog for changelog in found if changelog is not None]
+    changelogs = (read_changelog(table, changelog_id) for changelog_id in changelog_ids(table))
+    return [changelog for changelog in changelogs if changelog is not None]
 
 
-def kept_as_changelog(table: Table, snapshot_id: int, manifest_list: str) -> bool:
+def changelog_ids(table: Table | StoredTable) -> list[int]:
+    """The ids of all stored changelogs, ascending."""
+    return numbered(table.store.names(changelog_folder(table), "changelog-"), "changelog-")
+
+
+def is_stored_as_changelog(table: Table, snapshot_id: int, manifest_list: str) -> bool:
     """Whether the changelog of this snapshot is kept, and has `manifest_list` as its delta."""
     changelog = read_changelog(table, snapshot_id)
     return changelog is not None and changelog.delta_manifest_list == manifest_list

@@ -82,7 +82,7 @@ class StreamingJob:
 def streaming_jobs(paimon: Any, latest_id: int, since_ms: int = 0) -> tuple[StreamingJob, ...]:
     """The jobs that committed rows among the last hundred snapshots, and not before `since_ms`; the
     one that did so last comes first. Those that have come to their end are left out."""
-    found: dict[str, StreamingJob] = {}
+    jobs: dict[str, StreamingJob] = {}
     ended: set[str] = set()
     for snapshot_id in range(latest_id, max(latest_id - _LOOKED_BACK, 0), -1):
         snapshot = read_snapshot(paimon, snapshot_id)
@@ -91,10 +91,10 @@ def streaming_jobs(paimon: Any, latest_id: int, since_ms: int = 0) -> tuple[Stre
         user = str(snapshot.commit_user)
         if user.startswith(_OURS) or snapshot.commit_kind != "APPEND":
             continue
-        if user in found:
-            found[user] = replace(found[user], first_id=snapshot_id)
+        if user in jobs:
+            jobs[user] = replace(jobs[user], first_id=snapshot_id)
         elif snapshot.commit_identifier == BATCH_COMMIT_IDENTIFIER:
             ended.add(user)
         elif user not in ended:
-            found[user] = StreamingJob(user, snapshot_id, snapshot_id, int(snapshot.time_millis))
-    return tuple(found.values())
+            jobs[user] = StreamingJob(user, snapshot_id, snapshot_id, int(snapshot.time_millis))
+    return tuple(jobs.values())

@@ -18,13 +18,13 @@ ROLLED_BACK_FROM = PREFIX + "rolled-back-from"
 _USERS_MAX = 50
 
 
-def made_by(snapshot: Any) -> str:
+def author_of(snapshot: Any) -> str:
     """The author of a snapshot, for a message: the user and notebook, else the commit user."""
-    said = noted(snapshot.properties)
-    user = said.get("user")
+    properties = noted(snapshot.properties)
+    user = properties.get("user")
     if user is None:
         return str(snapshot.commit_user)
-    notebook = said.get("notebook")
+    notebook = properties.get("notebook")
     return f"{user} in {notebook}" if notebook else user
 
 
@@ -39,26 +39,25 @@ def noted(properties: Mapping[str, Any] | None) -> dict[str, str]:
 
 def noted_files(properties: Iterable[tuple[str, str]]) -> int | None:
     """The number of files in a commit's properties; None if they do not tell it."""
-    return _number(dict(properties).get(PREFIX + "files"))
+    text = dict(properties).get(PREFIX + "files")
+    return int(text) if text is not None and text.isdigit() else None
 
 
 def noted_users(names: Sequence[str]) -> dict[str, str]:
     """The properties, without the prefix, that name everybody whose rows a commit has: as a text,
     and as JSON where there are several, of whom the first 50 are named."""
-    kept = names[:_USERS_MAX]
-    more = f" and {len(names) - len(kept)} more" if len(kept) < len(names) else ""
-    told = {"user": ", ".join(kept) + more}
-    return told if len(names) == 1 else {**told, "users": json.dumps(kept, ensure_ascii=False)}
+    first = names[:_USERS_MAX]
+    more = f" and {len(names) - len(first)} more" if len(first) < len(names) else ""
+    properties = {"user": ", ".join(first) + more}
+    if len(names) > 1:
+        properties["users"] = json.dumps(first, ensure_ascii=False)
+    return properties
 
 
 def described(snapshot: Any) -> str:
     """A snapshot for a message: its id, kind, author and time."""
     when = datetime.datetime.fromtimestamp(snapshot.time_millis / 1000, tz=datetime.UTC)
     return (
-        f"snapshot {snapshot.id} ({snapshot.commit_kind} by {made_by(snapshot)} "
+        f"snapshot {snapshot.id} ({snapshot.commit_kind} by {author_of(snapshot)} "
         f"at {when:%Y-%m-%d %H:%M:%S} UTC)"
     )
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None

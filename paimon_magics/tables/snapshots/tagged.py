@@ -37,12 +37,12 @@ def tag_snapshot(paimon: Any, name: str) -> Any:
 def tagged_snapshots(table: Table, branch: str) -> list[Any]:
     """The tagged snapshots of a branch, oldest first."""
     folder = TagManager(table.paimon.file_io, table.paimon.table_path, branch).tag_directory()
-    found = []
+    snapshots = []
     for name in table.store.names(folder, "tag-"):
         content = table.store.read(f"{folder}/{name}")
         if content is not None:  # else it was deleted meanwhile
-            found.append(snapshot_of_tag(content))
-    return sorted(found, key=lambda tag: int(tag.id))
+            snapshots.append(snapshot_of_tag(content))
+    return sorted(snapshots, key=lambda tag: int(tag.id))
 
 
 # The paths of tags' files. A tag's name becomes part of one.

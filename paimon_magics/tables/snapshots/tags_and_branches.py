@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
 from paimon_magics.statements.version_changes import (
@@ -97,8 +97,9 @@ def change_version(
             return _change_tags(table, change, publish, remove_tag, repeated)
         case CreateBranch() | DeleteBranches() | RenameBranch() | FastForward():
             return _change_branches(table, change, publish, branch_of, removing, repeated)
-        case _:
+        case RollBackToSnapshot() | RollBackToTag() | RollBackToTimestamp() | RollBackToWatermark():
             return _roll_back(table, change, publish, removing)
+    assert_never(change)
 
 
 # ---- tags ----
@@ -114,8 +115,7 @@ def _change_tags(
     match change:
         case CreateTag(tag=tag, snapshot_id=id, time_retained=retained):
             check_tag_name(tag)
-            made = create_tag(table, tag, publish, snapshot_id=id, time_retained=retained)
-            if made:
+            if create_tag(table, tag, publish, snapshot_id=id, time_retained=retained):
                 return VersionReceipt((tag,))
             if change.or_replace:
                 replace_tag(table, tag, snapshot_id=id, time_retained=retained)
@@ -129,17 +129,12 @@ def _change_tags(
             return VersionReceipt((tag,))
         case CreateTagFromTimestamp(tag=tag, time_ms=time_ms, time_retained=retained):
             check_tag_name(tag)
-            found = first_not_earlier(table, time_ms)
-            id = found["id"]
-            made = create_tag(table, tag, publish, snapshot_id=id, time_retained=retained)
-            if not made and not (repeated and _names(table, tag, id)):
+            snapshot = first_not_earlier(table, time_ms)
+            id = snapshot["id"]
+            created = create_tag(table, tag, publish, snapshot_id=id, time_retained=retained)
+            if not created and not (repeated and _names(table, tag, id)):
                 raise _tag_taken(table, tag)
-            return VersionReceipt(
-                (tag,),
-                snapshot_id=id,
-                commit_time_ms=found["timeMillis"],
-                watermark=found.get("watermark"),
-            )
+            return receipt_of_time(tag, snapshot)
         case DeleteTags(tags=tags):
             return VersionReceipt(tuple(tag for tag in tags if remove_tag(tag)))
         case RenameTag(tag=tag, new_name=new_name):
@@ -159,19 +154,30 @@ def _names(table: StoredTable, tag: str, snapshot_id: int | None) -> bool:
     return stored is not None and stored["id"] == wanted
 
 
+def receipt_of_time(tag: str, snapshot: Document) -> VersionReceipt:
+    """The receipt of a tag from a timestamp."""
+    return VersionReceipt(
+        (tag,),
+        snapshot_id=snapshot["id"],
+        commit_time_ms=snapshot["timeMillis"],
+        watermark=snapshot.get("watermark"),
+    )
+
+
 def first_not_earlier(table: StoredTable, time_ms: int) -> Document:
     """The first snapshot at or after a time (milliseconds since 1970), also among those that only
     a tag keeps. Raises UnknownNameError if there is none."""
     tagged = [tag for name in list_tags(table) if (tag := load_tag(table, name)) is not None]
-    found = [s for s in (*list_snapshots(table, 0, None), *tagged) if s["timeMillis"] >= time_ms]
-    if not found:
+    every = (*list_snapshots(table, 0, None), *tagged)
+    later = [snapshot for snapshot in every if snapshot["timeMillis"] >= time_ms]
+    if not later:
         latest = latest_document(table)
         shown = "it has none" if latest is None else f"its latest is at {latest['timeMillis']}"
         raise UnknownNameError(
             f"`{table.name}` has no snapshot at or after {time_ms}: {shown}.",
             hint="Times are milliseconds since 1970 UTC.",
         )
-    return min(found, key=lambda snapshot: (snapshot["timeMillis"], snapshot["id"]))
+    return min(later, key=lambda snapshot: (snapshot["timeMillis"], snapshot["id"]))
 
 
 def require_tags(table: StoredTable, tags: Collection[str]) -> None:
@@ -273,16 +279,16 @@ def _roll_back(
         )
     if isinstance(change, RollBackToTag):
         require_tags(table, [change.tag])
-        kept = roll_back(table, publish, tag=change.tag, removing=removing)
-        return VersionReceipt(snapshot_id=kept, previous_snapshot_id=latest["id"])
+        target = roll_back(table, publish, tag=change.tag, removing=removing)
+        return VersionReceipt(snapshot_id=target, previous_snapshot_id=latest["id"])
     snapshot_id = rolled_back_to(table, change)
     if snapshot_id > latest["id"]:
         raise _no_snapshot(table, snapshot_id, latest)
     try:
-        kept = roll_back(table, publish, snapshot_id=snapshot_id, removing=removing)
+        target = roll_back(table, publish, snapshot_id=snapshot_id, removing=removing)
     except UnknownNameError as error:
         raise _no_snapshot(table, snapshot_id, latest) from error
-    return VersionReceipt(snapshot_id=kept, previous_snapshot_id=latest["id"])
+    return VersionReceipt(snapshot_id=target, previous_snapshot_id=latest["id"])
 
 
 def rolled_back_to(
@@ -303,15 +309,15 @@ def rolled_back_to(
 
 def _last_up_to(table: StoredTable, marks: list[tuple[int, Any]], most: int, what: str) -> int:
     """The id of the last snapshot whose mark is at most `most`; `marks` has ids with marks."""
-    found = [id for id, mark in marks if mark is not None and mark <= most]
-    if not found:
+    early = [id for id, mark in marks if mark is not None and mark <= most]
+    if not early:
         known = [mark for _, mark in marks if mark is not None]
         shown = f"the earliest is {min(known)}" if known else "no snapshot has one"
         raise UnknownNameError(
             f"`{table.name}` has no snapshot with a {what} up to {most}: {shown}.",
             hint=f"`{table.name}$snapshots` lists those that have not expired.",
         )
-    return max(found)
+    return max(early)
 
 
 def _no_snapshot(table: StoredTable, snapshot_id: int, latest: Document) -> UnknownNameError:

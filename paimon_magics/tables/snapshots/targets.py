@@ -49,16 +49,16 @@ Target = TableState | SnapshotChanges | Difference
 
 @dataclass(frozen=True)
 class Resolved:
-    """The target of a read point. `kept_by_tag`: tags keep all its snapshots from expiring."""
+    """The target of a read point. `protected_by_tag`: tags keep all its snapshots from expiring."""
 
     target: Target
-    kept_by_tag: bool = False
+    protected_by_tag: bool = False
 
     @property
     def identity(self) -> tuple[tuple[int, str], ...]:
         """The snapshots' ids, each with a text that differs for another snapshot of the same id. A
         table that is dropped and created again restarts its ids."""
-        return tuple((one.id, _author(one)) for one in snapshots_of(self.target))
+        return tuple((snapshot.id, _author(snapshot)) for snapshot in snapshots_of(self.target))
 
 
 def snapshot_ids(target: Target) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, assert_never
 
 from paimon_magics.columnar.time_zones import rules_of
 from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
@@ -66,28 +66,7 @@ def find_target(table: Table, point: ReadPoint, zone: str) -> Resolved:
     or time that the table does not have, InvalidValueError for a range that makes no sense.
     """
     finder = _Finder(table, zone)
-    target = _target(finder, point)
-    return Resolved(target, finder.by_tag)
-
-
-def _target(finder: _Finder, point: ReadPoint) -> Target:
-    match point:
-        case Latest():
-            return TableState(finder.latest)
-        case CreatedAfter(time_ms=time_ms):
-            return TableState(finder.latest, created_after_ms=time_ms)
-        case CreatedFrom(time_ms=time_ms):
-            found = finder.first(lambda snapshot: snapshot.time_millis >= time_ms)
-            if found is None:
-                return TableState(finder.latest, created_after_ms=time_ms)
-            return TableState(found, is_past=True)
-        case Between():
-            return finder.between(point)
-        case BetweenTimestamps():
-            return finder.between_times(point)
-        case ToAutoTag(tag=tag):
-            return finder.to_auto_tag(tag)
-    return TableState(finder.state(point), is_past=True)
+    return Resolved(finder.target(point), finder.by_tag)
 
 
 def moment_ms(text: str, zone: str) -> int:
@@ -121,40 +100,62 @@ class _Finder:
         self.latest = latest_snapshot(table.paimon)
         self.by_tag = False  # whether tags keep all snapshots that were found
 
-    def state(self, point: ReadPoint) -> Any:
+    def target(self, point: ReadPoint) -> Target:
         match point:
+            case Latest():
+                return TableState(self.latest)
+            case CreatedAfter(time_ms=time_ms):
+                return TableState(self.latest, created_after_ms=time_ms)
+            case CreatedFrom(time_ms=time_ms):
+                first = self._first(lambda snapshot: snapshot.time_millis >= time_ms)
+                if first is None:
+                    return TableState(self.latest, created_after_ms=time_ms)
+                return TableState(first, is_past=True)
+            case Between():
+                return self._between(point)
+            case BetweenTimestamps():
+                return self._between_times(point)
+            case ToAutoTag(tag=tag):
+                return self._to_auto_tag(tag)
             case AtSnapshot(snapshot_id=snapshot_id):
-                return self._snapshot(snapshot_id)
+                snapshot = self._snapshot(snapshot_id)
             case AtTag(name=name):
-                found = self.tag(name) or self._unknown_tag(name)
+                snapshot = self._tag(name) or self._unknown_tag(name)
                 self.by_tag = True
-                return found
             case AtVersion(version=version):
-                return self._version(version)
+                snapshot = self._version(version)
             case AtTimestamp(time=time):
-                return self._at_time(self._ms(time))
+                snapshot = self._at_time(self._ms(time))
             case AtWatermark(watermark=watermark):
-                found = self.first(lambda s: s.watermark is not None and s.watermark >= watermark)
-                return found or self._refuse(
-                    f"has no snapshot with a watermark of {watermark} or later"
-                )
-        raise AssertionError(point)
+                snapshot = self._at_watermark(watermark)
+            case _:
+                assert_never(point)
+        return TableState(snapshot, is_past=True)
+
+    def _at_watermark(self, watermark: int) -> Any:
+        first = self._first(lambda s: s.watermark is not None and s.watermark >= watermark)
+        problem = f"has no snapshot with a watermark of {watermark} or later"
+        return first or self._refuse(problem)
 
     def _version(self, version: str) -> Any:
-        found = self.tag(version)
-        if found is not None:
+        tagged = self._tag(version)
+        if tagged is not None:
             self.by_tag = True
-            return found
+            return tagged
         if re.fullmatch(r"watermark-\d+", version):
-            return self.state(AtWatermark(int(version.removeprefix("watermark-"))))
+            return self._at_watermark(int(version.removeprefix("watermark-")))
         return self._snapshot(int(version)) if version.isdigit() else self._unknown_tag(version)
 
     def _at_time(self, time_ms: int) -> Any:
-        found = self._last(lambda snapshot: bool(snapshot.time_millis <= time_ms))
-        if found is not None:
-            return found
+        last = self._last(lambda snapshot: bool(snapshot.time_millis <= time_ms))
+        if last is not None:
+            return last
         earliest = self._earliest()
-        since = "" if earliest is None else f"; its first snapshot is from {self._shown(earliest)}"
+        since = (
+            ""
+            if earliest is None
+            else f"; its first snapshot is from {self._time(earliest.time_millis)}"
+        )
         if 0 <= time_ms < _HARDLY_MEANT_MS:
             raise UnknownNameError(
                 f"`{self._table.name}` has no snapshot at or before {self._time(time_ms)}.",
@@ -163,8 +164,8 @@ class _Finder:
             )
         return self._refuse(f"has no snapshot at or before {self._time(time_ms)}{since}")
 
-    def between(self, point: Between) -> Target:
-        start, end = self.tag(point.start), self.tag(point.end)
+    def _between(self, point: Between) -> Target:
+        start, end = self._tag(point.start), self._tag(point.end)
         if start is not None and end is not None:
             if not point.tags_are_snapshots:
                 return self._between_tags(point, start, end)
@@ -214,7 +215,7 @@ class _Finder:
             )
         return self._changes(start_id, end_id, mode)
 
-    def between_times(self, point: BetweenTimestamps) -> Target:
+    def _between_times(self, point: BetweenTimestamps) -> Target:
         start, end = self._ms(point.start), self._ms(point.end)
         earliest = self._earliest()
         if earliest is None:
@@ -236,24 +237,24 @@ class _Finder:
             return TableState(after, is_past=True)
         return Difference(before or earliest, after)
 
-    def to_auto_tag(self, tag: str) -> Target:
-        period = auto_tag_pattern(self._table.schema.option)
-        if period is None or auto_tag_time(tag, period) is None:
+    def _to_auto_tag(self, tag: str) -> Target:
+        period = _auto_tag_pattern(self._table.schema.option)
+        if period is None or _auto_tag_time(tag, period) is None:
             raise InvalidValueError(
                 f"'{tag}' is not the name of an automatic tag of `{self._table.name}`.",
                 hint="Check the table's options 'tag.creation-period' and 'tag.period-formatter'.",
             )
-        end, time = self.tag(tag), auto_tag_time(tag, period)
+        end, time = self._tag(tag), _auto_tag_time(tag, period)
         assert time is not None
         earlier = [
-            (found, name)
+            (tag_time, name)
             for name in self._tag_names()
-            if (found := auto_tag_time(name, period)) is not None and found < time
+            if (tag_time := _auto_tag_time(name, period)) is not None and tag_time < time
         ]
         if end is None or not earlier:
             return _NOTHING
         self.by_tag = True
-        return Difference(self.tag(max(earlier)[1]), end)
+        return Difference(self._tag(max(earlier)[1]), end)
 
     def _changes(self, start_id: int, end_id: int, mode: ScanMode) -> Target:
         if mode is ScanMode.AUTO:
@@ -261,33 +262,33 @@ class _Finder:
             mode = ScanMode.DELTA if without else ScanMode.CHANGELOG
         snapshots = [self._snapshot(number) for number in range(start_id + 1, end_id + 1)]
         # Overwrites are no change that a reader should see, nor are compactions in DELTA mode.
-        kept = tuple(
+        changing = tuple(
             snapshot
             for snapshot in snapshots
             if snapshot.commit_kind == "APPEND"
             or (mode is ScanMode.CHANGELOG and snapshot.commit_kind != "OVERWRITE")
         )
-        return SnapshotChanges(kept, mode, snapshots[-1] if snapshots else None)
+        return SnapshotChanges(changing, mode, snapshots[-1] if snapshots else None)
 
-    def first(self, wanted: Callable[[Any], bool]) -> Any:
+    def _first(self, wanted: Callable[[Any], bool]) -> Any:
         """The first `wanted` snapshot, by a binary search: all later ones must be wanted too, as
         watermarks and times only grow."""
         earliest = self._earliest()
         if earliest is None:
             return None
-        low, high, found = earliest.id, self.latest.id, None
+        low, high, first = earliest.id, self.latest.id, None
         while low <= high:
             middle = (low + high) // 2
             snapshot = self._snapshot(middle)
             if wanted(snapshot):
-                found, high = snapshot, middle - 1
+                first, high = snapshot, middle - 1
             else:
                 low = middle + 1
-        return found
+        return first
 
     def _last(self, wanted: Callable[[Any], bool]) -> Any:
         """The last `wanted` snapshot; all earlier ones must be wanted too."""
-        refused = self.first(lambda snapshot: not wanted(snapshot))
+        refused = self._first(lambda snapshot: not wanted(snapshot))
         if refused is None:
             return self.latest
         earliest = self._earliest()
@@ -311,7 +312,7 @@ class _Finder:
         earliest = None if earliest_id is None else read_snapshot(self._paimon, earliest_id)
         return earliest or self.latest
 
-    def tag(self, name: str) -> Any:
+    def _tag(self, name: str) -> Any:
         """The snapshot that a tag keeps; None if there is no such tag."""
         if "/" in name or not name.strip():
             return None
@@ -336,9 +337,6 @@ class _Finder:
     def _ms(self, time: int | str) -> int:
         return time if isinstance(time, int) else moment_ms(time, self._zone)
 
-    def _shown(self, snapshot: Any) -> str:
-        return self._time(snapshot.time_millis)
-
     def _time(self, time_ms: int) -> str:
         moment = datetime.datetime.fromtimestamp(time_ms / 1000, rules_of(self._zone))
         return f"{moment:%Y-%m-%d %H:%M:%S} {self._zone}"
@@ -351,7 +349,7 @@ def _is_number(text: str) -> bool:
 # Names of the tags that Paimon creates automatically: formatted times (`TagPeriodHandler`).
 
 
-def auto_tag_pattern(option: Callable[[str], str | None]) -> str | None:
+def _auto_tag_pattern(option: Callable[[str], str | None]) -> str | None:
     """The `strftime` pattern for the names of a table's automatic tags; None if it has none.
 
     `option` gives the value of a table option.
@@ -363,10 +361,10 @@ def auto_tag_pattern(option: Callable[[str], str | None]) -> str | None:
     return patterns[_FORMATTERS.index(formatter)]
 
 
-def auto_tag_time(name: str, pattern: str) -> datetime.datetime | None:
+def _auto_tag_time(name: str, pattern: str) -> datetime.datetime | None:
     """The time in a tag's name; None for a name of another form."""
     try:
-        found = datetime.datetime.strptime(name, pattern)
+        time = datetime.datetime.strptime(name, pattern)
     except ValueError:
         return None
-    return found if found.strftime(pattern) == name else None
+    return time if time.strftime(pattern) == name else None

@@ -57,11 +57,10 @@ class BucketSplits:
         yield from self.packed(sorted(stored, key=lambda file: file.min_sequence_number))
 
     def _evolving_splits(self, stored: Sequence[StoredFile]) -> Iterator[TaskSplit]:
-        weights = {}
-        groups = row_groups(stored)
-        for group in groups:
-            weights[id(group)] = max(sum(file.size_bytes for file in group), self._open_bytes)
-        for part in pack_in_order(groups, lambda group: weights[id(group)], self._target_bytes):
+        def weight(group: Sequence[StoredFile]) -> int:
+            return max(sum(file.size_bytes for file in group), self._open_bytes)
+
+        for part in pack_in_order(row_groups(stored), weight, self._target_bytes):
             yield ColumnsSplit(tuple(part))
 
     def packed(self, stored: Sequence[StoredFile]) -> Iterator[TaskSplit]:
@@ -83,15 +82,20 @@ class BucketSplits:
             else:
                 yield from self.packed(stored)
             return
-        found = sections_of(stored, ranks, rows)
-        weights = {id(one): _section_bytes(one) for one in found}
-        for bin_ in pack_in_order(
-            found, lambda one: max(weights[id(one)], self._open_bytes), self._target_bytes
+        overlapping = sections_of(stored, ranks, rows)
+        for members in pack_in_order(
+            overlapping,
+            lambda section: max(
+                sum(file.size_bytes for run in section for file in run), self._open_bytes
+            ),
+            self._target_bytes,
         ):
             if merges:
-                yield MergeSplit(tuple(bin_))
+                yield MergeSplit(tuple(members))
             else:
-                yield PlainSplit(tuple(file for one in bin_ for run in one for file in run))
+                yield PlainSplit(
+                    tuple(file for section in members for run in section for file in run)
+                )
 
     def _weight(self, file: StoredFile) -> int:
         return max(file.size_bytes, self._open_bytes)
@@ -144,12 +148,12 @@ def without_non_overlapping(split: TaskSplit) -> tuple[TaskSplit | None, list[St
         section[0][0] if len(section) == 1 and len(section[0]) == 1 else None
         for section in split.sections
     ]
-    found = [f for f in apart if f is not None and f.deleted_rows == 0 and f.deletions is None]
-    if not found:
+    lone = [f for f in apart if f is not None and f.deleted_rows == 0 and f.deletions is None]
+    if not lone:
         return split, []
-    names = {id(file) for file in found}
+    names = {id(file) for file in lone}
     rest = tuple(s for s, file in zip(split.sections, apart, strict=True) if id(file) not in names)
-    return (MergeSplit(rest) if rest else None), found
+    return (MergeSplit(rest) if rest else None), lone
 
 
 def _key_ranks(files: pa.Table, schema: TableSchema) -> _Ints:
@@ -171,7 +175,3 @@ def _key_ranks(files: pa.Table, schema: TableSchema) -> _Ints:
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.cumsum(differ)
     return ranks
-
-
-def _section_bytes(section: Section) -> int:
-    return sum(file.size_bytes for run in section for file in run)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.binary_rows import decode_bounds
 from paimon_magics.columnar.file_indexes.absent_values import (
     JUDGED_KINDS,
     WantedValues,
@@ -31,15 +31,12 @@ from paimon_magics.columnar.file_indexes.collection import (
     stored_name,
 )
 from paimon_magics.columnar.hash_index import distinct
-from paimon_magics.columnar.value_bounds import may_match
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
-from paimon_magics.tables.manifests.columns import only
-from paimon_magics.tables.manifests.names import DELETE
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.pruning import (
-    has_fields,
+    EntryPruning,
     in_buckets,
     in_key_ranges,
     in_partitions,
@@ -104,34 +101,34 @@ class FilePruning:
         self._predicates = () if view.kind is ViewKind.BINLOG else tuple(predicates)
         self.steps: list[PruningStep] = []
 
-    def narrowing(self, *, whole_entries: bool = True) -> EntryPruning | None:
+    def entry_pruning(self, *, whole_entries: bool = True) -> EntryPruning | None:
         """What can be left out while manifests are read; None if nothing can. Statistics are left
         out where no condition needs them, unless `whole_entries` are wanted."""
         if whole_entries and not self._predicates:
             return None
         unused = () if self._schema.is_primary_key_table else _STATISTICS
-        return EntryPruning(self._schema, self._predicates, self.in_value_ranges, unused)
+        return EntryPruning(self._schema, self._columns, self._predicates, unused)
 
-    def seen(self, files: pa.Table, all_files: int | None = None) -> pa.Table:
+    def prune(self, files: pa.Table, all_files: int | None = None) -> pa.Table:
         """The files that can hold matching rows. Leaves out files that wait for their bucket
         (negative bucket numbers) and, for `$ro`, all but the top level. `all_files` is the number
-        of files where `narrowing` has left some out."""
+        of files where `entry_pruning` has left some out."""
         schema, predicates = self._schema, self._predicates
         if all_files is None or all_files == files.num_rows:
-            self._tell("all files", files)
+            self.note("all files", files)
         else:
             self.steps.append(PruningStep("all files", all_files, None, None, None))
-            self._tell("manifests", files)
+            self.note("manifests", files)
         files = files.filter(pc.greater_equal(files["bucket"], 0))
         if self._view.kind is ViewKind.READ_OPTIMIZED and schema.is_primary_key_table:
             files = files.filter(pc.equal(files["level"], self._top_level()))
-            self._tell("the top level", files)
+            self.note("the top level", files)
         if not predicates:
             return files
-        files = self._kept("partitions", files, in_partitions(files, schema, predicates))
-        files = self._kept("buckets", files, in_buckets(files, schema, predicates))
+        files = self._left("partitions", files, in_partitions(files, schema, predicates))
+        files = self._left("buckets", files, in_buckets(files, schema, predicates))
         if schema.is_primary_key_table:
-            files = self._kept("keys", files, in_key_ranges(files, schema, predicates))
+            files = self._left("keys", files, in_key_ranges(files, schema, predicates))
             keys = schema.trimmed_primary_keys
             # A key that a file does not have is neither hidden nor deleted by it.
             return self._by_indexes(
@@ -139,7 +136,8 @@ class FilePruning:
             )
         if schema.data_evolution_enabled:
             return files  # a file has only some columns of its rows
-        files = self._kept("values", files, self.in_value_ranges(files))
+        in_ranges = in_value_ranges(files, self._columns, schema.columns, predicates)
+        files = self._left("values", files, in_ranges)
         return self._by_indexes(files, predicates)
 
     def _top_level(self) -> int:
@@ -147,133 +145,37 @@ class FilePruning:
         trigger = self._schema.option("num-sorted-run.compaction-trigger")
         return int(levels) - 1 if levels else int(trigger or 5)
 
-    def in_value_ranges(self, files: pa.Table) -> npt.NDArray[np.bool_]:
-        """Files whose statistics can meet the conditions. Right only where no row hides another."""
-        return in_value_ranges(files, self._columns, self._schema.columns, self._predicates)
-
-    def in_other_ranges(self, files: pa.Table) -> npt.NDArray[np.bool_]:
-        """`in_value_ranges` of what `seen` has left of a table with keys: those of the keys have
-        been looked at."""
-        columns = self._schema.columns
-        return in_value_ranges(files, self._columns, columns, self._of_values())
-
-    def in_indexes(self, files: pa.Table, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Files of the `chosen` ones whose file indexes can meet the conditions on values. Right
-        only where no row hides another."""
-        others = self._of_values()
-        if self._indexes is None or not others:
-            return chosen
-        places = np.flatnonzero(chosen)
-        found = chosen.copy()
-        found[places] = self._indexes.may_hold(files.take(pa.array(places)), others)
-        return found
-
-    def _of_values(self) -> list[ColumnPredicate]:
-        """The conditions on other columns than the keys in files."""
+    def by_values(self, files: pa.Table, merged: _Bools) -> _Bools:
+        """Files of a table with keys that can hold matching rows, by other columns than the keys:
+        by statistics and, of the files marked `merged`, by file indexes. Right only where no row
+        hides another."""
         keys = self._schema.trimmed_primary_keys
-        return [predicate for predicate in self._predicates if predicate.column not in keys]
-
-    def tell_values(self, files: pa.Table) -> None:
-        """Note the step "values", in which statistics, or file indexes, pruned fully merged buckets
-        to `files`."""
-        self._tell("values", files)
+        others = [predicate for predicate in self._predicates if predicate.column not in keys]
+        matches = in_value_ranges(files, self._columns, self._schema.columns, others)
+        if self._indexes is not None and others:
+            rows = np.flatnonzero(matches & merged)
+            matches[rows] = self._indexes.may_hold(files.take(pa.array(rows)), others)
+        return matches
 
     def _by_indexes(self, files: pa.Table, predicates: Sequence[ColumnPredicate]) -> pa.Table:
         if self._indexes is None or not predicates:
             return files
-        return self._kept("file indexes", files, self._indexes.may_hold(files, predicates))
+        return self._left("file indexes", files, self._indexes.may_hold(files, predicates))
 
-    def _kept(self, step: str, files: pa.Table, kept: npt.NDArray[np.bool_]) -> pa.Table:
-        if kept.all():
+    def _left(self, step: str, files: pa.Table, matches: _Bools) -> pa.Table:
+        if matches.all():
             return files
-        files = files.filter(pa.array(kept))
-        self._tell(step, files)
+        files = files.filter(pa.array(matches))
+        self.note(step, files)
         return files
 
-    def _tell(self, step: str, files: pa.Table) -> None:
+    def note(self, step: str, files: pa.Table) -> None:
+        """Note a step that pruned the files to `files`."""
         partitions = files["partition"].combine_chunks().dictionary_encode().indices
         buckets = np.asarray(partitions).astype(np.int64) << 32 | np.asarray(files["bucket"])
         size = pc.sum(files["file_size"]).as_py() or 0
         count = len(distinct(np.asarray(partitions))) if self._schema.is_partitioned else None
         self.steps.append(PruningStep(step, files.num_rows, count, len(distinct(buckets)), size))
-
-
-# Prunes manifests and their entries for a read, while they are read: see `manifests.narrowing`.
-#
-# By partitions and buckets all entries are judged, since the entry that deletes a file has those of
-# the one that adds it. By keys and statistics, which may be missing where a file is deleted
-# (`manifest.delete-file-drop-stats`), only entries that add files are.
-
-
-class EntryPruning:
-    """A `Narrowing` for the conditions of a read. `in_value_ranges` marks the files whose
-    statistics can meet them; the columns `unused` are not needed where there is no condition."""
-
-    def __init__(
-        self,
-        schema: TableSchema,
-        predicates: Sequence[ColumnPredicate],
-        in_value_ranges: Callable[[pa.Table], _Bools],
-        unused: Sequence[str] = (),
-    ) -> None:
-        self._schema = schema
-        self._predicates = predicates
-        self._in_value_ranges = in_value_ranges
-        self._unused = unused
-        self._of_partitions = [
-            predicate for predicate in predicates if predicate.column in schema.partition_keys
-        ]
-
-    def manifests(self, found: pa.Table) -> _Bools:
-        """Marks the manifests whose ranges of partitions can meet the conditions."""
-        keys = self._schema.partition_keys
-        kept = np.ones(found.num_rows, dtype=bool)
-        least, greatest = (
-            found.column(f"partition_{end}_values").combine_chunks() for end in ("min", "max")
-        )
-        if not self._of_partitions or not found.num_rows or least.null_count or greatest.null_count:
-            return kept
-        if not has_fields(least, len(keys)) or not has_fields(greatest, len(keys)):
-            return kept
-        types = [arrow_type(self._schema.column(key).type) for key in keys]
-        lows, highs = decode_bounds(least, types), decode_bounds(greatest, types)
-        counts = found.column("partition_null_counts").to_pylist()
-        totals = pc.add(found["num_added_files"], found["num_deleted_files"]).to_pylist()
-        for partition in self._of_partitions:
-            place = keys.index(partition.column)
-            known = [row[place] if row is not None and len(row) > place else None for row in counts]
-            nulls = np.array([count is None or count > 0 for count in known])
-            all_null = np.array([
-                count is not None and count >= entries
-                for count, entries in zip(known, totals, strict=True)
-            ])  # fmt: skip
-            kept &= may_match(partition, lows[place], highs[place], nulls, all_null)
-        return kept
-
-    def entries(self, found: pa.Table) -> pa.Table:
-        """The entries of files that can hold matching rows."""
-        if self._predicates:
-            return found.filter(pa.array(self._can_match(found)))
-        left = only(found, [name for name in found.column_names if name not in self._unused])
-        columns = {name: left.column(name) for name in left.column_names}
-        for name in self._unused:
-            columns[name] = pa.nulls(found.num_rows, found.schema.field(name).type)
-        return pa.table([columns[name] for name in found.column_names], found.schema)
-
-    def _can_match(self, found: pa.Table) -> _Bools:
-        schema, predicates = self._schema, self._predicates
-        kept = in_partitions(found, schema, predicates) & in_buckets(found, schema, predicates)
-        if schema.data_evolution_enabled or not kept.any():
-            return kept
-        places = np.flatnonzero(kept)
-        files = found.take(pa.array(places))
-        can = (
-            in_key_ranges(files, schema, predicates)
-            if schema.is_primary_key_table
-            else self._in_value_ranges(files)
-        )
-        kept[places] = can | np.asarray(pc.equal(files["kind"], DELETE))
-        return kept
 
 
 # Leaves out files by their file indexes, where conditions name values: `=` and `IN`.
@@ -297,10 +199,10 @@ class IndexedFiles:
 
     def may_hold(self, files: pa.Table, predicates: Sequence[ColumnPredicate]) -> _Bools:
         """Files that can hold rows which meet the conditions, as far as their indexes tell."""
-        kept = np.ones(files.num_rows, dtype=bool)
+        matches = np.ones(files.num_rows, dtype=bool)
         named = [predicate for predicate in predicates if predicate.operator in ("=", "in")]
         if not named or not files.num_rows:
-            return kept
+            return matches
         inside = np.flatnonzero(np.asarray(files["embedded_file_index"].is_valid()))
         counts = pc.fill_null(pc.list_value_length(files["extra_files"]), 0)
         beside = np.setdiff1d(np.flatnonzero(np.asarray(counts) > 0), inside)
@@ -309,11 +211,11 @@ class IndexedFiles:
             chosen = files.take(pa.array(inside))
             bodies = chosen["embedded_file_index"].to_pylist()
             for row, body, wanted in zip(inside, bodies, self._wanted(chosen, named), strict=True):
-                kept[row] = not _rules_out(_part_of(body), wanted)
+                matches[row] = not _rules_out(partial(_part, body), wanted)
         if 0 < len(beside) <= opened_max:
             chosen = files.take(pa.array(beside))
-            kept[beside] = self._judged(chosen, self._wanted(chosen, named))
-        return kept
+            matches[beside] = self._judged(chosen, self._wanted(chosen, named))
+        return matches
 
     def _wanted(
         self, files: pa.Table, predicates: Sequence[ColumnPredicate]
@@ -324,8 +226,8 @@ class IndexedFiles:
         for schema_id in files["schema_id"].to_pylist():
             if schema_id not in by_schema:
                 stored = self.columns_of(schema_id)
-                found = (_looked_for(predicate, self.columns, stored) for predicate in predicates)
-                by_schema[schema_id] = tuple(one for one in found if one is not None)
+                wanted = (_looked_for(predicate, self.columns, stored) for predicate in predicates)
+                by_schema[schema_id] = tuple(values for values in wanted if values is not None)
             yield by_schema[schema_id]
 
     def _judged(self, files: pa.Table, wanted: Iterator[tuple[_Wanted, ...]]) -> list[bool]:
@@ -358,28 +260,28 @@ class IndexedFiles:
 
 
 def _looked_for(
-    one: ColumnPredicate, columns: Sequence[Column], stored: Sequence[Column]
+    predicate: ColumnPredicate, columns: Sequence[Column], stored: Sequence[Column]
 ) -> _Wanted | None:
     """What to look for in files with the columns `stored`; None where their index can't tell."""
-    column = next(column for column in columns if column.name == one.column)
-    written = next((found for found in stored if found.id == column.id), None)
+    column = next(column for column in columns if column.name == predicate.column)
+    written = next((field for field in stored if field.id == column.id), None)
     if written is None or written.type != column.type:
         return None
     try:
-        values = pa.array(one.values, arrow_type(written.type))
+        values = pa.array(predicate.values, arrow_type(written.type))
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return None  # a value that the type can't have
-    found = wanted_values(values)
-    return None if found is None else (stored_name(written.name), found)
+    wanted = wanted_values(values)
+    return None if wanted is None else (stored_name(written.name), wanted)
 
 
-def _part_of(body: bytes) -> Callable[[int, int], bytes]:
-    return lambda place, length: body[place : place + length]
+def _part(body: bytes, place: int, length: int) -> bytes:
+    return body[place : place + length]
 
 
 def _beside(path: str, names: Sequence[str] | None) -> str | None:
     """The path of the index file of a data file (`DataFilePathFactory.toAlignedPath`)."""
-    name = next((one for one in names or () if one.endswith(_SUFFIX)), None)
+    name = next((name for name in names or () if name.endswith(_SUFFIX)), None)
     return None if name is None else f"{path.rpartition('/')[0]}/{name}"
 
 
@@ -390,12 +292,12 @@ def _rules_out(read: Callable[[int, int], bytes], wanted: Sequence[_Wanted]) -> 
     if length is None or length > _BODY_BYTES_MAX:
         return False
     try:
-        held = indexes_in(read(0, length))
+        indexes = indexes_in(read(0, length))
     except ValueError:
         return False
     for name, values in wanted:
         for kind in JUDGED_KINDS:
-            place, size = held.get((name, kind), (-1, 0))
+            place, size = indexes.get((name, kind), (-1, 0))
             if place < 0 or size > _BODY_BYTES_MAX:
                 continue
             body = read(place, size)

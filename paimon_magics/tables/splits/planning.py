@@ -8,7 +8,7 @@ Rules: `SnapshotReaderImpl`, `MergeTreeSplitGenerator`, `AppendOnlySplitGenerato
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -32,7 +32,6 @@ from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.manifests.file_paths import file_paths
-from paimon_magics.tables.manifests.narrowing import Narrowing
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.bucket_splits import (
     BucketSplits,
@@ -41,6 +40,7 @@ from paimon_magics.tables.splits.bucket_splits import (
     without_non_overlapping,
 )
 from paimon_magics.tables.splits.file_pruning import FilePruning, IndexedFiles, PruningStep
+from paimon_magics.tables.splits.pruning import EntryPruning
 from paimon_magics.tables.splits.stored_files import (
     by_bucket,
     files_of_partitions,
@@ -52,6 +52,9 @@ from paimon_magics.tables.splits.stored_files import (
 
 FileKey = tuple[bytes, int, str]
 """Encoded partition, bucket and name of a data file."""
+_FileDeletions = Mapping[FileKey, Deletions]
+_Ints = npt.NDArray[np.int64]
+_Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -92,10 +95,10 @@ class TableScan:
 @dataclass(frozen=True, slots=True)
 class StoredState:
     """The files of a snapshot (columns of MANIFEST_ENTRIES), and deletion vectors by file.
-    `all_files` is the number of its files where `SplitPlanner.narrowing` has left some out."""
+    `all_files` is the number of its files where `SplitPlanner.entry_pruning` has left some out."""
 
     files: pa.Table
-    deletions: Mapping[FileKey, Deletions] = field(default_factory=dict)
+    deletions: _FileDeletions = field(default_factory=dict)
     all_files: int | None = None
 
 
@@ -114,7 +117,7 @@ class SplitPlanner:
         is_local: bool = False,
     ) -> None:
         schema, view = scan.schema, scan.view
-        self._name = scan.name
+        self._scan = scan
         self._schema = schema
         self._view = view
         self._first_bucket_folder = first_bucket_folder
@@ -130,37 +133,33 @@ class SplitPlanner:
             indexes = IndexedFiles(schema.columns, columns, self._paths, opened, is_local)
         self._pruning = FilePruning(columns, schema, view, scan.predicates, indexes)
         self._stores_elsewhere: set[str] = set()
-        self._unordered = scan.unordered
-        self._partitions = scan.partitions
-        self._level_min = scan.level_min
-        self._with_entries = scan.with_entries
 
-    def narrowing(self) -> Narrowing | None:
+    def entry_pruning(self) -> EntryPruning | None:
         """What can be left out of a state while its manifests are read."""
-        return self._pruning.narrowing(whole_entries=self._with_entries)
+        return self._pruning.entry_pruning(whole_entries=self._scan.with_entries)
 
     def state(self, state: StoredState, created_after_ms: int | None = None) -> PlannedSplits:
         """Plan to read a snapshot; with `created_after_ms` only files created after that time."""
-        files = files_of_partitions(state.files, self._partitions)
-        files = self._pruning.seen(files, state.all_files)
+        files = files_of_partitions(state.files, self._scan.partitions)
+        files = self._pruning.prune(files, state.all_files)
         if created_after_ms is not None:
             created = pc.greater(files.column("creation_time").cast(pa.int64()), created_after_ms)
             files = files.filter(pc.fill_null(created, False))
-        level_min = max(self._level_min, int(self._hides_level_zero()))
+        level_min = max(self._scan.level_min, int(self._hides_level_zero()))
         if self._schema.is_primary_key_table and level_min:
             files = files.filter(pc.greater_equal(files.column("level"), level_min))
         return self._ended(self._planned(files, state.deletions, merges=True))
 
     def changes(self, files: pa.Table) -> PlannedSplits:
         """Plan to read the files that snapshots added: their rows as written, without a merge."""
-        return self._ended(self._planned(self._pruning.seen(files), {}, merges=False))
+        return self._ended(self._planned(self._pruning.prune(files), {}, merges=False))
 
     def difference(self, before: StoredState, after: StoredState) -> PlannedSplits:
         """Plan to read what differs between two snapshots.
 
         Raises UnsupportedStatementError for data evolution and for `$binlog`.
         """
-        old, new = self._pruning.seen(before.files), self._pruning.seen(after.files)
+        old, new = self._pruning.prune(before.files), self._pruning.prune(after.files)
         self._check_difference(old.num_rows + new.num_rows)
         added = new.filter(pc.invert(_named_in(new, old)))
         if not self._schema.is_primary_key_table:
@@ -187,7 +186,7 @@ class SplitPlanner:
     def _check_difference(self, files: int) -> None:
         evolves = self._schema.data_evolution_enabled
         if files and (evolves or self._view.kind is ViewKind.BINLOG):
-            what = "a table with data evolution" if evolves else f"`{self._name.table}$binlog`"
+            what = "a table with data evolution" if evolves else f"`{self._scan.name.table}$binlog`"
             raise UnsupportedStatementError(
                 f"The difference between two states can't be read from {what}.",
                 hint="Read the changes of the snapshots in between: "
@@ -203,11 +202,7 @@ class SplitPlanner:
         )
 
     def _planned(
-        self,
-        files: pa.Table,
-        deletions: Mapping[FileKey, Deletions],
-        *,
-        merges: bool,
+        self, files: pa.Table, deletions: _FileDeletions, *, merges: bool
     ) -> PlannedSplits:
         """With `merges` the rows of each key of a primary-key table are merged into one."""
         if self._bucket is not None:
@@ -217,17 +212,16 @@ class SplitPlanner:
         files, groups = by_bucket(files)
         paths = self._paths(files)
         plain = self._plain_groups(files, groups, merges=merges)
+        lengths = [len(group) for group in groups]
+        of_plain = np.repeat(plain, lengths)
         # Where no row hides another one, statistics of values can prune files.
         useful = np.ones(files.num_rows, dtype=bool)
         if merges and self._schema.is_primary_key_table and plain.any():
-            useful = self._pruning.in_other_ranges(files)
-            of_plain = np.repeat(plain, np.diff([*(g.start for g in groups), files.num_rows]))
-            useful &= ~of_plain | self._pruning.in_indexes(files, useful & of_plain)
+            useful = self._pruning.by_values(files, of_plain)
         in_tasks = ~plain | self._need_tasks(files, groups, deletions, merges=merges)
-        lengths = np.diff([*(group.start for group in groups), files.num_rows])
         of_tasks = np.repeat(in_tasks, lengths)
         raw = ~of_tasks & useful
-        stored = iter(self._stored(files, np.flatnonzero(of_tasks), paths, deletions))
+        stored = self._stored(files, np.flatnonzero(of_tasks), paths, deletions)
         ranks = KeyRanks(files, self._schema)
         splits: list[TaskSplit] = []
         for number in np.flatnonzero(in_tasks).tolist():
@@ -239,27 +233,24 @@ class SplitPlanner:
                 splits += self._splits.packed(members)
             else:
                 splits += self._splits.keyed(members, ranks, group, merges=merges)
-        if not useful.all():
-            stays = np.repeat(~plain, lengths) | useful
-            if not stays.all():
-                self._pruning.tell_values(files.filter(pa.array(stays)))
-        kept: list[TaskSplit] = []
+        stays = ~of_plain | useful
+        if not stays.all():
+            self._pruning.note("values", files.filter(pa.array(stays)))
+        left: list[TaskSplit] = []
         promoted: list[StoredFile] = []
         for split in splits:
             rest, apart = (split, []) if self._shows_kinds else without_non_overlapping(split)
             promoted += apart
             if rest is not None:
-                kept.append(rest)
+                left.append(rest)
         entries = None
-        if self._with_entries and not promoted:
+        if self._scan.with_entries and not promoted:
             entries = files.filter(pa.array(raw))
         return PlannedSplits(
-            raw_files(files, raw, paths, promoted), tuple(kept), schema_ids(files), entries=entries
+            raw_files(files, raw, paths, promoted), tuple(left), schema_ids(files), entries=entries
         )
 
-    def _plain_groups(
-        self, files: pa.Table, groups: Sequence[range], *, merges: bool
-    ) -> npt.NDArray[np.bool_]:
+    def _plain_groups(self, files: pa.Table, groups: Sequence[range], *, merges: bool) -> _Bools:
         """For each bucket, whether its stored rows need no merge."""
         schema = self._schema
         if not schema.is_primary_key_table or not merges:
@@ -271,44 +262,40 @@ class SplitPlanner:
         merged = np.logical_and.reduceat((level > 0) & (deletes == 0), starts)
         if not (schema.deletion_vectors_enabled or schema.engine.keeps_first_row):
             merged &= np.maximum.reduceat(level, starts) == np.minimum.reduceat(level, starts)
-        found: npt.NDArray[np.bool_] = merged | ((lengths == 1) & (deletes[starts] == 0))
-        return found
+        plain: _Bools = merged | ((lengths == 1) & (deletes[starts] == 0))
+        return plain
 
     def _need_tasks(
         self,
         files: pa.Table,
         groups: Sequence[range],
-        deletions: Mapping[FileKey, Deletions],
+        deletions: _FileDeletions,
         *,
         merges: bool,
-    ) -> npt.NDArray[np.bool_]:
+    ) -> _Bools:
         """For each bucket, whether tasks must read it although its rows need no merge."""
         starts = [group.start for group in groups]
         if self._shows_kinds and self._schema.is_primary_key_table:
             if self._by_snapshot and self._view.sequence_numbers:
                 return np.ones(len(groups), dtype=bool)  # a raw scan shows those that are stored
-            if not merges and not self._unordered:
+            if not merges and not self._scan.unordered:
                 return np.ones(len(groups), dtype=bool)
             if not merges and self._view.kind is ViewKind.BINLOG:
                 # A raw scan cuts files anywhere, also between the two rows of an update.
                 retracts = np.asarray(pc.fill_null(files["delete_row_count"], -1)) != 0
-                pairs: npt.NDArray[np.bool_] = np.logical_or.reduceat(retracts, starts)
+                pairs: _Bools = np.logical_or.reduceat(retracts, starts)
                 return pairs
         if self._of_tasks or not deletions:
             return np.full(len(groups), self._of_tasks)
         columns = (files[name].to_pylist() for name in ("partition", "bucket", "file_name"))
-        deleted = np.array([one in deletions for one in zip(*columns, strict=True)])
-        found: npt.NDArray[np.bool_] = np.logical_or.reduceat(deleted, starts)
-        return found
+        deleted = np.array([key in deletions for key in zip(*columns, strict=True)])
+        need_tasks: _Bools = np.logical_or.reduceat(deleted, starts)
+        return need_tasks
 
     def _stored(
-        self,
-        files: pa.Table,
-        rows: npt.NDArray[np.int64],
-        paths: pa.Array,
-        deletions: Mapping[FileKey, Deletions],
-    ) -> list[StoredFile]:
-        return stored_files(files, rows, paths, deletions, by_snapshot=self._by_snapshot)
+        self, files: pa.Table, rows: _Ints, paths: pa.Array, deletions: _FileDeletions
+    ) -> Iterator[StoredFile]:
+        return iter(stored_files(files, rows, paths, deletions, by_snapshot=self._by_snapshot))
 
     def _paths(self, files: pa.Table) -> pa.Array:
         self._stores_elsewhere |= stores_elsewhere(files)
@@ -317,7 +304,7 @@ class SplitPlanner:
         return file_paths(files, types, self._first_bucket_folder)
 
     def _sections_by_bucket(
-        self, files: pa.Table, deletions: Mapping[FileKey, Deletions]
+        self, files: pa.Table, deletions: _FileDeletions
     ) -> dict[tuple[bytes, int], tuple[Section, ...]]:
         if self._bucket is not None:
             files = files.filter(pc.equal(files["bucket"], self._bucket))
@@ -326,14 +313,12 @@ class SplitPlanner:
         files, groups = by_bucket(files)
         paths = self._paths(files)
         ranks = KeyRanks(files, self._schema)
-        stored = iter(self._stored(files, np.arange(files.num_rows), paths, deletions))
-        keys = zip(files["partition"].to_pylist(), files["bucket"].to_pylist(), strict=True)
-        of_row = list(keys)
-        found = {}
-        for group in groups:
-            members = list(islice(stored, len(group)))
-            found[of_row[group.start]] = tuple(sections_of(members, ranks, group))
-        return found
+        stored = self._stored(files, np.arange(files.num_rows), paths, deletions)
+        of_row = list(zip(files["partition"].to_pylist(), files["bucket"].to_pylist(), strict=True))
+        return {
+            of_row[group.start]: tuple(sections_of(list(islice(stored, len(group))), ranks, group))
+            for group in groups
+        }
 
 
 def _named_in(files: pa.Table, others: pa.Table) -> pa.Array:

@@ -1,5 +1,9 @@
 """Which files can hold rows that meet a query's conditions: by partition, bucket and statistics.
 
+All judgements are here. `manifests.column_statistics` reads the statistics. `file_pruning` prunes
+the files of a read step by step, and by their file indexes. `table_scan` leaves out manifests, and
+entries of others, by `EntryPruning`.
+
 A file is pruned only where it certainly holds no such row. Statistics of values may be used only
 where no row hides another one (append tables, fully merged buckets): elsewhere a row that does not
 meet a condition may hide one that does. Rules: `AppendOnlyFileStoreScan`, `KeyValueFileStoreScan`.
@@ -7,8 +11,7 @@ meet a condition may hide one that does. Rules: `AppendOnlyFileStoreScan`, `KeyV
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import numpy as np
@@ -21,35 +24,67 @@ from paimon_magics.columnar.bucket_hash import default_bucket
 from paimon_magics.columnar.value_bounds import may_match
 from paimon_magics.planning.reads.predicates import ColumnPredicate, few_values
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
-from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.tables.manifests.column_statistics import (
+    counts_at,
+    file_statistics,
+    has_fields,
+)
+from paimon_magics.tables.manifests.columns import only
+from paimon_magics.tables.manifests.names import DELETE
 from paimon_magics.tables.schema.types import arrow_type
 
 _Bools = npt.NDArray[np.bool_]
+ColumnsOf = Callable[[int], Sequence[Column]]
+"""Returns the columns of a schema by its id."""
 
 _KEYS_MAX = 1000
 """Keys whose buckets are computed; of more, all buckets are read."""
 
 
-_EXACT = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DATE")
+def can_match(
+    files: pa.Table,
+    schema: TableSchema,
+    columns_of: ColumnsOf,
+    predicates: Sequence[ColumnPredicate],
+    *,
+    keeps_deletes: bool = False,
+) -> _Bools:
+    """Files that can hold rows which meet the conditions: by partition and bucket, then by keys or
+    values. `schema` is the schema that is read. With `keeps_deletes`, entries that delete a file
+    are judged by partition and bucket only."""
+    matches = in_partitions(files, schema, predicates) & in_buckets(files, schema, predicates)
+    if schema.data_evolution_enabled or not matches.any():
+        return matches  # with data evolution a file has only some columns of its rows
+    rows = np.flatnonzero(matches)
+    left = files.take(pa.array(rows))
+    in_ranges = (
+        in_key_ranges(left, schema, predicates)
+        if schema.is_primary_key_table
+        else in_value_ranges(left, columns_of, schema.columns, predicates)
+    )
+    if keeps_deletes:
+        in_ranges |= np.asarray(pc.equal(left["kind"], DELETE))
+    matches[rows] = in_ranges
+    return matches
 
 
 def in_partitions(
     files: pa.Table, schema: TableSchema, predicates: Sequence[ColumnPredicate]
 ) -> _Bools:
     """Files whose partition can meet the conditions on partition keys."""
-    keys = schema.partition_keys
-    wanted = [predicate for predicate in predicates if predicate.column in keys]
+    wanted = _on(predicates, schema.partition_keys)
     if not wanted or not files.num_rows:
         return _all(files)
     codes = files["partition"].combine_chunks().dictionary_encode()
-    values = decode_rows(codes.dictionary, [arrow_type(schema.column(key).type) for key in keys])
-    kept = np.ones(len(codes.dictionary), dtype=bool)
-    for one in wanted:
-        column = values[keys.index(one.column)]
+    columns = decode_rows(codes.dictionary, _types(schema, schema.partition_keys))
+    values = dict(zip(schema.partition_keys, columns, strict=True))
+    matches = _all(codes.dictionary)
+    for predicate in wanted:
+        column = values[predicate.column]
         nulls = np.asarray(column.is_null())
-        kept &= may_match(one, column, column, nulls, nulls)
-    found: _Bools = kept[np.asarray(codes.indices)]
-    return found
+        matches &= may_match(predicate, column, column, nulls, nulls)
+    of_files: _Bools = matches[np.asarray(codes.indices)]
+    return of_files
 
 
 def in_buckets(
@@ -61,26 +96,24 @@ def in_buckets(
     function = (schema.option("bucket-function.type") or "default").lower()
     if schema.bucket <= 0 or not keys or function != "default":
         return _all(files)
-    given = few_values(predicates, keys, _KEYS_MAX)
-    if given is None:
+    values = few_values(predicates, keys, _KEYS_MAX)
+    if values is None:
         return _all(files)
-    if not all(given):
+    if not all(values):
         return np.zeros(files.num_rows, dtype=bool)
     try:
-        columns = [
-            pa.array(values, arrow_type(schema.column(key).type))
-            for key, values in zip(keys, zip(*product(*given), strict=True), strict=True)
-        ]
+        rows = zip(*product(*values), strict=True)
+        columns = [pa.array(*key) for key in zip(rows, _types(schema, keys), strict=True)]
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return _all(files)  # a value that the type can't have
     totals = np.asarray(files["total_buckets"])
     bucket = np.asarray(files["bucket"])
-    kept = np.ones(files.num_rows, dtype=bool)
+    matches = _all(files)
     for total in np.unique(totals):
         if total > 0:
             expected = default_bucket(columns, int(total))
-            kept &= (totals != total) | np.isin(bucket, expected)
-    return kept
+            matches &= (totals != total) | np.isin(bucket, expected)
+    return matches
 
 
 def in_key_ranges(
@@ -88,170 +121,115 @@ def in_key_ranges(
 ) -> _Bools:
     """Files whose range of keys can meet the conditions on primary keys."""
     keys = schema.trimmed_primary_keys
-    wanted = [predicate for predicate in predicates if predicate.column in keys]
+    wanted = _on(predicates, keys)
+    matches = _all(files)
     if not wanted or not files.num_rows:
-        return _all(files)
-    types = [arrow_type(schema.column(key).type) for key in keys]
-    least = decode_bounds(files["key_min_values"].combine_chunks(), types)
-    greatest = decode_bounds(files["key_max_values"].combine_chunks(), types)
+        return matches
+    least, greatest = _decoded(files, "key", _types(schema, keys))
     never = np.zeros(files.num_rows, dtype=bool)  # keys are not NULL
-    kept = np.ones(files.num_rows, dtype=bool)
-    for one in wanted:
-        place = keys.index(one.column)
-        kept &= may_match(one, least[place], greatest[place], never, never)
-    return kept
+    for predicate in wanted:
+        place = keys.index(predicate.column)
+        matches &= may_match(predicate, least[place], greatest[place], never, never)
+    return matches
 
 
 def in_value_ranges(
     files: pa.Table,
-    columns_of: Callable[[int], Sequence[Column]],
+    columns_of: ColumnsOf,
     columns: Sequence[Column],
     predicates: Sequence[ColumnPredicate],
 ) -> _Bools:
-    """Files whose statistics can meet the conditions. `columns_of` returns the columns of a schema
-    by its id, `columns` are those of the schema that is read. Statistics are used where the column
-    has the same type in both."""
-    kept = np.ones(files.num_rows, dtype=bool)
+    """Files whose statistics can meet the conditions. `columns` are those of the schema that is
+    read. Statistics are used where the column has the same type in the file."""
+    matches = _all(files)
     if not predicates or not files.num_rows:
-        return kept
+        return matches
     wanted = {column.name: column for column in columns}
-    for members, in_file in stored_columns(files, columns_of):
-        rows = np.array(members)
-        kept[rows] &= _in_ranges(files.take(pa.array(rows)), in_file, wanted, predicates)
-    return kept
+    for rows, statistics in file_statistics(files, columns_of):
+        total = np.asarray(statistics.files["row_count"])
+        for predicate in predicates:
+            known = statistics.of(wanted[predicate.column])
+            if known is not None:
+                nulls, all_null = known.nulls != 0, known.nulls >= total
+                matches[rows] &= may_match(predicate, known.least, known.greatest, nulls, all_null)
+    return matches
 
 
-def stored_columns(
-    files: pa.Table, columns_of: Callable[[int], Sequence[Column]]
-) -> Iterator[tuple[list[int], list[Column]]]:
-    """The numbers of files that have statistics of the same columns, and these columns."""
-    schema_ids = np.asarray(files["schema_id"])
-    if files["value_stats_cols"].null_count == files["write_cols"].null_count == files.num_rows:
-        for schema_id in np.unique(schema_ids):
-            written = np.flatnonzero(schema_ids == schema_id)
-            yield written.tolist(), list(columns_of(int(schema_id)))
-        return
-    names = [
-        stored if stored is not None else written
-        for stored, written in zip(
-            files["value_stats_cols"].to_pylist(), files["write_cols"].to_pylist(), strict=True
-        )
-    ]
-    groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
-    for row, (schema_id, stored) in enumerate(zip(schema_ids.tolist(), names, strict=True)):
-        groups.setdefault((schema_id, None if stored is None else tuple(stored)), []).append(row)
-    for (schema_id, stored), members in groups.items():
-        in_file = list(columns_of(schema_id))
-        if stored is not None:
-            by_name = {column.name: column for column in in_file}
-            in_file = [by_name[name] for name in stored if name in by_name]
-        yield members, in_file
-
-
-def _in_ranges(
-    files: pa.Table,
-    in_file: Sequence[Column],
-    wanted: dict[str, Column],
-    predicates: Sequence[ColumnPredicate],
-) -> _Bools:
-    kept = np.ones(files.num_rows, dtype=bool)
-    least = greatest = None
-    total = np.asarray(files["row_count"])
-    for predicate in predicates:
-        column = wanted[predicate.column]
-        places = [i for i, stored in enumerate(in_file) if stored.id == column.id]
-        if not places or in_file[places[0]].type != column.type:
-            continue
-        place = places[0]
-        if least is None or greatest is None:
-            if not has_fields(files["value_min_values"].combine_chunks(), len(in_file)):
-                return kept  # the statistics are of other columns than expected
-            types = [arrow_type(stored.type) for stored in in_file]
-            least = decode_bounds(files["value_min_values"].combine_chunks(), types)
-            greatest = decode_bounds(files["value_max_values"].combine_chunks(), types)
-        counts = _counts_at(files["value_null_counts"], place)
-        nulls, all_null = counts != 0, counts >= total
-        kept &= may_match(predicate, least[place], greatest[place], nulls, all_null)
-    return kept
-
-
-def _counts_at(lists: pa.ChunkedArray, place: int) -> npt.NDArray[np.int64]:
-    """The number at `place` of each list; -1 where there is none."""
-    rows = lists.combine_chunks()
-    offsets = np.asarray(rows.offsets)
-    there = np.asarray(rows.is_valid()) & (np.diff(offsets) > place)
-    found = np.full(len(rows), -1, dtype=np.int64)
-    at = pa.array(offsets[:-1][there] + place)
-    found[there] = np.asarray(pc.fill_null(rows.values.take(at), -1))
-    return found
-
-
-def has_fields(rows: pa.Array, fields: int) -> bool:
-    """Whether all serialised rows have that many fields."""
-    arities = pc.binary_slice(rows, 0, 4)
-    return bool(pc.all(pc.equal(arities, fields.to_bytes(4, "big"))).as_py())
-
-
-def _all(files: pa.Table) -> _Bools:
-    return np.ones(files.num_rows, dtype=bool)
-
-
-# The least and greatest value of a column in whole files, from statistics that are exact.
+# Prunes manifests and their entries for a read, while they are read.
 #
-# Only of types whose bounds every writer stores whole: texts and binary values are truncated
-# (`metadata.stats-mode`), floating-point bounds leave out NaN and the sign of zero, and times lose
-# digits. Source: `AggregatePushDownUtils`, `PushDownUtils.minmaxAvailable` of Paimon.
+# By partitions and buckets all entries are judged, since the entry that deletes a file has those of
+# the one that adds it. By keys and statistics, which may be missing where a file is deleted
+# (`manifest.delete-file-drop-stats`), only entries that add files are.
 
 
-@dataclass(frozen=True, slots=True)
-class ExactBounds:
-    """The least and greatest value; None where there is none but NULL."""
+class EntryPruning:
+    """What can be left out of a snapshot while its manifests are read, for the conditions of a
+    read. The columns `unused` are not needed where there is no condition."""
 
-    least: object
-    greatest: object
+    def __init__(
+        self,
+        schema: TableSchema,
+        columns_of: ColumnsOf,
+        predicates: Sequence[ColumnPredicate],
+        unused: Sequence[str] = (),
+    ) -> None:
+        self._schema = schema
+        self._columns_of = columns_of
+        self._predicates = predicates
+        self._unused = unused
+
+    def manifests(self, manifests: pa.Table) -> _Bools:
+        """Marks the manifests (columns of MANIFEST_FILES) whose ranges of partitions can meet the
+        conditions."""
+        keys = self._schema.partition_keys
+        wanted = _on(self._predicates, keys)
+        matches = _all(manifests)
+        ends = [manifests[f"partition_{end}_values"].combine_chunks() for end in ("min", "max")]
+        if not wanted or not manifests.num_rows:
+            return matches
+        if not all(not rows.null_count and has_fields(rows, len(keys)) for rows in ends):
+            return matches
+        least, greatest = _decoded(manifests, "partition", _types(self._schema, keys))
+        entries = np.asarray(pc.add(manifests["num_added_files"], manifests["num_deleted_files"]))
+        for predicate in wanted:
+            place = keys.index(predicate.column)
+            counts = counts_at(manifests["partition_null_counts"], place)
+            nulls, all_null = counts != 0, counts >= entries
+            matches &= may_match(predicate, least[place], greatest[place], nulls, all_null)
+        return matches
+
+    def entries(self, entries: pa.Table) -> pa.Table:
+        """The entries (columns of MANIFEST_ENTRIES) of files that can hold matching rows, with NULL
+        in columns that are not needed. With the entry that adds a file it leaves the one that
+        deletes it."""
+        if self._predicates:
+            columns_of, predicates = self._columns_of, self._predicates
+            matches = can_match(entries, self._schema, columns_of, predicates, keeps_deletes=True)
+            return entries.filter(pa.array(matches))
+        left = only(entries, [name for name in entries.column_names if name not in self._unused])
+        columns = {name: left.column(name) for name in left.column_names}
+        for name in self._unused:
+            columns[name] = pa.nulls(entries.num_rows, entries.schema.field(name).type)
+        return pa.table([columns[name] for name in entries.column_names], entries.schema)
 
 
-def exact_bounds(
-    files: pa.Table, columns_of: Callable[[int], Sequence[Column]], column: Column
-) -> ExactBounds | None:
-    """The bounds of `column` in all rows of the files, None where their statistics do not tell.
-
-    `columns_of` returns the columns of a schema by its id. A file that was written with another
-    type of the column, or without it, does not tell.
-    """
-    if not isinstance(column.type, AtomicType) or column.type.name not in _EXACT:
-        return None
-    found: list[pa.Array] = []
-    for members, in_file in stored_columns(files, columns_of):
-        one = _of_files(files.take(pa.array(members)), in_file, column)
-        if one is None:
-            return None
-        found += one
-    values = pa.chunked_array(found, arrow_type(column.type))
-    bounds = pc.min_max(values).as_py()
-    return ExactBounds(bounds["min"], bounds["max"])
+def _on(predicates: Sequence[ColumnPredicate], keys: Sequence[str]) -> list[ColumnPredicate]:
+    return [predicate for predicate in predicates if predicate.column in keys]
 
 
-def _of_files(
-    files: pa.Table, in_file: Sequence[Column], column: Column
-) -> tuple[pa.Array, pa.Array] | None:
-    """The least and the greatest value of each file, NULL where it has none."""
-    places = [at for at, one in enumerate(in_file) if one.id == column.id]
-    if not places or in_file[places[0]].type != column.type:
-        return None
-    place = places[0]
-    types = [arrow_type(one.type) for one in in_file]
-    bounds = []
-    for name in ("value_min_values", "value_max_values"):
-        rows = files[name].combine_chunks()
-        if rows.null_count or not has_fields(rows, len(in_file)):
-            return None
-        bounds.append(decode_bounds(rows, types)[place])
-    counts = files["value_null_counts"].to_pylist()
-    totals = files["row_count"].to_pylist()
-    for at, (nulls, total) in enumerate(zip(counts, totals, strict=True)):
-        known = nulls[place] if nulls is not None and len(nulls) > place else None
-        has_bounds = bounds[0][at].is_valid and bounds[1][at].is_valid
-        if total and not has_bounds and known != total:
-            return None
-    return bounds[0], bounds[1]
+def _types(schema: TableSchema, keys: Sequence[str]) -> list[pa.DataType]:
+    return [arrow_type(schema.column(key).type) for key in keys]
+
+
+def _decoded(
+    files: pa.Table, of: str, types: Sequence[pa.DataType]
+) -> tuple[list[pa.Array], list[pa.Array]]:
+    """The least and the greatest values in the statistics of files or manifests."""
+    least, greatest = (
+        decode_bounds(files[f"{of}_{end}_values"].combine_chunks(), types) for end in ("min", "max")
+    )
+    return least, greatest
+
+
+def _all(rows: pa.Table | pa.Array) -> _Bools:
+    return np.ones(len(rows), dtype=bool)

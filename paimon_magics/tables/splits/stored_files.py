@@ -74,20 +74,19 @@ def stored_files(
             "first_row_id", "write_cols", "file_source",
         )
     ]  # fmt: skip
-    found = []
+    stored = []
     for path, partition, bucket, name, *row in zip(*columns, strict=True):
         schema_id, count, size, deleted, level, least, sequence, first, written, source = row
         if by_snapshot and source is None:
             raise UnsupportedStatementError(
-                f"The file {path} does not say whether it was appended or compacted, so that "
+                f"The file {path} does not say whether it was appended or compacted, so "
                 "'sequence.snapshot-ordering' can't order its rows.",
-                hint="The option is for tables that had it from the start. Copy the rows to a "
-                "new table.",
+                hint="A table needs the option from the start. Copy the rows to a new table.",
             )
-        found.append(
+        stored.append(
             StoredFile(
                 path=path,
-                format=_format_of(name),
+                format=name.rsplit(".", 1)[-1].lower(),
                 schema_id=schema_id,
                 rows=count,
                 size_bytes=size,
@@ -101,7 +100,7 @@ def stored_files(
                 sequence_number=least if by_snapshot and source == APPENDED else None,
             )
         )
-    return found
+    return stored
 
 
 def raw_files(
@@ -120,8 +119,8 @@ def raw_files(
     }
     table = pa.table(
         {
-            name: pa.chunked_array([_single(one), pa.array(others, one.type)])
-            for name, (one, others) in columns.items()
+            name: pa.chunked_array([_single(column), pa.array(others, column.type)])
+            for name, (column, others) in columns.items()
         }
     )
     kinds = table.select(["schema_id", "format"])
@@ -145,7 +144,3 @@ def _of_kind(files: pa.Table, schema_id: int, format: str) -> RawFiles:
 def schema_ids(files: pa.Table) -> frozenset[int]:
     """The schemas that the files were written with."""
     return frozenset(pc.unique(files["schema_id"]).to_pylist())
-
-
-def _format_of(name: str) -> str:
-    return name.rsplit(".", 1)[-1].lower()

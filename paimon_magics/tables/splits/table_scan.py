@@ -13,9 +13,15 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.planning.reads.read_points import ScanMode
 from paimon_magics.planning.reads.splits import Deletions, RowRange, row_groups
+from paimon_magics.tables.manifests.columns import MANIFEST_ENTRIES
 from paimon_magics.tables.manifests.file_paths import file_paths
-from paimon_magics.tables.manifests.live_files import ManifestCache, added_files, live_files
-from paimon_magics.tables.manifests.narrowing import narrowed_files
+from paimon_magics.tables.manifests.live_files import (
+    FEW_ENTRIES,
+    ManifestCache,
+    added_files,
+    live_files,
+    undeleted,
+)
 from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_type
@@ -28,6 +34,7 @@ from paimon_magics.tables.splits.planning import (
     StoredState,
     TableScan,
 )
+from paimon_magics.tables.splits.pruning import EntryPruning
 from paimon_magics.tables.splits.stored_files import stored_files
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
@@ -65,10 +72,9 @@ def plan_splits(
         case TableState(snapshot=None):
             return PlannedSplits()
         case TableState(snapshot=snapshot, created_after_ms=created_after_ms):
-            found = narrowed_files(manifests, snapshot, planner.narrowing())
+            files, all_files = _pruned_files(manifests, snapshot, planner.entry_pruning())
             deletions = manifests.deletions(snapshot.index_manifest)
-            state = StoredState(found.files, deletions, found.all_files)
-            return planner.state(state, created_after_ms)
+            return planner.state(StoredState(files, deletions, all_files), created_after_ms)
         case SnapshotChanges(mode=mode, snapshots=snapshots):
             lists = [
                 snapshot.delta_manifest_list
@@ -82,9 +88,34 @@ def plan_splits(
 
 
 def files_seen(pruning: FilePruning, manifests: ManifestCache, snapshot: Any) -> pa.Table:
-    """The files of a snapshot, pypaimon's, as `FilePruning.seen` returns them."""
-    found = narrowed_files(manifests, snapshot, pruning.narrowing())
-    return pruning.seen(found.files, found.all_files)
+    """The files of a snapshot, pypaimon's, as `FilePruning.prune` returns them."""
+    return pruning.prune(*_pruned_files(manifests, snapshot, pruning.entry_pruning()))
+
+
+def _pruned_files(
+    manifests: ManifestCache, snapshot: Any, pruning: EntryPruning | None
+) -> tuple[pa.Table, int | None]:
+    """The files of a snapshot in the order in which they were added, and their number where some
+    were left out: those that `pruning` rules out, if there are more than FEW_ENTRIES. (Of few, the
+    sums of each pruning step are known so.)
+
+    Manifests whose partitions a condition rules out are not opened, and of others only the entries
+    that are left are held. So time and memory are those of what is left, and not of the table.
+    Rules: Paimon's `AbstractFileStoreScan.filterManifestFileMeta` and `filterByStats`.
+    """
+    if pruning is None:
+        return live_files(manifests, snapshot), None
+    if manifests.count_entries(snapshot) <= FEW_ENTRIES:
+        return manifests.few_files(snapshot), None
+    lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
+    metas = pa.concat_tables([manifests.columns.files(name) for name in lists if name])
+    added, deleted = (
+        pc.sum(metas[name]).as_py() or 0 for name in ("num_added_files", "num_deleted_files")
+    )
+    left = metas.filter(pa.array(pruning.manifests(metas)))["file_name"].to_pylist()
+    parts = [pruning.entries(manifests.columns.entries([name])) for name in left]
+    entries = pa.concat_tables([MANIFEST_ENTRIES.empty_table(), *parts]).combine_chunks()
+    return undeleted(entries), added - deleted
 
 
 def _state(manifests: ManifestCache, snapshot: Any) -> StoredState:
@@ -128,10 +159,10 @@ def ranges_of(
     folders: Mapping[tuple[Any, ...], str] = {
         tuple(value): folder(tuple(value)).rstrip("/") for value in values
     }
-    found = []
+    ranges = []
     for group in row_groups(stored):
         partition = tuple(partitions[group[0].path])
         first = group[0].first_row_id
         assert first is not None
-        found.append(RowRange(first, group[0].rows, partition, folders[partition], group))
-    return tuple(found)
+        ranges.append(RowRange(first, group[0].rows, partition, folders[partition], group))
+    return tuple(ranges)

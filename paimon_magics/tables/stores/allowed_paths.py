@@ -148,8 +148,10 @@ class AllowedPaths:
     def _file(self, path: str) -> _Place | None:
         """The normalised path of a file; None for one that can't be judged."""
         place = _place(path)
-        if place is None or not place.parts or place.scheme != _LOCAL:
-            return place if place is not None and place.parts else None
+        if place is None or not place.parts:
+            return None
+        if place.scheme != _LOCAL:
+            return place
         folder = "/" + "/".join(place.parts[:-1])
         if os.path.islink(f"{folder}/{place.parts[-1]}"):
             return None
@@ -160,9 +162,9 @@ class AllowedPaths:
 
     def _external(self) -> list[_Place]:
         if self._roots is None:
-            given = self._rules.external_roots
-            named = self._named_roots() if given is None else given
-            self._roots = [place for root in named if (place := _folder(root)) is not None]
+            allowed = self._rules.external_roots
+            roots = self._named_roots() if allowed is None else allowed
+            self._roots = [place for root in roots if (place := _folder(root)) is not None]
         return self._roots
 
     def _is_private(self, place: _Place) -> bool:
@@ -174,7 +176,7 @@ class AllowedPaths:
             part.endswith(_DATABASE) for part in place.below(warehouse)[:1]
         ):
             return True
-        folders = (_folder(one) for one in self._rules.private)
+        folders = map(_folder, self._rules.private)
         return any(place.below(folder) for folder in folders if folder is not None)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError
-from paimon_magics.tables.stores.object_client import ObjectClient, ObstoreClient, named_option
+from paimon_magics.tables.stores.object_client import ObjectClient, named_option, obstore_client
 from paimon_magics.tables.stores.object_store import ObjectStore
 
 _PREFIXES = ("azure.", "fs.azure.", "abfs.", "fs.abfs.")
@@ -96,10 +96,7 @@ class AzureStore(ObjectStore):
     condition = "If-None-Match"
     mark = "paimon_magics_mark"  # names of metadata are identifiers there
 
-    @staticmethod
-    def access_of(location: str, options: Mapping[str, str]) -> AzureAccess:
-        """See `ObjectStore.access_of`."""
-        return azure_access(location, options)
+    access_of = staticmethod(azure_access)
 
     def new_client(self, access: AzureAccess, **settings: Any) -> ObjectClient:
         """See `ObjectStore.new_client`."""
@@ -115,10 +112,4 @@ class AzureStore(ObjectStore):
             "tenant_id": access.tenant_id,
             "authority_host": access.authority_host,
         }
-        settings["client_options"]["allow_http"] = access.endpoint.startswith("http://")
-        client = Client(
-            access.container,
-            config={key: value for key, value in config.items() if value is not None},  # type: ignore[arg-type]
-            **settings,
-        )
-        return ObstoreClient(client)
+        return obstore_client(Client, access.container, config, access.endpoint, **settings)

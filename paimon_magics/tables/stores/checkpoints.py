@@ -28,12 +28,12 @@ def clear_unbegun(store: Store, checkpoint: str) -> list[str]:
     """
     root = checkpoint.rstrip("/")
     names = {f"{root}/{log}": store.names(f"{root}/{log}") for log in _LOGS}
-    if any(_ENTRY.fullmatch(name) for found in names.values() for name in found):
+    if any(_ENTRY.fullmatch(name) for in_log in names.values() for name in in_log):
         return []
     left = [
         f"{folder}/{name}"
-        for folder, found in names.items()
-        for name in found
+        for folder, in_log in names.items()
+        for name in in_log
         if _TEMPORARY.fullmatch(name)
     ]
     store.delete(left)

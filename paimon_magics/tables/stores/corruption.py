@@ -18,7 +18,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.tables.stores.paths import local_path
 
-FOLDERS_MIXED = "a folder stands where a file is expected, or a file where a folder is"
+_FOLDERS_MIXED = "a folder stands where a file is expected, or a file where a folder is"
 """The reason of a path that is damaged in this way."""
 
 RESTORE = "Restore the file, or go back to a snapshot that does not use it."
@@ -49,8 +49,8 @@ def unread_by_java(path: str, reason: object) -> PaimonMagicsError:
     local = local_path(path)
     if local is not None and not local.isascii() and os.path.exists(local):
         return SetupError(
-            f"Spark's Java can't name the file {local}: its locale has not all of these letters.",
-            hint="Start Spark with the environment variable LC_ALL=C.UTF-8, on each machine.",
+            f"Spark's Java can't name the file {local}: its locale lacks some of these letters.",
+            hint="Start Spark with the environment variable LC_ALL=C.UTF-8 on each machine.",
         )
     return damaged(f"The file {path}", reason)
 
@@ -74,13 +74,13 @@ def misread(error: BaseException) -> str | None:
 
     The causes of the error are searched too, as pypaimon wraps the first one.
     """
-    found: BaseException | None = error
-    while found is not None:
-        if isinstance(found, IsADirectoryError | NotADirectoryError):
-            return FOLDERS_MIXED
-        if isinstance(found, ValueError | KeyError | TypeError | AttributeError | RecursionError):
-            return f"{type(found).__name__}: {found}"
-        found = found.__cause__
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, IsADirectoryError | NotADirectoryError):
+            return _FOLDERS_MIXED
+        if isinstance(cause, ValueError | KeyError | TypeError | AttributeError | RecursionError):
+            return f"{type(cause).__name__}: {cause}"
+        cause = cause.__cause__
     return None
 
 
@@ -92,13 +92,13 @@ def check_stored(paths: Sequence[str], sizes_bytes: Sequence[int]) -> None:
         if local is None:
             continue
         try:
-            found = os.stat(local).st_size
+            stored = os.stat(local).st_size
         except FileNotFoundError:
             raise damaged(f"The data file {local}", "it is gone") from None
-        if found != size:
+        if stored != size:
             raise damaged(
                 f"The data file {local}",
-                f"it has {found} bytes, but the table's metadata says {size}",
+                f"it has {stored} bytes, but the table's metadata says {size}",
             )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError
-from paimon_magics.tables.stores.object_client import ObjectClient, ObstoreClient, named_option
+from paimon_magics.tables.stores.object_client import ObjectClient, named_option, obstore_client
 from paimon_magics.tables.stores.object_store import ObjectStore
 
 _PREFIXES = ("gcs.", "gs.", "fs.gs.", "fs.gcs.")
@@ -70,17 +70,14 @@ class GcsStore(ObjectStore):
 
     condition = "x-goog-if-generation-match"
 
-    @staticmethod
-    def access_of(location: str, options: Mapping[str, str]) -> GcsAccess:
-        """See `ObjectStore.access_of`."""
-        return gcs_access(location, options)
+    access_of = staticmethod(gcs_access)
 
     def new_client(self, access: GcsAccess, **settings: Any) -> ObjectClient:
         """See `ObjectStore.new_client`."""
         from obstore.store import GCSStore as Client
 
         endpoint = access.endpoint.rstrip("/") if access.endpoint else None
-        config: dict[str, Any] = {
+        config = {
             "base_url": endpoint,
             "service_account": access.key_file,
             "service_account_key": access.key,
@@ -89,10 +86,4 @@ class GcsStore(ObjectStore):
         token = access.token
         if token is not None:
             settings["credential_provider"] = lambda: {"token": token, "expires_at": None}
-        settings["client_options"]["allow_http"] = (endpoint or "").startswith("http://")
-        client = Client(
-            urlsplit(self._location).netloc,
-            config={key: value for key, value in config.items() if value is not None},  # type: ignore[arg-type]
-            **settings,
-        )
-        return ObstoreClient(client)
+        return obstore_client(Client, self.bucket, config, endpoint, **settings)

@@ -13,7 +13,7 @@ import contextlib
 import os
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -44,11 +44,10 @@ class HdfsStore:
 
     def create(self, path: str, content: bytes) -> bool:
         """See `Store.create`."""
-        client = self._client()
         target, temporary = _inside(path), _temporary(path)
         self._write(temporary, content, path)
         try:
-            client.rename(temporary, target, overwrite=False)
+            self._client().rename(temporary, target, overwrite=False)
         except Exception as error:
             return self._renamed_after_all(temporary, target, path, error)
         return True
@@ -57,59 +56,38 @@ class HdfsStore:
         """See `Store.write`."""
         temporary = _temporary(path)
         self._write(temporary, content, path)
-        try:
+        with self._failures("written", path, temporary):
             self._client().rename(temporary, _inside(path), overwrite=True)
-        except Exception as error:
-            with contextlib.suppress(Exception):
-                self._client().delete(temporary)
-            raise _failure("written", path, error) from error
 
     def read(self, path: str) -> bytes | None:
         """See `Store.read`."""
-        try:
+        with self._failures("read", path), contextlib.suppress(FileNotFoundError):
             return bytes(self._client().read(_inside(path)).readall())
-        except FileNotFoundError:
-            return None
-        except Exception as error:
-            raise _failure("read", path, error) from error
+        return None
 
     def names(self, folder: str, prefix: str = "") -> list[str]:
         """See `Store.names`."""
-        found = [
-            status.path.rsplit("/", 1)[-1] for status in self._statuses(folder) if not status.isdir
-        ]
-        return [name for name in found if name.startswith(prefix)]
+        leaves = (_leaf(status) for status in self._statuses(folder) if not status.isdir)
+        return [name for name in leaves if name.startswith(prefix)]
 
     def delete(self, paths: Iterable[str]) -> None:
         """See `Store.delete`."""
         for path in paths:
-            try:
-                self._client().delete(_inside(path))
-            except FileNotFoundError:
-                pass
-            except Exception as error:
-                raise _failure("deleted", path, error) from error
+            self._delete(path, False)
 
     def modified_ms(self, path: str) -> int | None:
         """See `Store.modified_ms`."""
-        try:
-            return int(self._client().get_file_info(_inside(path)).modification_time)
-        except FileNotFoundError:
-            return None
-        except Exception as error:
-            raise _failure("checked", path, error) from error
+        status = self._status(path)
+        return None if status is None else int(status.modification_time)
 
     def files_below(self, folder: str) -> list[str]:
         """See `Store.files_below`."""
-        return [
-            f"{self._name}{status.path}"
-            for status in self._statuses(folder, True)
-            if not status.isdir
-        ]
+        statuses = self._statuses(folder, True)
+        return [f"{self._name}{status.path}" for status in statuses if not status.isdir]
 
     def folders(self, folder: str) -> list[str]:
         """See `Store.folders`."""
-        return [status.path.rsplit("/", 1)[-1] for status in self._statuses(folder) if status.isdir]
+        return [_leaf(status) for status in self._statuses(folder) if status.isdir]
 
     def move_folder(self, source: str, target: str) -> None:
         """See `Store.move_folder`."""
@@ -122,27 +100,12 @@ class HdfsStore:
 
     def delete_folder(self, folder: str) -> None:
         """See `Store.delete_folder`."""
-        try:
-            self._client().delete(_inside(folder), True)
-        except FileNotFoundError:
-            pass
-        except Exception as error:
-            raise _failure("deleted", folder, error) from error
-
-    def _statuses(self, folder: str, recursive: bool = False) -> list[Any]:
-        try:
-            return list(self._client().list_status(_inside(folder), recursive))
-        except FileNotFoundError:
-            return []
-        except Exception as error:
-            raise _failure("listed", folder, error) from error
+        self._delete(folder, True)
 
     def make_folder(self, folder: str) -> None:
         """See `Store.make_folder`."""
-        try:
+        with self._failures("created", folder):
             self._client().mkdirs(_inside(folder), create_parent=True)
-        except Exception as error:
-            raise _failure("created", folder, error) from error
 
     def remove_if_empty(self, folder: str) -> bool:
         """See `Store.remove_if_empty`."""
@@ -151,18 +114,29 @@ class HdfsStore:
         except Exception:  # not empty, or removed by another process
             return False
 
+    def _status(self, path: str) -> Any:
+        """What the name node tells of a file or folder; None if there is none."""
+        with self._failures("checked", path), contextlib.suppress(FileNotFoundError):
+            return self._client().get_file_info(_inside(path))
+        return None
+
+    def _statuses(self, folder: str, recursive: bool = False) -> list[Any]:
+        with self._failures("listed", folder), contextlib.suppress(FileNotFoundError):
+            return list(self._client().list_status(_inside(folder), recursive))
+        return []
+
+    def _delete(self, path: str, recursive: bool) -> None:
+        with self._failures("deleted", path), contextlib.suppress(FileNotFoundError):
+            self._client().delete(_inside(path), recursive)
+
     def _write(self, temporary: str, content: bytes, path: str) -> None:
         from hdfs_native import WriteOptions
 
-        try:
+        with self._failures("written", path, temporary):
             options = WriteOptions(create_parent=True, overwrite=True)
             with self._client().create(temporary, options) as file:
                 file.write(content)
                 file.hsync()
-        except Exception as error:
-            with contextlib.suppress(Exception):
-                self._client().delete(temporary)
-            raise _failure("written", path, error) from error
 
     def _renamed_after_all(self, temporary: str, target: str, path: str, error: Exception) -> bool:
         """Whether a rename that raised `error` has happened all the same; False where the target
@@ -177,18 +151,20 @@ class HdfsStore:
             raise OSError(f"{path} may have been created: {error}") from error
         if not deleted:
             return True
-        if self._exists(target):
+        if self._status(path) is not None:
             return False
         raise _failure("created", path, error) from error
 
-    def _exists(self, inside: str) -> bool:
+    @contextlib.contextmanager
+    def _failures(self, done: str, path: str, temporary: str | None = None) -> Iterator[None]:
+        """Raise what the client raises as SetupError; delete the `temporary` file before."""
         try:
-            self._client().get_file_info(inside)
-        except FileNotFoundError:
-            return False
+            yield
         except Exception as error:
-            raise _failure("checked", inside, error) from error
-        return True
+            if temporary is not None:
+                with contextlib.suppress(Exception):
+                    self._client().delete(temporary)
+            raise _failure(done, path, error) from error
 
     def _client(self) -> Any:
         with self._guard:
@@ -224,6 +200,10 @@ def _inside(path: str) -> str:
     """The path inside the cluster, without scheme and host."""
     _, _, rest = path.partition("://")
     return f"/{rest.partition('/')[2]}".rstrip("/") or "/"
+
+
+def _leaf(status: Any) -> str:
+    return str(status.path.rsplit("/", 1)[-1])
 
 
 def _temporary(path: str) -> str:

@@ -120,9 +120,9 @@ class LocalStore:
 
 
 def _local(path: str) -> str:
-    found = local_path(path)
-    assert found is not None, path
-    return found
+    local = local_path(path)
+    assert local is not None, path
+    return local
 
 
 # Create-if-absent on local disks: of any number of writers of one path, exactly one wins.

@@ -81,86 +81,84 @@ class ObstoreClient:
     """A client of the library obstore. See `ObjectClient`."""
 
     def __init__(self, store: Any, *, lists_in_order: bool = True) -> None:
+        import obstore
+
+        self._api: Any = obstore
         self._store = store
         self.lists_in_order = lists_in_order
 
     def put(self, key: str, content: bytes) -> None:
         """See `ObjectClient.put`."""
-        import obstore
-
-        obstore.put(self._store, key, content)
+        self._api.put(self._store, key, content)
 
     def put_new(self, key: str, content: bytes, mark: tuple[str, str]) -> None:
         """See `ObjectClient.put_new`."""
-        import obstore
         from obstore.exceptions import AlreadyExistsError
 
         try:
-            obstore.put(self._store, key, content, mode="create", attributes=dict([mark]))
+            self._api.put(self._store, key, content, mode="create", attributes=dict([mark]))
         except AlreadyExistsError as error:
             raise ObjectExistsError(str(error)) from error
 
     def put_file(self, key: str, file: Path) -> None:
         """See `ObjectClient.put_file`."""
-        import obstore
-
-        obstore.put(self._store, key, file, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
+        self._api.put(self._store, key, file, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
 
     def get(self, key: str) -> bytes:
         """See `ObjectClient.get`."""
-        import obstore
-
-        return bytes(obstore.get(self._store, key).bytes())
+        return bytes(self._api.get(self._store, key).bytes())
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
         """See `ObjectClient.get_range`."""
-        import obstore
-
-        return bytes(obstore.get_range(self._store, key, start=start, end=end))
+        return bytes(self._api.get_range(self._store, key, start=start, end=end))
 
     def mark(self, key: str, name: str) -> str:
         """See `ObjectClient.mark`."""
-        import obstore
-
-        return str(obstore.get(self._store, key).attributes.get(name, ""))
+        return str(self._api.get(self._store, key).attributes.get(name, ""))
 
     def head(self, key: str) -> tuple[int, int]:
         """See `ObjectClient.head`."""
-        import obstore
-
-        found = obstore.head(self._store, key)
-        return found["size"], int(found["last_modified"].timestamp() * 1000)
+        status = self._api.head(self._store, key)
+        return status["size"], int(status["last_modified"].timestamp() * 1000)
 
     def pages(
         self, folder: str, *, after: str | None = None, rows: int | None = None
     ) -> Iterator[list[str]]:
         """See `ObjectClient.pages`."""
-        import obstore
-
         more = {} if rows is None else {"chunk_size": rows}
         start = after if self.lists_in_order else None
-        for page in obstore.list(self._store, prefix=folder, offset=start, **more):
+        for page in self._api.list(self._store, prefix=folder, offset=start, **more):
             yield [meta["path"] for meta in page]
 
     def level(self, folder: str) -> tuple[list[str], list[tuple[str, int]]]:
         """See `ObjectClient.level`."""
-        import obstore
-
-        found = obstore.list_with_delimiter(self._store, folder)
-        objects = [(meta["path"], int(meta["size"])) for meta in found["objects"]]
-        return list(found["common_prefixes"]), objects
+        listing = self._api.list_with_delimiter(self._store, folder)
+        objects = [(meta["path"], int(meta["size"])) for meta in listing["objects"]]
+        return list(listing["common_prefixes"]), objects
 
     def delete(self, keys: Sequence[str]) -> None:
         """See `ObjectClient.delete`."""
-        import obstore
-
-        obstore.delete(self._store, keys)
+        self._api.delete(self._store, keys)
 
     def copy(self, source: str, target: str) -> None:
         """See `ObjectClient.copy`."""
-        import obstore
+        self._api.copy(self._store, source, target)
 
-        obstore.copy(self._store, source, target)
+
+def obstore_client(
+    kind: Any,
+    bucket: str,
+    config: Mapping[str, Any],
+    endpoint: str | None,
+    *,
+    lists_in_order: bool = True,
+    **settings: Any,
+) -> ObstoreClient:
+    """A client of obstore for a bucket, by one of its classes of stores. Values of `config` that
+    are None are left to the environment or the machine."""
+    settings["client_options"]["allow_http"] = (endpoint or "").startswith("http://")
+    present = {key: value for key, value in config.items() if value is not None}
+    return ObstoreClient(kind(bucket, config=present, **settings), lists_in_order=lists_in_order)
 
 
 # Settings of a store among Paimon's catalog options, under any of the names that are known.
@@ -187,7 +185,7 @@ def failure(done: str, path: str, error: BaseException) -> SetupError:
     """The error for an object at `path` that can't be `done` ("read", "written")."""
     kind = StoreRefusedError if is_final(error) else UnreachableError
     return kind(
-        f"{path} can't be {done}: {said(error)}",
+        f"{path} can't be {done}: {failure_text(error)}",
         hint="Check that the store can be reached, that the bucket is there, and that the "
         "credentials among the catalog options may write to it.",
     )
@@ -222,7 +220,7 @@ def check_bucket(error: FileNotFoundError) -> None:
         raise error
 
 
-def said(error: BaseException) -> str:
+def failure_text(error: BaseException) -> str:
     """The message of a store's client on one line, without the details for its developers."""
     if was_never_sent(error):
         return "it can't be reached"
@@ -231,6 +229,6 @@ def said(error: BaseException) -> str:
     status = re.search(r"status code: (\d+ [A-Za-z ]+)", text)
     if status is not None:
         message = re.search(r"<Message>(.*?)</Message>", text)
-        detail = ": ".join(found[1] for found in (code, message) if found is not None)
+        detail = ": ".join(match[1] for match in (code, message) if match is not None)
         return f"{status[1].strip()} ({detail})" if detail else status[1].strip()
     return " ".join(text.rsplit(" - ", 1)[-1].split())

@@ -144,15 +144,8 @@ class ObjectFileIO(PyArrowFileIO):  # type: ignore[misc]
         """The files and folders in a folder; [] if it does not exist."""
         where = self.to_filesystem_path(path).rstrip("/")
         with os_errors():
-            found = self._store.entries(path)
-        return [
-            pafs.FileInfo(
-                f"{where}/{name}",
-                pafs.FileType.Directory if size is None else pafs.FileType.File,
-                size=size,
-            )
-            for name, size in found
-        ]
+            entries = self._store.entries(path)
+        return [_file_info(f"{where}/{name}", size) for name, size in entries]
 
     def rename(self, src: str, dst: str) -> bool:
         """Copy a file and delete the old one; False if there is none, or the new name is taken. It
@@ -227,6 +220,11 @@ def _opened(path: str, options: Options) -> ObjectFileIO:
 def _restored(path: str, options: dict[str, str]) -> ObjectFileIO:
     know_object_stores()  # for files in a second store, which pypaimon opens here
     return _opened(path, Options(options))
+
+
+def _file_info(path: str, size: int | None) -> pafs.FileInfo:
+    kind = pafs.FileType.Directory if size is None else pafs.FileType.File
+    return pafs.FileInfo(path, kind, size=size)
 
 
 def _is_metadata(path: str) -> bool:
@@ -314,11 +312,10 @@ class ObjectFileSystem(pafs.FileSystemHandler):  # type: ignore[misc]
 
     def _below(self, folder: str, recursive: bool) -> Iterator[pafs.FileInfo]:
         with os_errors():
-            found = self.store.entries(self._uri(folder))
-        for name, size in found:
+            entries = self.store.entries(self._uri(folder))
+        for name, size in entries:
             path = f"{folder}/{name}"
-            kind = pafs.FileType.Directory if size is None else pafs.FileType.File
-            yield pafs.FileInfo(path, kind, size=size)
+            yield _file_info(path, size)
             if recursive and size is None:
                 yield from self._below(path, recursive)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import re
 import threading
 import time
@@ -33,13 +34,14 @@ from paimon_magics.tables.stores.object_client import (
     ObjectExistsError,
     check_bucket,
     failure,
+    failure_text,
     is_failure,
     is_final,
-    said,
     was_never_sent,
 )
 from paimon_magics.tables.stores.store import os_errors
 
+_log = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 10.0
 _IMPATIENT_SECONDS = 4.0
 _PAUSE_SECONDS = 0.05
@@ -71,7 +73,7 @@ class ObjectStore:
         conceal_options(options)
         parts = urlsplit(location)
         self._name = f"{parts.scheme}://{parts.netloc}"
-        self._place = parts.netloc
+        self.bucket = parts.netloc
         self._folder = self.key(location)
         self._access = self.access_of(location, options)
         self._location = location
@@ -127,8 +129,8 @@ class ObjectStore:
                 return
             path = f"{self._name}/{f'{self._folder}/.paimon-magics-{uuid.uuid4().hex}'.lstrip('/')}"
             try:
-                first = self._create(path, b"1")
-                second = self._create(path, b"2")
+                first = self.create(path, b"1")
+                second = self.create(path, b"2")
             except OSError as error:
                 raise SetupError(
                     f"The test whether {self._name} creates objects only if they are absent "
@@ -137,7 +139,7 @@ class ObjectStore:
                     f"header {self.condition}, and commits there are not safe.",
                 ) from error
             finally:
-                with contextlib.suppress(Exception):
+                with contextlib.suppress(SetupError):
                     self.delete([path])
             if not first or second:
                 raise UnsupportedStatementError(
@@ -155,7 +157,34 @@ class ObjectStore:
 
     def create(self, path: str, content: bytes) -> bool:
         """See `Store.create`."""
-        return self._create(path, content)
+        mark = uuid.uuid4().hex
+        unclear: BaseException | None = None
+        deadline = time.monotonic() + self._patience
+        pause = _PAUSE_SECONDS
+        while True:
+            try:
+                client = self._client(patient=False)
+                client.put_new(self.key(path), content, (self.mark, mark))
+                return True
+            except ObjectExistsError as error:
+                failed: BaseException = error
+            except BaseException as error:
+                if not is_failure(error):
+                    raise
+                if is_final(error) and unclear is None:
+                    raise failure("created", path, error) from error
+                if not was_never_sent(error):
+                    unclear = error
+                failed = error
+            owner = self._mark_of(path)
+            if owner is not None:
+                return owner == mark
+            if time.monotonic() > deadline:
+                if unclear is None and not isinstance(failed, ObjectExistsError):
+                    raise failure("created", path, failed) from failed
+                raise OSError(f"{path} may have been created: {failure_text(failed)}") from failed
+            time.sleep(pause)
+            pause = min(pause * 2, _PAUSE_SECONDS_MAX)
 
     def write(self, path: str, content: bytes) -> None:
         """See `Store.write`."""
@@ -179,7 +208,7 @@ class ObjectStore:
         start = f"{self.key(folder)}/{prefix}"
 
         def walk() -> list[str]:
-            found: list[str] = []
+            keys: list[str] = []
             # The client's own prefixes end at folders. Names are listed in order, so the listing
             # starts at the prefix and ends with the first name after those that have it. (Not every
             # server heeds where to start, and some list in no order.)
@@ -187,10 +216,10 @@ class ObjectStore:
             for page in client.pages(self.key(folder), after=start):
                 for key in page:
                     if key.startswith(start):
-                        found.append(key)
+                        keys.append(key)
                     elif key > start and client.lists_in_order:
-                        return found
-            return found
+                        return keys
+            return keys
 
         paths = self._ask("listed", folder, walk)
         leaves = (path.removeprefix(f"{self.key(folder)}/") for path in paths)
@@ -290,43 +319,13 @@ class ObjectStore:
         """See `Store.remove_if_empty`: there are no folders."""
         return True
 
-    def _create(self, path: str, content: bytes) -> bool:
-        mark = uuid.uuid4().hex
-        unclear: BaseException | None = None
-        patience = _IMPATIENT_SECONDS if self._is_impatient else _PATIENCE_SECONDS
-        deadline = time.monotonic() + patience
-        pause = _PAUSE_SECONDS
-        while True:
-            try:
-                client = self._client(patient=False)
-                client.put_new(self.key(path), content, (self.mark, mark))
-                return True
-            except ObjectExistsError as error:
-                failed: BaseException = error
-            except BaseException as error:
-                if not is_failure(error):
-                    raise
-                if is_final(error) and unclear is None:
-                    raise failure("created", path, error) from error
-                if not was_never_sent(error):
-                    unclear = error
-                failed = error
-            owner = self._mark_of(path)
-            if owner is not None:
-                return owner == mark
-            if time.monotonic() > deadline:
-                if unclear is None and not isinstance(failed, ObjectExistsError):
-                    raise failure("created", path, failed) from failed
-                raise OSError(f"{path} may have been created: {said(failed)}") from failed
-            time.sleep(pause)
-            pause = min(pause * 2, _PAUSE_SECONDS_MAX)
-
     def _mark_of(self, path: str) -> str | None:
         """The mark of an object, "" if it has none; None if there is no object or the request
         failed."""
         try:
             return self._client(patient=False).mark(self.key(path), self.mark)
-        except Exception:
+        except Exception as error:
+            _log.debug("The mark of %s can't be read: %s", path, error)
             return None
 
     def _client(self, *, patient: bool = True) -> ObjectClient:
@@ -335,11 +334,15 @@ class ObjectStore:
         access, clients = self._access, self._clients
         if clients is None or clients[0] != access:
             tries = 1 if self._is_impatient else 5
-            clients = access, self._made(access, tries), self._made(access, 0)
+            clients = access, self._open_client(access, tries), self._open_client(access, 0)
             self._clients = clients
         return clients[1 if patient else 2]
 
-    def _made(self, access: Any, max_retries: int) -> ObjectClient:
+    @property
+    def _patience(self) -> float:
+        return _IMPATIENT_SECONDS if self._is_impatient else _PATIENCE_SECONDS
+
+    def _open_client(self, access: Any, max_retries: int) -> ObjectClient:
         impatient = self._is_impatient
         return self.new_client(
             access,
@@ -349,9 +352,7 @@ class ObjectStore:
             },
             retry_config={
                 "max_retries": max_retries,
-                "retry_timeout": timedelta(
-                    seconds=_IMPATIENT_SECONDS if impatient else _PATIENCE_SECONDS
-                ),
+                "retry_timeout": timedelta(seconds=self._patience),
             },
         )
 
@@ -360,7 +361,7 @@ class ObjectStore:
         parts = urlsplit(path)
         # Not `parts.path`: a partition value may contain `?` or `#`, which would end it.
         _, _, rest = path.partition("://")
-        assert (parts.netloc, bool(rest)) == (self._place, True), path
+        assert (parts.netloc, bool(rest)) == (self.bucket, True), path
         return re.sub("/+", "/", rest.partition("/")[2]).strip("/")
 
     def _ask(self, done: str, path: str, action: Callable[[], _T]) -> _T:
@@ -412,16 +413,16 @@ class ObjectReader(io.RawIOBase):
         end = self._size if size < 0 else min(self._position + size, self._size)
         if end <= self._position:
             return b""
-        found = self._range(self._position, end)
+        content = self._range(self._position, end)
         self._position = end
-        return found
+        return content
 
     def readinto(self, buffer: object) -> int:
         """Read as many bytes as fit; return how many these are."""
         view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
-        found = self.read(len(view))
-        view[: len(found)] = found
-        return len(found)
+        content = self.read(len(view))
+        view[: len(content)] = content
+        return len(content)
 
     def _range(self, start: int, end: int) -> bytes:
         inside = start - self._window_start

@@ -27,7 +27,7 @@ from paimon_magics.tables.stores.object_client import (
 
 _ROWS_OF_A_PAGE = 1000
 _ANSWER = re.compile(r"status: (\d+)")
-_TOLD = re.compile(r'code: "(\w*)", message: "(.*?)", request_id')
+_REASON = re.compile(r'code: "(\w*)", message: "(.*?)", request_id')
 _T = TypeVar("_T")
 
 
@@ -50,13 +50,13 @@ class OpendalClient:
         from opendal.layers import RetryLayer, TimeoutLayer
 
         seconds = timeout.total_seconds()
-        made = Operator(service, **config).layer(TimeoutLayer(timeout=seconds, io_timeout=seconds))
+        timeouts = TimeoutLayer(timeout=seconds, io_timeout=seconds)
+        self._operator = Operator(service, **config).layer(timeouts)
         if max_retries:
             longest = retry_timeout.total_seconds() / (max_retries + 1)
-            made = made.layer(
+            self._operator = self._operator.layer(
                 RetryLayer(max_times=max_retries, jitter=True, min_delay=0.05, max_delay=longest)
             )
-        self._operator = made
 
     def put(self, key: str, content: bytes) -> None:
         """See `ObjectClient.put`."""
@@ -93,9 +93,9 @@ class OpendalClient:
     def head(self, key: str) -> tuple[int, int]:
         """See `ObjectClient.head`."""
         with _failures():
-            found = self._operator.stat(key)
-        assert found.last_modified is not None, key
-        return found.content_length, int(found.last_modified.timestamp() * 1000)
+            status = self._operator.stat(key)
+        assert status.last_modified is not None, key
+        return status.content_length, int(status.last_modified.timestamp() * 1000)
 
     def pages(
         self, folder: str, *, after: str | None = None, rows: int | None = None
@@ -111,20 +111,20 @@ class OpendalClient:
                 page = _waited(_next(entries, options["limit"]))
             if not page:
                 return
-            yield [one.path for one in page]
+            yield [entry.path for entry in page]
 
     def level(self, folder: str) -> tuple[list[str], list[tuple[str, int]]]:
         """See `ObjectClient.level`."""
 
         async def listed() -> list[Any]:
-            return [one async for one in await self._lister(folder, {})]
+            return [entry async for entry in await self._lister(folder, {})]
 
         with _failures():
-            found = _waited(listed())
-        below = [one for one in found if one.path != _prefix(folder)]
+            entries = _waited(listed())
+        below = [entry for entry in entries if entry.path != _prefix(folder)]
         return (
-            [one.path.rstrip("/") for one in below if one.metadata.is_dir],
-            [(one.path, one.metadata.content_length) for one in below if one.metadata.is_file],
+            [entry.path.rstrip("/") for entry in below if entry.metadata.is_dir],
+            [(file.path, file.metadata.content_length) for file in below if file.metadata.is_file],
         )
 
     async def _lister(self, folder: str, options: dict[str, Any]) -> Any:
@@ -148,19 +148,19 @@ def _prefix(folder: str) -> str:
 
 async def _next(entries: Any, count: int) -> list[Any]:
     """So many entries more; fewer at the end."""
-    found: list[Any] = []
-    async for one in entries:
-        found.append(one)
-        if len(found) == count:
+    page: list[Any] = []
+    async for entry in entries:
+        page.append(entry)
+        if len(page) == count:
             break
-    return found
+    return page
 
 
 @functools.cache
 def _loop() -> asyncio.AbstractEventLoop:
-    made = asyncio.new_event_loop()
-    threading.Thread(target=made.run_forever, name="paimon-magics-listings", daemon=True).start()
-    return made
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="paimon-magics-listings", daemon=True).start()
+    return loop
 
 
 if hasattr(os, "register_at_fork"):  # a child of this process has none of its threads
@@ -179,11 +179,11 @@ def _failures() -> Iterator[None]:
     try:
         yield
     except (exceptions.ConditionNotMatch, exceptions.AlreadyExists) as error:
-        raise ObjectExistsError(_said(error)) from error
+        raise ObjectExistsError(_failure_text(error)) from error
     except exceptions.NotFound as error:
-        raise FileNotFoundError(_said(error)) from error
+        raise FileNotFoundError(_failure_text(error)) from error
     except (exceptions.PermissionDenied, exceptions.ConfigInvalid) as error:
-        raise PermissionError(_said(error)) from error
+        raise PermissionError(_failure_text(error)) from error
     except Exception as error:
         if type(error).__module__ != exceptions.__name__:  # its classes have no common base
             raise
@@ -192,13 +192,13 @@ def _failures() -> Iterator[None]:
             raise PermissionError("no credentials were found") from error
         if "client error (Connect)" in text:
             raise NeverSentError("it can't be reached") from error
-        raise OSError(_said(error)) from error
+        raise OSError(_failure_text(error)) from error
 
 
-def _said(error: Exception) -> str:
+def _failure_text(error: Exception) -> str:
     """The store's answer, or the first line of the library's message."""
     text = str(error)
-    status, told = _ANSWER.search(text), _TOLD.search(text)
-    if told is not None and told[1]:
-        return f"{status[1] if status else ''} ({told[1]}: {told[2]})".strip()
+    status, reason = _ANSWER.search(text), _REASON.search(text)
+    if reason is not None and reason[1]:
+        return f"{status[1] if status else ''} ({reason[1]}: {reason[2]})".strip()
     return f"status {status[1]}" if status is not None else text.splitlines()[0]

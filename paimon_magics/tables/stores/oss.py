@@ -69,10 +69,7 @@ class OssStore(ObjectStore):
 
     condition = "x-oss-forbid-overwrite"
 
-    @staticmethod
-    def access_of(location: str, options: Mapping[str, str]) -> OssAccess:
-        """See `ObjectStore.access_of`."""
-        return oss_access(location, options)
+    access_of = staticmethod(oss_access)
 
     def new_client(self, access: OssAccess, **settings: Any) -> ObjectClient:
         """See `ObjectStore.new_client`. Raises SetupError without an endpoint or the library."""
@@ -85,7 +82,7 @@ class OssStore(ObjectStore):
             from paimon_magics.tables.stores.opendal_client import OpendalClient
 
             config = {
-                "bucket": urlsplit(self._location).netloc,
+                "bucket": self.bucket,
                 "endpoint": access.endpoint,
                 "addressing_style": "path" if _is_address(access.endpoint) else "virtual",
                 "access_key_id": access.access_key,

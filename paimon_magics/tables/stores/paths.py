@@ -80,10 +80,10 @@ def _host(scheme: str, host: str) -> str:
 
 def _stored_case(path: str) -> str:
     """The path as its folders list it, where the disk takes names in any case."""
-    found = os.sep
+    stored = os.sep
     for name in filter(None, path.split(os.sep)):
-        found = os.path.join(found, _entry(found, name))
-    return found
+        stored = os.path.join(stored, _entry(stored, name))
+    return stored
 
 
 def _entry(folder: str, name: str) -> str:

@@ -33,10 +33,12 @@ from paimon_magics.tables.stores.store import (
     OSS_SCHEMES,
     S3_SCHEMES,
     LocalStore,
+    Store,
     open_object_store,
     open_store,
 )
 
+_NO_RIGHT = "its credentials have no right to write there"
 _CONTENT = b"written to see whether it can be read"
 
 
@@ -88,9 +90,9 @@ def probe_store(options: Mapping[str, str]) -> StoreReport:
 
 def _local(folder: Path) -> StoreReport:
     if not folder.is_dir():  # the first table makes it
-        _check_can_be_made(folder)
+        _check_can_be_created(folder)
         return StoreReport("local disk", is_new=True, is_remote=False, is_tried=False)
-    names = [one.name for one in folder.iterdir()]
+    names = [path.name for path in folder.iterdir()]
     is_new = bool(names) and not any(name.endswith(".db") for name in names)
     path = f"{folder}/.paimon-magics-{uuid.uuid4().hex}"
     store, read_only = LocalStore(), ""
@@ -105,7 +107,7 @@ def _local(folder: Path) -> StoreReport:
     return StoreReport("local disk", is_new=is_new, read_only=read_only, is_remote=False)
 
 
-def _check_can_be_made(folder: Path) -> None:
+def _check_can_be_created(folder: Path) -> None:
     """Raise SetupError for a folder that can't be made: one above it is made, and removed again."""
     missing = folder
     while not missing.parent.exists():
@@ -131,18 +133,26 @@ def _s3(warehouse: str, options: Mapping[str, str]) -> StoreReport:
         is_new = not store.has_folder(warehouse)
     except SetupError as error:
         raise diagnosis(warehouse, access, error) from error
-    read_only = ""
+    try:
+        read_only = _write_obstacle(store)
+    except PaimonMagicsError as error:
+        raise diagnosis(warehouse, access, error) from error
+    if read_only not in ("", _NO_RIGHT) and not _reads_back(store, warehouse):
+        raise no_store(warehouse, access)
+    return StoreReport("S3", store_facts(options), is_new, read_only)
+
+
+def _write_obstacle(store: Store) -> str:
+    """Why a store can't be written, "" if it can. Raises what says nothing about that."""
     try:
         store.check()
     except UnsupportedStatementError as error:
-        if not _reads_back(store, warehouse):
-            raise no_store(warehouse, access) from error
-        read_only = error.message
+        return error.message
     except PaimonMagicsError as error:
         if not is_refusal_to_write(error):
-            raise diagnosis(warehouse, access, error) from error
-        read_only = "its credentials have no right to write there"
-    return StoreReport("S3", store_facts(options), is_new, read_only)
+            raise
+        return _NO_RIGHT
+    return ""
 
 
 def _object_store(scheme: str, warehouse: str, options: Mapping[str, str]) -> StoreReport:
@@ -160,16 +170,7 @@ def _object_store(scheme: str, warehouse: str, options: Mapping[str, str]) -> St
             hint="Check that the bucket or container is there, that the credentials may list, "
             "read and write it, and the network. docs/stores.md has the options.",
         ) from error
-    read_only = ""
-    try:
-        store.check()
-    except UnsupportedStatementError as error:
-        read_only = error.message
-    except PaimonMagicsError as error:
-        if not is_refusal_to_write(error):
-            raise
-        read_only = "its credentials have no right to write there"
-    return StoreReport(kind, facts, is_new, read_only)
+    return StoreReport(kind, facts, is_new, _write_obstacle(store))
 
 
 def endpoint_of(options: Mapping[str, str]) -> str | None:
@@ -219,9 +220,5 @@ def store_facts(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _other(scheme: str, warehouse: str, options: Mapping[str, str]) -> StoreReport:
-    read_only = ""
-    try:
-        open_store(warehouse, options).check()
-    except UnsupportedStatementError as error:
-        read_only = error.message
+    read_only = _write_obstacle(open_store(warehouse, options))
     return StoreReport(scheme, (("host", urlsplit(warehouse).netloc),), read_only=read_only)

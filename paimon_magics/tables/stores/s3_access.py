@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, likely_meant
-from paimon_magics.tables.stores.object_client import ObjectClient, ObstoreClient
+from paimon_magics.tables.stores.object_client import ObjectClient, named_option, obstore_client
 from paimon_magics.tables.stores.object_store import ObjectStore
 from paimon_magics.tables.stores.store import S3_SCHEMES, is_directory_bucket
 
@@ -18,11 +18,13 @@ ENVIRONMENT_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_T
 """The environment variables that S3 clients take keys from."""
 
 
+_PREFIXES = ("s3.", "s3a.", "fs.s3.", "fs.s3a.")
 _PREFIX = re.compile(r"^(fs\.)?s3a?\.")
+_SESSION_TOKENS = ("session-token", "session.token", "security-token", "security.token")
 _NAMES = (
     *("endpoint", "region", "path-style-access", "path.style.access"),
     *("access-key", "access.key", "accessKeyId", "secret-key", "secret.key", "accessKeySecret"),
-    *("session-token", "session.token", "security-token", "security.token", "securityToken"),
+    *(*_SESSION_TOKENS, "securityToken"),
 )
 _ALIKE = 0.85
 
@@ -87,14 +89,7 @@ def s3_access(options: Mapping[str, str]) -> S3Access:
         region=_option(options, "region", first="fs.s3.region"),
         access_key=_option(options, "access-key", "access.key", first="fs.s3.accessKeyId"),
         secret_key=_option(options, "secret-key", "secret.key", first="fs.s3.accessKeySecret"),
-        session_token=_option(
-            options,
-            "session-token",
-            "session.token",
-            "security-token",
-            "security.token",
-            first="fs.s3.securityToken",
-        ),
+        session_token=_option(options, *_SESSION_TOKENS, first="fs.s3.securityToken"),
         path_style=(path_style or "").strip().lower() == "true",
     )
 
@@ -116,19 +111,15 @@ def with_credentials(options: Mapping[str, str]) -> dict[str, str]:
     if not is_s3 or s3_access(options).access_key is not None:
         return dict(options)
     names = ("s3.access-key", "s3.secret-key", "s3.session-token")
-    found = dict(zip(names, map(os.environ.get, ENVIRONMENT_KEYS), strict=True))
-    if not found["s3.access-key"] or not found["s3.secret-key"]:
+    keys = dict(zip(names, map(os.environ.get, ENVIRONMENT_KEYS), strict=True))
+    if not keys["s3.access-key"] or not keys["s3.secret-key"]:
         return dict(options)
-    return {**options, **{key: value for key, value in found.items() if value}}
+    return {**options, **{key: value for key, value in keys.items() if value}}
 
 
 def _option(options: Mapping[str, str], *names: str, first: str | None = None) -> str | None:
-    spelled = [f"{prefix}{name}" for prefix in ("s3.", "s3a.", "fs.s3.", "fs.s3a.")
-               for name in names]  # fmt: skip
-    for key in ([first] if first is not None else []) + spelled:
-        if options.get(key):
-            return str(options[key])
-    return None
+    spelled = [f"{prefix}{name}" for prefix in _PREFIXES for name in names]
+    return named_option(options, [""], [first, *spelled] if first is not None else spelled)
 
 
 # Stores that speak S3. The condition of a conditional PUT is `If-None-Match: *`.
@@ -156,11 +147,11 @@ class S3Store(ObjectStore):
         """See `ObjectStore.new_client`."""
         from obstore.store import S3Store as Client
 
-        endpoint, bucket = access.endpoint, urlsplit(self._location).netloc
+        endpoint = access.endpoint
         of_express = is_directory_bucket(self._location)
         if endpoint is not None and not access.path_style:
             scheme, _, host = endpoint.partition("://")
-            endpoint = f"{scheme}://{bucket}.{host}"
+            endpoint = f"{scheme}://{self.bucket}.{host}"
         config = {
             "endpoint": endpoint,
             "region": access.region,
@@ -168,16 +159,17 @@ class S3Store(ObjectStore):
             "secret_access_key": access.secret_key,
             "session_token": access.session_token,
         }
-        settings["client_options"]["allow_http"] = (endpoint or "").startswith("http://")
         if of_express:
             config |= {
                 "s3_express": str(endpoint is None).lower(),
                 "disable_bulk_delete": "true",
             }
-        client = Client(
-            bucket,
-            config={key: value for key, value in config.items() if value is not None},  # type: ignore[arg-type]
+        return obstore_client(
+            Client,
+            self.bucket,
+            config,
+            endpoint,
+            lists_in_order=not of_express,
             virtual_hosted_style_request=not access.path_style,
             **settings,
         )
-        return ObstoreClient(client, lists_in_order=not of_express)

@@ -10,6 +10,7 @@ import ipaddress
 import re
 import socket
 import ssl
+from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
 from paimon_magics.errors import PaimonMagicsError, SetupError
@@ -24,6 +25,37 @@ _SEE = "docs/stores.md has examples."
 _OF_REGIONS = ("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraint")
 _EXPECTED_REGION = re.compile(r"expecting '([\w-]+)'|<Region>([\w-]+)</Region>")
 
+_CODES: Mapping[tuple[str, ...], tuple[str, str]] = {
+    ("InvalidAccessKeyId", "InvalidClientTokenId"): (
+        "{where} does not know the {key}",
+        "Correct 's3.access-key' (and 's3.secret-key' with it), or 's3.endpoint'.",
+    ),
+    ("SignatureDoesNotMatch",): (
+        "the secret key does not belong to the {key} at {where}",
+        "Correct 's3.secret-key'. If it comes from a file, check it for blanks and line ends. A "
+        "proxy before the store must pass on the host's name.",
+    ),
+    ("ExpiredToken", "InvalidToken", "TokenRefreshRequired", "ExpiredTokenException"): (
+        "{where} says that the session token is no longer valid ({code})",
+        "Get new temporary credentials: 's3.access-key', 's3.secret-key' and 's3.session-token' "
+        "belong together.",
+    ),
+    ("NoSuchBucket",): (
+        "there is no bucket `{bucket}` at {where}",
+        "Correct the bucket's name or 's3.endpoint', or create the bucket with the store's own "
+        "tools.",
+    ),
+    ("InvalidBucketName",): (
+        "`{bucket}` can't be the name of a bucket at {where}",
+        "Correct it: names have 3 to 63 lower-case letters, digits, dots and hyphens.",
+    ),
+    ("RequestTimeTooSkewed",): (
+        "the clock of this machine differs from the store's",
+        "Set the clock.",
+    ),
+}
+"""By the codes of an answer: the reason of the refusal, and the advice."""
+
 
 def check_access(warehouse: str, access: S3Access) -> None:
     """Raise SetupError for options with which no request can succeed."""
@@ -36,9 +68,9 @@ def check_access(warehouse: str, access: S3Access) -> None:
     if access.endpoint is not None:
         _check_endpoint(access, bucket)
     if bool(access.access_key) != bool(access.secret_key):
-        given, missing = ("access", "secret") if access.access_key else ("secret", "access")
+        present, missing = ("access", "secret") if access.access_key else ("secret", "access")
         raise SetupError(
-            f"The catalog options have 's3.{given}-key' and no 's3.{missing}-key'.",
+            f"The catalog options have 's3.{present}-key' and no 's3.{missing}-key'.",
             hint="Give both, or none: then the environment (AWS_ACCESS_KEY_ID, …) or the "
             "machine's role has them.",
         )
@@ -75,7 +107,7 @@ def _check_endpoint(access: S3Access, bucket: str) -> None:
     if not access.path_style and _is_ip(host):
         raise SetupError(
             f"The endpoint '{endpoint}' is an IP address, so that the bucket `{bucket}` can't be "
-            "a part of the host's name.",
+            "part of the host's name.",
             hint=f"Give the catalog option '{_PATH_STYLE}' = 'true', as MinIO needs it. {_SEE}",
         )
 
@@ -95,38 +127,10 @@ def diagnosis(warehouse: str, access: S3Access, error: PaimonMagicsError) -> Set
 
 def _by_code(code: str, bucket: str, access: S3Access) -> tuple[str, str] | None:
     """The reason of a refusal and the advice, where the code of the answer is enough to know."""
-    where = access.endpoint or "AWS"
-    match code:
-        case "InvalidAccessKeyId" | "InvalidClientTokenId":
-            return (
-                f"{where} does not know the {_known_key(access)}",
-                "Correct 's3.access-key' (and 's3.secret-key' with it), or 's3.endpoint'.",
-            )
-        case "SignatureDoesNotMatch":
-            return (
-                f"the secret key does not belong to the {_known_key(access)} at {where}",
-                "Correct 's3.secret-key'. If it comes from a file, check it for blanks and line "
-                "ends. A proxy before the store must pass on the host's name.",
-            )
-        case "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" | "ExpiredTokenException":
-            return (
-                f"{where} says that the session token is no longer valid ({code})",
-                "Get new temporary credentials: 's3.access-key', 's3.secret-key' and "
-                "'s3.session-token' belong together.",
-            )
-        case "NoSuchBucket":
-            return (
-                f"there is no bucket `{bucket}` at {where}",
-                "Correct the bucket's name or 's3.endpoint', or create the bucket with the store's "
-                "own tools.",
-            )
-        case "InvalidBucketName":
-            return (
-                f"`{bucket}` can't be the name of a bucket at {where}",
-                "Correct it: names have 3 to 63 lower-case letters, digits, dots and hyphens.",
-            )
-        case "RequestTimeTooSkewed":
-            return "the clock of this machine differs from the store's", "Set the clock."
+    for codes, (reason, advice) in _CODES.items():
+        if code in codes:
+            words = {"where": access.endpoint or "AWS", "bucket": bucket, "code": code}
+            return reason.format(**words, key=_known_key(access)), advice
     return None
 
 
@@ -213,8 +217,11 @@ def _reason(parts: SplitResult) -> tuple[str, str] | None:
     except socket.gaierror:
         return f"there is no host '{host}'", "Correct the host in 's3.endpoint'."
     except OSError as error:
-        said = error.strerror or str(error)
-        return f"{where} can't be reached: {said}", "Check 's3.endpoint', and that the store runs."
+        reason = error.strerror or str(error)
+        return (
+            f"{where} can't be reached: {reason}",
+            "Check 's3.endpoint', and that the store runs.",
+        )
     trusted = _tls_problem(host, port, ssl.create_default_context())
     loose = ssl.create_default_context()
     loose.check_hostname, loose.verify_mode = False, ssl.CERT_NONE

@@ -12,38 +12,16 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.forks import renew_after_fork
-from paimon_magics.tables.stores.local_store import LocalStore
+from paimon_magics.tables.stores.local_store import LocalStore as LocalStore
 from paimon_magics.tables.stores.paths import local_path
 
 if TYPE_CHECKING:
     from paimon_magics.tables.stores.object_store import ObjectStore
-
-__all__ = [
-    "AZURE_SCHEMES",
-    "GCS_SCHEMES",
-    "OBJECT_SCHEMES",
-    "OSS_SCHEMES",
-    "S3_SCHEMES",
-    "LocalStore",
-    "Publish",
-    "Store",
-    "StoreRefusedError",
-    "Stores",
-    "UnreachableError",
-    "UnreachableFileError",
-    "failure",
-    "is_directory_bucket",
-    "is_reached_by_client",
-    "open_object_store",
-    "open_store",
-    "os_errors",
-    "store_errors",
-]
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
 GCS_SCHEMES = ("gs",)
@@ -82,14 +60,14 @@ def failure(error: BaseException, message: str, *, hint: str) -> SetupError:
     It is an UnreachableError if a store that does not answer is among the causes of `error`, a
     StoreRefusedError if a store has refused, a SetupError else.
     """
-    found: BaseException | None = error
-    while found is not None:
-        if isinstance(found, UnreachableFileError | UnreachableError):
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, UnreachableFileError | UnreachableError):
             return UnreachableError(message, hint=hint)
-        if isinstance(found, StoreRefusedError):
-            said = message if found.message in message else f"{message}: {found.message}"
-            return StoreRefusedError(said, hint=hint)
-        found = found.__cause__ or found.__context__
+        if isinstance(cause, StoreRefusedError):
+            text = message if cause.message in message else f"{message}: {cause.message}"
+            return StoreRefusedError(text, hint=hint)
+        cause = cause.__cause__ or cause.__context__
     return SetupError(message, hint=hint)
 
 
@@ -195,48 +173,11 @@ class _RefusedStore:
             "HDFS, or a REST catalog. The tables in this store can be read.",
         )
 
-    def create(self, path: str, content: bytes) -> bool:
-        raise self._refusal()
+    def _refuse(self, *_: Any) -> Any:
+        self.check()
 
-    def write(self, path: str, content: bytes) -> None:
-        raise self._refusal()
-
-    def read(self, path: str) -> bytes | None:
-        raise self._refusal()
-
-    def names(self, folder: str, prefix: str = "") -> list[str]:
-        raise self._refusal()
-
-    def delete(self, paths: Iterable[str]) -> None:
-        raise self._refusal()
-
-    def modified_ms(self, path: str) -> int | None:
-        raise self._refusal()
-
-    def files_below(self, folder: str) -> list[str]:
-        raise self._refusal()
-
-    def folders(self, folder: str) -> list[str]:
-        raise self._refusal()
-
-    def move_folder(self, source: str, target: str) -> None:
-        raise self._refusal()
-
-    def delete_folder(self, folder: str) -> None:
-        raise self._refusal()
-
-    def make_folder(self, folder: str) -> None:
-        raise self._refusal()
-
-    def remove_if_empty(self, folder: str) -> bool:
-        raise self._refusal()
-
-    def _refusal(self) -> Exception:
-        try:
-            self.check()
-        except UnsupportedStatementError as error:
-            return error
-        raise AssertionError(self._scheme)
+    create = write = read = names = delete = modified_ms = _refuse
+    files_below = folders = move_folder = delete_folder = make_folder = remove_if_empty = _refuse
 
 
 def is_directory_bucket(location: str) -> bool:

@@ -15,7 +15,6 @@ from paimon_magics.tables.schema.types import (
     arrow_schema,
     arrow_type,
     column_from_field,
-    columns_from_arrow,
     field_from_column,
     from_arrow_type,
     from_paimon_type,
@@ -93,11 +92,6 @@ def test_arrow_data_gets_a_type(arrow: pa.DataType, sql: str) -> None:
 def test_arrow_data_without_a_type_is_refused(arrow: pa.DataType) -> None:
     with pytest.raises(InvalidTableError, match="no type for Arrow's"):
         from_arrow_type(arrow)
-
-
-def test_columns_of_arrow_data_leave_room_for_nested_ids() -> None:
-    schema = pa.schema([("a", pa.struct([("x", pa.int32())])), ("b", pa.int32())])
-    assert [(c.id, c.name) for c in columns_from_arrow(schema)] == [(0, "a"), (2, "b")]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from paimon_magics.planning.commits.requests import Append, CommitRequest, Overw
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.manifests import narrowing
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
+from paimon_magics.tables.splits import table_scan
 from tests.coordinator.process import TABLE, create_table, write
 
 # One manifest for each commit, as in a large table whose manifests are full.
@@ -64,7 +64,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture
 def narrowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave manifests out of a table that has few entries, too."""
-    monkeypatch.setattr(narrowing, "FEW_ENTRIES", 0)
+    monkeypatch.setattr(table_scan, "FEW_ENTRIES", 0)
 
 
 def condition(column: str, operator: str, *values: str) -> ColumnFilter:
@@ -108,7 +108,7 @@ def test_what_is_found_is_what_all_manifests_have(
         request = ReadRequest(filters=[condition(column, operator, *values)])
         found = []
         for limit in (10_000, 0):
-            monkeypatch.setattr(narrowing, "FEW_ENTRIES", limit)
+            monkeypatch.setattr(table_scan, "FEW_ENTRIES", limit)
             planned = plan_data_read(table, request).planned
             raw = {path for one in planned.raw for path in one.paths}
             found.append(raw | {file.path for split in planned.splits for file in split.files})
