@@ -102,9 +102,7 @@ def metadata_table(
             hint=nearest(wanted, (*METADATA_TABLES, *_DATA_TABLES), what="system tables"),
         )
     folder = folder_of(table) if folder_of is not None else ManifestCache(table.paimon)
-    if snapshot_id is None or wanted not in TIME_TRAVELLING:
-        return loader(_view(table, folder, None))
-    return loader(_view(table, folder, snapshot_id))
+    return loader(_view(table, folder, snapshot_id if wanted in TIME_TRAVELLING else None))
 
 
 def table_view(catalog: Catalog, name: TableName, snapshot_id: int | None = None) -> TableView:

@@ -19,46 +19,45 @@ from paimon_magics.tables.system_tables.table_view import TableView
 
 _Number = TypeVar("_Number", int, float)
 
-TIMELINE = pa.schema(
-    [
-        ("snapshot_id", pa.int64()),
-        ("commit_kind", pa.string()),
-        ("commit_time", pa.timestamp("ms", tz="UTC")),
-        ("rows", pa.int64()),
-        ("total_rows", pa.int64()),
-        ("files_added", pa.int64()),
-        ("files_removed", pa.int64()),
-        ("tags", pa.string()),
-        ("user", pa.string()),
-        ("notebook", pa.string()),
-        ("schema_id", pa.int64()),
-        ("commit_user", pa.string()),
-    ]
+_FIELDS: dict[str, pa.DataType] = {
+    "snapshot_id": pa.int64(),
+    "operation": pa.string(),
+    "commit_kind": pa.string(),
+    "commit_time": pa.timestamp("ms", tz="UTC"),
+    "rows": pa.int64(),
+    "total_rows": pa.int64(),
+    "rows_inserted": pa.int64(),
+    "rows_updated": pa.int64(),
+    "rows_deleted": pa.int64(),
+    "files_added": pa.int64(),
+    "files_removed": pa.int64(),
+    "tags": pa.string(),
+    "user": pa.string(),
+    "notebook": pa.string(),
+    "engine": pa.string(),
+    "seconds": pa.float64(),
+    "statement": pa.string(),
+    "schema_id": pa.int64(),
+    "commit_user": pa.string(),
+}
+
+
+def _schema(names: str) -> pa.Schema:
+    return pa.schema([(name, _FIELDS[name]) for name in names.split()])
+
+
+TIMELINE = _schema(
+    "snapshot_id commit_kind commit_time rows total_rows files_added files_removed tags user "
+    "notebook schema_id commit_user"
 )
 """The columns of `timeline`. `rows` is the difference that the commit made to the number of rows in
 the table's files; it may be negative."""
-HISTORY = pa.schema(
-    [
-        ("snapshot_id", pa.int64()),
-        ("operation", pa.string()),
-        ("commit_kind", pa.string()),
-        ("commit_time", pa.timestamp("ms", tz="UTC")),
-        ("user", pa.string()),
-        ("notebook", pa.string()),
-        ("engine", pa.string()),
-        ("rows", pa.int64()),
-        ("rows_inserted", pa.int64()),
-        ("rows_updated", pa.int64()),
-        ("rows_deleted", pa.int64()),
-        ("files_added", pa.int64()),
-        ("files_removed", pa.int64()),
-        ("seconds", pa.float64()),
-        ("statement", pa.string()),
-        ("commit_user", pa.string()),
-    ]
+HISTORY = _schema(
+    "snapshot_id operation commit_kind commit_time user notebook engine rows rows_inserted "
+    "rows_updated rows_deleted files_added files_removed seconds statement commit_user"
 )
 """The columns of `history`. `rows` and the numbers of files are those of `timeline`. The rows
-of each kind are what the statement says that it did, and `seconds` is how long it wrote."""
+of each kind are what the statement reported, and `seconds` is how long it wrote."""
 
 _KINDS = ("inserted", "updated", "deleted")
 _COUNTED_MAX = 200
@@ -90,25 +89,25 @@ def _snapshots(view: TableView, tags: Mapping[int, list[str]]) -> list[dict[str,
     ids = snapshot_ids(view.table)[::-1]
     with ThreadPoolExecutor(_READERS) as pool:
         read = pool.map(lambda id: snapshot_by_id(view.table, id), ids)
-        found = [snapshot for snapshot in read if snapshot is not None]  # else expired meanwhile
-        counts = list(pool.map(lambda one: _file_counts(view, one), found[:_COUNTED_MAX]))
-    counts += [(None, None)] * (len(found) - len(counts))
+        present = [snapshot for snapshot in read if snapshot is not None]  # else expired meanwhile
+        counts = list(pool.map(lambda each: _file_counts(view, each), present[:_COUNTED_MAX]))
+    counts += [(None, None)] * (len(present) - len(counts))
     return [
         _row(snapshot, added, removed, tags)
-        for snapshot, (added, removed) in zip(found, counts, strict=True)
+        for snapshot, (added, removed) in zip(present, counts, strict=True)
     ]
 
 
 def _row(
     snapshot: Any, added: int | None, removed: int | None, tags: Mapping[int, list[str]]
 ) -> dict[str, object]:
-    said = noted(snapshot.get("properties"))
+    notes = noted(snapshot.get("properties"))
     return {
         "snapshot_id": snapshot["id"],
         "commit_kind": snapshot["commitKind"],
         "commit_time": snapshot["timeMillis"],
-        "user": said.get("user"),
-        "notebook": said.get("notebook"),
+        "user": notes.get("user"),
+        "notebook": notes.get("notebook"),
         "rows": snapshot.get("deltaRecordCount"),
         "total_rows": snapshot.get("totalRecordCount"),
         "files_added": added,
@@ -116,11 +115,11 @@ def _row(
         "tags": ", ".join(sorted(tags.get(snapshot["id"], ()))) or None,
         "schema_id": snapshot["schemaId"],
         "commit_user": snapshot["commitUser"],
-        "operation": said.get("operation"),
-        "engine": said.get("engine"),
-        "statement": said.get("sql") or said.get("statement"),
-        "seconds": _number(said.get("seconds"), float),
-        **{f"rows_{kind}": _number(said.get(kind), int) for kind in _KINDS},
+        "operation": notes.get("operation"),
+        "engine": notes.get("engine"),
+        "statement": notes.get("sql") or notes.get("statement"),
+        "seconds": _number(notes.get("seconds"), float),
+        **{f"rows_{kind}": _number(notes.get(kind), int) for kind in _KINDS},
     }
 
 
