@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bisect
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from paimon_magics.tables.compaction.append_rewriting import RewrittenUnit
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.manifests.names import APPENDED, COMPACTED
 from paimon_magics.tables.manifests.partitions import partition_values
-from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import Attempt, attempt
@@ -37,18 +37,21 @@ from paimon_magics.tables.writing.commit_messages import read_messages
 from paimon_magics.tables.writing.data_file_metas import meta_of_new_file, stored_metas
 from paimon_magics.tables.writing.deletion_vector_files import (
     Bucket,
+    ChangedVectors,
     VectorIndex,
     vector_index,
 )
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
 from paimon_magics.tables.writing.float_bounds import mend_messages
 from paimon_magics.tables.writing.key_value_files import ROW_FIELDS
-from paimon_magics.tables.writing.new_files import NewFile
+from paimon_magics.tables.writing.new_files import NewFile, partition_values_row
 from paimon_magics.tables.writing.sequence_numbers import number_files
 
 Heirs = Mapping[Bucket, Mapping[str, tuple[str, int]]]
 """For data files by bucket and name: the file that has their rows now, and the place there of
 their first row."""
+Marked = Mapping[Bucket, Mapping[str, npt.NDArray[np.int64]]]
+"""Deleted rows by bucket and data file."""
 
 
 def append_messages(
@@ -173,25 +176,53 @@ def put_vectors(
     messages: Iterable[CommitMessage],
     moved: Heirs,
 ) -> None:
-    """Add to the messages what becomes of the deletion vectors that the snapshot has of the files
-    before the compaction: those of files in `moved` hold for others now. Writes index files."""
+    """Add the changes of the deletion vectors that the snapshot has of compacted files to the
+    messages; those of files in `moved` become vectors of their heirs. Writes index files."""
     by_bucket = {(tuple(message.partition), message.bucket): message for message in messages}
     gone = {
         bucket: frozenset(file.file_name for file in message.compact_before)
         for bucket, message in by_bucket.items()
     }
     touched = _touched(vector_index(table, snapshot), gone)
-    options = {str(k): str(v) for k, v in (store_options(table.paimon) or {}).items()}
-    with attempt(transaction.attempts_folder, options) as running:
-        for bucket in touched.entries:
-            _note(table, running, bucket)
-            own = f"{running.id}-" if running is not None else ""
-            name = f"{transaction.file_prefix}index-{own}{uuid.uuid4()}"
-            marked = _marked(touched, bucket, moved.get(bucket, {}))
-            changed = touched.changed(bucket, marked, gone[bucket], name)
-            if changed is not None:
-                by_bucket[bucket].compact_index_adds += changed.adds
-                by_bucket[bucket].compact_index_deletes += changed.deletes
+    marked = {bucket: _marked(touched, bucket, moved.get(bucket, {})) for bucket in touched.entries}
+    for bucket, change in _changed(touched, transaction, marked, gone):
+        by_bucket[bucket].compact_index_adds += change.adds
+        by_bucket[bucket].compact_index_deletes += change.deletes
+
+
+def put_marks(
+    table: Table,
+    snapshot: Any,
+    transaction: Transaction,
+    messages: Iterable[CommitMessage],
+    marked: Marked,
+) -> None:
+    """Add to the messages the deletion vectors of files in which more rows are `marked`. Writes
+    index files. A bucket of its own has one index file; without buckets index files of other data
+    files stay. Source: `AppendDeleteFileMaintainer`."""
+    by_bucket = {(tuple(message.partition), message.bucket): message for message in messages}
+    index = vector_index(table, snapshot)
+    if table.schema.bucket_mode == "BUCKET_UNAWARE":
+        index = _touched(index, {bucket: frozenset(rows) for bucket, rows in marked.items()})
+    for bucket, change in _changed(index, transaction, marked, {}):
+        by_bucket[bucket].index_adds += change.adds
+        by_bucket[bucket].index_deletes += change.deletes
+
+
+def _changed(
+    index: VectorIndex,
+    transaction: Transaction,
+    marked: Marked,
+    gone: Mapping[Bucket, frozenset[str]],
+) -> Iterator[tuple[Bucket, ChangedVectors]]:
+    """Write the vectors of the buckets in `marked` anew, without those of files that are gone."""
+    with attempt(transaction.attempts_folder, io_options(index.table.paimon)) as running:
+        for bucket, rows in marked.items():
+            _note(index.table, running, bucket)
+            name = f"{transaction.file_prefix}index-{running.name_part}{uuid.uuid4()}"
+            change = index.changed(bucket, rows, gone.get(bucket, ()), name)
+            if change is not None:
+                yield bucket, change
 
 
 def _marked(
@@ -204,32 +235,6 @@ def _marked(
             heir, start = heirs[name]
             parts.setdefault(heir, []).append(rows + start)
     return {heir: united_rows(rows) for heir, rows in parts.items()}
-
-
-def put_marks(
-    table: Table,
-    snapshot: Any,
-    transaction: Transaction,
-    messages: Iterable[CommitMessage],
-    marked: Mapping[Bucket, Mapping[str, Any]],
-) -> None:
-    """Add to the messages the deletion vectors of files in which more rows are `marked`, by bucket
-    and file. Writes index files. A bucket of its own has one index file; without buckets index
-    files of other data files stay. Source: `AppendDeleteFileMaintainer`."""
-    by_bucket = {(tuple(message.partition), message.bucket): message for message in messages}
-    index = vector_index(table, snapshot)
-    if table.schema.bucket_mode == "BUCKET_UNAWARE":
-        index = _touched(index, {bucket: frozenset(rows) for bucket, rows in marked.items()})
-    options = {str(k): str(v) for k, v in (store_options(table.paimon) or {}).items()}
-    with attempt(transaction.attempts_folder, options) as running:
-        for bucket, rows in marked.items():
-            _note(table, running, bucket)
-            own = f"{running.id}-" if running is not None else ""
-            name = f"{transaction.file_prefix}index-{own}{uuid.uuid4()}"
-            changed = index.changed(bucket, rows, (), name)
-            if changed is not None:
-                by_bucket[bucket].index_adds += changed.adds
-                by_bucket[bucket].index_deletes += changed.deletes
 
 
 def _touched(index: VectorIndex, gone: Mapping[Bucket, frozenset[str]]) -> VectorIndex:
@@ -245,19 +250,13 @@ def _touched(index: VectorIndex, gone: Mapping[Bucket, frozenset[str]]) -> Vecto
     return VectorIndex(index.table, {bucket: one for bucket, one in entries.items() if one})
 
 
-def _note(table: Table, running: Attempt | None, bucket: Bucket) -> None:
+def _note(table: Table, running: Attempt, bucket: Bucket) -> None:
     """Note the folder that the bucket's index file will be created in."""
-    if running is None:
-        return
     schema = table.schema
-    beside_data = schema.flag("index-file-in-data-file-dir")
     columns = [
         pa.array([value], arrow_type(schema.column(key).type))
         for key, value in zip(schema.partition_keys, bucket[0], strict=True)
     ]
-    partition = (
-        pa.RecordBatch.from_arrays(columns, names=list(schema.partition_keys))
-        if columns
-        else pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
-    )
-    running.note(partition, pa.array([bucket[1] if beside_data else INDEX_FOLDER], pa.int32()))
+    beside_data = schema.flag("index-file-in-data-file-dir")
+    folder = bucket[1] if beside_data else INDEX_FOLDER
+    running.note(partition_values_row(schema.partition_keys, columns), [folder])

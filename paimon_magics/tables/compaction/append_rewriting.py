@@ -173,16 +173,14 @@ class RowFiles:
         Raises OSError for the store's failures, JobError when the transaction has ended, and what
         `batches` raises; files are deleted then.
         """
-        options = dict(self.io_options)
-        with writing_attempt(self.attempts_folder, options, "attempt.written") as (running, open_):
-            own = "" if running is None else f"{running.id}-"
-            stem = f"{self.stem}{own}{unit.number}-{unit.share}"
+        with writing_attempt(self.attempts_folder, self.io_options) as running:
+            stem = f"{self.stem}{running.name_part}{unit.number}-{unit.share}"
             writer = KeyValueFileWriter(self.files, unit.folder, stem)
-            open_.append(writer)
+            running.writers.append(writer)
             for count, batch in enumerate(batches):
-                if running is not None and not count:
+                if running.id and not count:
                     keys = batch.select(list(self.partition_keys)).slice(0, 1)
-                    running.note(keys, pa.array([unit.bucket], pa.int32()))
+                    running.note(keys, [unit.bucket])
                     reach("attempt.noted")
                 writer.write(batch)
             return writer.finish()

@@ -27,7 +27,6 @@ from paimon_magics.planning.writes.index_rules import FileIndexes, file_indexes_
 from paimon_magics.statements.data_types import MapType
 from paimon_magics.tables.compaction.append_plan import stored_files_of
 from paimon_magics.tables.compaction.planning import (
-    BucketKey,
     CompactionScope,
     files_of_scope,
     partition_schema,
@@ -36,13 +35,14 @@ from paimon_magics.tables.compaction.rewriting import partition_row
 from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
 from paimon_magics.tables.manifests.names import DELETE
 from paimon_magics.tables.manifests.partitions import partition_values
-from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.table_files import own_store, reader_of_schema
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.splits.stored_files import stores_elsewhere
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.attempts import attempt, ended_error
+from paimon_magics.tables.writing.attempts import attempt
+from paimon_magics.tables.writing.commit_messages import BucketKey
 from paimon_magics.tables.writing.data_file_metas import stored_metas
 from paimon_magics.tables.writing.file_indexes import INDEX_SUFFIX, FileIndexWriter, StoredIndex
 from paimon_magics.tables.writing.key_value_files import FileCreation
@@ -107,7 +107,7 @@ class IndexRewriting:
             creation=FileCreation(None if is_local else table.paimon.file_io),
             stem=f"{transaction.file_prefix}index-",  # see `attempts.attempt_of_file`
             attempts_folder=transaction.attempts_folder,
-            io_options=tuple(sorted((store_options(table.paimon) or {}).items())),
+            io_options=io_options(table.paimon),
         )
 
     def messages(self, indexed: Iterable[IndexedFile]) -> list[CommitMessage]:
@@ -274,14 +274,8 @@ class IndexRewrite:
         if told is not None:
             told(0, unit.size_bytes)
         written: list[str] = []
-        with attempt(self.attempts_folder, dict(self.io_options)) as running:
-            attempt_id = ""
-            if running is not None:
-                running.note(
-                    partition_row(unit.partition, self.partitions),
-                    pa.array([unit.bucket], pa.int32()),
-                )
-                attempt_id = f"{running.id}-"
+        with attempt(self.attempts_folder, self.io_options) as running:
+            running.note(partition_row(unit.partition, self.partitions), [unit.bucket])
 
             def write(name: str, body: bytes) -> None:
                 path = f"{unit.folder}/{name}"
@@ -290,9 +284,8 @@ class IndexRewrite:
                     sink.write(body)
 
             try:
-                stored = index.finish(f"{self.stem}{attempt_id}{unit.row}", write)
-                if running is not None and running.is_over():
-                    raise ended_error()
+                stored = index.finish(f"{self.stem}{running.name_part}{unit.row}", write)
+                running.check_open()
             except BaseException:
                 for path in written:
                     self.creation.delete(path)

@@ -20,14 +20,15 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.columnar.deletion_vectors import united_rows
 from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.tables.compaction.planning import BucketKey, CompactionPlan, partition_schema
+from paimon_magics.tables.compaction.planning import CompactionPlan, partition_schema
 from paimon_magics.tables.compaction.rewriting import RewriteTask, Rewritten, partition_row
 from paimon_magics.tables.compaction.uncommitted import vectors_after
 from paimon_magics.tables.compaction.units import BucketUnit
 from paimon_magics.tables.manifests.partitions import partition_values
-from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.writing.attempts import attempt
+from paimon_magics.tables.writing.commit_messages import BucketKey
 from paimon_magics.tables.writing.data_file_metas import meta_of_new_file, stored_metas
 from paimon_magics.tables.writing.deletion_vector_files import ChangedVectors, vector_index
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
@@ -140,20 +141,17 @@ def changed_vectors(
     index = vector_index(plan.table, read_snapshot(plan.table.paimon, plan.snapshot_id))
     index = vectors_after(index, plan.written)
     found: dict[BucketKey, ChangedVectors] = {}
-    options = store_options(plan.table.paimon) or {}
-    with attempt(transaction.attempts_folder, options) as running:
+    with attempt(transaction.attempts_folder, io_options(plan.table.paimon)) as running:
         for unit in plan.units:
             key = unit.partition, unit.bucket
             gone = {file.name for step in unit.rewrites for file in step.files}
             row = next(iter(unit.rows.values()))
             (values,), _ = partition_values(plan.table.paimon, plan.files.slice(row, 1))
-            attempt_id = ""
-            if running is not None and (marked[key] or gone):
+            if marked[key] or gone:
                 partition = partition_row(unit.partition, partition_schema(plan.table.schema))
                 for folder in (INDEX_FOLDER, unit.bucket):  # by `index-file-in-data-file-dir`
-                    running.note(partition, pa.array([folder], pa.int32()))
-                attempt_id = f"{running.id}-"
-            name = f"{transaction.file_prefix}index-{attempt_id}{uuid.uuid4()}"
+                    running.note(partition, [folder])
+            name = f"{transaction.file_prefix}index-{running.name_part}{uuid.uuid4()}"
             change = index.changed((values, unit.bucket), marked[key], gone, name)
             if change is not None:
                 found[key] = change

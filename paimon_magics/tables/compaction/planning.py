@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.columnar.compaction import Changelog
@@ -31,33 +30,17 @@ from paimon_magics.tables.compaction.rewriting import RewriteSpec, RewriteTask
 from paimon_magics.tables.compaction.uncommitted import deletions_after, files_after
 from paimon_magics.tables.compaction.units import BucketUnit, UnitRules, bucket_units
 from paimon_magics.tables.manifests.column_statistics import column_bounds
-from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
-from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.reading.data_files import FileReader
-from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.reading.table_files import data_paths, files_reader
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import arrow_type
-from paimon_magics.tables.splits.stored_files import (
-    files_of_partitions,
-    schema_ids,
-    stores_elsewhere,
-)
+from paimon_magics.tables.splits.stored_files import files_of_partitions
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import BucketKey
 from paimon_magics.tables.writing.key_value_files import changelog_files, level_files, target_bytes
-
-__all__ = [
-    "BucketKey",
-    "CompactionPlan",
-    "CompactionScope",
-    "files_of_scope",
-    "folder_of",
-    "partition_schema",
-    "plan_compaction",
-]
-
 
 _Part = tuple[tuple[Section, ...], KeyBounds, int]  # with the number of parts of a section
 
@@ -137,13 +120,13 @@ class CompactionPlan:
         return replace(self, units=tuple(self.units[at] for at in places))
 
     def _read_bytes(self, unit: BucketUnit) -> int:
-        found = 0
+        size_bytes = 0
         for step in (*unit.rewrites, *unit.reads):
-            found += sum(file.size_bytes for file in step.files)
+            size_bytes += sum(file.size_bytes for file in step.files)
             if self.lookups.looks_up_in(step.files, unit.pick.output_level):
                 above = [unit.looked_up(section) for section in unit.sections(step)]
-                found += sum(f.size_bytes for runs in above for run in runs for f in run)
-        return found
+                size_bytes += sum(f.size_bytes for runs in above for run in runs for f in run)
+        return size_bytes
 
     def tasks(self, slots: int) -> list[RewriteTask]:
         """The rewrites of all units. A large one is divided by sections and ranges of keys, so that
@@ -165,17 +148,16 @@ class CompactionPlan:
         sections, bounds, share = part
         level = unit.pick.output_level
         looks_up = self.lookups.looks_up_in(rewrite.files, level)
+        drops = unit.drops_deletes if rewrite.drops_deletes is None else rewrite.drops_deletes
         tells = self.tells_changes and self.lookups.tells_changes_of(rewrite.files, level)
         return RewriteTask(
             number=number,
             partition=unit.partition,
             bucket=unit.bucket,
-            folder=self._folder(unit),
+            folder=folder_of(self.table, self.files.slice(next(iter(unit.rows.values())), 1)),
             sections=sections,
             output_level=level,
-            drops_deletes=unit.drops_deletes
-            if rewrite.drops_deletes is None
-            else rewrite.drops_deletes,
+            drops_deletes=drops,
             bounds=bounds,
             share=share,
             looks_up=looks_up,
@@ -187,7 +169,6 @@ class CompactionPlan:
         """What the tasks of this plan must know."""
         schema = self.table.schema
         levels = {unit.pick.output_level for unit in self.units if unit.rewrites or unit.reads}
-        paimon = self.table.paimon
         return RewriteSpec(
             files=self.reader,
             rule=merge_rule(schema),
@@ -199,7 +180,7 @@ class CompactionPlan:
                 transaction.file_prefix + OWN_PREFIXES["changelog-file.prefix"],
             ),
             attempts_folder=transaction.attempts_folder,
-            io_options=tuple(sorted((store_options(paimon) or {}).items())),
+            io_options=io_options(self.table.paimon),
             expiry=self.expiry,
             marks_deletions=schema.deletion_vectors_enabled,
             unchanged_columns=_unchanged_columns(schema),
@@ -231,15 +212,11 @@ class CompactionPlan:
     def _ranges(self, section: Section, keys: Sequence[str], count: int) -> list[KeyBounds]:
         reader = replace(
             self.reader,
-            wanted=tuple(one for one in self.reader.wanted if one.name in keys),
+            wanted=tuple(f for f in self.reader.wanted if f.name in keys),
             system=(),
         )
         ends = [None, *section_cuts(reader, keys, section, count), None]
         return [KeyBounds(first, end) for first, end in pairwise(ends)]
-
-    def _folder(self, unit: BucketUnit) -> str:
-        row = next(iter(unit.rows.values()))
-        return folder_of(self.table, self.files.slice(row, 1))
 
 
 def plan_compaction(
@@ -260,14 +237,12 @@ def plan_compaction(
     manifests = manifests or ManifestCache(table.paimon)
     files = files_of_scope(files_after(table, live_files(manifests, snapshot), written), scope)
     deletions = deletions_after(table, manifests.deletions(snapshot.index_manifest), written)
-    paths = file_paths(files, _partition_types(schema), _first_bucket_folder(table))
+    paths = data_paths(table, files)
     expiry = record_expiry(schema, moment)
     rules = _rules(schema, scope, moment, pc.max(files["level"]).as_py() or 0)
     rules = replace(rules, may_expire=expired_files(table, expiry))
     files, units = bucket_units(files, paths, schema, deletions, rules)
-    reader = whole_rows_reader(
-        table, schema_ids(files), stores_elsewhere(files), system=(SEQUENCE, KIND)
-    )
+    reader = files_reader(table, files, system=(SEQUENCE, KIND))
     return CompactionPlan(
         table,
         int(snapshot.id),
@@ -333,14 +308,6 @@ def _unchanged_columns(schema: TableSchema) -> tuple[str, ...] | None:
     return tuple(name for name in schema.column_names if name not in ignored)
 
 
-def _partition_types(schema: TableSchema) -> list[pa.DataType]:
-    return [arrow_type(schema.column(key).type) for key in schema.partition_keys]
-
-
-def _first_bucket_folder(table: Table) -> Callable[[tuple[Any, ...]], str]:
-    return lambda partition: str(canonical_data_file_path(table.paimon, partition, 0, ""))
-
-
 def folder_of(table: Table, file: pa.Table) -> str:
     """The folder of the bucket of a file, wherever the file itself lies."""
     inside = file.set_column(
@@ -348,8 +315,7 @@ def folder_of(table: Table, file: pa.Table) -> str:
         "external_path",
         pc.cast(pa.nulls(file.num_rows), pa.large_string()),
     )
-    path = file_paths(inside, _partition_types(table.schema), _first_bucket_folder(table))[0]
-    return str(path.as_py()).rpartition("/")[0]
+    return str(data_paths(table, inside)[0].as_py()).rpartition("/")[0]
 
 
 # The expiry of a table's rows (`record-level.expire-time`), and the files that may hold such rows.

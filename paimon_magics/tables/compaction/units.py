@@ -59,7 +59,6 @@ class UnitRules:
     moment: Moment
     min_size_bytes: int
     lookups: LookupRules
-    is_chain_table: bool = False
     may_expire: Callable[[pa.Table], _Bools] | None = None
 
 
@@ -303,7 +302,7 @@ def _unit(bucket: _Bucket, rules: UnitRules) -> tuple[Pick, list[Rewrite | Upgra
         found,
         runs,
         has_deletion_vectors=rules.lookups.has_deletion_vectors,
-        is_chain_table=rules.is_chain_table,
+        is_chain_table=False,
     )
     return found, steps, drops
 

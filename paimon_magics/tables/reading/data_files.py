@@ -26,13 +26,13 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
 from paimon_magics.planning.reads.views import ROW_ID
-from paimon_magics.tables.reading.file_formats import (
+from paimon_magics.tables.stores.corruption import RESTORE, damaged
+from paimon_magics.tables.stores.file_formats import (
     FORMATS,
     StoredColumns,
     StoredCondition,
     without_columns,
 )
-from paimon_magics.tables.stores.corruption import RESTORE, damaged
 from paimon_magics.tables.stores.paths import local_path
 
 _LENGTHS_AND_CHECKSUM_BYTES = 8

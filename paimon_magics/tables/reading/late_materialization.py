@@ -20,7 +20,7 @@ from paimon_magics.columnar.folding import MergeRule, merge_rows
 from paimon_magics.columnar.merging import FILE_BITS, KIND, PLACE, SEQUENCE, merge_runs
 from paimon_magics.planning.reads.splits import Section, StoredFile
 from paimon_magics.tables.reading.data_files import FileReader
-from paimon_magics.tables.reading.file_formats import parquet_file
+from paimon_magics.tables.stores.file_formats import parquet_file
 
 _Ints = npt.NDArray[np.int64]
 # Below this size, opening files twice costs more than late materialization saves.

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlsplit
+
+import pyarrow as pa
 
 from paimon_magics.columnar.fields import Field, can_evolve
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.reads.splits import RowRange
 from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.reading.data_files import FileAccess, FileReader
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.orc_zone import orc_legacy_zone
-from paimon_magics.tables.schema.types import fields_of
+from paimon_magics.tables.schema.types import arrow_type, fields_of
+from paimon_magics.tables.splits.stored_files import schema_ids, stores_elsewhere
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
@@ -38,6 +43,16 @@ def file_access(table: Table, stores: frozenset[str]) -> FileAccess:
     from pypaimon.filesystem.resolving_file_io import ResolvingFileIO
 
     return FileAccess(ResolvingFileIO(table.paimon.file_io.properties))
+
+
+def data_paths(table: Table, files: pa.Table) -> pa.Array:
+    """The paths of data files (`partition`, `bucket`, `file_name`, `external_path`)."""
+    from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+    types = [arrow_type(table.schema.column(key).type) for key in table.schema.partition_keys]
+    return file_paths(
+        files, types, lambda values: str(canonical_data_file_path(table.paimon, values, 0, ""))
+    )
 
 
 def check_types(
@@ -90,6 +105,11 @@ def whole_rows_reader(
     )
 
 
+def files_reader(table: Table, files: pa.Table, **options: Any) -> FileReader:
+    """A reader of whole rows of `files` (MANIFEST_ENTRIES); see `whole_rows_reader`."""
+    return whole_rows_reader(table, schema_ids(files), stores_elsewhere(files), **options)
+
+
 def updated_columns_reader(
     table: Table, ranges: Sequence[RowRange], columns: Collection[str]
 ) -> FileReader:
@@ -97,12 +117,12 @@ def updated_columns_reader(
 
     Raises UnsupportedStatementError for a change of types that can't be read.
     """
-    files = [file for one in ranges for file in one.files]
+    files = [file for row_range in ranges for file in row_range.files]
     stores = {urlsplit(file.path).scheme or _LOCAL for file in files}
     reader = whole_rows_reader(
         table, {file.schema_id for file in files}, frozenset(stores), with_row_ids=True
     )
-    return replace(reader, wanted=tuple(one for one in reader.wanted if one.name in columns))
+    return replace(reader, wanted=tuple(f for f in reader.wanted if f.name in columns))
 
 
 def reader_of_schema(

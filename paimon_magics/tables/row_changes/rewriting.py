@@ -34,7 +34,7 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import writing_attempt
 from paimon_magics.tables.writing.bucket_assignment import Partition, row_groups, values_at
 from paimon_magics.tables.writing.key_value_files import KeyValueFileWriter
-from paimon_magics.tables.writing.new_files import NewFile
+from paimon_magics.tables.writing.new_files import NewFile, bucket_folder
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import write_batches
 
@@ -214,9 +214,8 @@ class MovingRowFiles:
     def write(self, unit: AppendUnit, batches: Iterable[pa.RecordBatch]) -> tuple[MovedFile, ...]:
         """Write the rows of a unit, as one attempt. Raises as `RowFiles.write`."""
         rows = self.rows
-        options = dict(rows.io_options)
-        with writing_attempt(rows.attempts_folder, options, "attempt.written") as (running, open_):
-            own = "" if running is None else f"{running.id}-"
+        paimon = pickle.loads(self.body)  # made by `moving_row_files`, for this job
+        with writing_attempt(rows.attempts_folder, rows.io_options) as running:
             found: list[MovedFile] = []
             writers: dict[Partition, KeyValueFileWriter] = {}
 
@@ -233,24 +232,18 @@ class MovingRowFiles:
                     if partition not in writers:
                         if len(writers) == _OPEN_PARTITIONS_MAX:
                             finish()
-                        if running is not None:
-                            running.note(keys.slice(first, 1), pa.array([0], pa.int32()))
+                        if running.id:
+                            running.note(keys.slice(first, 1), [0])
                             reach("attempt.noted")
-                        stem = f"{rows.stem}{own}{unit.number}-{len(open_)}"
+                        part = f"{running.name_part}{unit.number}-{len(running.writers)}"
                         writers[partition] = KeyValueFileWriter(
-                            rows.files, self._folder(partition), stem
+                            rows.files, bucket_folder(paimon, partition, 0), rows.stem + part
                         )
-                        open_.append(writers[partition])
+                        running.writers.append(writers[partition])
                     whole = len(places) == batch.num_rows
                     writers[partition].write(batch if whole else batch.take(pa.array(places)))
             finish()
             return tuple(found)
-
-    def _folder(self, partition: Partition) -> str:
-        from pypaimon.utils.file_store_path_factory import canonical_data_file_path
-
-        paimon = pickle.loads(self.body)  # made by `moving_row_files`, for this job
-        return str(canonical_data_file_path(paimon, partition, 0, "file")).rpartition("/")[0]
 
 
 def moving_row_files(table: Table, rows: RowFiles) -> MovingRowFiles:

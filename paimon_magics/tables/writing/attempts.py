@@ -55,6 +55,10 @@ Folder = tuple[int, tuple[Any, ...]]
 """A folder of data files: its bucket, and the values of the partition columns."""
 
 
+IoOptions = Sequence[tuple[str, str]]
+"""The options with which a task opens the store of a table, sorted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Closed:
     """The attempts whose files may all be deleted once a transaction is closed.
@@ -76,23 +80,28 @@ def attempts_stem(location: str, prefix: str) -> str:
 
 
 class Attempt:
-    """A running attempt. The names of its files must contain its `id`, followed by a hyphen."""
+    """A running attempt. The names of its files must contain its `name_part`. Writers in `writers`
+    are aborted when it fails. Without a `stem` it leaves no notes, and its files have no id."""
 
-    def __init__(self, store: Store, stem: str) -> None:
-        self.id = uuid.uuid4().hex[:_ID_CHARACTERS]
+    def __init__(self, store: Store, stem: str | None) -> None:
+        self.id = "" if stem is None else uuid.uuid4().hex[:_ID_CHARACTERS]
+        self.name_part = f"{self.id}-" if self.id else ""
+        self.writers: list[Abortable] = []
         self._store = store
         self._stem = stem
         self._noted: list[str] = []
         self._seen: set[tuple[Any, ...]] = set()
         self._lock: int | None = None
 
-    def note(self, partitions: pa.RecordBatch, buckets: pa.Array) -> None:
+    def note(self, partitions: pa.RecordBatch, buckets: Sequence[int] | pa.Array) -> None:
         """Note the folders that files will be created in; call it before they are created.
 
         `partitions` has the partition columns, `buckets` the bucket of each of its rows; folders
         may repeat. Raises JobError when the transaction has ended.
         """
-        columns = [buckets.cast(pa.int32()), *partitions.columns]
+        if self._stem is None:
+            return
+        columns = [pa.array(buckets, pa.int32()), *partitions.columns]
         rows = pa.Table.from_arrays(columns, names=[_BUCKET, *partitions.schema.names])
         rows = rows.group_by(rows.schema.names, use_threads=False).aggregate([])
         new = [i for i, row in enumerate(_tuples(rows)) if row not in self._seen]
@@ -108,16 +117,20 @@ class Attempt:
         self._noted.append(path)
         if len(self._noted) == 1:
             self._lock = _locked(path)
-        if self.is_over():
-            raise ended_error()
+        self.check_open()
 
     def is_over(self) -> bool:
         """Whether the transaction has ended, so that nothing of this attempt can count."""
         return bool(self._noted) and self._store.read(f"{self._stem}.{_OPEN}") is None
 
+    def check_open(self) -> None:
+        """Raise JobError when the transaction has ended."""
+        if self.is_over():
+            raise ended_error()
+
     def end(self, *, clean: bool) -> None:
         """End the attempt: it creates no more files. `clean`: none of its files is left."""
-        if not self._noted:
+        if not self._noted or self._stem is None:
             return
         try:
             if clean:
@@ -131,16 +144,12 @@ class Attempt:
 
 
 @contextlib.contextmanager
-def attempt(stem: str | None, options: Mapping[str, str]) -> Iterator[Attempt | None]:
-    """Run the body as an attempt; `options` reach the store. Gives None if `stem` is None: then
-    attempts leave no notes.
+def attempt(stem: str | None, options: IoOptions) -> Iterator[Attempt]:
+    """Run the body as an attempt; `options` reach the store. If `stem` is None, it leaves no notes.
 
     A body that finds the transaction over must remove its files and raise.
     """
-    if stem is None:
-        yield None
-        return
-    running = Attempt(open_store(stem, options), stem)
+    running = Attempt(open_store(stem or "", dict(options)), stem)
     try:
         yield running
     except BaseException:
@@ -159,22 +168,20 @@ class Abortable(Protocol):
 
 @contextlib.contextmanager
 def writing_attempt(
-    stem: str | None, options: Mapping[str, str], step: str
-) -> Iterator[tuple[Attempt | None, list[Abortable]]]:
-    """Run the body as an attempt, and abort the writers that it puts into the given list if it
-    fails, or finds the transaction over at its end. `step` is that end, for `faults.reach`.
+    stem: str | None, options: IoOptions, step: str = "attempt.written"
+) -> Iterator[Attempt]:
+    """Run the body as an attempt, and abort the attempt's `writers` if the body fails, or if the
+    transaction is over at its end. `step` is that end, for `faults.reach`.
 
     Raises JobError when the transaction has ended.
     """
     with attempt(stem, options) as running:
-        writers: list[Abortable] = []
         try:
-            yield running, writers
+            yield running
             reach(step)
-            if running is not None and running.is_over():
-                raise ended_error()
+            running.check_open()
         except BaseException:
-            for writer in writers:
+            for writer in running.writers:
                 writer.abort()
             raise
 

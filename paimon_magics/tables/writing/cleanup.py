@@ -12,8 +12,6 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from pypaimon.utils.file_store_path_factory import canonical_data_file_path
-
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.tables.stores.paths import local_path
@@ -27,6 +25,7 @@ from paimon_magics.tables.writing.attempts import (
     running_attempts,
 )
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
+from paimon_magics.tables.writing.new_files import bucket_folder
 
 _BUCKET_FOLDER = "bucket-"
 _POLL_SECONDS = 0.02
@@ -99,8 +98,7 @@ def _remove(table: Table, stem: str, ids: frozenset[str], keep: frozenset[str]) 
         if bucket == INDEX_FOLDER:
             folder = str(table.paimon.path_factory().index_path())
         else:
-            path = canonical_data_file_path(table.paimon, values, bucket, "file")
-            folder = str(path).rpartition("/")[0]
+            folder = bucket_folder(table.paimon, values, bucket)
         if not table.paths.allows(f"{folder}/file"):  # a note that no task of ours wrote
             continue
         names = [

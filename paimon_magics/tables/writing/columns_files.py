@@ -34,7 +34,7 @@ from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.planning.schemas.feature_rules import is_blob_column
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.tables.manifests.names import APPENDED
-from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import writing_attempt
@@ -44,7 +44,7 @@ from paimon_magics.tables.writing.key_value_files import (
     KeyValueFileWriter,
     level_files,
 )
-from paimon_magics.tables.writing.new_files import NewFile
+from paimon_magics.tables.writing.new_files import NewFile, partition_values_row
 
 _ONE_FILE_BYTES = 1 << 62  # never reached: `is_single` keeps all rows in one file
 
@@ -127,9 +127,7 @@ class ColumnsWrite:
         OSError for the store's failures, JobError when the transaction has ended, and what
         `batches` raises; files are deleted then.
         """
-        options = dict(self.io_options)
-        with writing_attempt(self.attempts_folder, options, "attempt.written") as (running, open_):
-            own = "" if running is None else f"{running.id}-"
+        with writing_attempt(self.attempts_folder, self.io_options) as running:
             found: list[WrittenColumns] = []
             places = {one.first_row_id: one for one in self.ranges}
             range_: RowRange | None = None
@@ -142,12 +140,12 @@ class ColumnsWrite:
                         range_ = places.pop(next_id, None)
                         if range_ is None:
                             raise self._not_whole(next_id)
-                        if running is not None:
-                            running.note(self._partition(range_), pa.array([0], pa.int32()))
+                        if running.id:
+                            running.note(self._partition(range_), [0])
                             reach("attempt.noted")
-                        stem = f"{self.stem}{own}{next_id}"
+                        stem = f"{self.stem}{running.name_part}{next_id}"
                         writer = KeyValueFileWriter(self.files, range_.folder, stem)
-                        open_.append(writer)
+                        running.writers.append(writer)
                     count = min(range_.next_row_id - next_id, len(ids))
                     if (ids[:count] != np.arange(next_id, next_id + count)).any():
                         raise self._not_whole(range_.first_row_id)
@@ -163,12 +161,9 @@ class ColumnsWrite:
 
     def _partition(self, range_: RowRange) -> pa.RecordBatch:
         schema = pa.ipc.read_schema(pa.py_buffer(self.partition_types))
-        if not schema.names:
-            return pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
         values = zip(range_.partition, schema, strict=True)
-        return pa.RecordBatch.from_arrays(
-            [pa.array([value], field.type) for value, field in values], schema=schema
-        )
+        columns = [pa.array([value], field.type) for value, field in values]
+        return partition_values_row(schema.names, columns)
 
     def _not_whole(self, row_id: int) -> TableDamagedError:
         return TableDamagedError(
@@ -210,7 +205,7 @@ def columns_write(
         partition_types=pa.schema(keys).serialize().to_pybytes(),
         stem=transaction.file_prefix + OWN_PREFIXES["data-file.prefix"],
         attempts_folder=transaction.attempts_folder,
-        io_options=tuple(sorted((store_options(table.paimon) or {}).items())),
+        io_options=io_options(table.paimon),
     )
 
 

@@ -32,10 +32,11 @@ from paimon_magics.columnar.hash_index import (
 )
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.tables.manifests.names import ADD
-from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.stores.store import open_store
 from paimon_magics.tables.writing.attempts import Attempt
 from paimon_magics.tables.writing.bucket_assignment import Partition
+from paimon_magics.tables.writing.new_files import file_path
 
 if TYPE_CHECKING:
     from pypaimon.write.commit_message import CommitMessage
@@ -98,9 +99,7 @@ class DynamicBuckets:
         """Where the index file of a bucket lies that is named so."""
         if self.table is None:
             return f"{self.folder}/{name}"
-        from pypaimon.utils.file_store_path_factory import canonical_data_file_path
-
-        return str(canonical_data_file_path(_unpickled(self.table), partition, bucket, name))
+        return file_path(_unpickled(self.table), partition, bucket, name)
 
     def hashes(self, batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
         """The key hash of each row."""
@@ -159,7 +158,7 @@ class IndexWriter:
     Takes four bytes of memory for each row.
     """
 
-    def __init__(self, buckets: DynamicBuckets, running: Attempt | None) -> None:
+    def __init__(self, buckets: DynamicBuckets, running: Attempt) -> None:
         self._buckets = buckets
         self._running = running
         self._store = open_store(buckets.location, dict(buckets.store_options))
@@ -179,18 +178,15 @@ class IndexWriter:
 
     def write(self) -> tuple[IndexWritten, ...]:
         """Write an index file for each bucket that got hashes that its index did not have."""
-        is_apart = self._buckets.table is None
-        if self._running is not None and self._partition is not None and is_apart:
-            folder = pa.array([INDEX_FOLDER], pa.int32())
-            self._running.note(self._partition, folder)
-        attempt = f"{self._running.id}-" if self._running is not None else ""
+        if self._partition is not None and self._buckets.table is None:
+            self._running.note(self._partition, [INDEX_FOLDER])
         written = []
         for (partition, bucket), seen in self._seen.items():
             stored = self._buckets.stored(partition, bucket)
             union = distinct(np.concatenate([stored, *seen]))
             if len(union) == len(stored):
                 continue
-            name = f"{self._buckets.file_prefix}index-{attempt}{uuid.uuid4()}"
+            name = f"{self._buckets.file_prefix}index-{self._running.name_part}{uuid.uuid4()}"
             content = encode_hashes(union)
             self._store.create(self._buckets.path(partition, bucket, name), content)
             written.append(IndexWritten(partition, bucket, name, len(content), len(union)))
@@ -219,7 +215,6 @@ def dynamic_buckets(
         number = int(schema.option(f"dynamic-bucket.{key}") or -1)
         if number > 0:
             wanted.append(number)
-    options = store_options(table.paimon) or {}
     return DynamicBuckets(
         keys=schema.trimmed_primary_keys,
         rows_per_bucket=int(schema.option("dynamic-bucket.target-row-num") or 2_000_000),
@@ -229,7 +224,7 @@ def dynamic_buckets(
         folder=str(table.paimon.path_factory().index_path()),
         file_prefix=file_prefix,
         location=table.location,
-        store_options=tuple(sorted((str(k), str(v)) for k, v in options.items())),
+        store_options=io_options(table.paimon),
         table=pickle.dumps(table.paimon) if schema.flag(_BESIDE_DATA) else None,
     )
 

@@ -28,6 +28,7 @@ from paimon_magics.columnar.file_footers import (
 )
 from paimon_magics.columnar.value_bounds import odd_float_columns
 from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.writing.new_files import file_path
 
 if TYPE_CHECKING:
     from pypaimon.write.commit_message import CommitMessage
@@ -138,13 +139,11 @@ def _mend_files(paimon: Any, messages: Iterable[CommitMessage], columns: Collect
 
     `paimon` is pypaimon's table.
     """
-    from pypaimon.utils.file_store_path_factory import canonical_data_file_path
-
     for message in messages:
         partition = tuple(message.partition)
         for file in (*message.new_files, *message.changelog_files):
             if file.file_name.endswith(_SUFFIX):
-                path = canonical_data_file_path(paimon, partition, message.bucket, file.file_name)
+                path = file_path(paimon, partition, message.bucket, file.file_name)
                 _mend(paimon.file_io, path, columns)
 
 

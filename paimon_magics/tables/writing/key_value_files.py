@@ -360,6 +360,13 @@ class _OpenFile:
         return least, greatest
 
 
+def unsliced(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows, copied if they are a small slice, which would keep its whole batch in memory."""
+    if rows.get_total_buffer_size() > 2 * rows.nbytes:
+        return rows.take(pa.array(np.arange(rows.num_rows)))
+    return rows
+
+
 def wall_clock_ms() -> int:
     """The wall-clock time here as if it were UTC: Paimon stores creation times so."""
     now = datetime.now()

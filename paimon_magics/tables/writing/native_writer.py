@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
 
 
+GIVEN_BUCKET_OPTIONS = {"bucket": "32767"}  # the most buckets that Paimon can number
+"""Options with which the native writer takes the buckets that it is given, whatever the table's
+bucket mode, and leaves a hash index to the caller."""
+
 _BUFFER_BYTES = 128 * 2**20  # with it a writer of one bucket takes at most 700 MB
 _BUFFER_BYTES_MIN = 8 * 2**20
 
@@ -141,12 +145,6 @@ class NativeWriter:
         self._writer.close()
         if self._staging is not None:
             self._staging.close()
-
-
-def given_bucket_options() -> dict[str, str]:
-    """Options with which the native writer takes the buckets that it is given, whatever the table's
-    bucket mode, and leaves a hash index to the caller."""
-    return {"bucket": "32767"}  # the most buckets that Paimon can number
 
 
 def buffer_options(schema: TableSchema, slots: int) -> dict[str, str]:

@@ -78,7 +78,9 @@ class StoredStatistics(SimpleStats):  # type: ignore[misc]  # pypaimon has no ty
         fields: Sequence[Any] = (),
     ) -> StoredStatistics:
         """Statistics of two rows, each with the number of its fields before it."""
-        return cls(_STATISTICS.packed((least, greatest, packed_longs(null_counts or ()))), fields)
+        return cls(
+            _STATISTICS.packed((least, greatest, packed_longs(tuple(null_counts or ())))), fields
+        )
 
     @property
     def min_values(self) -> StoredRow:
@@ -94,7 +96,7 @@ class StoredStatistics(SimpleStats):  # type: ignore[misc]  # pypaimon has no ty
     def null_counts(self) -> list[int | None] | None:
         """The number of NULLs of each field, each None where it is unknown."""
         nulls = _STATISTICS.unpacked(self.row)[2]
-        return None if nulls is None else longs_of(nulls)
+        return None if nulls is None else list(longs_of(nulls))
 
 
 def packed_row(row: Any) -> bytes:

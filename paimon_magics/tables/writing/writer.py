@@ -117,7 +117,7 @@ def write_batches(
     Raises ValueError for rows that the table can't take, OSError for the store's failures, JobError
     when the transaction has ended, TooManyPartitionsError.
     """
-    with attempt(task.attempts_folder, dict(task.table.io_options)) as running:
+    with attempt(task.attempts_folder, task.table.io_options) as running:
         try:
             groups = _Groups(task, running, bucket_column, hash_column)
             writer = _Writer(task, running, manifests)
@@ -132,7 +132,7 @@ def write_batches(
 def _write_batches(
     task: WriteSpec,
     batches: Iterable[pa.RecordBatch],
-    running: Attempt | None,
+    running: Attempt,
     groups: _Groups,
     order_column: str | None,
     writer: _Writer,
@@ -141,6 +141,7 @@ def _write_batches(
     index_files: tuple[IndexWritten, ...] = ()
     rows = 0
     unseen, lossy = UnseenRows(), LossyRows()
+    changes = [change for change in (task.conversion, task.file_indexes) if change is not None]
     try:
         for batch in map(unseen.written, gathered(batches)):
             conformed = conform(lossy.noted(batch), schema)
@@ -163,20 +164,16 @@ def _write_batches(
         index_files = groups.write_index()
         messages = writer.finish()
         writer.odd_floats.mend(messages)
-        if task.conversion is not None:
-            messages = task.conversion.put(messages)
-        if task.file_indexes is not None:
-            messages = task.file_indexes.put(messages)
+        for change in changes:
+            messages = change.put(messages)
         reach("attempt.written")
     finally:
         writer.close()
-    if running is not None and running.is_over():
+    if running.is_over():
         writer.abort()
         groups.abort(index_files)
-        if task.conversion is not None:
-            task.conversion.remove(messages)
-        if task.file_indexes is not None:
-            task.file_indexes.remove(messages)
+        for change in changes:
+            change.remove(messages)
         raise ended_error()
     odd_floats = frozenset(writer.odd_floats.found)
     return Written(messages, rows, index_files, odd_floats, unseen.counts, lossy.counts)
@@ -191,14 +188,12 @@ class _Writer:
     its files and goes on, so that it reads the sequence numbers of all buckets once.
     """
 
-    def __init__(
-        self, task: WriteSpec, running: Attempt | None, manifests: ManifestCache | None
-    ) -> None:
+    def __init__(self, task: WriteSpec, running: Attempt, manifests: ManifestCache | None) -> None:
         self._task = task
         self._table = task.table
         self._manifests = manifests
-        if running is not None:
-            self._table = self._table.with_file_prefix(f"{running.id}-")
+        if running.name_part:
+            self._table = self._table.with_file_prefix(running.name_part)
         self._writers: list[_EngineWriter] = []
         self._group: int | None = None
         self._open: set[Partition] = set()
@@ -269,7 +264,7 @@ class _Groups:
     def __init__(
         self,
         task: WriteSpec,
-        running: Attempt | None,
+        running: Attempt,
         bucket_column: str | None,
         hash_column: str | None,
     ) -> None:
@@ -327,12 +322,11 @@ class _Groups:
 
     def _note(self, keys: pa.RecordBatch, buckets: npt.NDArray[np.int32] | None) -> None:
         """Note where files will be created. The rows name each folder at least once."""
-        if self._running is None:
+        if not self._running.id:
             return
-        where = buckets
-        if where is None:
-            where = np.full(len(keys), self._task.common_bucket, dtype=np.int32)
-        self._running.note(keys, pa.array(where))
+        if buckets is None:
+            buckets = np.full(len(keys), self._task.common_bucket, dtype=np.int32)
+        self._running.note(keys, pa.array(buckets))
         reach("attempt.noted")
 
     def write_index(self) -> tuple[IndexWritten, ...]:
