@@ -64,18 +64,18 @@ def append_messages(
     for units that are missing, or that have other rows than they must.
     """
     results: dict[int, list[RewrittenUnit]] = {}
-    for one in sorted(rewritten, key=lambda one: one.share):
-        results.setdefault(one.number, []).append(one)
+    for result in sorted(rewritten, key=lambda result: result.share):
+        results.setdefault(result.number, []).append(result)
     partitions, of_files = partition_values(table.paimon, files)
     buckets = np.asarray(files["total_buckets"]).tolist()
     metas = stored_metas(table.paimon, files)
-    found: dict[tuple[int, int], CommitMessage] = {}
+    messages: dict[tuple[int, int], CommitMessage] = {}
     first = 0
     for unit in units:
         partition = int(of_files[first])
-        message = found.get((partition, unit.bucket))
+        message = messages.get((partition, unit.bucket))
         if message is None:
-            message = found[partition, unit.bucket] = CommitMessage(
+            message = messages[partition, unit.bucket] = CommitMessage(
                 partitions[partition], unit.bucket, [], total_buckets=buckets[first]
             )
         message.compact_before += metas[first : first + len(unit.files)]
@@ -84,7 +84,7 @@ def append_messages(
             _take_place(written, message.compact_before[-len(unit.files) :])
         message.compact_after += written
         first += len(unit.files)
-    return list(found.values())
+    return list(messages.values())
 
 
 def _written_files(table: Table, unit: AppendUnit, results: Sequence[RewrittenUnit]) -> list[Any]:
@@ -130,9 +130,9 @@ def _take_place(written: Sequence[Any], before: Sequence[Any]) -> None:
     """Give the one file of a unit the row ids and sequence numbers of the files `before`. As in
     Java it counts as appended: its rows were not merged."""
     (file,) = written
-    file.first_row_id = min(one.first_row_id for one in before)
-    file.min_sequence_number = min(one.min_sequence_number for one in before)
-    file.max_sequence_number = max(one.max_sequence_number for one in before)
+    file.first_row_id = min(each.first_row_id for each in before)
+    file.min_sequence_number = min(each.min_sequence_number for each in before)
+    file.max_sequence_number = max(each.max_sequence_number for each in before)
     file.file_source = APPENDED
 
 
@@ -158,15 +158,15 @@ def _rows_left(table: Table, unit: AppendUnit, results: Sequence[RewrittenUnit])
 
 def moved_vectors(messages: Iterable[CommitMessage]) -> Heirs:
     """Where the rows of rewritten files of a data-evolution table are after the compaction."""
-    found: dict[Bucket, dict[str, tuple[str, int]]] = {}
+    moved: dict[Bucket, dict[str, tuple[str, int]]] = {}
     for message in messages:
         after = sorted(message.compact_after, key=lambda file: file.first_row_id)
         starts = [file.first_row_id for file in after]
-        heirs = found.setdefault((tuple(message.partition), message.bucket), {})
+        heirs = moved.setdefault((tuple(message.partition), message.bucket), {})
         for file in message.compact_before:
             heir = after[bisect.bisect_right(starts, file.first_row_id) - 1]
             heirs[file.file_name] = heir.file_name, file.first_row_id - heir.first_row_id
-    return found
+    return moved
 
 
 def put_vectors(
@@ -247,7 +247,7 @@ def _touched(index: VectorIndex, gone: Mapping[Bucket, frozenset[str]]) -> Vecto
         )
         for bucket, names in gone.items()
     }
-    return VectorIndex(index.table, {bucket: one for bucket, one in entries.items() if one})
+    return VectorIndex(index.table, {bucket: some for bucket, some in entries.items() if some})
 
 
 def _note(table: Table, running: Attempt, bucket: Bucket) -> None:

@@ -32,7 +32,7 @@ _BUCKET = "__paimon_magics_bucket"
 _GROUPS = 3  # for each slot
 _SORTED_BYTES_MIN = 64 << 20  # each part of a unit is read whole by the task that sorts a share
 
-Told = Callable[[int, int], None]
+Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ class AppendRewrite:
     order: SortOrder | None = None
     evolves: bool = False
 
-    def __call__(self, unit: AppendUnit, told: Told | None = None) -> RewrittenUnit:
-        """Rewrite a unit. `told` gets the rows and bytes as they are read. Raises
+    def __call__(self, unit: AppendUnit, report: Report | None = None) -> RewrittenUnit:
+        """Rewrite a unit. `report` gets the rows and bytes as they are read. Raises
         TableDamagedError for a file that can't be read, and what `write_batches` raises."""
-        rows = self._rows(unit, told or (lambda rows, size_bytes: None))
+        rows = self._rows(unit, report or (lambda rows, size_bytes: None))
         if self.order is not None:
-            read = partial(self._columns, unit, told or (lambda rows, size_bytes: None))
+            read = partial(self._columns, unit, report or (lambda rows, size_bytes: None))
             rows = sorted_rows(SortInput(read, unit.rows, unit.share, unit.shares), self.order)
         if isinstance(self.output, RowFiles):
             files = self.output.write(unit, rows)
@@ -78,36 +78,36 @@ class AppendRewrite:
         return RewrittenUnit(unit.number, unit.share, written)
 
     def _columns(
-        self, unit: AppendUnit, told: Told, columns: Sequence[str] | None
+        self, unit: AppendUnit, report: Report, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a unit, or some columns of them."""
         if columns is None:
-            yield from self._rows(unit, lambda *read: told(*map(unit.own_part, read)))
+            yield from self._rows(unit, lambda *read: report(*map(unit.own_part, read)))
             return
-        wanted = tuple(one for one in self.reader.wanted if one.name in columns)
+        wanted = tuple(field for field in self.reader.wanted if field.name in columns)
         reader = replace(self.reader, wanted=wanted, with_row_ids=False)
         for file in unit.files:
             yield from reader.batches(file)
 
-    def _rows(self, unit: AppendUnit, told: Told) -> Iterator[pa.RecordBatch]:
+    def _rows(self, unit: AppendUnit, report: Report) -> Iterator[pa.RecordBatch]:
         if self.evolves:
             # Deleted rows are written, too: the others have their ids by their places.
             files = [replace(file, deletions=None) for file in unit.files]
             for group in row_groups(files):
                 for batch in side_by_side(self.reader, [group]):
-                    told(batch.num_rows, 0)
+                    report(batch.num_rows, 0)
                     yield batch
-                told(0, sum(file.size_bytes for file in group))
+                report(0, sum(file.size_bytes for file in group))
             return
         for file in unit.files:
             for batch in self.reader.batches(file):
-                told(batch.num_rows, 0)
+                report(batch.num_rows, 0)
                 if not self.has_buckets:
                     yield batch
                     continue
                 bucket = np.full(batch.num_rows, unit.bucket, dtype=np.int32)
                 yield batch.append_column(_BUCKET, pa.array(bucket))
-            told(0, file.size_bytes)
+            report(0, file.size_bytes)
 
 
 @dataclass(frozen=True)
@@ -137,9 +137,9 @@ class AppendUnits:
         """The number of groups."""
         return len(self.groups)
 
-    def run(self, number: int, told: Told) -> list[RewrittenUnit]:
+    def run(self, number: int, report: Report) -> list[RewrittenUnit]:
         """Rewrite the units of a group."""
-        return [self.rewrite(unit, told) for unit in self.groups[number]]
+        return [self.rewrite(unit, report) for unit in self.groups[number]]
 
 
 # Writes the rows of an append unit into files that store the rows' ids and sequence numbers.

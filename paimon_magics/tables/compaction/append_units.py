@@ -159,7 +159,7 @@ class _Columns:
             return
         bounds = np.flatnonzero(np.diff(self.group[rows])) + 1
         taken = self.files.select(_NEEDED).take(pa.array(rows)).to_pydict()
-        found = []
+        members = []
         for row, name, size, count, least in zip(
             rows.tolist(), *(taken[column] for column in _NEEDED), strict=True
         ):
@@ -167,9 +167,9 @@ class _Columns:
             file = AppendFile(name, size, count, least)
             if vector is not None:
                 file = replace(file, vector_file=vector.path, deleted_rows=vector.rows)
-            found.append((row, file))
+            members.append((row, file))
         for start, stop in pairwise([0, *bounds.tolist(), len(rows)]):
-            yield found[start:stop]
+            yield members[start:stop]
 
 
 _NEEDED = ["file_name", "file_size", "row_count", "min_sequence_number"]

@@ -50,7 +50,7 @@ from paimon_magics.tables.writing.key_value_files import FileCreation
 _Identity = tuple[str, int, tuple[str, ...], bytes | None]
 
 
-Told = Callable[[int, int], None]
+Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class IndexRewriting:
 
     def messages(self, indexed: Iterable[IndexedFile]) -> list[CommitMessage]:
         """The commit messages of all files whose index has changed, one for each bucket."""
-        found = {one.row: one.index for one in indexed}
+        indexes = {file.row: file.index for file in indexed}
         rows = [unit.row for unit in self.units]
         files = self.files.take(pa.array(rows, pa.int64()))
         partitions, of_files = partition_values(self.table.paimon, files)
@@ -120,9 +120,9 @@ class IndexRewriting:
         metas = stored_metas(self.table.paimon, files)
         messages: dict[tuple[int, int], CommitMessage] = {}
         for at, (unit, meta) in enumerate(zip(self.units, metas, strict=True)):
-            index = found[unit.row]
-            kept = [name for name in meta.extra_files if not name.endswith(INDEX_SUFFIX)]
-            extra = kept if index.file_name is None else [*kept, index.file_name]
+            index = indexes[unit.row]
+            others = [name for name in meta.extra_files if not name.endswith(INDEX_SUFFIX)]
+            extra = others if index.file_name is None else [*others, index.file_name]
             if extra == meta.extra_files and index.embedded == (meta.embedded_index or None):
                 continue
             partition = int(of_files[at])
@@ -194,7 +194,7 @@ def _indexes_in(
     it lacks, or has with a type that the index can't be of."""
     ids = {column.name: column.id for column in table.schema.columns}
     stored = {column.id: column for column in schemas.columns(schema_id)}
-    found = []
+    indexes = []
     for index in wanted.indexes:
         column = stored.get(ids[index.column])
         if column is None:
@@ -206,8 +206,8 @@ def _indexes_in(
             check_file_index_type(index.kind, column.name, data_type)
         except InvalidTableError:
             continue
-        found.append(replace(index, column=column.name))
-    return replace(wanted, indexes=tuple(found))
+        indexes.append(replace(index, column=column.name))
+    return replace(wanted, indexes=tuple(indexes))
 
 
 # Builds the file indexes of files that exist, in a Spark task or in a thread.
@@ -259,20 +259,20 @@ class IndexRewrite:
     def __repr__(self) -> str:
         return f"IndexRewrite({self.stem})"  # io_options may hold credentials
 
-    def __call__(self, unit: IndexUnit, told: Told | None = None) -> IndexedFile:
+    def __call__(self, unit: IndexUnit, report: Report | None = None) -> IndexedFile:
         """Index one file. Raises TableDamagedError for a file that can't be read, ValueError with
         the column's name for a value that an index can't hold, OSError for the store's failures,
         JobError when the transaction has ended."""
         schema_id = unit.file.schema_id
-        names = [one.name for one in self.readers[schema_id].wanted]
+        names = [field.name for field in self.readers[schema_id].wanted]
         index = FileIndexWriter(self.indexes[schema_id], names)
         if names:
             for batch in self.readers[schema_id].batches(replace(unit.file, deletions=None)):
                 index.add(batch)
-                if told is not None:
-                    told(batch.num_rows, 0)
-        if told is not None:
-            told(0, unit.size_bytes)
+                if report is not None:
+                    report(batch.num_rows, 0)
+        if report is not None:
+            report(0, unit.size_bytes)
         written: list[str] = []
         with attempt(self.attempts_folder, self.io_options) as running:
             running.note(partition_row(unit.partition, self.partitions), [unit.bucket])
@@ -310,6 +310,6 @@ class IndexUnits:
         """The number of groups."""
         return len(self.groups)
 
-    def run(self, number: int, told: Told) -> list[IndexedFile]:
+    def run(self, number: int, report: Report) -> list[IndexedFile]:
         """Index the files of a group."""
-        return [self.rewrite(unit, told) for unit in self.groups[number]]
+        return [self.rewrite(unit, report) for unit in self.groups[number]]

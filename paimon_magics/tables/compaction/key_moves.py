@@ -113,10 +113,10 @@ class KeyMoves:
         ]
 
     def _by_source(self) -> Mapping[Bucket, list[MisplacedKeys]]:
-        found: dict[Bucket, list[MisplacedKeys]] = defaultdict(list)
+        moves: dict[Bucket, list[MisplacedKeys]] = defaultdict(list)
         for move in self.moves:
-            found[_source(move)].append(move)
-        return found
+            moves[_source(move)].append(move)
+        return moves
 
     def _indexes_after(self) -> Mapping[Bucket, _Hashes]:
         """The hashes of every bucket that the moves change."""
@@ -209,7 +209,7 @@ def plan_key_moves(
     """Plan to move keys on a snapshot, pypaimon's; None when none of them are where they were found
     any more. `numbers` has a sequence number below those of the rows to come, for each target."""
     stored = hash_entries(table, snapshot.index_manifest)
-    entries = {(tuple(one.partition.values), one.bucket): one for one in stored}
+    entries = {(tuple(entry.partition.values), entry.bucket): entry for entry in stored}
     hashes = indexes.hashes_in(table, stored)
     moves = []
     for move in misplaced:

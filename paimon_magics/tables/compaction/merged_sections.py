@@ -78,15 +78,15 @@ class SectionReader:
             return
         stored = tuple(chain.from_iterable(above))
         own = _Own(runs, section, rule.merge.order.keys)
-        found = merge_runs(
+        parts = merge_runs(
             [*own.runs, *self._runs_above(above, own)],
             rule.merge.order,
             lambda groups: compacted(groups, rule),
         )
-        for one in found:
-            if one.deleted is not None and len(one.deleted):
-                marks.add(one.deleted, stored)
-            yield one
+        for part in parts:
+            if part.deleted is not None and len(part.deleted):
+                marks.add(part.deleted, stored)
+            yield part
 
     def _runs_above(self, above: Section, own: _Own) -> Iterator[Iterator[pa.RecordBatch]]:
         if not above:
@@ -101,7 +101,7 @@ class SectionReader:
             names = self.rule.merge.order.keys
             reader = replace(
                 reader,
-                wanted=tuple(one for one in reader.wanted if one.name in names),
+                wanted=tuple(field for field in reader.wanted if field.name in names),
             )
         number = 0
         for run in above:
@@ -159,14 +159,14 @@ class _Own:
         if not self._values or not _has_simple_order(self._values[0].type):
             return []
         least = min(values[0].as_py() for values in self._values)
-        found = [ColumnPredicate(self._key, ">=", (least,))]
+        conditions = [ColumnPredicate(self._key, ">=", (least,))]
         if self._is_small:
             greatest = max(values[-1].as_py() for values in self._values)
-            found.append(ColumnPredicate(self._key, "<=", (greatest,)))
+            conditions.append(ColumnPredicate(self._key, "<=", (greatest,)))
             each = pc.unique(pa.chunked_array(self._values))
             if len(each) <= _KEYS_MAX:
-                found.append(ColumnPredicate(self._key, "in", tuple(each.to_pylist())))
-        return found
+                conditions.append(ColumnPredicate(self._key, "in", tuple(each.to_pylist())))
+        return conditions
 
     @property
     def is_over(self) -> bool:

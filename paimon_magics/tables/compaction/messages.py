@@ -47,8 +47,8 @@ def compaction_messages(
     vectors = changed_vectors(plan, tasks, results, transaction)
     written: dict[BucketKey, list[Rewritten]] = defaultdict(list)
     of_task = {task.number: (task.partition, task.bucket) for task in tasks}
-    for one in sorted(results, key=lambda result: result.number):
-        written[of_task[one.number]].append(one)
+    for result in sorted(results, key=lambda result: result.number):
+        written[of_task[result.number]].append(result)
     return [
         _message(plan, unit, before, written[unit.partition, unit.bucket], vectors)
         for unit, before in zip(plan.units, _before(plan), strict=True)
@@ -105,11 +105,11 @@ def _message(
         total_buckets=unit.total_buckets,
         compact_before=list(before.metas.values()),
         compact_after=[
-            *(meta_of_new_file(paimon, file) for one in written for file in one.files),
+            *(meta_of_new_file(paimon, file) for result in written for file in result.files),
             *upgraded,
         ],
         compact_changelog_files=[
-            meta_of_new_file(paimon, file) for one in written for file in one.changelog_files
+            meta_of_new_file(paimon, file) for result in written for file in result.changelog_files
         ],
         compact_index_adds=[] if vector is None else list(vector.adds),
         compact_index_deletes=[] if vector is None else list(vector.deletes),
@@ -140,7 +140,7 @@ def changed_vectors(
     marked = _marked(tasks, results)
     index = vector_index(plan.table, read_snapshot(plan.table.paimon, plan.snapshot_id))
     index = vectors_after(index, plan.written)
-    found: dict[BucketKey, ChangedVectors] = {}
+    changes: dict[BucketKey, ChangedVectors] = {}
     with attempt(transaction.attempts_folder, io_options(plan.table.paimon)) as running:
         for unit in plan.units:
             key = unit.partition, unit.bucket
@@ -154,8 +154,8 @@ def changed_vectors(
             name = f"{transaction.file_prefix}index-{running.name_part}{uuid.uuid4()}"
             change = index.changed((values, unit.bucket), marked[key], gone, name)
             if change is not None:
-                found[key] = change
-    return found
+                changes[key] = change
+    return changes
 
 
 def _marked(
@@ -163,11 +163,11 @@ def _marked(
 ) -> Mapping[BucketKey, Mapping[str, _Rows]]:
     """The rows that are deleted, by bucket and file."""
     buckets = {task.number: (task.partition, task.bucket) for task in tasks}
-    found: dict[BucketKey, dict[str, list[_Rows]]] = defaultdict(lambda: defaultdict(list))
+    marked: dict[BucketKey, dict[str, list[_Rows]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
         for name, rows in result.deleted.items():
-            found[buckets[result.number]][name].append(rows)
+            marked[buckets[result.number]][name].append(rows)
     merged: Any = defaultdict(dict)
-    for key, files in found.items():
+    for key, files in marked.items():
         merged[key] = {name: united_rows(parts) for name, parts in files.items()}
     return merged  # type: ignore[no-any-return]

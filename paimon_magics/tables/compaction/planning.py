@@ -285,13 +285,13 @@ def _rules(
 
 def files_of_scope(files: pa.Table, scope: CompactionScope) -> pa.Table:
     """The files of the scope; files of postponed buckets belong to none."""
-    kept = np.asarray(files["bucket"]) >= 0
+    in_scope = np.asarray(files["bucket"]) >= 0
     partitions, buckets = scope.partitions, scope.buckets
     if partitions is None and buckets is not None:
         partitions = frozenset(partition for partition, _ in buckets)
     if buckets is not None:
-        kept &= np.isin(np.asarray(files["bucket"]), sorted({bucket for _, bucket in buckets}))
-    files = files_of_partitions(files.filter(pa.array(kept)), partitions)
+        in_scope &= np.isin(np.asarray(files["bucket"]), sorted({bucket for _, bucket in buckets}))
+    files = files_of_partitions(files.filter(pa.array(in_scope)), partitions)
     if buckets is None:
         return files
     # An INSERT asks for few buckets of many: only theirs and few others' files are left here.

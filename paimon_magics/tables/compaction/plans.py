@@ -68,7 +68,9 @@ def may_be_due(
             return True
         files = live_files(manifests, before, ("partition", "bucket", "level", "file_name"))
         files = files_of_scope(files, CompactionScope(False, buckets=buckets))
-        columns = (files[one].to_pylist() for one in ("partition", "bucket", "level", "file_name"))
+        columns = (
+            files[name].to_pylist() for name in ("partition", "bucket", "level", "file_name")
+        )
         for partition, bucket, level, name in zip(*columns, strict=True):
             # Each file of level 0 is a sorted run, as is each higher level.
             runs.setdefault((partition, bucket), set()).add(level or name)
@@ -145,10 +147,10 @@ def run_here(work: Callable[[_U], _R], units: Sequence[_U], *, threads: int) -> 
         running = [pool.submit(work, unit) for unit in ordered]
         try:
             wait(running, return_when=FIRST_EXCEPTION)
-            for one in running:
-                if one.done():
-                    one.result()
-            return [one.result() for one in running]
+            for future in running:
+                if future.done():
+                    future.result()
+            return [future.result() for future in running]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

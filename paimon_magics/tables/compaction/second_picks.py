@@ -54,14 +54,14 @@ def united_messages(
 ) -> list[CommitMessage]:
     """The messages of two compactions, of which the second follows the first, as those of one.
     Files of the first that the second has read are deleted."""
-    later: dict[BucketKey, CommitMessage] = {_key(table, one): one for one in second}
-    found: list[CommitMessage] = []
+    later: dict[BucketKey, CommitMessage] = {_key(table, message): message for message in second}
+    united: list[CommitMessage] = []
     passed: list[_Passed] = []
-    for one in first:
-        two = later.pop(_key(table, one), None)
-        found.append(one if two is None else _joined(one, two, passed))
+    for message in first:
+        two = later.pop(_key(table, message), None)
+        united.append(message if two is None else _joined(message, two, passed))
     _delete(table, passed)
-    return [*found, *later.values()]
+    return [*united, *later.values()]
 
 
 def _second_plan(
@@ -70,7 +70,7 @@ def _second_plan(
     """What is picked from the buckets of a plan once it has run, with its `messages`, which are not
     committed; None if nothing is. Raises what `plan_compaction` raises."""
     snapshot = read_snapshot(plan.table.paimon, plan.snapshot_id)
-    found = plan_compaction(
+    second = plan_compaction(
         plan.table,
         snapshot,
         replace(scope, is_full=False, buckets=frozenset(plan.unit_keys())),
@@ -78,37 +78,37 @@ def _second_plan(
         plan.manifests,
         written=(*plan.written, *messages),
     )
-    return None if found.is_empty else replace(found, first_task=plan.first_task + _TASKS_MAX)
+    return None if second.is_empty else replace(second, first_task=plan.first_task + _TASKS_MAX)
 
 
-def _joined(one: CommitMessage, two: CommitMessage, passed: list[_Passed]) -> CommitMessage:
-    before = {file.file_name: file for file in one.compact_before}
-    after = {file.file_name: file for file in one.compact_after}
-    stays = {file.file_name for file in two.compact_after}
-    for file in two.compact_before:
-        made = after.pop(file.file_name, None)
-        if made is None:
+def _joined(first: CommitMessage, second: CommitMessage, passed: list[_Passed]) -> CommitMessage:
+    before = {file.file_name: file for file in first.compact_before}
+    after = {file.file_name: file for file in first.compact_after}
+    stays = {file.file_name for file in second.compact_after}
+    for file in second.compact_before:
+        written = after.pop(file.file_name, None)
+        if written is None:
             before[file.file_name] = file
         elif file.file_name not in before and file.file_name not in stays:
-            passed.append((one, made))
-    index_adds, index_deletes = one.compact_index_adds, one.compact_index_deletes
-    if two.compact_index_adds or two.compact_index_deletes:
-        replaced = {entry.index_file.file_name for entry in two.compact_index_deletes}
+            passed.append((first, written))
+    index_adds, index_deletes = first.compact_index_adds, first.compact_index_deletes
+    if second.compact_index_adds or second.compact_index_deletes:
+        replaced = {entry.index_file.file_name for entry in second.compact_index_deletes}
         own = {entry.index_file.file_name for entry in index_adds}
-        passed += [(one, e) for e in index_adds if e.index_file.file_name in replaced]
+        passed += [(first, e) for e in index_adds if e.index_file.file_name in replaced]
         index_adds = [
             *(e for e in index_adds if e.index_file.file_name not in replaced),
-            *two.compact_index_adds,
+            *second.compact_index_adds,
         ]
         index_deletes = [
             *index_deletes,
-            *(e for e in two.compact_index_deletes if e.index_file.file_name not in own),
+            *(e for e in second.compact_index_deletes if e.index_file.file_name not in own),
         ]
     return replace(
-        one,
+        first,
         compact_before=list(before.values()),
-        compact_after=[*after.values(), *two.compact_after],
-        compact_changelog_files=[*one.compact_changelog_files, *two.compact_changelog_files],
+        compact_after=[*after.values(), *second.compact_after],
+        compact_changelog_files=[*first.compact_changelog_files, *second.compact_changelog_files],
         compact_index_adds=index_adds,
         compact_index_deletes=index_deletes,
     )
@@ -118,15 +118,15 @@ def _delete(table: Table, passed: Sequence[_Passed]) -> None:
     """Delete files that nobody needs. What can't be deleted stays as what is left of a failed
     attempt does, until the transaction's end removes it."""
     paimon = table.paimon
-    for message, one in passed:
-        if hasattr(one, "index_file"):
-            values = tuple(one.partition.values)
-            paths = [paimon.path_factory().bucket_index_path(values, one.bucket, one.index_file)]
+    for message, file in passed:
+        if hasattr(file, "index_file"):
+            values = tuple(file.partition.values)
+            paths = [paimon.path_factory().bucket_index_path(values, file.bucket, file.index_file)]
         else:
             values = tuple(message.partition)
             paths = [
                 str(canonical_data_file_path(paimon, values, message.bucket, name))
-                for name in (one.file_name, *(one.extra_files or ()))
+                for name in (file.file_name, *(file.extra_files or ()))
             ]
         for path in paths:
             with contextlib.suppress(OSError):

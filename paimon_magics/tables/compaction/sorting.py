@@ -75,12 +75,12 @@ def sorted_rows(
             spilled.add(piece, bounds.cut(_keys(piece, order)))
             piece = _piece(batches, memory_bytes)
         for number in wanted:
-            found = spilled.range(number)
-            if found is None:
+            sorted_range = spilled.range(number)
+            if sorted_range is None:
                 continue
             if not bounds.is_single_key[number]:
-                found = found.take(pa.array(row_order(_keys(found, order))))
-            yield from _batches(found)
+                sorted_range = sorted_range.take(pa.array(row_order(_keys(sorted_range, order))))
+            yield from _batches(sorted_range)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,8 @@ def _bounds(rows: SortInput, order: SortOrder, count: int) -> _Bounds:
     keys = _keys(pa.Table.from_batches(sampled), order)
     sorted_places = row_order(keys)
     chosen = sorted_places[np.arange(1, count) * len(sorted_places) // count]
-    found = [key.take(pa.array(chosen)) for key in keys]
-    comparable = [in_java_order(key).to_pylist() for key in found]
+    cuts = [key.take(pa.array(chosen)) for key in keys]
+    comparable = [in_java_order(key).to_pylist() for key in cuts]
     values = list(zip(*comparable, strict=True))
     first_of = [at for at in range(len(values)) if not at or values[at] != values[at - 1]]
     repeated = [at for at, end in pairwise([*first_of, len(values)]) if end - at > 1]
@@ -133,8 +133,8 @@ def _bounds(rows: SortInput, order: SortOrder, count: int) -> _Bounds:
     for at in first_of:
         is_single_key += [True, False] if single[at] else [False]
     return _Bounds(
-        [key.take(pa.array(first_of, pa.int64())) for key in found],
-        [key.take(pa.array(repeated, pa.int64())) for key in found],
+        [key.take(pa.array(first_of, pa.int64())) for key in cuts],
+        [key.take(pa.array(repeated, pa.int64())) for key in cuts],
         tuple(is_single_key),
     )
 
@@ -170,11 +170,11 @@ class _Spilled:
 
     def range(self, number: int) -> pa.Table | None:
         """The rows of a range, piece by piece; None if it has none."""
-        found = []
+        batches = []
         for path, place in self._parts.pop(number):
             with pa.OSFile(str(path)) as source:
-                found.append(pa.ipc.open_file(source).get_batch(place))
-        return pa.Table.from_batches(found).combine_chunks() if found else None
+                batches.append(pa.ipc.open_file(source).get_batch(place))
+        return pa.Table.from_batches(batches).combine_chunks() if batches else None
 
 
 def _piece(batches: _Batches, size_bytes: int) -> pa.Table | None:

@@ -38,17 +38,19 @@ def deletions_after(
     table: Table, deletions: Mapping[_FileKey, Deletions], written: Sequence[CommitMessage]
 ) -> Mapping[_FileKey, Deletions]:
     """The deletion vectors of data files after messages."""
-    found = dict(deletions)
+    vectors = dict(deletions)
     for message in written:
         if not (message.compact_index_adds or message.compact_index_deletes):
             continue
         key = bucket_key(table, tuple(message.partition), message.bucket)
-        found = {file: one for file, one in found.items() if file[:2] != key}
+        vectors = {file: vector for file, vector in vectors.items() if file[:2] != key}
         for entry in message.compact_index_adds:
             path = _index_path(table, entry)
-            for name, one in (entry.index_file.dv_ranges or {}).items():
-                found[(*key, name)] = Deletions(path, one.offset, one.length, one.cardinality)
-    return found
+            for name, vector in (entry.index_file.dv_ranges or {}).items():
+                vectors[(*key, name)] = Deletions(
+                    path, vector.offset, vector.length, vector.cardinality
+                )
+    return vectors
 
 
 def vectors_after(index: VectorIndex, written: Sequence[CommitMessage]) -> VectorIndex:

@@ -98,7 +98,7 @@ class BucketUnit:
 
     def looked_up(self, section: Section) -> Section:
         """The files above the output level that rows of level 0 in a section may be in, as runs."""
-        names = {one.path.rpartition("/")[2] for run in section for one in run if one.level == 0}
+        names = {file.path.rpartition("/")[2] for run in section for file in run if file.level == 0}
         fresh = [file for file in self.pick.files if file.name in names]
         if not fresh:
             return ()
@@ -136,11 +136,13 @@ def bucket_units(
     if not files.num_rows:
         return files, []
     chosen = np.flatnonzero(_worth_a_look(files, groups, rules, bool(deletions)))
-    kept = [groups[i] for i in chosen]
-    rows = np.concatenate([np.asarray(group) for group in kept] or [np.zeros(0, dtype=np.int64)])
+    candidates = [groups[i] for i in chosen]
+    rows = np.concatenate(
+        [np.asarray(group) for group in candidates] or [np.zeros(0, dtype=np.int64)]
+    )
     files = files.take(pa.array(rows)).combine_chunks()
-    ends = np.cumsum([len(group) for group in kept])
-    starts = ends - [len(group) for group in kept]
+    ends = np.cumsum([len(group) for group in candidates])
+    starts = ends - [len(group) for group in candidates]
     ranks = KeyRanks(files, schema)
     old = np.zeros(files.num_rows, dtype=bool)
     if rules.may_expire is not None:
@@ -150,7 +152,7 @@ def bucket_units(
     units: list[BucketUnit] = []
     for block in _blocks(starts, ends):
         picked = _picked(files, ranks, block, deletions, old, rules)
-        places = [row for one in picked for row in one.rows.values()]
+        places = [row for unit in picked for row in unit.rows.values()]
         stored = iter(
             stored_files(
                 entries,
@@ -238,17 +240,17 @@ def _worth_a_look(
     runs = zero + np.bincount(levels[0], minlength=len(groups))
     options = rules.picks
     if not rules.is_full:
-        found: _Bools = runs >= options.compaction_trigger
+        is_candidate: _Bools = runs >= options.compaction_trigger
         if options.forces_level_0_up:
-            found |= zero > 0
+            is_candidate |= zero > 0
         if options.may_be_early_full:
-            found |= runs > 1
-        return found
+            is_candidate |= runs > 1
+        return is_candidate
     greatest = np.maximum.reduceat(level, starts)
-    found = (runs > 1) | (greatest < options.level_count - 1)
+    is_candidate = (runs > 1) | (greatest < options.level_count - 1)
     if options.rewrites_all_files or has_deletions or rules.may_expire is not None:
-        found |= True
-    return found
+        is_candidate |= True
+    return is_candidate
 
 
 def _bucket_files(
@@ -258,7 +260,7 @@ def _bucket_files(
     deletions: Mapping[FileKey, Deletions],
     old: _Bools,
 ) -> _Bucket:
-    found = [
+    files = [
         BucketFile(
             name=row["file_name"],
             level=row["level"],
@@ -275,7 +277,7 @@ def _bucket_files(
         for place, row in zip(rows, members, strict=True)
     ]
     return _Bucket(
-        sorted_runs(found), {file.name: row for file, row in zip(found, rows, strict=True)}
+        sorted_runs(files), {file.name: row for file, row in zip(files, rows, strict=True)}
     )
 
 
@@ -288,23 +290,23 @@ def _members(part: pa.Table) -> Iterator[dict[str, Any]]:
 
 def _unit(bucket: _Bucket, rules: UnitRules) -> tuple[Pick, list[Rewrite | Upgrade], bool] | None:
     runs = bucket.runs
-    found = pick_all(runs, rules.picks) if rules.is_full else pick(runs, rules.picks, rules.moment)
-    if found is None:
+    picked = pick_all(runs, rules.picks) if rules.is_full else pick(runs, rules.picks, rules.moment)
+    if picked is None:
         return None
     rewrites = RewriteRules(
         rules.picks.max_level(runs), rules.min_size_bytes, rules.picks.rewrites_all_files
     )
-    steps = steps_of(found, rewrites)
+    steps = steps_of(picked, rewrites)
     if not steps:
         return None
-    steps = with_lookups(steps, found.output_level, rules.lookups)
+    steps = with_lookups(steps, picked.output_level, rules.lookups)
     drops = drops_deletes(
-        found,
+        picked,
         runs,
         has_deletion_vectors=rules.lookups.has_deletion_vectors,
         is_chain_table=False,
     )
-    return found, steps, drops
+    return picked, steps, drops
 
 
 def _above(bucket: _Bucket, pick_: Pick) -> tuple[SortedRun, ...]:

@@ -98,11 +98,11 @@ class _Timeline:
             (at, entry) for at, entry in enumerate(entries) if isinstance(entry, pa.RecordBatch)
         ]
         changes = [(at, entry) for at, entry in enumerate(entries) if isinstance(entry, Change)]
-        self._changes = {at: one for at, one in changes}
-        self._rows = pa.Table.from_batches([one for _, one in batches], below.schema)
-        self._places = _repeated([(at, one.num_rows) for at, one in batches])
-        self._change_places = _repeated([(at, one.keys.num_rows) for at, one in changes])
-        named = pa.concat_tables([one.keys for _, one in changes])
+        self._changes = {at: entry for at, entry in changes}
+        self._rows = pa.Table.from_batches([entry for _, entry in batches], below.schema)
+        self._places = _repeated([(at, entry.num_rows) for at, entry in batches])
+        self._change_places = _repeated([(at, entry.keys.num_rows) for at, entry in changes])
+        named = pa.concat_tables([entry.keys for _, entry in changes])
         self._changed, own = _numbers(keys, [named, self._rows.select(names)])
         self._owners = np.where(own < keys.num_rows, own, -1)
         self._once()
@@ -118,12 +118,14 @@ class _Timeline:
         away whatever it is."""
         last = np.full(self._keys.num_rows, -1, dtype=np.int64)
         whole = [
-            at for at, one in self._changes.items() if not one.conditions and one.assigned is None
+            at
+            for at, change in self._changes.items()
+            if not change.conditions and change.assigned is None
         ]
         ends = np.isin(self._change_places, whole)
         np.maximum.at(last, self._changed[ends], self._change_places[ends])
-        kept = self._change_places >= last[self._changed]
-        self._changed, self._change_places = self._changed[kept], self._change_places[kept]
+        remains = self._change_places >= last[self._changed]
+        self._changed, self._change_places = self._changed[remains], self._change_places[remains]
         named = self._owners >= 0
         gone = named & (self._places < np.where(named, last[self._owners], -1))
         self._rows = self._rows.filter(pa.array(~gone))
@@ -147,11 +149,11 @@ class _Timeline:
         (owners,) = _numbers(self._keys, [merged.select(self._keys.column_names)])
         by_place = np.argsort(place_of[owners], kind="stable")
         merged = merged.take(pa.array(by_place)).combine_chunks()
-        found, firsts = np.unique(place_of[owners][by_place], return_index=True)
+        present, firsts = np.unique(place_of[owners][by_place], return_index=True)
         ends = [*firsts[1:], merged.num_rows]
         left = [
             self._change(int(place), merged.slice(first, end - first))
-            for place, first, end in zip(found, firsts, ends, strict=True)
+            for place, first, end in zip(present, firsts, ends, strict=True)
         ]
         return pa.concat_tables(left)
 
@@ -190,9 +192,9 @@ class _Timeline:
         schema = self._schema
         if schema.merge_engine == "deduplicate":
             return rows
-        kept = {*schema.primary_keys, *schema.sequence_fields}
+        required = {*schema.primary_keys, *schema.sequence_fields}
         for at, field in enumerate(rows.schema):
-            if field.nullable and field.name not in kept:
+            if field.nullable and field.name not in required:
                 rows = rows.set_column(at, field, pa.nulls(rows.num_rows, field.type))
         return rows
 
@@ -222,11 +224,11 @@ def _repeated(counts: Sequence[tuple[int, int]]) -> _Ints:
 def _numbers(keys: pa.Table, tables: Sequence[pa.Table]) -> list[_Ints]:
     """The position in `keys` of each row's key, for each table; numbers from the count of `keys` on
     where it is not among them."""
-    found = key_numbers([keys, *tables])
-    position = np.arange(max((int(one.max(initial=-1)) for one in found), default=-1) + 1)
+    numbers = key_numbers([keys, *tables])
+    position = np.arange(max((int(each.max(initial=-1)) for each in numbers), default=-1) + 1)
     position += keys.num_rows
-    position[found[0]] = np.arange(keys.num_rows)
-    return [position[one] for one in found[1:]]
+    position[numbers[0]] = np.arange(keys.num_rows)
+    return [position[each] for each in numbers[1:]]
 
 
 def _counted(sorted_numbers: _Ints) -> _Ints:
@@ -272,9 +274,11 @@ def merged_on_top(schema: TableSchema, below: pa.Table, rows: pa.Table) -> pa.Ta
     if below.num_rows:
         slices.insert(0, _numbered(below, np.zeros(below.num_rows, np.int8), 0))
     merged = merge_rows(group_rows(tuple(slices), rule.order), rule)
-    kept = [batch.filter(pa.array(~is_retract(np.asarray(batch.column(KIND))))) for batch in merged]
+    alive = [
+        batch.filter(pa.array(~is_retract(np.asarray(batch.column(KIND))))) for batch in merged
+    ]
     columns = rows.schema.names
-    return pa.Table.from_batches([batch.select(columns) for batch in kept], rows.schema)
+    return pa.Table.from_batches([batch.select(columns) for batch in alive], rows.schema)
 
 
 def _numbered(rows: pa.Table, kinds: npt.NDArray[np.int8], at: int) -> pa.RecordBatch:
@@ -288,5 +292,5 @@ def _kinds(schema: TableSchema, rows: pa.Table) -> npt.NDArray[np.int8]:
         return np.asarray(rows.column(KIND)).astype(np.int8)
     if schema.rowkind_field is None:
         return np.zeros(rows.num_rows, np.int8)
-    given = rows.column(schema.rowkind_field).to_pylist()
-    return np.array([_KINDS.get(text, 0) for text in given], np.int8)
+    texts = rows.column(schema.rowkind_field).to_pylist()
+    return np.array([_KINDS.get(text, 0) for text in texts], np.int8)

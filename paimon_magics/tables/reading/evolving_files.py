@@ -53,7 +53,7 @@ def updated_rows(
     bounded by the batches. Raises InvalidValueError for ids that don't ascend, or that no range
     has.
     """
-    firsts = np.array([one.first_row_id for one in ranges], dtype=np.int64)
+    firsts = np.array([each.first_row_id for each in ranges], dtype=np.int64)
     waiting = _Updates(reader.table, updates)
     while (row_id := waiting.next_id()) is not None:
         at = int(np.searchsorted(firsts, row_id, side="right")) - 1
@@ -134,9 +134,9 @@ def _rows_of(reader: FileReader, group: Sequence[StoredFile]) -> Iterator[pa.Rec
     files = [replace(file, deletions=deletions) for file in whole]
     files += [file for file in group if file.is_dedicated]
     wanted: dict[int, list[Field]] = {}
-    for one in reader.wanted:
-        holders = (i for i, file in enumerate(files) if reader.holds(file, one))
-        wanted.setdefault(next(holders, 0), []).append(one)
+    for field in reader.wanted:
+        holders = (i for i, file in enumerate(files) if reader.holds(file, field))
+        wanted.setdefault(next(holders, 0), []).append(field)
     if reader.with_row_ids or not wanted:
         wanted.setdefault(0, [])
     parts = [

@@ -38,13 +38,13 @@ def row_count(read: DataRead) -> int | None:
     """How many rows the planned files show; None where only reading them tells."""
     if read.view.kind is ViewKind.BINLOG:  # shows the two rows of an update as one
         return None
-    found = sum(sum(files.row_counts) for files in read.planned.raw)
+    total = sum(sum(files.row_counts) for files in read.planned.raw)
     for split in read.planned.splits:
         count = _rows_of(split, keyed=read.schema.is_primary_key_table)
         if count is None:
             return None
-        found += count
-    return found
+        total += count
+    return total
 
 
 def known_bounds(

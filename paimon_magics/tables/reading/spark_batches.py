@@ -39,7 +39,7 @@ def names_apart(number: int) -> tuple[str, str]:
 def pairs_apart(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A batch of a binlog with two columns of values for each array, behind its columns that are no
     arrays and `IS_PAIR`, which tells whether an array has two values."""
-    singles = sum(not pa.types.is_list(one) for one in batch.schema.types)
+    singles = sum(not pa.types.is_list(data_type) for data_type in batch.schema.types)
     is_pair, columns = side_by_side(batch.columns[singles:], batch.num_rows)
     names = [name for at in range(len(columns) // 2) for name in names_apart(at)]
     return pa.RecordBatch.from_arrays(

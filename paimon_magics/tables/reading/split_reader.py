@@ -75,7 +75,7 @@ class SplitReader:
                 reader = self._of_keys(reader)
             reader = replace(
                 reader,
-                wanted=tuple(one for one in reader.wanted if one.name in self.columns),
+                wanted=tuple(field for field in reader.wanted if field.name in self.columns),
                 system=self._system_columns(),
             )
         for file in files:
@@ -88,8 +88,10 @@ class SplitReader:
         Rows that are neither merged nor shown with their kinds need no such care."""
         assert self.rule is not None
         keys = self.rule.order.keys
-        kept = tuple(condition for condition in reader.conditions if condition[0].name in keys)
-        return replace(reader, conditions=kept)
+        conditions = tuple(
+            condition for condition in reader.conditions if condition[0].name in keys
+        )
+        return replace(reader, conditions=conditions)
 
     def _system_columns(self) -> tuple[str, ...]:
         """The system columns that the view needs."""
@@ -107,9 +109,9 @@ class SplitReader:
                 yield from merged_late(files, rule, section, self._added, sequence_numbers=numbers)
                 continue
             for batch in self._merged_by([section], lambda groups: merge_rows(groups, rule)):
-                kept = self._added(batch)
-                if kept.num_rows:
-                    yield kept
+                visible = self._added(batch)
+                if visible.num_rows:
+                    yield visible
 
     def _added(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that the view shows: without retracts, unless it keeps them."""
@@ -161,7 +163,7 @@ class SplitReader:
         changed = np.ones(len(first), dtype=bool)
         places = np.flatnonzero(paired)
         if len(places):
-            names = [one.name for one in self.files.wanted]
+            names = [field.name for field in self.files.wanted]
             same = same_rows([groups.column(n) for n in names], first[places], last[places])
             same &= retracts[first[places]] == retracts[last[places]]
             changed[places] = ~same
@@ -173,10 +175,10 @@ class SplitReader:
         for batch in groups.kept(last[changed]):
             before = np.asarray(batch.column(SEQUENCE)) == 0
             if before.any():
-                found = _kinds(batch).copy()
-                found[before] = DELETE
+                corrected = _kinds(batch).copy()
+                corrected[before] = DELETE
                 place = batch.schema.get_field_index(KIND)
-                batch = batch.set_column(place, KIND, pa.array(found))
+                batch = batch.set_column(place, KIND, pa.array(corrected))
             yield batch
 
     def _shown(

@@ -23,8 +23,8 @@ from paimon_magics.tables.row_changes.rewriting import ChangedFile
 from paimon_magics.tables.row_changes.selected_rows import (
     PLACE_COLUMN,
     FileRows,
+    Report,
     SelectedRows,
-    Told,
 )
 from paimon_magics.tables.schema.arrow_casting import conform
 from paimon_magics.tables.writing.columns_files import ColumnsWrite, WrittenColumns
@@ -46,10 +46,10 @@ class ColumnChanges:
     reader: FileReader | None = None
     assigned: bytes = b""
 
-    def __call__(self, batches: Iterable[pa.RecordBatch], told: Told) -> Iterator[ChangedFile]:
-        """Change the ranges that the rows are in. `told` gets the rows as they come. Raises
+    def __call__(self, batches: Iterable[pa.RecordBatch], report: Report) -> Iterator[ChangedFile]:
+        """Change the ranges that the rows are in. `report` gets the rows as they come. Raises
         TableDamagedError for a file that can't be read, and what `ColumnsWrite.run` raises."""
-        rows = SelectedRows(batches, told)
+        rows = SelectedRows(batches, report)
         if rows.file() is None:
             return
         changed: dict[int, FileRows] = {}
@@ -61,7 +61,7 @@ class ColumnChanges:
         else:
             ranges = self.write.ranges
             written = self.write.run(updated_rows(self.reader, ranges, updates))
-        files = {one.first_row_id: one.file for one in written}
+        files = {each.first_row_id: each.file for each in written}
         for number, changes in changed.items():
             file = files.get(first_row_id(self.units[number]))
             yield ChangedFile(

@@ -26,8 +26,8 @@ from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.row_changes.selected_rows import (
     PLACE_COLUMN,
     FileRows,
+    Report,
     SelectedRows,
-    Told,
 )
 from paimon_magics.tables.schema.arrow_casting import conform
 from paimon_magics.tables.table import Table
@@ -85,10 +85,10 @@ class FileChanges:
     marks: bool
     has_buckets: bool
 
-    def __call__(self, batches: Iterable[pa.RecordBatch], told: Told) -> Iterator[ChangedFile]:
-        """Change the files that the rows are in. `told` gets the rows as they come. Raises
+    def __call__(self, batches: Iterable[pa.RecordBatch], report: Report) -> Iterator[ChangedFile]:
+        """Change the files that the rows are in. `report` gets the rows as they come. Raises
         TableDamagedError for a file that can't be read, and what `write_batches` raises."""
-        rows = SelectedRows(batches, told)
+        rows = SelectedRows(batches, report)
         while (number := rows.file()) is not None:
             unit = self.units[number]
             changes = FileRows(rows, number, deletes=self.assigned is None)
@@ -142,18 +142,18 @@ class FileChanges:
             places = np.asarray(batch.column(place))
             batch = batch.remove_column(place)
             # At once: each change copies the whole batch.
-            found = list(changes.until(int(places[-1]) + 1))
-            if found:
-                rows = pa.concat_batches([one for one, _ in found])
-                deleted = np.concatenate([one for _, one in found])
+            selected = list(changes.until(int(places[-1]) + 1))
+            if selected:
+                rows = pa.concat_batches([part for part, _ in selected])
+                deleted = np.concatenate([part for _, part in selected])
                 at = np.searchsorted(places, np.asarray(rows.column(PLACE_COLUMN)))
                 if schema is not None and not deleted.all():
                     new = conform(rows.filter(pa.array(~deleted)), schema)
                     batch = _replaced(batch, new, at[~deleted])
                 if deleted.any():
-                    kept = np.ones(len(places), dtype=bool)
-                    kept[at[deleted]] = False
-                    batch, places = batch.filter(pa.array(kept)), places[kept]
+                    remains = np.ones(len(places), dtype=bool)
+                    remains[at[deleted]] = False
+                    batch, places = batch.filter(pa.array(remains)), places[remains]
             if batch.num_rows:
                 yield batch
 
@@ -216,12 +216,12 @@ class MovingRowFiles:
         rows = self.rows
         paimon = pickle.loads(self.body)  # made by `moving_row_files`, for this job
         with writing_attempt(rows.attempts_folder, rows.io_options) as running:
-            found: list[MovedFile] = []
+            moved: list[MovedFile] = []
             writers: dict[Partition, KeyValueFileWriter] = {}
 
             def finish() -> None:
                 for partition, writer in writers.items():
-                    found.extend(MovedFile(partition, file) for file in writer.finish())
+                    moved.extend(MovedFile(partition, file) for file in writer.finish())
                 writers.clear()
 
             for batch in batches:
@@ -243,7 +243,7 @@ class MovingRowFiles:
                     whole = len(places) == batch.num_rows
                     writers[partition].write(batch if whole else batch.take(pa.array(places)))
             finish()
-            return tuple(found)
+            return tuple(moved)
 
 
 def moving_row_files(table: Table, rows: RowFiles) -> MovingRowFiles:

@@ -210,11 +210,11 @@ def close_attempts(store: Store, stem: str, counted: frozenset[str]) -> Closed:
     store.delete([f"{stem}.{_OPEN}"])
     after = _listed(store, folder)
     left = {
-        f"{folder}/{found}": frozenset(map(_id, names)) - {_OPEN}
-        for found, names in after.items()
+        f"{folder}/{other}": frozenset(map(_id, names)) - {_OPEN}
+        for other, names in after.items()
         # A listing takes time: a transaction that is opened or committed meanwhile may look as if
         # it had ended and left notes. In two listings it can't.
-        if found == prefix or (_OPEN not in names and _OPEN not in before.get(found, (_OPEN,)))
+        if other == prefix or (_OPEN not in names and _OPEN not in before.get(other, (_OPEN,)))
     }
     if not after:
         store.remove_if_empty(folder)
@@ -247,32 +247,32 @@ def running_attempts(store: Store, stem: str, ids: frozenset[str]) -> frozenset[
 def noted_folders(store: Store, stem: str, ids: frozenset[str]) -> set[Folder]:
     """All folders that the attempts `ids` have noted."""
     folder, _, prefix = stem.rpartition("/")
-    found: set[Folder] = set()
+    folders: set[Folder] = set()
     for name in _listed(store, folder, f"{prefix}.").get(prefix, ()):
         if _id(name) not in ids or name.endswith(f".{_ENDED}"):
             continue
         content = store.read(f"{stem}.{name}")
         if content:
             with pa.ipc.open_stream(content) as reader:
-                found |= {(row[0], row[1:]) for row in _tuples(reader.read_all())}
-    return found
+                folders |= {(row[0], row[1:]) for row in _tuples(reader.read_all())}
+    return folders
 
 
 def attempt_of_file(name: str, prefix: str) -> str | None:
     """The id of the attempt that created a file of the transaction with that prefix."""
     parts = name.removeprefix(prefix).split("-", 2)
-    found = len(parts) == 3 and name.startswith(prefix) and len(parts[1]) == _ID_CHARACTERS
-    return parts[1] if found else None
+    is_ours = len(parts) == 3 and name.startswith(prefix) and len(parts[1]) == _ID_CHARACTERS
+    return parts[1] if is_ours else None
 
 
 def _listed(store: Store, folder: str, start: str = "") -> dict[str, list[str]]:
     """The names of the notes after their transaction's prefix, by that prefix."""
-    found: dict[str, list[str]] = {}
+    notes: dict[str, list[str]] = {}
     for name in store.names(folder, start):
         prefix, dot, rest = name.partition(".")
         if prefix and dot:  # temporary files begin with a dot
-            found.setdefault(prefix, []).append(rest)
-    return found
+            notes.setdefault(prefix, []).append(rest)
+    return notes
 
 
 def _id(name: str) -> str:

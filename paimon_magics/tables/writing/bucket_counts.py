@@ -183,9 +183,9 @@ def _is_rescaled(
     paimon, count = table.paimon, table.schema.bucket
     left = {tuple(message.partition) for message in messages if message.new_files}
     manifests = manifests or ManifestCache(paimon)
-    kept = manifests.files_at_hand(snapshot)
-    if kept is not None:
-        last = _last_counts(paimon, kept)
+    files = manifests.files_at_hand(snapshot)
+    if files is not None:
+        last = _last_counts(paimon, files)
         return any(last.get(values, count) != count for values in left)
     for meta in reversed(ManifestListManager(paimon).read_all(snapshot)):
         if not left:

@@ -78,18 +78,18 @@ class LossyRows:
 
 
 def _counted(texts: pa.Array) -> list[ColumnLoss]:
-    found = []
+    losses = []
     while len(texts):
         # Count the column that the first text begins with, then go on with what is left.
         column, _, rest = texts[0].as_py().partition(LOSS_IS)
         begun = pc.starts_with(texts, f"{column}{LOSS_IS}")
-        found.append(ColumnLoss(column, pc.sum(begun).as_py(), rest.partition(LOSS_END)[0]))
+        losses.append(ColumnLoss(column, pc.sum(begun).as_py(), rest.partition(LOSS_END)[0]))
         left = pc.replace_substring_regex(
             texts.filter(begun), f"^[^{LOSS_END}]*{LOSS_END}", "", max_replacements=1
         )
         texts = pa.concat_arrays([texts.filter(pc.invert(begun)), left])
         texts = texts.filter(pc.not_equal(texts, ""))
-    return found
+    return losses
 
 
 # Rows of an UPDATE that nobody would see: a writer leaves them out and counts them.

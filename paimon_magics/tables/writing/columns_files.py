@@ -128,8 +128,8 @@ class ColumnsWrite:
         `batches` raises; files are deleted then.
         """
         with writing_attempt(self.attempts_folder, self.io_options) as running:
-            found: list[WrittenColumns] = []
-            places = {one.first_row_id: one for one in self.ranges}
+            written: list[WrittenColumns] = []
+            places = {each.first_row_id: each for each in self.ranges}
             range_: RowRange | None = None
             next_id = 0
             for batch in batches:
@@ -153,11 +153,11 @@ class ColumnsWrite:
                     batch, ids, next_id = batch.slice(count), ids[count:], next_id + count
                     if next_id == range_.next_row_id:
                         (file,) = writer.finish()
-                        found.append(WrittenColumns(range_.first_row_id, file))
+                        written.append(WrittenColumns(range_.first_row_id, file))
                         range_ = None
             if range_ is not None:
                 raise self._not_whole(range_.first_row_id)
-            return tuple(found)
+            return tuple(written)
 
     def _partition(self, range_: RowRange) -> pa.RecordBatch:
         schema = pa.ipc.read_schema(pa.py_buffer(self.partition_types))
@@ -218,23 +218,23 @@ def columns_messages(
 
     Raises TableDamagedError if two tasks wrote the same rows.
     """
-    places = {one.first_row_id: one for one in write.ranges}
-    found: dict[tuple[Any, ...], CommitMessage] = {}
-    for one in written:
-        range_ = places.pop(one.first_row_id, None)
+    places = {eachult.first_row_id: eachult for eachult in write.ranges}
+    messages: dict[tuple[Any, ...], CommitMessage] = {}
+    for result in written:
+        range_ = places.pop(result.first_row_id, None)
         if range_ is None:
             raise TableDamagedError(
-                f"Two tasks wrote the rows of `{table.name}` from the id {one.first_row_id} on; "
+                f"Two tasks wrote the rows of `{table.name}` from the id {result.first_row_id} on; "
                 "nothing was committed.",
                 hint="Run the statement again, and report this with the table's definition.",
             )
-        file = meta_of_columns_file(table, one.file, write.columns)
-        file.first_row_id = one.first_row_id
+        file = meta_of_columns_file(table, result.file, write.columns)
+        file.first_row_id = result.first_row_id
         file.file_source = APPENDED
-        message = found.get(range_.partition)
+        message = messages.get(range_.partition)
         if message is None:
-            message = found[range_.partition] = CommitMessage(
+            message = messages[range_.partition] = CommitMessage(
                 range_.partition, 0, [], check_from_snapshot=snapshot_id
             )
         message.new_files.append(file)
-    return list(found.values())
+    return list(messages.values())

@@ -128,8 +128,8 @@ class DynamicBuckets:
 
     def stored(self, partition: Partition, bucket: int) -> npt.NDArray[np.int32]:
         """The key hashes that the index has for a bucket."""
-        found = [f for f in self.index if f.bucket == bucket and f.partition == partition]
-        return np.concatenate([np.empty(0, dtype=np.int32), *map(self._read, found)])
+        files = [f for f in self.index if f.bucket == bucket and f.partition == partition]
+        return np.concatenate([np.empty(0, dtype=np.int32), *map(self._read, files)])
 
     def _load(self, partition: Partition, assigner: int) -> PartitionBuckets:
         files = [file for file in self.index if file.partition == partition]
@@ -195,7 +195,7 @@ class IndexWriter:
     def abort(self, written: Iterable[IndexWritten]) -> None:
         """Delete index files that will never be committed."""
         self._store.delete(
-            self._buckets.path(one.partition, one.bucket, one.name) for one in written
+            self._buckets.path(file.partition, file.bucket, file.name) for file in written
         )
 
 
@@ -269,19 +269,19 @@ def put_index_files(
     from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
     from pypaimon.table.row.generic_row import GenericRow
 
-    by_owner = {(one.partition, one.bucket): one for one in written}
+    by_owner = {(file.partition, file.bucket): file for file in written}
     fields = table.paimon.partition_keys_fields
     for message in messages if by_owner else ():
-        one = by_owner.pop((tuple(message.partition), message.bucket), None)
-        if one is not None:
+        file = by_owner.pop((tuple(message.partition), message.bucket), None)
+        if file is not None:
             meta = IndexFileMeta(
                 index_type=_HASH,
-                file_name=one.name,
-                file_size=one.size_bytes,
-                row_count=one.hashes,
+                file_name=file.name,
+                file_size=file.size_bytes,
+                row_count=file.hashes,
             )
             message.index_adds.append(
-                IndexManifestEntry(ADD, GenericRow(list(one.partition), fields), one.bucket, meta)
+                IndexManifestEntry(ADD, GenericRow(list(file.partition), fields), file.bucket, meta)
             )
     if by_owner:
         raise TableDamagedError(

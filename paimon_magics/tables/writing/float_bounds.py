@@ -118,13 +118,13 @@ def _drop_key_bounds(messages: Iterable[CommitMessage], places: Iterable[int]) -
     from pypaimon.table.row.generic_row import GenericRowDeserializer
 
     def without(row: Any) -> Any:
-        found = bytearray(row.data)
+        content = bytearray(row.data)
         values = _ARITY_BYTES + GenericRowDeserializer.calculate_bit_set_width_in_bytes(row.arity)
         for place in places:
             bit = _KIND_BITS + place  # set where the value is NULL
-            found[_ARITY_BYTES + bit // 8] |= 1 << bit % 8
-            found[values + 8 * place : values + 8 * place + 8] = bytes(8)
-        return BinaryRow(bytes(found), row.fields)
+            content[_ARITY_BYTES + bit // 8] |= 1 << bit % 8
+            content[values + 8 * place : values + 8 * place + 8] = bytes(8)
+        return BinaryRow(bytes(content), row.fields)
 
     for message in messages:
         for file in (*message.new_files, *message.changelog_files):

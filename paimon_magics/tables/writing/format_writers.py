@@ -79,7 +79,7 @@ class _Parquet:
         schema = rows.schema
         dictionaries = repeating_columns(rows) if rules.dictionaries is None else rules.dictionaries
         if dictionaries is True and odd_floats:
-            dictionaries = [path for one in schema for path in _leaves(one)]
+            dictionaries = [path for field in schema for path in _leaves(field)]
         if isinstance(dictionaries, list):
             # Java looks for a value in a dictionary, and there takes -0.0 for less than 0.0.
             dictionaries = [
@@ -94,7 +94,7 @@ class _Parquet:
             compression_level=rules.zstd_level if codec in _LEVELLED else None,
             use_dictionary=dictionaries,
             write_statistics=[
-                path for one in schema if one.name not in odd_floats for path in _leaves(one)
+                path for field in schema if field.name not in odd_floats for path in _leaves(field)
             ]
             if odd_floats
             else True,
@@ -115,8 +115,8 @@ class _Parquet:
         (footer,) = self._footers
         place = self._schema.get_field_index(column)
         data_type = self._schema.field(place).type
-        leaf = sum(1 for one in list(self._schema)[:place] for _ in _leaves(one))
-        found = []
+        leaf = sum(1 for field in list(self._schema)[:place] for _ in _leaves(field))
+        ends = []
         for group in range(sum(self._row_groups[:parts])):
             chunk = footer.row_group(group).column(leaf)
             statistics = chunk.statistics
@@ -126,8 +126,8 @@ class _Parquet:
                 continue
             if not statistics.has_min_max:
                 return None
-            found.append(pa.array([statistics.min, statistics.max], data_type))
-        return found
+            ends.append(pa.array([statistics.min, statistics.max], data_type))
+        return ends
 
 
 def _leaves(field: pa.Field, prefix: str = "") -> Iterator[str]:
@@ -320,7 +320,7 @@ def repeating_columns(rows: pa.Table) -> list[str] | bool:
     """The columns that get dictionaries in a file whose first rows are `rows`; True for all of
     them: where few rows tell nothing, and with nested columns, whose parts have names of their own.
     """
-    if rows.num_rows < _ROWS_MIN or any(pa.types.is_nested(one.type) for one in rows.schema):
+    if rows.num_rows < _ROWS_MIN or any(pa.types.is_nested(field.type) for field in rows.schema):
         return True
     sample = rows.slice(0, _ROWS_MAX)
     return [name for name in sample.column_names if _repeats(sample.column(name))]

@@ -130,7 +130,7 @@ class KeyValueFileWriter:
         """Write rows whose keys follow those of earlier rows. Columns may be in any order."""
         if not rows.num_rows:
             return
-        arrays = [rows.column(one.name) for one in self._schema]
+        arrays = [rows.column(field.name) for field in self._schema]
         ordered = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         floats = self._files.floats
         odd = set(floats if self._files.is_single else odd_float_columns(ordered, floats))
@@ -353,8 +353,8 @@ class _OpenFile:
         the rows have none."""
         if self._files.system == "none":
             return 0, 0
-        found = pc.min_max(rows.column(SEQUENCE))
-        least, greatest = found["min"].as_py() or 0, found["max"].as_py() or 0
+        bounds = pc.min_max(rows.column(SEQUENCE))
+        least, greatest = bounds["min"].as_py() or 0, bounds["max"].as_py() or 0
         if self._sequences is not None:
             least, greatest = min(least, self._sequences[0]), max(greatest, self._sequences[1])
         return least, greatest
@@ -395,7 +395,7 @@ class FileBounds:
             for name, data_type in self._types.items()
         }
         # The parts of the file for which the footer tells a column's bounds; None for all of them.
-        self._told_parts: dict[str, int | None] = {
+        self._footer_parts: dict[str, int | None] = {
             name: None
             for name, data_type in self._types.items()
             if has_footer and data_type in (pa.string(), pa.binary())
@@ -406,26 +406,26 @@ class FileBounds:
         are written."""
         for name, collector in self._collectors.items():
             values = rows.column(name)
-            if name not in self._told_parts:
+            if name not in self._footer_parts:
                 collector.add(values)
                 continue
-            if self._told_parts[name] is None and _has_long_value(values):
-                self._told_parts[name] = parts
+            if self._footer_parts[name] is None and _has_long_value(values):
+                self._footer_parts[name] = parts
                 for earlier in waiting:
                     collector.add_ends(earlier.column(name))
-            if self._told_parts[name] is None:
+            if self._footer_parts[name] is None:
                 collector.add_nulls(values)
             else:
                 collector.add(values)
 
     def take_from_footer(self, writer: FormatWriter) -> None:
         """Take what the footer tells of the values; call it once the file is written."""
-        for name, parts in self._told_parts.items():
-            found = writer.ends(name, parts)
-            if found is None:
+        for name, parts in self._footer_parts.items():
+            known = writer.ends(name, parts)
+            if known is None:
                 self._collectors[name].forget_ends()
                 continue
-            for ends in found:
+            for ends in known:
                 self._collectors[name].add_ends(ends)
 
     def bounded_columns(self) -> tuple[str, ...] | None:
@@ -434,12 +434,12 @@ class FileBounds:
 
     def bounds(self) -> StoredBounds:
         """The bounds of all values."""
-        found = [collector.bounds() for collector in self._collectors.values()]
+        bounds = [collector.bounds() for collector in self._collectors.values()]
         types: Sequence[pa.DataType] = list(self._types.values())
         return StoredBounds(
-            least=encode_values([one.least for one in found], types),
-            greatest=encode_values([one.greatest for one in found], types),
-            null_counts=tuple(one.null_count for one in found),
+            least=encode_values([each.least for each in bounds], types),
+            greatest=encode_values([each.greatest for each in bounds], types),
+            null_counts=tuple(each.null_count for each in bounds),
         )
 
 

@@ -250,7 +250,7 @@ class Staging:
         root = Path(self._folder.name)
         begun: list[str] = []
         try:
-            for file in sorted(one for one in root.rglob("*") if one.is_file()):
+            for file in sorted(path for path in root.rglob("*") if path.is_file()):
                 begun.append(f"{self._location}/{file.relative_to(root).as_posix()}")
                 self._store.upload(file, begun[-1])
                 file.unlink()

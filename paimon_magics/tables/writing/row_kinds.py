@@ -30,12 +30,12 @@ class KindRule:
         if KIND in rows.schema.names:
             rows = rows.drop_columns([KIND])
         if self.dropped:
-            kept = ~np.isin(kinds, sorted(self.dropped))
-            if not kept.all():
-                rows, kinds = rows.filter(pa.array(kept)), kinds[kept]
-        for one in rows.schema:
-            if not one.nullable and rows.column(one.name).null_count:
-                raise ValueError(f"column `{one.name}` is NOT NULL, and a row has NULL in it")
+            is_written = ~np.isin(kinds, sorted(self.dropped))
+            if not is_written.all():
+                rows, kinds = rows.filter(pa.array(is_written)), kinds[is_written]
+        for field in rows.schema:
+            if not field.nullable and rows.column(field.name).null_count:
+                raise ValueError(f"column `{field.name}` is NOT NULL, and a row has NULL in it")
         return rows, kinds
 
     def _kinds(self, rows: pa.RecordBatch) -> npt.NDArray[np.int8]:

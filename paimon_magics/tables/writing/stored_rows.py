@@ -55,8 +55,8 @@ class StoredRow(BinaryRow):  # type: ignore[misc]  # pypaimon has no types
     @cached_property
     def values(self) -> list[Any]:
         """The values of all fields."""
-        found: list[Any] = GenericRowDeserializer.from_bytes(self.data, self.fields).values
-        return found
+        values: list[Any] = GenericRowDeserializer.from_bytes(self.data, self.fields).values
+        return values
 
 
 class StoredStatistics(SimpleStats):  # type: ignore[misc]  # pypaimon has no types
@@ -106,11 +106,11 @@ def packed_row(row: Any) -> bytes:
     return _EMPTY_ROW_BYTES if row is None else bytes(GenericRowSerializer.to_bytes(row))
 
 
-def packed_statistics(found: SimpleStats | None) -> bytes:
+def packed_statistics(statistics: SimpleStats | None) -> bytes:
     """The row of pypaimon's statistics; empty ones for None."""
-    if isinstance(found, StoredStatistics):
-        return found.row
-    if found is None:
-        found = SimpleStats.empty_stats()
-    least, greatest = packed_row(found.min_values), packed_row(found.max_values)
-    return StoredStatistics.of(least, greatest, found.null_counts).row
+    if isinstance(statistics, StoredStatistics):
+        return statistics.row
+    if statistics is None:
+        statistics = SimpleStats.empty_stats()
+    least, greatest = packed_row(statistics.min_values), packed_row(statistics.max_values)
+    return StoredStatistics.of(least, greatest, statistics.null_counts).row

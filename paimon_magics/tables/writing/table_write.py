@@ -242,7 +242,7 @@ def _float_columns(table: Table) -> FloatColumns | None:
     merged = []
     if names and schema.is_primary_key_table:
         functions = merge_rule(schema).functions
-        merged = [name for name, one in functions.items() if one.name in _ARITHMETIC]
+        merged = [name for name, function in functions.items() if function.name in _ARITHMETIC]
     return float_columns(table, names, merged)
 
 
