@@ -197,13 +197,16 @@ def _picked(
     units: list[BucketUnit] = []
     for rows in buckets:
         own = members[rows.start - first : rows.stop - first]
-        bucket = _bucket_files(own, ranks, rows, deletions, old)
-        unit = _unit(bucket, rules)
+        runs = sorted_runs(_bucket_files(own, ranks, rows, deletions, old))
+        unit = _unit(runs, rules)
         if unit is None:
             continue
         pick_, steps, drops = unit
-        above = _above(bucket, pick_) if rules.lookups.looks_up else ()
+        above = tuple(
+            run for run in runs if rules.lookups.looks_up and run.level > pick_.output_level
+        )
         names = {file.name for run in (*pick_.runs, *above) for file in run.files}
+        positions = zip((member["file_name"] for member in own), rows, strict=True)
         units.append(
             BucketUnit(
                 partition=own[0]["partition"],
@@ -212,18 +215,12 @@ def _picked(
                 pick=pick_,
                 steps=tuple(steps),
                 drops_deletes=drops,
-                rows={name: row for name, row in bucket.rows.items() if name in names},
+                rows={name: row for name, row in positions if name in names},
                 stored={},
                 above=above,
             )
         )
     return units
-
-
-@dataclass(frozen=True, slots=True)
-class _Bucket:
-    runs: Sequence[SortedRun]
-    rows: Mapping[str, int]
 
 
 def _worth_a_look(
@@ -259,8 +256,8 @@ def _bucket_files(
     rows: range,
     deletions: Mapping[FileKey, Deletions],
     old: _Bools,
-) -> _Bucket:
-    files = [
+) -> list[BucketFile]:
+    return [
         BucketFile(
             name=row["file_name"],
             level=row["level"],
@@ -276,9 +273,6 @@ def _bucket_files(
         )
         for place, row in zip(rows, members, strict=True)
     ]
-    return _Bucket(
-        sorted_runs(files), {file.name: row for file, row in zip(files, rows, strict=True)}
-    )
 
 
 def _members(part: pa.Table) -> Iterator[dict[str, Any]]:
@@ -288,8 +282,9 @@ def _members(part: pa.Table) -> Iterator[dict[str, Any]]:
     yield from part.select(names).append_column("created_ms", created).to_pylist()
 
 
-def _unit(bucket: _Bucket, rules: UnitRules) -> tuple[Pick, list[Rewrite | Upgrade], bool] | None:
-    runs = bucket.runs
+def _unit(
+    runs: Sequence[SortedRun], rules: UnitRules
+) -> tuple[Pick, list[Rewrite | Upgrade], bool] | None:
     picked = pick_all(runs, rules.picks) if rules.is_full else pick(runs, rules.picks, rules.moment)
     if picked is None:
         return None
@@ -307,7 +302,3 @@ def _unit(bucket: _Bucket, rules: UnitRules) -> tuple[Pick, list[Rewrite | Upgra
         is_chain_table=False,
     )
     return picked, steps, drops
-
-
-def _above(bucket: _Bucket, pick_: Pick) -> tuple[SortedRun, ...]:
-    return tuple(run for run in bucket.runs if run.level > pick_.output_level)

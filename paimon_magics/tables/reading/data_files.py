@@ -31,6 +31,7 @@ from paimon_magics.tables.stores.file_formats import (
     FORMATS,
     StoredColumns,
     StoredCondition,
+    batch_of,
     without_columns,
 )
 from paimon_magics.tables.stores.paths import local_path
@@ -191,7 +192,7 @@ class FileReader:
             if name in batch.schema.names:
                 arrays.append(batch.column(name))
                 fields.append(batch.schema.field(name))
-        return _batch(arrays, pa.schema(fields), batch.num_rows)
+        return batch_of(arrays, pa.schema(fields), batch.num_rows)
 
     @contextlib.contextmanager
     def telling(self, file: StoredFile) -> Iterator[None]:
@@ -259,12 +260,6 @@ def _numbered(batch: pa.RecordBatch, file: StoredFile, start: int) -> pa.RecordB
         else:
             batch = batch.set_column(place, name, pc.coalesce(batch.column(place), values))
     return batch
-
-
-def _batch(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    if not arrays:
-        return without_columns(rows)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 # Reassembles shredded VARIANT columns of Parquet files.

@@ -19,6 +19,7 @@ from paimon_magics.planning.reads.splits import RowRange, StoredFile
 from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.stores.corruption import RESTORE
+from paimon_magics.tables.stores.file_formats import batch_of
 
 
 def side_by_side(
@@ -156,11 +157,7 @@ def _beside(parts: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatc
         rows = min(batch.num_rows for batch in batches)
         names = [name for batch in batches for name in batch.schema.names]
         arrays = [column for batch in batches for column in batch.slice(0, rows).columns]
-        yield (
-            pa.RecordBatch.from_arrays(arrays, names=names)
-            if names
-            else pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-        )
+        yield batch_of(arrays, names, rows)
         waiting = [
             batch.slice(rows) if batch.num_rows > rows else next(part, None)
             for batch, part in zip(batches, parts, strict=True)

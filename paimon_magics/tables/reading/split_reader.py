@@ -35,6 +35,7 @@ from paimon_magics.planning.reads.views import DELETE, KIND_NAMES, ROW_ID, RowVi
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.evolving_files import side_by_side
 from paimon_magics.tables.reading.late_materialization import block_rows, merged_late, takes_late
+from paimon_magics.tables.stores.file_formats import batch_of
 
 _BEFORE = "_BEFORE"
 
@@ -184,19 +185,16 @@ class SplitReader:
     def _shown(
         self, batches: Iterator[pa.RecordBatch], *, packed: bool
     ) -> Iterator[pa.RecordBatch]:
+        names = [*self._system_names(), *self.columns]
         if self.view.kind is not ViewKind.BINLOG:
+            tracked = [ROW_ID, SEQUENCE] if self.view.kind is ViewKind.ROW_TRACKING else []
             for batch in batches:
-                names = [*self._system_names(), *self.columns]
-                arrays = [*self._system(_kinds(batch), batch), *self._values(batch)]
-                if self.view.kind is ViewKind.ROW_TRACKING:
-                    names += [ROW_ID, SEQUENCE]
-                    arrays += [batch.column(ROW_ID), batch.column(SEQUENCE)]
-                yield _batch(arrays, names, batch.num_rows)
+                shown = [pa.array(_kinds(batch))] if self.view.keeps_retracts else []
+                arrays = [*shown, *self._values(batch), *map(batch.column, tracked)]
+                yield batch_of(arrays, [*names, *tracked], batch.num_rows)
             return
         sequences = int(self.view.sequence_numbers)
-        parts = (
-            (_kinds(batch), [*self._numbers(batch), *self._values(batch)]) for batch in batches
-        )
+        parts = ((_kinds(batch), self._values(batch)) for batch in batches)
         if packed:
             rows = pack_updates(parts, sequences)
         else:
@@ -204,25 +202,17 @@ class SplitReader:
                 (kinds, [*columns[:sequences], *single_rows(columns[sequences:], len(kinds))])
                 for kinds, columns in parts
             )
-        names = [*self._system_names(), *self.columns]
         for kinds, columns in rows:
-            yield _batch([pa.array(kinds), *columns], names, len(kinds))
+            yield batch_of([pa.array(kinds), *columns], names, len(kinds))
 
     def _system_names(self) -> list[str]:
         if not self.view.keeps_retracts:
             return []
         return ["rowkind", SEQUENCE] if self.view.sequence_numbers else ["rowkind"]
 
-    def _system(self, kinds: npt.NDArray[np.int8], batch: pa.RecordBatch) -> list[pa.Array]:
-        if not self._system_names():
-            return []
-        return [pa.array(kinds), *self._numbers(batch)]
-
-    def _numbers(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        return [batch.column(SEQUENCE)] if self.view.sequence_numbers else []
-
     def _values(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        return [batch.column(name) for name in self.columns]
+        """The sequence numbers, if the view shows them, and the columns."""
+        return [batch.column(name) for name in (*self._system_names()[1:], *self.columns)]
 
 
 def with_kind_names(reader: SplitReader, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -250,9 +240,3 @@ def _kinds(batch: pa.RecordBatch) -> npt.NDArray[np.int8]:
     if place < 0:
         return np.zeros(batch.num_rows, dtype=np.int8)  # rows of append tables are inserts
     return np.asarray(batch.column(place)).astype(np.int8, copy=False)
-
-
-def _batch(arrays: list[pa.Array], names: list[str], rows: int) -> pa.RecordBatch:
-    if not names:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, type=pa.struct([])))
-    return pa.RecordBatch.from_arrays(arrays, names=names)

@@ -146,6 +146,17 @@ def without_columns(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, type=pa.struct([])))
 
 
+def batch_of(
+    arrays: Sequence[pa.Array], names: Sequence[str] | pa.Schema, rows: int
+) -> pa.RecordBatch:
+    """A batch of columns, of which there may be none."""
+    if not arrays:
+        return without_columns(rows)
+    if isinstance(names, pa.Schema):
+        return pa.RecordBatch.from_arrays(list(arrays), schema=names)
+    return pa.RecordBatch.from_arrays(list(arrays), names=list(names))
+
+
 def _zones(source: Any, names: Sequence[str]) -> Sequence[str]:
     """The time zone of each stripe. Raises UnsupportedStatementError for times that don't fit into
     64 bits of nanoseconds."""
@@ -188,8 +199,6 @@ def _avro(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.R
 
 def _columns_of(records: Sequence[Mapping[str, Any]], columns: StoredColumns) -> pa.RecordBatch:
     names = columns.of(list(records[0]))
-    if not names:
-        return without_columns(len(records))
     arrays = [
         pa.array(
             [_arrow_value(record[name], columns.types[name]) for record in records],
@@ -197,7 +206,7 @@ def _columns_of(records: Sequence[Mapping[str, Any]], columns: StoredColumns) ->
         )
         for name in names
     ]
-    return pa.RecordBatch.from_arrays(arrays, names=names)
+    return batch_of(arrays, names, len(records))
 
 
 def _arrow_value(value: Any, data_type: pa.DataType) -> Any:

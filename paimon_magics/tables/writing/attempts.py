@@ -223,18 +223,15 @@ def close_attempts(store: Store, stem: str, counted: frozenset[str]) -> Closed:
 
 def forget_attempts(store: Store, stem: str, ids: frozenset[str]) -> None:
     """Remove the notes of attempts whose files are settled, and the folder if it is empty then."""
-    folder, _, prefix = stem.rpartition("/")
-    names = _listed(store, folder, f"{prefix}.").get(prefix, ())
-    store.delete(f"{stem}.{name}" for name in names if _id(name) in ids)
-    store.remove_if_empty(folder)
+    store.delete(f"{stem}.{name}" for name in _notes(store, stem) if _id(name) in ids)
+    store.remove_if_empty(stem.rpartition("/")[0])
 
 
 def running_attempts(store: Store, stem: str, ids: frozenset[str]) -> frozenset[str]:
     """The attempts among `ids` that may still create files."""
     if local_path(stem) is not None and fcntl is not None:
         return frozenset(id for id in ids if not _lock_is_free(f"{stem}.{id}.0"))
-    folder, _, prefix = stem.rpartition("/")
-    names = frozenset(_listed(store, folder, f"{prefix}.").get(prefix, ()))
+    names = frozenset(_notes(store, stem))
     return frozenset(
         id
         for id in ids
@@ -246,9 +243,8 @@ def running_attempts(store: Store, stem: str, ids: frozenset[str]) -> frozenset[
 
 def noted_folders(store: Store, stem: str, ids: frozenset[str]) -> set[Folder]:
     """All folders that the attempts `ids` have noted."""
-    folder, _, prefix = stem.rpartition("/")
     folders: set[Folder] = set()
-    for name in _listed(store, folder, f"{prefix}.").get(prefix, ()):
+    for name in _notes(store, stem):
         if _id(name) not in ids or name.endswith(f".{_ENDED}"):
             continue
         content = store.read(f"{stem}.{name}")
@@ -263,6 +259,12 @@ def attempt_of_file(name: str, prefix: str) -> str | None:
     parts = name.removeprefix(prefix).split("-", 2)
     is_ours = len(parts) == 3 and name.startswith(prefix) and len(parts[1]) == _ID_CHARACTERS
     return parts[1] if is_ours else None
+
+
+def _notes(store: Store, stem: str) -> Sequence[str]:
+    """The names of a transaction's notes after its prefix."""
+    folder, _, prefix = stem.rpartition("/")
+    return _listed(store, folder, f"{prefix}.").get(prefix, ())
 
 
 def _listed(store: Store, folder: str, start: str = "") -> dict[str, list[str]]:

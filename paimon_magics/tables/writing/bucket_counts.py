@@ -26,8 +26,7 @@ from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table
-
-Partition = tuple[Any, ...]
+from paimon_magics.tables.writing.bucket_assignment import Partition
 
 
 def bucket_counts(table: Table, snapshot_id: int) -> dict[Partition, int]:
@@ -40,10 +39,7 @@ def bucket_counts(table: Table, snapshot_id: int) -> dict[Partition, int]:
     if snapshot is None:
         return {}
     files = live_files(ManifestCache(paimon), snapshot)
-    files = _numbered(files.filter(pc.greater_equal(files["bucket"], 0)))
-    partitions, of_files = partition_values(paimon, files)
-    counts = files.column("total_buckets").to_pylist()
-    return {partitions[at]: count for at, count in zip(of_files, counts, strict=True)}
+    return _last_counts(paimon, files.filter(pc.greater_equal(files["bucket"], 0)))
 
 
 def own_bucket_counts(table: Table, messages: Iterable[CommitMessage]) -> None:
@@ -185,31 +181,31 @@ def _is_rescaled(
     manifests = manifests or ManifestCache(paimon)
     files = manifests.files_at_hand(snapshot)
     if files is not None:
-        last = _last_counts(paimon, files)
+        last = _added_counts(paimon, files)
         return any(last.get(values, count) != count for values in left)
     for meta in reversed(ManifestListManager(paimon).read_all(snapshot)):
         if not left:
             break
         if not meta.num_added_files or not any(may_hold(meta, values) for values in left):
             continue
-        last = _last_counts(paimon, manifests.columns.entries([meta.file_name]))
+        last = _added_counts(paimon, manifests.columns.entries([meta.file_name]))
         if any(last.get(values, count) != count for values in left):
             return True
         left -= last.keys()
     return False
 
 
-def _last_counts(paimon: Any, entries: pa.Table) -> dict[Partition, int]:
+def _added_counts(paimon: Any, entries: pa.Table) -> dict[Partition, int]:
     """The number of buckets that the last added file of each partition was written for."""
-    added = _numbered(entries.filter(pc.equal(entries["kind"], ADD)))
-    partitions, of_files = partition_values(paimon, added)
-    counts = added.column("total_buckets").to_pylist()
+    return _last_counts(paimon, entries.filter(pc.equal(entries["kind"], ADD)))
+
+
+def _last_counts(paimon: Any, entries: pa.Table) -> dict[Partition, int]:
+    """The number of buckets that the last of the files of each partition names, if one does."""
+    named = entries.filter(pc.greater(entries["total_buckets"], 0))
+    partitions, of_files = partition_values(paimon, named)
+    counts = named.column("total_buckets").to_pylist()
     return {partitions[at]: count for at, count in zip(of_files, counts, strict=True)}
-
-
-def _numbered(entries: pa.Table) -> pa.Table:
-    """The entries that tell the number of buckets."""
-    return entries.filter(pc.greater(entries["total_buckets"], 0))
 
 
 def _was_changed(table: Table, table_schema: TableSchema) -> bool:
