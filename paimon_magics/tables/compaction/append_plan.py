@@ -214,10 +214,10 @@ def _picks(
 
     history: frozenset[bytes] = frozenset()
     if scope.partitions is not None:
-        history = history_partitions(whole.files, clustering, scope.partitions, wall_clock_ms())
+        history = _history_partitions(whole.files, clustering, scope.partitions, wall_clock_ms())
         wider = replace(scope, partitions=scope.partitions | history)
         state = replace(whole, files=files_of_scope(whole.files, wider))
-    picks = pick_clustered_files(
+    picks = _pick_clustered_files(
         state,
         clustering,
         is_full=lambda partition: scope.is_full or partition in history,
@@ -278,7 +278,7 @@ def stored_files_of(
 # `HistoryPartitionCluster`, `BucketedAppendClusterManager`.
 
 
-def pick_clustered_files(
+def _pick_clustered_files(
     state: StoredState,
     rules: ClusteringRules,
     *,
@@ -313,7 +313,7 @@ def pick_clustered_files(
     return AppendPicks(state.files, tuple(groups), tuple(levels))
 
 
-def history_partitions(
+def _history_partitions(
     files: pa.Table, rules: ClusteringRules, chosen: frozenset[bytes], now_ms: int
 ) -> frozenset[bytes]:
     """The partitions, serialised, that are sorted wholly although they are not among the `chosen`:

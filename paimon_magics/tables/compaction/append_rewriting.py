@@ -7,8 +7,8 @@ the new files are called in the commit is the driver's business (`append_message
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -152,7 +152,7 @@ class AppendUnits:
 
 @dataclass(frozen=True)
 class RowFiles:
-    """How files of rows with ids are written; small and picklable.
+    """How files of rows with ids are written, or of rows with keys `by_level`; small and picklable.
 
     `partition_keys` are the table's. `stem` begins the names of new files, and `attempts_folder` is
     the stem of the tasks' notes (module `attempts`).
@@ -163,6 +163,7 @@ class RowFiles:
     stem: str
     attempts_folder: str | None
     io_options: tuple[tuple[str, str], ...] = ()
+    by_level: Mapping[int, KeyValueFiles] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"RowFiles({self.stem})"  # io_options may hold credentials
@@ -175,7 +176,8 @@ class RowFiles:
         """
         with writing_attempt(self.attempts_folder, self.io_options) as running:
             stem = f"{self.stem}{running.name_part}{unit.number}-{unit.share}"
-            writer = KeyValueFileWriter(self.files, unit.folder, stem)
+            files = self.by_level.get(unit.output_level, self.files)
+            writer = KeyValueFileWriter(files, unit.folder, stem)
             running.writers.append(writer)
             for count, batch in enumerate(batches):
                 if running.id and not count:

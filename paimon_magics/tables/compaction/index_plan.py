@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pypaimon.write.commit_message import CommitMessage
@@ -47,6 +46,7 @@ from paimon_magics.tables.writing.data_file_metas import stored_metas
 from paimon_magics.tables.writing.file_indexes import INDEX_SUFFIX, FileIndexWriter, StoredIndex
 from paimon_magics.tables.writing.key_value_files import FileCreation
 
+_INDEX_COLUMNS = ("schema_id", "embedded_file_index", "extra_files")
 _Identity = tuple[str, int, tuple[str, ...], bytes | None]
 
 
@@ -112,7 +112,7 @@ class IndexRewriting:
 
     def messages(self, indexed: Iterable[IndexedFile]) -> list[CommitMessage]:
         """The commit messages of all files whose index has changed, one for each bucket."""
-        indexes = {file.row: file.index for file in indexed}
+        indexes = dict(indexed)
         rows = [unit.row for unit in self.units]
         files = self.files.take(pa.array(rows, pa.int64()))
         partitions, of_files = partition_values(self.table.paimon, files)
@@ -165,24 +165,20 @@ def plan_index_rewriting(
     wanted = file_indexes_of(table.schema)
     ids = set(files["schema_id"].to_pylist())
     indexes = {schema_id: _indexes_in(table, wanted, schemas, schema_id) for schema_id in ids}
-    has_index = [bool(body) for body in files["embedded_file_index"].to_pylist()]
-    extra = files["extra_files"].to_pylist()
-    gets = [bool(indexes[schema_id].indexes) for schema_id in files["schema_id"].to_pylist()]
+    columns = (files[name].to_pylist() for name in _INDEX_COLUMNS)
     rows = [
         row
-        for row in range(files.num_rows)
-        if gets[row]
-        or has_index[row]
-        or any(name.endswith(INDEX_SUFFIX) for name in extra[row] or ())
+        for row, (schema_id, body, extra) in enumerate(zip(*columns, strict=True))
+        if indexes[schema_id].indexes
+        or body
+        or any(name.endswith(INDEX_SUFFIX) for name in extra or ())
     ]
     chosen = files.take(pa.array(rows, pa.int64()))
     stored = stored_files_of(table, chosen, {})
     columns = (chosen[name].to_pylist() for name in ("partition", "bucket"))
     units = tuple(
         IndexUnit(row, partition, bucket, file.path.rpartition("/")[0], file)
-        for row, partition, bucket, file in zip(
-            np.arange(len(rows)).tolist(), *columns, stored, strict=True
-        )
+        for row, partition, bucket, file in zip(range(len(rows)), *columns, stored, strict=True)
     )
     return IndexRewriting(table, int(snapshot.id), chosen, deleted, units, indexes)
 
@@ -235,12 +231,8 @@ class IndexUnit:
         return self.file.size_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedFile:
-    """Where the index of the file at the position `row` lies."""
-
-    row: int
-    index: StoredIndex
+IndexedFile = tuple[int, StoredIndex]
+"""The position of a file, and where its index lies."""
 
 
 @dataclass(frozen=True)
@@ -290,7 +282,7 @@ class IndexRewrite:
                 for path in written:
                     self.creation.delete(path)
                 raise
-        return IndexedFile(unit.row, stored)
+        return unit.row, stored
 
 
 @dataclass(frozen=True)

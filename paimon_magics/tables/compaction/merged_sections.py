@@ -7,6 +7,7 @@ where their values don't matter. Light to import, because Spark's tasks load it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
@@ -119,7 +120,7 @@ class SectionReader:
             for rows in placed.batches(file):
                 if own.is_over:
                     return
-                within = rows_within(rows, keys, bounds)
+                within = _rows_within(rows, keys, bounds)
                 if within.num_rows:
                     yield _with_level(within, file)
 
@@ -128,7 +129,7 @@ class SectionReader:
     ) -> Iterator[pa.RecordBatch]:
         for file in run:
             for rows in reader.batches(file):
-                within = rows_within(rows, self.rule.merge.order.keys, self.bounds)
+                within = _rows_within(rows, self.rule.merge.order.keys, self.bounds)
                 if within.num_rows:
                     yield _with_level(within, file) if leveled else within
 
@@ -142,7 +143,7 @@ class _Own:
     ) -> None:
         begun = [(next(run, None), run) for run in runs]
         heads = [(head, run) for head, run in begun if head is not None]
-        self.first = min((first_key(head, keys) for head, _ in heads), default=None)
+        self.first = min((_first_key(head, keys) for head, _ in heads), default=None)
         self.runs = [self._counted(head, run) for head, run in heads]
         self._left = len(self.runs)
         # Whether the first batches are all rows there are.
@@ -222,12 +223,12 @@ ALL_KEYS = KeyBounds()
 """No bounds."""
 
 
-def first_key(rows: pa.RecordBatch, keys: Sequence[str]) -> Key:
+def _first_key(rows: pa.RecordBatch, keys: Sequence[str]) -> Key:
     """The key of the first row."""
     return tuple(column[0].as_py() for column in comparable_keys(rows.slice(0, 1), keys))
 
 
-def rows_within(rows: pa.RecordBatch, keys: Sequence[str], bounds: KeyBounds) -> pa.RecordBatch:
+def _rows_within(rows: pa.RecordBatch, keys: Sequence[str], bounds: KeyBounds) -> pa.RecordBatch:
     """The rows, sorted by `keys`, that lie within the bounds."""
     if bounds.first is None and bounds.end is None:
         return rows
@@ -272,11 +273,6 @@ def _keys_at(
 
 def _place(columns: Sequence[pa.Array], rows: int, key: Key) -> int:
     """How many of the rows come before `key`."""
-    low, high = 0, rows
-    while low < high:
-        middle = (low + high) // 2
-        if tuple(column[middle].as_py() for column in columns) < key:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return bisect_left(
+        range(rows), key, key=lambda row: tuple(column[row].as_py() for column in columns)
+    )

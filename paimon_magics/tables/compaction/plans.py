@@ -28,6 +28,7 @@ from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import BucketKey
+from paimon_magics.tables.writing.key_value_files import wall_clock_ms
 
 _LOOKED_AT_MAX = 20  # snapshots; planning anew costs less than more of them
 
@@ -116,9 +117,7 @@ def rewritten_here(
 
 def _moment() -> Moment:
     """Now, by the wall clock here: Paimon stores the creation times of files so."""
-    now = datetime.now()
-    seconds = (now - datetime(1970, 1, 1)).total_seconds()
-    return Moment(int(seconds * 1000), now.hour, int(time.time() * 1000))
+    return Moment(wall_clock_ms(), datetime.now().hour, int(time.time() * 1000))
 
 
 # Runs units of a compaction in threads of this process, for work too small for a Spark job.

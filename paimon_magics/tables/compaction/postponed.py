@@ -34,7 +34,7 @@ from paimon_magics.tables.writing.bucket_assignment import BucketRule, Partition
 from paimon_magics.tables.writing.bucket_counts import bucket_counts
 from paimon_magics.tables.writing.commit_messages import read_messages
 from paimon_magics.tables.writing.data_file_metas import stored_metas
-from paimon_magics.tables.writing.postponed_writer import POSTPONED_BUCKET, postponed_writer_of
+from paimon_magics.tables.writing.own_writers import POSTPONED_BUCKET, postponed_writer_of
 from paimon_magics.tables.writing.table_write import write_spec
 from paimon_magics.tables.writing.write_spec import WriteSpec
 

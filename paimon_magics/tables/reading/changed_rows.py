@@ -1,10 +1,8 @@
-"""Carries out changes of rows that are named by their keys, in order with rows that are inserted
-before and after them.
+"""Applies changes of rows that are named by their keys, in order with inserts around them.
 
-What a change does is decided from the row of its key as it is then: the table's row, merged with
-the rows that came before the change. Keys have nothing to do with each other, so that the first
-change of every key is carried out at once, then the second, and so on. Memory holds the rows that
-come in and those of the table that they name.
+A change applies to the row of its key at that point: the table's row, merged with the rows that
+came before the change. Keys are independent. So the first change of every key is applied at once,
+then the second, and so on. Memory holds the rows that come in and the table's rows of their keys.
 """
 
 from __future__ import annotations
@@ -59,9 +57,9 @@ def changed_rows(
     entries: Sequence[pa.RecordBatch | Change],
     stored: Callable[[pa.Table], pa.Table],
 ) -> pa.Table:
-    """The rows to write, in order, for rows and changes in their order: in the table's columns, and
-    with their kinds in the last one, KIND. `stored` returns the table's rows with given keys, and
-    maybe others, in the table's columns. There is at least one change.
+    """The rows to write for rows and changes, in their order. They have the table's columns, and
+    their kinds in a last column, KIND. `stored` returns the table's rows with some keys, and maybe
+    others, in the table's columns. There is at least one change.
 
     Raises JobError for rows that the merge engine does not take.
     """
@@ -114,8 +112,7 @@ class _Timeline:
         return int(self._turns.max()) + 1 if len(self._turns) else 0
 
     def forget_what_is_deleted(self) -> None:
-        """Leave out what comes before the last DELETE of a key without conditions, which takes it
-        away whatever it is."""
+        """Leave out what comes before the last unconditional DELETE of a key."""
         last = np.full(self._keys.num_rows, -1, dtype=np.int64)
         whole = [
             at
@@ -133,8 +130,8 @@ class _Timeline:
         self._order()
 
     def carry_out(self, turn: int, state: pa.Table) -> pa.Table:
-        """Carry out the change number `turn` of every key that has so many. `state` has the rows
-        of all these keys after the change before; returns those after this one."""
+        """Apply the change number `turn` of every key that has so many. `state` has the rows of
+        these keys after the change before; returns those after this one."""
         chosen = self._turns == turn
         keys, places = self._changed[chosen], self._change_places[chosen]
         place_of = np.full(self._keys.num_rows, -1, dtype=np.int64)
@@ -205,8 +202,7 @@ class _Timeline:
         self._order()
 
     def _order(self) -> None:
-        """Number the changes of each key from 0 up, and find out for each row before which of them
-        it comes."""
+        """Number the changes of each key from 0 up, and find the one that follows each row."""
         self._turns = _counted(self._changed)
         width = int(max(self._places.max(initial=0), self._change_places.max(initial=0))) + 1
         order = self._changed * width + self._change_places
@@ -222,8 +218,8 @@ def _repeated(counts: Sequence[tuple[int, int]]) -> _Ints:
 
 
 def _numbers(keys: pa.Table, tables: Sequence[pa.Table]) -> list[_Ints]:
-    """The position in `keys` of each row's key, for each table; numbers from the count of `keys` on
-    where it is not among them."""
+    """The position in `keys` of each row's key, for each table; a number from the count of `keys`
+    on if `keys` lacks it."""
     numbers = key_numbers([keys, *tables])
     position = np.arange(max((int(each.max(initial=-1)) for each in numbers), default=-1) + 1)
     position += keys.num_rows
@@ -245,8 +241,8 @@ def _counted(sorted_numbers: _Ints) -> _Ints:
 
 
 def needs_rows_below(schema: TableSchema) -> bool:
-    """Whether merging new rows needs the table's rows of the same keys. It does not where the last
-    row wins whatever it holds."""
+    """Whether merging new rows needs the table's rows of the same keys. It does not if the last row
+    always wins."""
     return (
         schema.merge_engine != "deduplicate"
         or bool(schema.sequence_fields)

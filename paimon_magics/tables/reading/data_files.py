@@ -81,10 +81,10 @@ class FileReader:
     SEQUENCE and KIND to read from key-value files. `with_row_ids` adds ROW_ID and SEQUENCE of
     tables with row tracking. `first_place` adds PLACE: the rows' numbers in their file, plus
     `first_place`. Batches have at most `batch_rows` rows. `legacy_zone`:
-    see `orc_legacy_zone`. Rows that don't meet the `conditions` may be left out; with
-    `leaves_out` all of them are that don't meet a condition on a wanted column.
-    Arrow's threads decode the columns of Parquet files `in_threads`: not in a task, which has one
-    core. `table` is the table's name in SQL, for errors.
+    see `orc_legacy_zone`. Rows that don't meet the `conditions` may be left out. With `leaves_out`
+    all rows are left out that don't meet a condition on a wanted column. Arrow's threads decode the
+    columns of Parquet files `in_threads`; tasks have one core and don't use them. `table` is the
+    table's name in SQL, for errors.
     """
 
     access: FileAccess

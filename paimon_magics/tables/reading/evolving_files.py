@@ -49,8 +49,8 @@ def updated_rows(
     """All rows of the ranges that have an update, with `_ROW_ID`: updated rows with new values, the
     others as they are stored.
 
-    `ranges` are in the order of their row ids. `updates` have `_ROW_ID`, ascending over all batches
-    without repeating, and the columns that `reader` wants, which is made `with_row_ids`. Memory is
+    `ranges` are in the order of their row ids. `updates` have the columns that `reader` wants, and
+    `_ROW_ID`, which ascends over all batches without repeating. `reader` has row ids. Memory is
     bounded by the batches. Raises InvalidValueError for ids that don't ascend, or that no range
     has.
     """
@@ -87,8 +87,7 @@ class _Updates:
             self._waiting, self._ids = batch, np.asarray(batch.column(ROW_ID)).astype(np.int64)
             if (np.diff(self._ids, prepend=self._last) <= 0).any():
                 raise InvalidValueError(
-                    f"The ids of the updated rows of `{self._table}` don't ascend, or one is there "
-                    "twice.",
+                    f"The ids of the updated rows of `{self._table}` don't ascend, or one repeats.",
                     hint="Give each row one new value, in the order of the rows' ids.",
                 )
             self._last = int(self._ids[-1]) if len(self._ids) else self._last
@@ -127,8 +126,8 @@ def _rows_of(reader: FileReader, group: Sequence[StoredFile]) -> Iterator[pa.Rec
     whole = [file for file in group if not file.is_dedicated]
     if len({(file.first_row_id, file.rows) for file in whole}) > 1:
         raise TableDamagedError(
-            f"The data file {group[0].path} shares some of its rows with other files, which must "
-            "have the same rows or none of them.",
+            f"The data file {group[0].path} shares only some of its rows with other files. Files "
+            "must have the same rows or none in common.",
             hint=RESTORE,
         )
     deletions = anchor_of(whole).deletions if whole else None

@@ -166,7 +166,7 @@ def few_rows(
             batches.append(batch)
             if limits.first_rows is not None and rows >= limits.first_rows:
                 return _joined(batches)
-    return _joined(batches) if batches else _without_rows(shown_schema(read))
+    return _joined(batches) if batches else pa.RecordBatch.from_pylist([], shown_schema(read))
 
 
 def _keys_first(read: DataRead, split: TaskSplit) -> TaskSplit:
@@ -183,7 +183,3 @@ def _keys_first(read: DataRead, split: TaskSplit) -> TaskSplit:
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches() or batches[:1]
     return batch
-
-
-def _without_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

@@ -1,9 +1,9 @@
-"""Finds the harm that a change of a column's type, or to NOT NULL, would do to stored rows.
+"""Finds stored rows that a change of a column's type, or to NOT NULL, would harm.
 
-Files keep the type that they were written with, and their values are cast at each read: a text that
-is no number makes every read of its file fail, and a number that is too large is read as another
-one. Paimon allows such a change. The statistics in manifests are examined first, then files up to a
-number of rows, beginning with those whose statistics show harm.
+Files keep the type that they were written with, and each read casts their values. A text that is no
+number makes every read of its file fail. A number that is too large is read as another one. Paimon
+allows such changes. Statistics in manifests are examined first. Then files are read, up to a number
+of rows; those whose statistics show harm come first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,15 @@ from paimon_magics.planning.formatting import count_text, shortened
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.clauses.names import table_text
-from paimon_magics.statements.data_types import ArrayType, AtomicType, MapType, RowType
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    VectorType,
+)
 from paimon_magics.tables.manifests.column_statistics import Bounds, column_bounds
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.partitions import partition_name
@@ -228,13 +236,13 @@ class _StoredColumn:
                 value = StoredValue(
                     _text(end[0].as_py(), self._zone), posixpath.basename(file.path), partition, ""
                 )
-                reads = can_be_read(end, field, self._wanted)
+                reads = _can_be_read(end, field, self._wanted)
                 (self._changed if reads else self._unreadable).append(value)
                 return
 
     def _harmful(self, array: pa.Array, field: Field) -> bool:
-        reads = can_be_read(array, field, self._wanted)
-        return not reads or bool(changed_places(array, field, self._wanted, 1))
+        reads = _can_be_read(array, field, self._wanted)
+        return not reads or bool(_changed_places(array, field, self._wanted, 1))
 
     def _chosen(self, rows: Sequence[int]) -> Iterator[tuple[StoredFile, str]]:
         if not rows:
@@ -277,12 +285,12 @@ class _StoredColumn:
             batch = batch.slice(0, self._rows_max - self._rows)
             self._rows += batch.num_rows
             column = batch.column(0)
-            wrong = failing_places(
-                column, lambda part: can_be_read(part, field, self._wanted), _SHOWN_MAX
+            wrong = _failing_places(
+                column, lambda part: _can_be_read(part, field, self._wanted), _SHOWN_MAX
             )
             self._unreadable += [place(batch, row) for row in wrong]
             if not wrong:
-                others = changed_places(column, field, self._wanted, _SHOWN_MAX)
+                others = _changed_places(column, field, self._wanted, _SHOWN_MAX)
                 self._changed += [place(batch, row) for row in others]
             self._unreadable = self._unreadable[:_SHOWN_MAX]
             self._changed = self._changed[:_SHOWN_MAX]
@@ -304,7 +312,7 @@ def _text(value: Any, zone: str) -> str:
 def _retyped(today: Field, new: Column) -> Field:
     """The current field with the new type; nested fields keep their ids."""
 
-    def build(field: Field, data_type: Any) -> Field:
+    def build(field: Field, data_type: DataType) -> Field:
         arrow = arrow_type(data_type)
         match data_type:
             case RowType(fields=parts) if field.is_struct and len(parts) == len(field.parts):
@@ -318,7 +326,7 @@ def _retyped(today: Field, new: Column) -> Field:
                 inner = (build(field.parts[0], key), build(field.parts[1], value))
             case AtomicType():
                 return Field(field.id, field.name, arrow, (), data_type)
-            case _:
+            case ArrayType() | MapType() | MultisetType() | RowType() | VectorType():
                 return Field(field.id, field.name, arrow)
         return Field(field.id, field.name, arrow, inner)
 
@@ -336,7 +344,7 @@ def _same(stored: Field, wanted: Field) -> bool:
 # column changes.
 
 
-def can_be_read(array: pa.Array, stored: Field, wanted: Field) -> bool:
+def _can_be_read(array: pa.Array, stored: Field, wanted: Field) -> bool:
     """Whether all values can be read as the new type."""
     try:
         evolved(array, stored, wanted, len(array))
@@ -345,7 +353,7 @@ def can_be_read(array: pa.Array, stored: Field, wanted: Field) -> bool:
     return True
 
 
-def failing_places(
+def _failing_places(
     array: pa.Array, passes: Callable[[pa.Array], bool], count_max: int, start: int = 0
 ) -> list[int]:
     """The positions of the first `count_max` values that do not pass, found by bisection. `passes`
@@ -355,14 +363,14 @@ def failing_places(
     if len(array) == 1:
         return [start]
     half = len(array) // 2
-    places = failing_places(array.slice(0, half), passes, count_max, start)
+    places = _failing_places(array.slice(0, half), passes, count_max, start)
     if len(places) < count_max:
         rest = array.slice(half)
-        places += failing_places(rest, passes, count_max - len(places), start + half)
+        places += _failing_places(rest, passes, count_max - len(places), start + half)
     return places
 
 
-def changed_places(array: pa.Array, stored: Field, wanted: Field, count_max: int) -> list[int]:
+def _changed_places(array: pa.Array, stored: Field, wanted: Field, count_max: int) -> list[int]:
     """The positions of the first `count_max` values that the new type changes: casting them to it
     and back gives other values."""
     if stored.atomic is None or wanted.atomic is None or not can_evolve(wanted, stored):

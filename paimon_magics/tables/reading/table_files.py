@@ -58,18 +58,17 @@ def data_paths(table: Table, files: pa.Table) -> pa.Array:
 def check_types(
     table: Table, fields: Sequence[Field], schemas: Mapping[int, Sequence[Field]]
 ) -> None:
-    """Raise UnsupportedStatementError for a column whose older files have another type that can't
-    be cast exactly as Paimon does."""
+    """Raise UnsupportedStatementError for a column with another type in older files, if it can't be
+    cast exactly as Paimon does."""
     for schema_id, stored in schemas.items():
         by_id = {column.id: column for column in stored}
         for column in fields:
             before = by_id.get(column.id)
             if before is not None and not can_evolve(before, column):
                 raise UnsupportedStatementError(
-                    f"`{table.name}` has files whose column `{column.name}` is of another type "
-                    f"({before.type} in schema {schema_id}, {column.type} now), which can't be "
-                    "read as the new one.",
-                    hint="Read it as it was then, with VERSION AS OF a snapshot of that time, or "
+                    f"`{table.name}` has files whose column `{column.name}` is of another type, "
+                    f"{before.type} in schema {schema_id}. It can't be read as {column.type}.",
+                    hint="Read an earlier state, with VERSION AS OF a snapshot of that time, or "
                     "rewrite the table with an engine that compacts.",
                 )
 
@@ -84,8 +83,8 @@ def whole_rows_reader(
     batch_rows: int = _BATCH_ROWS,
 ) -> FileReader:
     """A reader of all columns of the table's current schema, from files of the schemas
-    `schema_ids`, of which some lie in the stores `stores_elsewhere`. `system` and `with_row_ids`:
-    see `FileReader`.
+    `schema_ids`. Some may lie in the stores `stores_elsewhere`. For `system` and `with_row_ids` see
+    `FileReader`.
 
     Raises UnsupportedStatementError for a change of types that can't be read.
     """

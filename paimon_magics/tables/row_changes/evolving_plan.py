@@ -29,16 +29,14 @@ from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.manifests.names import DELETE
 from paimon_magics.tables.reading.evolving_files import anchor_of
 from paimon_magics.tables.reading.table_files import updated_columns_reader
-from paimon_magics.tables.row_changes.column_changes import ColumnChanges
 from paimon_magics.tables.row_changes.plan import RowChange, matching_files
-from paimon_magics.tables.row_changes.rewriting import ChangedFile
+from paimon_magics.tables.row_changes.rewriting import ChangedFile, ColumnChanges
 from paimon_magics.tables.row_changes.selected_rows import PlacedFiles
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.splits.table_scan import ranges_of
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.columns_files import (
     ColumnsWrite,
-    WrittenColumns,
     columns_messages,
     columns_write,
     stored_columns,
@@ -115,7 +113,7 @@ class EvolvingChange(RowChange):
         messages: list[CommitMessage] = []
         if assigned:
             written = [
-                WrittenColumns(self.ranges[result.number].first_row_id, file)
+                (self.ranges[result.number].first_row_id, file)
                 for result in results
                 for file in result.files
             ]

@@ -30,7 +30,7 @@ from paimon_magics.tables.compaction.append_plan import rows_of_files, stored_fi
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.table_files import files_reader
 from paimon_magics.tables.row_changes.plan import AppendChange, file_units, matching_files
-from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges, FilesByLevel
+from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
 from paimon_magics.tables.splits.bucket_splits import KeyRanks, sections_of
 from paimon_magics.tables.splits.stored_files import by_bucket
 from paimon_magics.tables.table import Table
@@ -55,11 +55,9 @@ class KeyedChange(AppendChange):
         assert assigned is None  # an UPDATE writes rows of a kind
         reader = files_reader(self.table, self.files, system=(SEQUENCE, KIND))
         levels = {unit.output_level for unit in self.units}
-        output = FilesByLevel(
-            {
-                level: rows_of_files(self.table, transaction, level_files(self.table, level))
-                for level in levels
-            }
+        output = replace(
+            rows_of_files(self.table, transaction, level_files(self.table, 0)),
+            by_level={level: level_files(self.table, level) for level in levels},
         )
         placed = replace(reader, first_place=0)
         return FileChanges(self.units, placed, output, None, self.marks, has_buckets=True)

@@ -1,4 +1,4 @@
-"""Changes rows of files of an append table, in a Spark task.
+"""Changes rows of files of a table, in a Spark task.
 
 A task gets the places of the rows that a statement selects, file by file in ascending order, with
 the values that it assigns. A file is written anew with the changes, or its places are kept for a
@@ -9,7 +9,7 @@ tasks load it. Memory is bounded by a batch of a file, and for a vector by the p
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from paimon_magics.planning.writes.distributions import BUCKET_COLUMN
 from paimon_magics.tables.compaction.append_rewriting import RowFiles
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.reading.data_files import FileReader
+from paimon_magics.tables.reading.evolving_files import updated_rows
 from paimon_magics.tables.row_changes.selected_rows import (
     PLACE_COLUMN,
     FileRows,
@@ -33,6 +34,7 @@ from paimon_magics.tables.schema.arrow_casting import conform
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import writing_attempt
 from paimon_magics.tables.writing.bucket_assignment import Partition, row_groups, values_at
+from paimon_magics.tables.writing.columns_files import ColumnsWrite, WrittenColumns
 from paimon_magics.tables.writing.key_value_files import KeyValueFileWriter
 from paimon_magics.tables.writing.new_files import NewFile, bucket_folder
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
@@ -58,17 +60,6 @@ class ChangedFile:
 
 
 @dataclass(frozen=True)
-class FilesByLevel:
-    """How files of a primary-key table are written, by their level."""
-
-    outputs: Mapping[int, RowFiles]
-
-    def write(self, unit: AppendUnit, batches: Iterable[pa.RecordBatch]) -> tuple[NewFile, ...]:
-        """See `RowFiles.write`."""
-        return self.outputs[unit.output_level].write(unit, batches)
-
-
-@dataclass(frozen=True)
 class FileChanges:
     """Changes the files of `units`, each of one file: small and picklable.
 
@@ -80,7 +71,7 @@ class FileChanges:
 
     units: tuple[AppendUnit, ...]
     reader: FileReader
-    output: WriteSpec | RowFiles | MovingRowFiles | FilesByLevel
+    output: WriteSpec | RowFiles | MovingRowFiles
     assigned: bytes | None
     marks: bool
     has_buckets: bool
@@ -107,7 +98,7 @@ class FileChanges:
         self, unit: AppendUnit, rows: Iterator[pa.RecordBatch]
     ) -> tuple[Written | None, tuple[NewFile, ...], tuple[MovedFile, ...]]:
         output = self.output
-        if isinstance(output, RowFiles | FilesByLevel):
+        if isinstance(output, RowFiles):
             return None, output.write(unit, rows), ()
         if isinstance(output, MovingRowFiles):
             return None, (), output.write(unit, rows)
@@ -249,3 +240,75 @@ class MovingRowFiles:
 def moving_row_files(table: Table, rows: RowFiles) -> MovingRowFiles:
     """How rows with ids are written into the partitions of their values."""
     return MovingRowFiles(rows, pickle.dumps(table.paimon))
+
+
+# Changes rows of a data-evolution table, in a Spark task: new values of columns become files of
+# these columns, and deleted rows are marked.
+#
+# A place counts from the first row of the range that the row is in. Memory is bounded by a row
+# group of a file, and the places of a range's deleted rows. Source:
+# `MergeIntoPaimonDataEvolutionTable`.
+
+
+@dataclass(frozen=True)
+class ColumnChanges:
+    """Changes rows of `units`, each the files of one range of rows, in the order of the ranges'
+    ids: small and picklable.
+
+    `write` and `reader` write and read the columns that get new values, whose serialised schema is
+    `assigned`; None where no column does. With `deletes` the selected rows are deleted; otherwise
+    those of which a column `KIND` says so.
+    """
+
+    units: tuple[AppendUnit, ...]
+    deletes: bool
+    write: ColumnsWrite | None = None
+    reader: FileReader | None = None
+    assigned: bytes = b""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch], report: Report) -> Iterator[ChangedFile]:
+        """Change the ranges that the rows are in. `report` gets the rows as they come. Raises
+        TableDamagedError for a file that can't be read, and what `ColumnsWrite.run` raises."""
+        rows = SelectedRows(batches, report)
+        if rows.file() is None:
+            return
+        changed: dict[int, FileRows] = {}
+        updates = self._updates(rows, changed)
+        written: tuple[WrittenColumns, ...] = ()
+        if self.write is None or self.reader is None:
+            for _ in updates:
+                pass
+        else:
+            ranges = self.write.ranges
+            written = self.write.run(updated_rows(self.reader, ranges, updates))
+        files = dict(written)
+        for number, changes in changed.items():
+            file = files.get(first_row_id(self.units[number]))
+            yield ChangedFile(
+                number,
+                changes.count,
+                changes.deleted,
+                files=() if file is None else (file,),
+                places=changes.bitmap() if changes.deleted else None,
+            )
+
+    def _updates(
+        self, rows: SelectedRows, changed: dict[int, FileRows]
+    ) -> Iterator[pa.RecordBatch]:
+        """The new values of updated rows with their ids. The rows of each range are noted in
+        `changed`, with the places of those that are deleted."""
+        schema = pa.ipc.read_schema(pa.py_buffer(self.assigned)) if self.write else None
+        while (number := rows.file()) is not None:
+            changes = changed[number] = FileRows(rows, number, deletes=self.deletes)
+            first = first_row_id(self.units[number])
+            for batch, deleted in changes.all(deleted_only=True):
+                if schema is None or deleted.all():
+                    continue
+                batch = batch.filter(pa.array(~deleted))
+                ids = np.asarray(batch.column(PLACE_COLUMN)).astype(np.int64) + first
+                yield conform(batch, schema).append_column(ROW_ID, pa.array(ids))
+
+
+def first_row_id(unit: AppendUnit) -> int:
+    """The id of the first row of a unit's range."""
+    return min(file.first_row_id or 0 for file in unit.files)

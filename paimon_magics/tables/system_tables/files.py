@@ -20,7 +20,7 @@ from paimon_magics.tables.manifests.columns import entries as manifest_entries
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import undeleted
 from paimon_magics.tables.stores.paths import local_path
-from paimon_magics.tables.system_tables.table_view import Field, TableView
+from paimon_magics.tables.system_tables.table_view import Field, Loaders, TableView
 
 _REQUIRED = False  # the nullability of a column that is always there
 _FILES = pa.schema(
@@ -61,7 +61,6 @@ _MANIFESTS = pa.schema(
         pa.field("max_row_id", pa.int64()),
     ]
 )
-COLUMNS = {"file_key_ranges": _KEY_RANGES, "files": _FILES, "manifests": _MANIFESTS}
 _STORED_NAMES = {
     "record_count": "row_count",
     "file_size_in_bytes": "file_size",
@@ -94,6 +93,13 @@ def manifests(view: TableView) -> pa.Table:
         for end in ("min", "max")
     }
     return _table(listed, _MANIFESTS, bounds)
+
+
+TABLES: Loaders = {
+    "file_key_ranges": (file_key_ranges, _KEY_RANGES),
+    "files": (files, _FILES),
+    "manifests": (manifests, _MANIFESTS),
+}
 
 
 def _read(view: TableView) -> pa.Table:

@@ -21,7 +21,13 @@ import pyarrow.compute as pc
 from paimon_magics.planning.options.values import boolean_value
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.manifests.columns import entries
-from paimon_magics.tables.system_tables.table_view import Column, TableView, schema_of, table_of
+from paimon_magics.tables.system_tables.table_view import (
+    Column,
+    Loaders,
+    TableView,
+    schema_of,
+    table_of,
+)
 
 _REQUIRED = True  # the column is never NULL
 _TIME = pa.timestamp("us")
@@ -74,11 +80,6 @@ _INDEXES = (
     Column("index_field_id", pa.int32(), "_INDEX_FIELD_ID"),
     Column("index_field_name", pa.string(), "field_name"),
 )
-COLUMNS = {
-    "buckets": schema_of(_BUCKETS),
-    "partitions": schema_of(_PARTITIONS),
-    "table_indexes": schema_of(_INDEXES),
-}
 _EPOCH = datetime.date(1970, 1, 1)
 _DELETION_VECTORS = "DELETION_VECTORS"
 
@@ -133,7 +134,7 @@ def partition_sums(view: TableView) -> list[PartitionSum]:
     """The sums of each partition that has files."""
     sums = _sums(view, ["partition"], real_buckets=True)
     stored = sums.column("partition").combine_chunks()
-    columns = [texts.to_pylist() for texts in view.partition_values(_flat(stored))]
+    columns = [texts.to_pylist() for texts in view.partition_values(stored)]
     texts = list(zip(*columns, strict=True)) if columns else [()] * len(stored)
     return [
         PartitionSum(
@@ -152,7 +153,7 @@ def partition_sums(view: TableView) -> list[PartitionSum]:
 def buckets(view: TableView) -> pa.Table:
     """`$buckets`: the buckets that have files."""
     sums = _sums(view, ["partition", "bucket"])
-    texts = view.partition_text(_flat(sums.column("partition")))
+    texts = view.partition_text(sums.column("partition").combine_chunks())
     rows = sums.append_column("partition_text", texts).to_pylist()
     return table_of(_BUCKETS, sorted(rows, key=lambda row: (row["partition_text"], row["bucket"])))
 
@@ -170,6 +171,13 @@ def table_indexes(view: TableView) -> pa.Table:
         field_name = ",".join(names[id] for id in ids) if is_known else None
         rows.append({**record, **index, "partition": text, "field_name": field_name})
     return table_of(_INDEXES, rows)
+
+
+TABLES: Loaders = {
+    "buckets": (buckets, schema_of(_BUCKETS)),
+    "partitions": (partitions, schema_of(_PARTITIONS)),
+    "table_indexes": (table_indexes, schema_of(_INDEXES)),
+}
 
 
 def _sums(view: TableView, keys: Sequence[str], *, real_buckets: bool = False) -> pa.Table:
@@ -239,9 +247,3 @@ def _index_records(view: TableView) -> list[dict[str, Any]]:
         return []
     content = view.folder.read(name)
     return list(fastavro.reader(io.BytesIO(content)))  # type: ignore[arg-type]
-
-
-def _flat(column: Any) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):
-        return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    return column

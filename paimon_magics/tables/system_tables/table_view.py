@@ -174,6 +174,10 @@ class Column:
         return row.get(self.source) if isinstance(row, Mapping) else getattr(row, self.source)
 
 
+Loaders = Mapping[str, tuple[Callable[[TableView], pa.Table], pa.Schema]]
+"""System tables by name: what reads each, and its columns."""
+
+
 def schema_of(columns: Iterable[Column]) -> pa.Schema:
     """The Arrow schema of a system table."""
     return pa.schema([pa.field(c.name, c.type, not c.required) for c in columns])

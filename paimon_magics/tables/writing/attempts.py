@@ -1,9 +1,9 @@
 """Notes of task attempts beside the table: who writes for a transaction, and in which folders.
 
-A task that Spark was told to stop goes on for seconds, a worker that dies says nothing, and of two
-attempts of one task only one counts. So each attempt notes the folders (partition values and
-bucket) before it writes in them, and its id is part of the names of its files. Cleanup then visits
-only the folders that the transaction wrote in: the table is never listed.
+A task that Spark stops goes on for seconds, a worker that dies reports nothing, and of two attempts
+of a task only one counts. So each attempt notes the folders (partition values and bucket) before it
+writes in them, and its id is part of the names of its files. Cleanup visits only the folders that
+the transaction wrote in; the table is never listed.
 
 All notes of a table lie in one folder, `.attempts`, and begin with their transaction's prefix:
 
@@ -12,10 +12,10 @@ All notes of a table lie in one folder, `.attempts`, and begin with their transa
     PREFIX.ID.ended      it creates no more files
 
 An attempt checks that the transaction is open after each note, and again when it has written
-everything: if not, it removes its files itself. Ending a transaction begins with the removal of
-`open`, so that the notes of all attempts that may still write are seen after it. Before that, a
-commit removes the notes of the attempts that count: without `open`, the files of every attempt with
-a note may be deleted.
+everything. If it is not, the attempt removes its files itself. The end of a transaction begins with
+the removal of `open`: after it, the notes of all attempts that may still write can be seen. Before
+that, a commit removes the notes of the attempts that count. Without `open`, the files of every
+attempt with a note may be deleted.
 
 On a local disk of a POSIX system an attempt writes no `ended` note. It holds a lock on its first
 note, which is released also when its process dies. In other stores an attempt that died looks like
@@ -63,8 +63,8 @@ IoOptions = Sequence[tuple[str, str]]
 class Closed:
     """The attempts whose files may all be deleted once a transaction is closed.
 
-    `others` are the ids of its attempts that do not count. `left` are ids of attempts of other
-    transactions of the table that ended and left notes, by the stem of the transaction.
+    `others` are the ids of its attempts that don't count. `left` are the ids of attempts that ended
+    and left notes in other transactions of the table, by the transaction's stem.
     """
 
     others: frozenset[str]
@@ -329,7 +329,7 @@ def _lock_is_free(path: str) -> bool:
 def ended_error() -> JobError:
     """The error that an attempt raises when its transaction has ended."""
     return JobError(
-        "The statement that this task writes for has ended: its table was dropped or renamed, or "
-        "the coordinator has ended it. The task writes nothing.",
+        "The statement of this task has ended: its table was dropped or renamed, or the "
+        "coordinator has ended it.",
         hint="Nothing was written. Run the statement again if the table is still there.",
     )

@@ -1,8 +1,7 @@
-"""Rows that a writer counts: changed ones, ones that Spark has rounded or cut, and ones of an
-UPDATE that nobody would see.
+"""Counts rows in a writer: changed rows, rows that Spark has rounded or cut, and rows of an UPDATE
+that nobody would see.
 
-The rows come with their kinds, and rows of one key follow each other. So the last key is all that
-has to be kept, however many rows there are.
+The rows come with their kinds, and rows of one key follow each other. So only the last key is kept.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from paimon_magics.planning.writes.losses import (
 
 
 class ChangedTwiceError(Exception):
-    """Two rows that are no inserts have the same key: both would change one row of the table."""
+    """Two changes have the same key: both would change one row of the table."""
 
 
 class ChangedRows:

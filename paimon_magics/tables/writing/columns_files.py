@@ -1,8 +1,8 @@
 """Writes files of a data-evolution table that hold some columns of rows with ids.
 
-The ids of a file's rows count from its first row id, which its metadata has, so that rows must not
-be left out, moved or divided among files. New values of a row are a further file with those of all
-rows of its range, whose snapshot makes it the newest:
+The ids of a file's rows count from its first row id, which its metadata has. So rows must not be
+left out, moved or divided among files. New values of a row are in a further file with all rows of
+its range, which its snapshot makes the newest:
 
     ranges = row_ranges(table, snapshot)
     write = columns_write(table, transaction, ["v"], ranges)
@@ -89,12 +89,8 @@ def meta_of_columns_file(table: Table, file: NewFile, columns: Sequence[str]) ->
     return meta
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenColumns:
-    """The file that was written for the rows from `first_row_id` on."""
-
-    first_row_id: int
-    file: NewFile
+WrittenColumns = tuple[int, NewFile]
+"""A first row id, and the file that was written for the rows from it on."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +149,7 @@ class ColumnsWrite:
                     batch, ids, next_id = batch.slice(count), ids[count:], next_id + count
                     if next_id == range_.next_row_id:
                         (file,) = writer.finish()
-                        written.append(WrittenColumns(range_.first_row_id, file))
+                        written.append((range_.first_row_id, file))
                         range_ = None
             if range_ is not None:
                 raise self._not_whole(range_.first_row_id)
@@ -167,8 +163,8 @@ class ColumnsWrite:
 
     def _not_whole(self, row_id: int) -> TableDamagedError:
         return TableDamagedError(
-            f"New values for rows of `{self.table}` don't come with all rows of the file that has "
-            f"the row id {row_id}, one after the other; nothing was committed.",
+            f"New values for rows of `{self.table}` lack some rows of the file with the row id "
+            f"{row_id}, or are not in their order. Nothing was committed.",
             hint="Run the statement again, and report this with the table's definition.",
         )
 
@@ -193,7 +189,7 @@ def columns_write(
             what = "a partition column" if name in schema.partition_keys else "a BLOB column"
             raise UnsupportedStatementError(
                 f"`{name}` of `{table.name}` is {what}, which can't be written by itself.",
-                hint="Write other columns, or the whole rows.",
+                hint="Write other columns, or whole rows.",
             )
     keys = [(key, arrow_type(schema.column(key).type)) for key in schema.partition_keys]
     chosen = tuple(name for name in stored if name in columns)
@@ -213,23 +209,23 @@ def columns_messages(
     table: Table, write: ColumnsWrite, written: Iterable[WrittenColumns], snapshot_id: int
 ) -> list[CommitMessage]:
     """The commit messages of the files that tasks wrote, one for each partition. Their commit is
-    refused if somebody has changed the same columns of these rows, or the files that have them,
-    since the snapshot `snapshot_id`, on which the values rest.
+    refused if the same columns of these rows, or their files, have changed since the snapshot
+    `snapshot_id`, on which the values rest.
 
     Raises TableDamagedError if two tasks wrote the same rows.
     """
     places = {eachult.first_row_id: eachult for eachult in write.ranges}
     messages: dict[tuple[Any, ...], CommitMessage] = {}
-    for result in written:
-        range_ = places.pop(result.first_row_id, None)
+    for first_row_id, new_file in written:
+        range_ = places.pop(first_row_id, None)
         if range_ is None:
             raise TableDamagedError(
-                f"Two tasks wrote the rows of `{table.name}` from the id {result.first_row_id} on; "
-                "nothing was committed.",
+                f"Two tasks wrote the rows of `{table.name}` from the id {first_row_id} on. "
+                "Nothing was committed.",
                 hint="Run the statement again, and report this with the table's definition.",
             )
-        file = meta_of_columns_file(table, result.file, write.columns)
-        file.first_row_id = result.first_row_id
+        file = meta_of_columns_file(table, new_file, write.columns)
+        file.first_row_id = first_row_id
         file.file_source = APPENDED
         message = messages.get(range_.partition)
         if message is None:

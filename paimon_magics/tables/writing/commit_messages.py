@@ -102,7 +102,7 @@ def read_messages(paimon: Any, bodies: Iterable[bytes]) -> Iterator[CommitMessag
 def bucket_of_message(body: bytes) -> tuple[bytes, int]:
     """The partition, as a serialised `BinaryRow`, and the bucket of a message."""
     stream = _Stream(body)
-    return stream.framed(), stream.int()
+    return stream.framed(), stream.number()
 
 
 def write_message(paimon: Any, message: CommitMessage) -> bytes:
@@ -185,13 +185,13 @@ class _MessageReader:
         """The message of some bytes. Raises ValueError if they are none."""
         stream = _Stream(body)
         partition = self._partition(stream.framed())
-        bucket = stream.int()
-        total_buckets = stream.int() if stream.flag() else None
+        bucket = stream.number()
+        total_buckets = stream.number() if stream.flag() else None
         lists: dict[str, Any] = {}
         for names in _LISTS:
             lists |= {name: stream.rows(self._file) for name in names[:3]}
             lists |= zip(names[3:], self._indexes(stream, partition, bucket), strict=True)
-        check = stream.long() if stream.flag() else None
+        check = stream.number(_LONG) if stream.flag() else None
         stream.end()
         return CommitMessage(
             partition=partition,
@@ -269,15 +269,11 @@ class _Stream:
         self._body = body
         self._at = 0
 
-    def int(self) -> Any:
+    def number(self, form: struct.Struct = _INT) -> Any:
+        """A number, an INT unless another form is given."""
         start = self._at
-        self._at = start + _INT.size
-        return _INT.unpack_from(self._body, start)[0]
-
-    def long(self) -> Any:
-        start = self._at
-        self._at = start + _LONG.size
-        return _LONG.unpack_from(self._body, start)[0]
+        self._at = start + form.size
+        return form.unpack_from(self._body, start)[0]
 
     def flag(self) -> bool:
         self._at += 1
@@ -294,7 +290,7 @@ class _Stream:
 
     def rows(self, decode: Callable[[bytes], _Value]) -> list[_Value]:
         """A list of rows, each decoded."""
-        count = self.int()
+        count = self.number()
         if count < 0:
             raise ValueError("a list of files has a negative length")
         return [decode(self.framed()) for _ in range(count)] if count else []

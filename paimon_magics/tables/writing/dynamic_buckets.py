@@ -96,7 +96,7 @@ class DynamicBuckets:
     table: bytes | None = field(default=None, repr=False)
 
     def path(self, partition: Partition, bucket: int, name: str) -> str:
-        """Where the index file of a bucket lies that is named so."""
+        """The path of an index file of a bucket."""
         if self.table is None:
             return f"{self.folder}/{name}"
         return file_path(_unpickled(self.table), partition, bucket, name)
@@ -145,8 +145,8 @@ class DynamicBuckets:
         content = open_store(self.location, dict(self.store_options)).read(file.path)
         if content is None:
             raise TableDamagedError(
-                f"The hash index {file.path} of the table is missing, so the buckets of its keys "
-                "are unknown.",
+                f"The hash index {file.path} of the table is missing. The buckets of its keys are "
+                "unknown.",
                 hint="Nothing was written. Restore the file, or overwrite the partition.",
             )
         return decode_hashes(content)
@@ -220,7 +220,7 @@ def dynamic_buckets(
         rows_per_bucket=int(schema.option("dynamic-bucket.target-row-num") or 2_000_000),
         buckets_max=int(schema.option("dynamic-bucket.max-buckets") or -1),
         assigners=min(wanted),
-        index=hash_index_of(table, base_snapshot_id),
+        index=_hash_index_of(table, base_snapshot_id),
         folder=str(table.paimon.path_factory().index_path()),
         file_prefix=file_prefix,
         location=table.location,
@@ -229,7 +229,7 @@ def dynamic_buckets(
     )
 
 
-def hash_index_of(table: Table, snapshot_id: int) -> tuple[IndexFile, ...]:
+def _hash_index_of(table: Table, snapshot_id: int) -> tuple[IndexFile, ...]:
     """The hash index of a snapshot; () for a table without snapshots (id 0)."""
     from paimon_magics.tables.snapshots.latest import read_snapshot
 
@@ -285,7 +285,7 @@ def put_index_files(
             )
     if by_owner:
         raise TableDamagedError(
-            f"The writers of `{table.name}` left an index of buckets that they did not write; "
-            "nothing was committed.",
+            f"The writers of `{table.name}` left an index of buckets that they did not write. "
+            "Nothing was committed.",
             hint="Run the statement again, and report this with the table's definition.",
         )

@@ -1,10 +1,10 @@
 """Puts file indexes beside data files, as the options `file-index.*` of a table ask.
 
-A writer of our own gives the rows while it writes them (`FileIndexWriter`). The native writer and
-pypaimon's know no indexes and alone know where a file ends; their files get indexes as soon as they
-are finished (`FileIndexRules.put`), from the indexed columns, which are read back. Up to
-`file-index.in-manifest-threshold` an index lies in the manifest, else in a file of its own beside
-the data file (`DataFileIndexWriter`).
+A writer of our own passes the rows while it writes them (`FileIndexWriter`). The native writer and
+pypaimon's know no indexes, and only they know where a file ends. So the indexed columns of their
+finished files are read back (`FileIndexRules.put`). An index of up to
+`file-index.in-manifest-threshold` is in the manifest, a larger one in a file beside the data file
+(`DataFileIndexWriter`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Removes wrong bounds of floating-point columns from the Parquet files of a writer, so that no
 reader prunes by them.
 
-The native writer ignores NaN in the bounds of footers and page indexes, and has no option to omit
-the bounds of some columns. So the columns that have NaN or -0.0 are noted while rows are written
-(module `columnar.value_bounds`). The bounds of these columns are removed from the finished files
-before their messages are handed over; other files keep theirs.
+The native writer ignores NaN in the bounds of footers and page indexes, and can't omit the bounds
+of single columns. So columns with NaN or -0.0 are noted while rows are written (module
+`columnar.value_bounds`). Their bounds are removed from the finished files before the messages are
+returned; other files keep theirs.
 
-On a local disk a footer is replaced in place, since it only becomes shorter; elsewhere the file is
+On a local disk a footer is replaced in place, since it only becomes shorter. Elsewhere the file is
 written again. The file's size, which the messages name, stays the same.
 """
 

@@ -66,7 +66,7 @@ class NativeTable:
         staging = None
         opened = self
         if is_reached_by_client(self.location) and not self.through_catalog:
-            staging = Staging(self.location, dict(self.io_options))
+            staging = _Staging(self.location, dict(self.io_options))
             opened = replace(self, location=staging.folder)
         builder = with_commit_user(opened.open().new_batch_write_builder(), commit_user)
         return NativeWriter(builder.with_overwrite({}) if overwrite else builder, staging)
@@ -112,7 +112,7 @@ class NativeWriter:
     """The native writer; rows of one (partition, bucket) keep their order. With `staging` its files
     are uploaded when they are finished."""
 
-    def __init__(self, builder: Any, staging: Staging | None = None) -> None:
+    def __init__(self, builder: Any, staging: _Staging | None = None) -> None:
         self._staging = staging
         self._builder = builder
         self._writer = builder.new_write()
@@ -207,7 +207,7 @@ def _direct_options(table: Table) -> dict[str, str]:
     options = store_options(table.paimon)
     if options is None:
         raise UnsupportedStatementError(
-            f"Table `{table.name}` lies in a store that the native engine can't open.",
+            f"Table `{table.name}` is in a store that the native engine can't open.",
             hint="Connect to the warehouse with a filesystem, jdbc or rest catalog.",
         )
     if urlsplit(table.location).scheme in S3_SCHEMES:
@@ -216,19 +216,19 @@ def _direct_options(table: Table) -> dict[str, str]:
     return options
 
 
-# Files that the native writer writes on the local disk, for stores that it is not tried on
+# Files that the native writer writes on the local disk, for stores that it is not tested with
 # (`stores.store.is_reached_by_client`).
 #
 # The native library reaches Google Cloud Storage and Azure by interfaces and credentials of its
-# own. So that there is one way to a store, it writes into a local folder, and the finished files
-# are uploaded by the client that publishes snapshots, part by part. The local disk must have room
-# for the files of the tasks that run at the same time.
+# own. To have one way to a store, it writes into a local folder. The client that publishes
+# snapshots then uploads the finished files, part by part. The local disk must have room for the
+# files of the tasks that run at the same time.
 #
-# If the process dies, the local folder is left to the system's temporary folder, and what was
-# uploaded to the attempt's notes, as with every other file.
+# If the process dies, the local folder stays in the system's temporary folder. Uploaded files are
+# removed by the attempt's notes, as every other file.
 
 
-class Staging:
+class _Staging:
     """A local folder in the place of a table's, for one writer."""
 
     def __init__(self, location: str, options: Mapping[str, str]) -> None:

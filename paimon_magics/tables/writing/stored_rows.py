@@ -1,7 +1,7 @@
 """Keys and bounds of files in their binary form, as objects that pypaimon takes for its own.
 
-Most of them are only passed on, from a manifest or a commit message to another one: so they are
-looked into when somebody asks, and their bytes go out as they came.
+Most of them are only copied from one manifest or commit message to another. So they are decoded
+only when their values are needed, and their bytes stay as they are.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class StoredRow(BinaryRow):  # type: ignore[misc]  # pypaimon has no types
 
 
 class StoredStatistics(SimpleStats):  # type: ignore[misc]  # pypaimon has no types
-    """Bounds and numbers of NULLs, as the row that Paimon's `SimpleStats` is. `fields` are those of
-    the bounds, where somebody wants their values."""
+    """Bounds and numbers of NULLs, as a row of Paimon's `SimpleStats`. `fields` are those of the
+    bounds, if their values are needed."""
 
     def __init__(self, row: bytes, fields: Sequence[Any] = ()) -> None:
         if len(row) < _STATISTICS.bytes_min:

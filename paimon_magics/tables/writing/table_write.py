@@ -28,7 +28,6 @@ from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.append_writer import append_table, appends_itself
 from paimon_magics.tables.writing.bucket_assignment import BucketRule
 from paimon_magics.tables.writing.bucket_counts import (
     bucket_counts,
@@ -49,13 +48,19 @@ from paimon_magics.tables.writing.dynamic_buckets import (
 from paimon_magics.tables.writing.file_conversion import file_conversion
 from paimon_magics.tables.writing.file_indexes import file_index_rules
 from paimon_magics.tables.writing.float_bounds import FloatColumns, float_columns, mend_messages
-from paimon_magics.tables.writing.flush_writer import FlushTable, flush_table
 from paimon_magics.tables.writing.native_writer import (
     GIVEN_BUCKET_OPTIONS,
     buffer_options,
     native_table,
 )
-from paimon_magics.tables.writing.postponed_writer import POSTPONED_BUCKET, postponed_table
+from paimon_magics.tables.writing.own_writers import (
+    POSTPONED_BUCKET,
+    FlushTable,
+    append_table,
+    appends_itself,
+    flush_table,
+    postponed_table,
+)
 from paimon_magics.tables.writing.python_writer import python_table
 from paimon_magics.tables.writing.sequence_numbers import next_numbers, number_rows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
@@ -76,9 +81,9 @@ def write_spec(
     rewrites: bool = False,
 ) -> WriteSpec:
     """The specification for the writers of the transaction, of which `slots` run at once. With
-    `gives_buckets` the rows of a table with fixed buckets come with theirs, and so do those of keys
-    that can move between partitions. With `rewrites` the rows of an append table were in its files:
-    the native writer writes them, which needs no catalog in the task."""
+    `gives_buckets` rows come with their buckets, if these are fixed or keys can move between
+    partitions. With `rewrites` the rows of an append table come from its files: the native writer
+    writes them, which needs no catalog in the task."""
     schema = table.schema
     prefix, mode = transaction.file_prefix, schema.bucket_mode
     describe = partial(
@@ -120,10 +125,10 @@ def with_numbers(
     spec: WriteSpec, table: Table, snapshot_id: int, manifests: ManifestCache
 ) -> WriteSpec:
     """The specification with the sequence numbers that follow those of a snapshot, so that writers
-    need not read its manifests; as it is where that is no part of it, or the buckets are many.
+    don't read its manifests. It is unchanged without sequence numbers, or with too many buckets.
 
-    Only for writers whose rows take the place of rows of that snapshot, and whose commit fails when
-    others have written the same keys since: newer rows of other keys may have these numbers.
+    Only for rows that replace rows of that snapshot, and whose commit fails if others have written
+    the same keys since: newer rows of other keys may have these numbers.
     """
     if not isinstance(spec.table, FlushTable) or not snapshot_id or spec.overwrite:
         return spec
@@ -135,9 +140,9 @@ def with_numbers(
 
 
 def flushes_itself(schema: TableSchema) -> bool:
-    """Whether rows are written by `flush_writer`: those of primary-key tables, but not where keys
-    can move between partitions, and not where rows of a key are folded one after the other, in
-    which the native writer is faster."""
+    """Whether `FlushWriter` writes the rows: those of primary-key tables, unless keys can move
+    between partitions, or rows of a key are folded one by one, at which the native writer is
+    faster."""
     if not schema.is_primary_key_table or schema.bucket_mode == "KEY_DYNAMIC":
         return False
     return not folds_rows(merge_rule(schema))
@@ -165,10 +170,10 @@ def _buckets(
 
 @dataclass(frozen=True, slots=True)
 class CompletedWrite:
-    """What a transaction commits: the messages of all its writers, the number of rows that they
-    took, the number and total bytes of their data and changelog files, the buckets of those, the
-    most data files of one of them, the rows of an UPDATE that nobody would see, and the values that
-    were rounded or cut."""
+    """What a transaction commits: the messages of its writers, the number of their rows, and the
+    number, bytes and buckets of their data and changelog files. `files_each` is the greatest number
+    of data files of a bucket. `unseen` are rows of an UPDATE that nobody would see, `losses` values
+    that were rounded or cut."""
 
     messages: tuple[bytes, ...]
     rows: int

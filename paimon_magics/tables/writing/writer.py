@@ -1,8 +1,8 @@
 """Writes Arrow batches to a table's files, in the kernel or in a Spark task.
 
-`write_batches` runs one writer from beginning to end: it creates files with the transaction's
-prefix and returns their commit messages. If it raises, it has deleted the files that were in no
-message yet; the transaction's cleanup removes the others.
+`write_batches` runs one writer from beginning to end. It creates files with the transaction's
+prefix and returns their commit messages. If it raises, it has deleted the files that no message
+names yet; the transaction's cleanup removes the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from paimon_magics.faults import reach
 from paimon_magics.tables.schema.arrow_casting import conform
-from paimon_magics.tables.writing.append_writer import AppendWriter
 from paimon_magics.tables.writing.attempts import Attempt, attempt, ended_error
 from paimon_magics.tables.writing.bucket_assignment import (
     Partition,
@@ -30,10 +29,14 @@ from paimon_magics.tables.writing.dynamic_buckets import (
     IndexWritten,
 )
 from paimon_magics.tables.writing.float_bounds import OddFloats
-from paimon_magics.tables.writing.flush_writer import FlushTable, FlushWriter
 from paimon_magics.tables.writing.format_writers import repeats_values
 from paimon_magics.tables.writing.native_writer import NativeTable, NativeWriter
-from paimon_magics.tables.writing.postponed_writer import PostponedWriter
+from paimon_magics.tables.writing.own_writers import (
+    AppendWriter,
+    FlushTable,
+    FlushWriter,
+    PostponedWriter,
+)
 from paimon_magics.tables.writing.python_writer import PythonWriter
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
@@ -121,7 +124,7 @@ def write_batches(
         try:
             groups = _Groups(task, running, bucket_column, hash_column)
             writer = _Writer(task, running, manifests)
-            return _write_batches(task, batches, running, groups, order_column, writer)
+            return _write_batches(batches, groups, order_column, writer)
         except BaseException as error:
             # A native writer's panic is no Exception, and would become no error of ours.
             if type(error).__name__ == "PanicException":
@@ -130,13 +133,9 @@ def write_batches(
 
 
 def _write_batches(
-    task: WriteSpec,
-    batches: Iterable[pa.RecordBatch],
-    running: Attempt,
-    groups: _Groups,
-    order_column: str | None,
-    writer: _Writer,
+    batches: Iterable[pa.RecordBatch], groups: _Groups, order_column: str | None, writer: _Writer
 ) -> Written:
+    task, running = groups.task, groups.running
     schema = task.arrow_schema()
     index_files: tuple[IndexWritten, ...] = ()
     rows = 0
@@ -268,8 +267,8 @@ class _Groups:
         bucket_column: str | None,
         hash_column: str | None,
     ) -> None:
-        self._task = task
-        self._running = running
+        self.task = task
+        self.running = running
         self._bucket_column = bucket_column
         self._hash_column = hash_column
         dynamic = task.dynamic_buckets
@@ -284,7 +283,7 @@ class _Groups:
 
         Partition and bucket are None if the engine's writer finds them.
         """
-        task, dynamic = self._task, self._task.dynamic_buckets
+        task, dynamic = self.task, self.task.dynamic_buckets
         keys = conformed.select(list(task.partition_keys))
         hashes, buckets = None, None
         if dynamic is not None:
@@ -322,11 +321,11 @@ class _Groups:
 
     def _note(self, keys: pa.RecordBatch, buckets: npt.NDArray[np.int32] | None) -> None:
         """Note where files will be created. The rows name each folder at least once."""
-        if not self._running.id:
+        if not self.running.id:
             return
         if buckets is None:
-            buckets = np.full(len(keys), self._task.common_bucket, dtype=np.int32)
-        self._running.note(keys, pa.array(buckets))
+            buckets = np.full(len(keys), self.task.common_bucket, dtype=np.int32)
+        self.running.note(keys, pa.array(buckets))
         reach("attempt.noted")
 
     def write_index(self) -> tuple[IndexWritten, ...]:
