@@ -1,10 +1,10 @@
 """The commit messages of a compaction of an append table, put together on the driver.
 
-The writer names its files as if they were new. Here they become the files after a compaction: at
-level 0, made by a compaction, with sequence numbers that count on from the first file that was
-read (`BaseAppendFileStoreWrite.compactRewrite`), or with those of their rows where these have ids.
-A file of a data-evolution table gets the first row id and the range of sequence numbers of those
-that it takes the place of (`DataEvolutionNormalCompactTask`).
+The writer names its files as if they were new. Here they become the files after a compaction. Their
+sequence numbers count on from the first file that was read
+(`BaseAppendFileStoreWrite.compactRewrite`), or are those of rows with ids. A file of a
+data-evolution table gets the first row id and the range of sequence numbers of the files that it
+replaces (`DataEvolutionNormalCompactTask`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import bisect
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,8 +47,8 @@ from paimon_magics.tables.writing.new_files import NewFile, partition_values_row
 from paimon_magics.tables.writing.sequence_numbers import number_files
 
 Heirs = Mapping[Bucket, Mapping[str, tuple[str, int]]]
-"""For data files by bucket and name: the file that has their rows now, and the place there of
-their first row."""
+"""By bucket and name of a data file: the file that has its rows now, and the place of the first one
+there."""
 Marked = Mapping[Bucket, Mapping[str, npt.NDArray[np.int64]]]
 """Deleted rows by bucket and data file."""
 
@@ -59,9 +58,8 @@ def append_messages(
 ) -> list[CommitMessage]:
     """The messages of all units, one for each partition and bucket.
 
-    `files` are the entries of the units' files, one unit after the other. Deletion vectors are
-    left out. Raises TableDamagedError
-    for units that are missing, or that have other rows than they must.
+    `files` are the entries of the units' files, one unit after the other. Deletion vectors are left
+    out. Raises TableDamagedError for units that are missing or have unexpected rows.
     """
     results: dict[int, list[RewrittenUnit]] = {}
     for result in sorted(rewritten, key=lambda result: result.share):
@@ -94,7 +92,7 @@ def _written_files(table: Table, unit: AppendUnit, results: Sequence[RewrittenUn
     if not results or rows != _rows_left(table, unit, results):
         raise TableDamagedError(
             f"A compaction of `{table.name}` read {count_text(unit.rows, 'row')} of "
-            f"{count_text(len(unit.files), 'file')} and wrote {rows:,}; nothing was committed.",
+            f"{count_text(len(unit.files), 'file')} and wrote {rows:,}. Nothing was committed.",
             hint="Run the statement again, and report this with the table's definition.",
         )
     if not table.schema.row_tracking_enabled:
@@ -118,12 +116,18 @@ def meta_of_row_file(table: Table, file: NewFile) -> Any:
     bounds, where they differ from the table's columns."""
     if table.schema.data_evolution_enabled:
         return meta_of_columns_file(table, file, stored_columns(table.schema))
-    names = table.schema.column_names
-    if file.bounded_columns is None:
-        file = replace(file, bounded_columns=tuple(names))
     meta = meta_of_new_file(table.paimon, file)
-    meta.write_cols = [*names, *(field.name for field in ROW_FIELDS)]
+    name_columns(table, [meta])
     return meta
+
+
+def name_columns(table: Table, files: Iterable[Any]) -> None:
+    """Name the columns that files with row ids have, and those with bounds, in their metadata."""
+    names = table.schema.column_names
+    for file in files:
+        if file.value_stats_cols is None:
+            file.value_stats_cols = list(names)
+        file.write_cols = [*names, *(field.name for field in ROW_FIELDS)]
 
 
 def _take_place(written: Sequence[Any], before: Sequence[Any]) -> None:
@@ -137,8 +141,8 @@ def _take_place(written: Sequence[Any], before: Sequence[Any]) -> None:
 
 
 def _rows_left(table: Table, unit: AppendUnit, results: Sequence[RewrittenUnit]) -> int:
-    """The rows that the unit's files have without deleted ones. Where a vector's writer did not
-    count its rows, what the reader gave. Those of data evolution keep deleted rows."""
+    """The number of rows of the unit's files without deleted ones. If a vector's writer did not
+    count its rows, the number that was written. Files of data evolution keep deleted rows."""
     if table.schema.data_evolution_enabled:
         return unit.distinct_rows
     vectors = [file.deletions for file in unit.files if file.deletions is not None]
@@ -150,10 +154,10 @@ def _rows_left(table: Table, unit: AppendUnit, results: Sequence[RewrittenUnit])
 
 # The deletion vectors of an append table after a compaction.
 #
-# Rewritten files lose theirs. An index file that held one of them goes, and the vectors of other
-# files in it are written anew; index files that the compaction does not touch stay, so that it does
-# not meet other commits without need. Rewritten files of a data-evolution table hand theirs on.
-# Sources: `BaseAppendDeleteFileMaintainer.persist`, `DataEvolutionCompactDeletionVectorRewriter`.
+# Rewritten files lose theirs. An index file with one of these is replaced, with the vectors of
+# other files in it. Other index files stay, so that the compaction conflicts with fewer commits.
+# Rewritten files of a data-evolution table pass their vectors on. Sources:
+# `BaseAppendDeleteFileMaintainer.persist`, `DataEvolutionCompactDeletionVectorRewriter`.
 
 
 def moved_vectors(messages: Iterable[CommitMessage]) -> Heirs:

@@ -1,9 +1,9 @@
-"""Plans new file indexes for the files of a snapshot, and tells of them in commit messages.
+"""Plans new file indexes for the files of a snapshot, and makes the commit messages.
 
-The files get the indexes that the table's options `file-index.*` ask for now, in place of those
-that they have: a commit of the kind COMPACT that deletes each file and adds it with its new index.
-A file that neither has an index nor shall get one is left alone, and so is one whose new index is
-the old one. Source: `RewriteFileIndexProcedure`, `FileIndexProcessor`.
+Files get the indexes that the table's options `file-index.*` ask for now. A commit of the kind
+COMPACT deletes each file and adds it with its new index. A file without an index now and then is
+left alone, and so is a file whose index stays the same. Source: `RewriteFileIndexProcedure`,
+`FileIndexProcessor`.
 """
 
 from __future__ import annotations
@@ -138,9 +138,9 @@ class IndexRewriting:
 
 
 def needs_merged_manifests(plan: IndexRewriting, messages: Iterable[CommitMessage]) -> bool:
-    """Whether a file gets an index again that it had before, and the manifests still say that the
-    file with that index was deleted. Some readers go by that, whatever the order of entries, so the
-    manifests must be merged before the commit."""
+    """Whether a file gets back an index that it had before, while manifests still delete the file
+    with that index. Some readers ignore the order of entries, so that manifests must be merged
+    before the commit."""
     return any(
         _identity(file) in plan.deleted for message in messages for file in message.compact_after
     )
@@ -186,8 +186,8 @@ def plan_index_rewriting(
 def _indexes_in(
     table: Table, wanted: FileIndexes, schemas: TableSchemas, schema_id: int
 ) -> FileIndexes:
-    """The indexes of files of a schema, in the names of its columns; without those of columns that
-    it lacks, or has with a type that the index can't be of."""
+    """The indexes of files of a schema, by the schema's column names; without columns that it
+    lacks, or whose type can't have the index."""
     ids = {column.name: column.id for column in table.schema.columns}
     stored = {column.id: column for column in schemas.columns(schema_id)}
     indexes = []
@@ -208,10 +208,10 @@ def _indexes_in(
 
 # Builds the file indexes of files that exist, in a Spark task or in a thread.
 #
-# Light to import, because Spark's tasks load it. Each file is read once, its deleted rows too: an
-# index counts the rows as they lie in the file. The data file itself stays as it is. If the process
-# dies, index files stay that no snapshot names; the transaction's attempt noted their folders, so
-# that they are removed when it ends. Source: `FileIndexProcessor`.
+# Each file is read once, with its deleted rows: an index counts the rows as they are in the file.
+# The data file itself stays unchanged. If the process dies, index files stay that no snapshot
+# names. The transaction's attempt noted their folders, and they are removed when it ends. Source:
+# `FileIndexProcessor`.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,11 @@
 """Moves keys of a table with dynamic buckets to other buckets, without a change of its rows.
 
-A streaming job of another engine reads the hash indexes when it starts. A key that others add later
-is in a bucket that they chose; when the job reads the key, it puts it into a bucket of its own
-choice, and can't do otherwise any more. So the table follows: as a COMPACT commit, the merged rows
-of these keys are added to the job's bucket at level 0, with a sequence number below those of the
-job's rows; deletions of them are added to the old bucket at level 0, with a number above all that
-it has; and their hashes go from index to index. A hash moves with all keys that have it: a bucket
-is chosen by hash. No file is replaced, so that no compaction conflicts with a move.
+A streaming job of another engine reads the hash indexes once, when it starts. If others add a key
+later, the job does not know their bucket and chooses its own. So the table follows. A COMPACT
+commit adds the merged rows of such keys to the job's bucket at level 0, with a sequence number
+below those of the job's rows. It adds deletions of them to the old bucket at level 0, with a number
+above all others there. Their hashes go from index to index. A hash moves with all of its keys,
+since a bucket is chosen by hash. No file is replaced, so that no compaction conflicts with a move.
 
 The rows of a bucket are read in the order of their keys, block by block. If the process dies, files
 stay that no snapshot names; the transaction's attempt noted their folders.
@@ -206,8 +205,9 @@ def plan_key_moves(
     numbers: Mapping[Bucket, int],
     indexes: HashIndexes,
 ) -> KeyMoves | None:
-    """Plan to move keys on a snapshot, pypaimon's; None when none of them are where they were found
-    any more. `numbers` has a sequence number below those of the rows to come, for each target."""
+    """Plan to move keys on a snapshot, pypaimon's; None if all of them have left the buckets where
+    they were seen. `numbers` has a sequence number below those of the rows to come, for each
+    target."""
     stored = hash_entries(table, snapshot.index_manifest)
     entries = {(tuple(entry.partition.values), entry.bucket): entry for entry in stored}
     hashes = indexes.hashes_in(table, stored)

@@ -1,8 +1,8 @@
 """Merges sections of a rewrite, with the rows above them that it looks up.
 
 Rows of overlapping files above the output level join a merge as further runs (`columnar`'s
-compaction kernels). They are read only as far as the section's own rows go, and only their keys
-where their values don't matter. Light to import, because Spark's tasks load it.
+compaction kernels). They are read only as far as the section's own rows go. If their values don't
+matter, only their keys are read. Light to import, because Spark's tasks load it.
 """
 
 from __future__ import annotations
@@ -155,8 +155,7 @@ class _Own:
         self._values = [head.column(keys[0]) for head, _ in heads]
 
     def conditions(self) -> list[ColumnPredicate]:
-        """Conditions that rows of these keys meet, on the first key column: what is far from them
-        need not be read."""
+        """Conditions on the first key column that all rows of these keys meet."""
         if not self._values or not _has_simple_order(self._values[0].type):
             return []
         least = min(values[0].as_py() for values in self._values)

@@ -124,11 +124,11 @@ def _message(
     )
 
 
-# The deletion vectors that a compaction changes: rows above it that it replaces are marked, the
-# vectors of files that it rewrites go. Upgraded files keep theirs.
+# The deletion vectors that a compaction changes. Rows of higher levels that it replaces are marked,
+# and vectors of rewritten files are dropped. Upgraded files keep theirs.
 #
-# One index file for each bucket is written, on the driver. The transaction's attempts note its
-# folder, so that it is removed when the transaction ends without a commit. Source:
+# The driver writes one index file for each bucket. The transaction's attempts note its folder, so
+# that it is removed if the transaction ends without a commit. Source:
 # `BucketedDvMaintainer`, `LookupMergeTreeCompactRewriter.notifyRewriteCompactBefore`.
 
 
@@ -231,8 +231,8 @@ def united_messages(
 def _second_plan(
     plan: CompactionPlan, messages: Sequence[CommitMessage], scope: CompactionScope
 ) -> CompactionPlan | None:
-    """What is picked from the buckets of a plan once it has run, with its `messages`, which are not
-    committed; None if nothing is. Raises what `plan_compaction` raises."""
+    """The plan of what is picked after the uncommitted `messages` of a plan; None if nothing is.
+    Raises what `plan_compaction` raises."""
     snapshot = read_snapshot(plan.table.paimon, plan.snapshot_id)
     second = plan_compaction(
         plan.table,
@@ -279,8 +279,8 @@ def _joined(first: CommitMessage, second: CommitMessage, passed: list[_Passed]) 
 
 
 def _delete(table: Table, passed: Sequence[_Passed]) -> None:
-    """Delete files that nobody needs. What can't be deleted stays as what is left of a failed
-    attempt does, until the transaction's end removes it."""
+    """Delete files that nobody needs. What can't be deleted stays until the transaction's end
+    removes it, as after a failed attempt."""
     paimon = table.paimon
     for message, file in passed:
         if hasattr(file, "index_file"):

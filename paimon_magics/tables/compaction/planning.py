@@ -57,10 +57,10 @@ _RANGE_BYTES_MIN = 8 << 20  # a smaller range of keys costs more than another ta
 class CompactionScope:
     """What is compacted: all files of a bucket (`is_full`), or what a writer would pick.
 
-    `partitions` (serialised) and `buckets`, if given, are the only ones. Rows that replaced all
-    others in the snapshot `overwritten_snapshot` have no changes to tell, unless there are later
-    snapshots. With `order` all rows of an append table are sorted. With `takes_all` a full
-    compaction takes every file of a primary-key table, whether it is worth it or not.
+    `partitions` (serialised) and `buckets` limit it. Rows that replaced all others in the snapshot
+    `overwritten_snapshot` get no changelog, unless there are later snapshots. With `order` all rows
+    of an append table are sorted. With `takes_all` a full compaction takes every file of a
+    primary-key table, whether it pays or not.
     """
 
     is_full: bool
@@ -75,8 +75,8 @@ class CompactionScope:
 @dataclass(frozen=True)
 class CompactionPlan:
     """Which files of a snapshot are compacted at a `moment`. The positions in `units` are those of
-    `files` (columns of MANIFEST_ENTRIES, and `path`). `written` are messages that the transaction
-    commits together with this, and that count already; its tasks are numbered from `first_task`."""
+    `files` (columns of MANIFEST_ENTRIES, and `path`). `written` are messages of the same commit
+    that the plan follows. Its tasks are numbered from `first_task`."""
 
     table: Table
     snapshot_id: int
@@ -108,8 +108,8 @@ class CompactionPlan:
 
     @property
     def read_bytes(self) -> int:
-        """The size of all files that are read: also of upgraded ones, where that tells changes or
-        deletes rows, and of those that rows are looked up in."""
+        """The size of all files that are read, with files that rows are looked up in, and upgraded
+        files whose rows are read for a changelog or for deletions."""
         return sum(self.unit_bytes())
 
     def unit_bytes(self) -> list[int]:
@@ -194,8 +194,8 @@ class CompactionPlan:
     def _parts(
         self, unit: BucketUnit, rewrite: Rewrite, keys: Sequence[str], part_bytes: int
     ) -> list[_Part]:
-        """Sections that follow each other, or ranges of one section, of about `part_bytes`; and
-        into how many ranges the section is divided."""
+        """Sections that follow each other, or ranges of one section, of about `part_bytes`, with
+        the number of ranges of the section."""
         parts: list[_Part] = []
         together: list[Section] = []
         size = 0

@@ -57,8 +57,8 @@ def may_be_due(
     manifests: ManifestCache,
 ) -> bool:
     """Whether a writer can pick files of `buckets` after the commit of `snapshot_id`, which added
-    `files_added` files at most to each. Below the trigger nothing is picked; then neither the new
-    snapshot's manifests nor the buckets' files have to be looked at."""
+    at most `files_added` files to each. Below the trigger nothing is picked, and the new snapshot's
+    manifests need not be read."""
     options = PickOptions.of(table.schema)
     if options.forces_level_0_up or options.may_be_early_full or is_full(table.schema):
         return True

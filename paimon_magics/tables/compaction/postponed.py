@@ -1,9 +1,9 @@
-"""Plans how rows that wait in `bucket-postpone` get their buckets, and tells of it in messages.
+"""Plans how rows that wait in `bucket-postpone` get their buckets, and makes the commit messages.
 
 All waiting files of a partition are read, writer by writer in the order of their first files, and
-each writer's files in their order: so of two rows of a key the later one counts. The rows become
-files on level 0 of the partition's buckets, and the waiting files go, by one commit of the kind
-COMPACT. Source: `PostponeUtils`, `SparkPostponeCompactProcedure`.
+each writer's files in their order. So the later of two rows of a key counts. By one commit of the
+kind COMPACT, the rows become files on level 0 of the partition's buckets, and the waiting files are
+removed. Source: `PostponeUtils`, `SparkPostponeCompactProcedure`.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class RewriteTask:
 
     @property
     def read_bytes(self) -> int:
-        """The size of its part of its files, of which others read as much if `share` tasks do."""
+        """The size of the task's part of its files, which `share` tasks divide."""
         return sum(file.size_bytes for file in self.files) // self.share
 
 
@@ -192,8 +192,8 @@ def partition_row(encoded: bytes, schema: pa.Schema) -> pa.RecordBatch:
 def _unexpired(
     rows: pa.RecordBatch, task: RewriteTask, expiry: RecordExpiry | None
 ) -> pa.RecordBatch:
-    """The rows without expired ones. Only where nothing older is left, which they would hide:
-    Paimon drops expired rows before a merge, and so may bring back an older one."""
+    """The rows without expired ones, unless they may hide older rows. Paimon drops expired rows
+    before a merge, and so may bring back an older one."""
     if expiry is None or not task.drops_deletes:
         return rows
     gone = expiry.expired(rows)

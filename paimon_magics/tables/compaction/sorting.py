@@ -1,12 +1,11 @@
 """Sorts the rows that a compaction writes, so that rows near to each other lie in one file, and
 bounds of files tell more.
 
-Memory is bounded: rows that are more than `memory_bytes` are sorted outside of it. From a sample of
-their keys follow the bounds of ranges; pieces of the input are sorted, cut at the bounds and put
-into files of this machine; then range by range is put together and sorted. Several tasks can
-sort one input, each some of the ranges: the same input has the same bounds in every task. If the
-process dies, its temporary files stay for the operating system to remove. Light to import, because
-Spark's tasks load it.
+Memory is bounded: rows beyond `memory_bytes` are sorted on disk. A sample of their keys gives the
+bounds of ranges. Pieces of the input are sorted, cut at the bounds and written to local files. Then
+each range is put together and sorted. Several tasks can sort one input, each some of the ranges:
+the same input has the same bounds in every task. If the process dies, the operating system removes
+its temporary files. Light to import, because Spark's tasks load it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Plans the compaction of a primary-key table: which buckets, which of their files, into which
 level.
 
-Nothing is read here: files come in as the Arrow columns of a snapshot's manifests. Buckets with
-nothing to do are passed over before any object is made for a file, ten thousand in some
-milliseconds.
+Nothing is read here: files come as the Arrow columns of a snapshot's manifests. Buckets with
+nothing to do are skipped before any object is made for a file, ten thousand in some milliseconds.
 """
 
 from __future__ import annotations

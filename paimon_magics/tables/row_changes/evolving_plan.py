@@ -149,9 +149,9 @@ def plan_evolving_change(
     files, steps = matching_files(table, snapshot, predicates, manifests)
     if pc.any(pc.is_null(files["first_row_id"])).as_py():
         raise UnsupportedStatementError(
-            f"`{table.name}` has files whose rows have no ids, so that single columns of them "
-            "can't be written.",
-            hint="INSERT OVERWRITE … SELECT writes the table anew: all rows get ids then.",
+            f"`{table.name}` has files whose rows have no ids. Single columns of them can't be "
+            "written.",
+            hint="INSERT OVERWRITE … SELECT writes the table anew. All rows get ids then.",
         )
     ranges = ranges_of(table, files, manifests.deletions(snapshot.index_manifest))
     units = tuple(AppendUnit(number, 0, each.files) for number, each in enumerate(ranges))
@@ -160,9 +160,9 @@ def plan_evolving_change(
 
 # Global indexes of columns that get new values.
 #
-# Paimon's engines build them over columns of data-evolution tables. Nobody keeps them up to date,
-# so that a changed column's index finds rows by their old values. What happens to it says the
-# option `global-index.column-update-action`, as in
+# Paimon's engines build them over columns of data-evolution tables. Nothing keeps them up to date,
+# so that the index of a changed column finds rows by their old values. The option
+# `global-index.column-update-action` decides what happens, as in
 # `MergeIntoPaimonDataEvolutionTable.checkUpdateResult`.
 
 
@@ -181,8 +181,8 @@ def _check_indexed_columns(
     if columns:
         name = min(columns)
         raise UnsupportedStatementError(
-            f"`{name}` of `{table.name}` has a global index, which would go on finding rows by the "
-            "values that they have now.",
+            f"`{name}` of `{table.name}` has a global index, which would still find rows by their "
+            "old values.",
             hint=f"Let the statement drop the index: ALTER TABLE {table.name} SET TBLPROPERTIES "
             f"('{_ACTION}' = 'DROP_PARTITION_INDEX'), and build it again afterwards. With 'IGNORE' "
             "it stays, and is wrong for the rows that change.",

@@ -1,10 +1,10 @@
-"""Deletes rows of a primary-key table from its files, where its merge engine takes no rows of the
-kind -D: files that have such rows are written anew, or deletion vectors mark the rows.
+"""Deletes rows from files of a primary-key table whose merge engine takes no rows of the kind -D.
+Files are written anew without them, or deletion vectors mark them.
 
 A file may be changed so only if its rows need no merge: no other file that is read has their keys.
-A file that is written anew keeps its level, and its rows their kinds and sequence numbers. Paimon's
-connector puts them on level 0 as new rows: with `first-row` they can't be seen then until the next
-compaction. Sources: `DeleteFromPaimonTableCommand`, `PaimonRowLevelCommand.findTouchedFiles`,
+A rewritten file keeps its level, and its rows their kinds and sequence numbers. Paimon's connector
+puts the rows on level 0 as new ones; with `first-row` they can't be seen until the next compaction.
+Sources: `DeleteFromPaimonTableCommand`, `PaimonRowLevelCommand.findTouchedFiles`,
 `MergeTreeSplitGenerator`.
 """
 
@@ -98,15 +98,15 @@ def plan_keyed_change(
         raise _uncompacted(
             table,
             f"Rows of {count_text(waiting, 'file')} of `{table.name}` appear after the next "
-            f"compaction ({hidden_by}): DELETE can't see them yet, and they would stay.",
+            f"compaction ({hidden_by}). DELETE can't see them yet, and they would stay.",
         )
     overlapping = _merged_files(table, files, groups, stored)
     if overlapping:
         raise _uncompacted(
             table,
             f"`{table.name}` has {count_text(overlapping, 'file')} whose rows have to be merged by "
-            f"key. Its merge engine ({schema.merge_engine}) takes no deletes, so that DELETE "
-            "removes rows from files, each of which must have the only row of its keys.",
+            f"key. Its merge engine ({schema.merge_engine}) takes no deletes, so DELETE removes "
+            "rows from files. Each key must be in one file only.",
         )
     units = file_units(table, files, stored, with_folders=True)
     marks = schema.deletion_vectors_enabled
@@ -116,8 +116,8 @@ def plan_keyed_change(
 def _merged_files(
     table: Table, files: pa.Table, groups: Sequence[range], stored: Sequence[StoredFile]
 ) -> int:
-    """How many files have rows that may not be those of their keys: files that share keys with
-    others, and files with deletes."""
+    """The number of files that share keys with others, or have deletes: their rows may not be the
+    current ones of their keys."""
     schema = table.schema
     once = schema.deletion_vectors_enabled or schema.merge_engine == "first-row"
     ranks = KeyRanks(files, schema)

@@ -1,5 +1,5 @@
-"""The values that a row of a table must have in some columns to matter to a statement, as a file
-that Spark's tasks on this machine read.
+"""The values that rows must have in some columns to matter to a statement. Spark's tasks on this
+machine read them from a file.
 
 Light to import, because the tasks load it. Memory is bounded by `INTEGERS_MAX`, and for a column
 of whole numbers that lie close together by `_SPAN_MAX` bytes.
@@ -143,8 +143,8 @@ def check_none_wait(
     manifests: ManifestCache,
 ) -> None:
     """Raise UnsupportedStatementError if rows of a snapshot, pypaimon's, wait for their buckets in
-    partitions that `predicates` allow. Nobody sees them yet, so that a statement could neither
-    find them nor be newer than they are: they get greater sequence numbers than what it writes."""
+    partitions that `predicates` allow. A statement can't see them, and they get greater sequence
+    numbers than what it writes."""
     if table.schema.bucket_mode != "POSTPONE_MODE":
         return
     files = live_files(manifests, snapshot)
@@ -155,8 +155,8 @@ def check_none_wait(
         rows = count_text(pc.sum(files["row_count"]).as_py(), "row")
         raise UnsupportedStatementError(
             f"{rows} of `{table.name}` in {count_text(files.num_rows, 'file')} still wait for "
-            "their buckets ('bucket' = '-2'): this statement can't see them, and they would take "
-            "the place of what it writes.",
+            "their buckets ('bucket' = '-2'). This statement can't see them, and they would "
+            "replace what it writes.",
             hint=f"Nothing was written. CALL sys.compact(table => '{table.name}'), then run the "
             "statement again.",
         )

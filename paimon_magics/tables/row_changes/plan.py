@@ -28,14 +28,19 @@ from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.settings import Settings
-from paimon_magics.tables.compaction.append_messages import meta_of_row_file, put_marks
+from paimon_magics.tables.compaction.append_messages import (
+    meta_of_row_file,
+    name_columns,
+    put_marks,
+)
 from paimon_magics.tables.compaction.append_plan import row_files, stored_files_of
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.compaction.planning import folder_of
 from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.manifests.names import COMPACTED
 from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.reading.table_files import files_reader
-from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges, moving_row_files
+from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
 from paimon_magics.tables.row_changes.selected_rows import PlacedFiles
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_schema
@@ -46,8 +51,11 @@ from paimon_magics.tables.writing.commit_messages import read_messages
 from paimon_magics.tables.writing.data_file_metas import stored_metas
 from paimon_magics.tables.writing.deletion_vector_files import Bucket
 from paimon_magics.tables.writing.float_bounds import mend_messages
+from paimon_magics.tables.writing.key_value_files import KeyValueFiles
+from paimon_magics.tables.writing.own_writers import AppendTable
 from paimon_magics.tables.writing.sequence_numbers import number_files, number_rows
 from paimon_magics.tables.writing.table_write import write_spec
+from paimon_magics.tables.writing.write_spec import WriteSpec
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,7 @@ class AppendChange(RowChange):
         if tracks_rows:
             output: Any = row_files(self.table, transaction, keeps_numbers=False)
             if moves:
-                output = moving_row_files(self.table, output)
+                output = _by_partition(self.table, transaction, output.files)
         else:
             output = write_spec(
                 self.table, transaction, overwrite=False, slots=slots, settings=settings,
@@ -187,10 +195,6 @@ class AppendChange(RowChange):
         table = self.table
         if result.written is None:
             new = [(home, [meta_of_row_file(table, file) for file in result.files])]
-            new += [
-                ((moved.partition, home[1]), [meta_of_row_file(table, moved.file)])
-                for moved in result.moved
-            ]
         else:
             messages = list(read_messages(table.paimon, result.written.messages))
             mend_messages(table, messages, result.written.odd_floats)
@@ -200,8 +204,10 @@ class AppendChange(RowChange):
             ]
         if table.schema.row_tracking_enabled:
             for _, files in new:
+                name_columns(table, files)
                 for file in files:  # numbers of 0 become the snapshot's when it is committed
                     file.min_sequence_number = file.max_sequence_number = 0
+                    file.file_source = COMPACTED
         return new
 
     def _number(self, files: Sequence[Any], before: Any) -> None:
@@ -221,7 +227,7 @@ class AppendChange(RowChange):
         if rows != expected:
             raise TableDamagedError(
                 f"A task wrote {count_text(rows, 'row')} of the file {file.path} of "
-                f"`{self.table.name}`, and {expected:,} were expected; nothing was committed.",
+                f"`{self.table.name}`, but {expected:,} were expected. Nothing was committed.",
                 hint="Run the statement again, and report this with the table's definition.",
             )
 
@@ -245,6 +251,20 @@ def plan_append_change(
     units = file_units(table, files, stored, with_folders=table.schema.row_tracking_enabled)
     marks = table.schema.deletion_vectors_enabled
     return AppendChange(table, snapshot, units, tuple(predicates), steps, files, marks)
+
+
+def _by_partition(table: Table, transaction: Transaction, files: KeyValueFiles) -> WriteSpec:
+    """How rows with ids are written into the partitions that their values name. They keep their
+    ids. Source: `UpdatePaimonTableCommand` with `PaimonSparkWriter.withRowTracking`."""
+    return WriteSpec(
+        table=AppendTable.of(table, transaction.file_prefix, files),
+        commit_user=transaction.commit_user,
+        schema=files.stored_schema().serialize().to_pybytes(),
+        partition_keys=table.schema.partition_keys,
+        bucket_rule=None,
+        overwrite=False,
+        attempts_folder=transaction.attempts_folder,
+    )
 
 
 def matching_files(

@@ -8,7 +8,6 @@ tasks load it. Memory is bounded by a batch of a file, and for a vector by the p
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -17,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_magics.columnar.merging import PLACE, SEQUENCE
-from paimon_magics.faults import reach
 from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.planning.writes.distributions import BUCKET_COLUMN
 from paimon_magics.tables.compaction.append_rewriting import RowFiles
@@ -31,31 +29,23 @@ from paimon_magics.tables.row_changes.selected_rows import (
     SelectedRows,
 )
 from paimon_magics.tables.schema.arrow_casting import conform
-from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.attempts import writing_attempt
-from paimon_magics.tables.writing.bucket_assignment import Partition, row_groups, values_at
 from paimon_magics.tables.writing.columns_files import ColumnsWrite, WrittenColumns
-from paimon_magics.tables.writing.key_value_files import KeyValueFileWriter
-from paimon_magics.tables.writing.new_files import NewFile, bucket_folder
+from paimon_magics.tables.writing.new_files import NewFile
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import write_batches
-
-_OPEN_PARTITIONS_MAX = 16  # an open file holds a row group
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
     """What became of the file `number`: `changed` of its rows were changed, and of these `deleted`
     were deleted. `written` or `files` are the new files with its rows, and `places` the changed
-    places as a roaring bitmap, where a deletion vector marks them. `moved` are new files of rows
-    with ids that may be in other partitions."""
+    places as a roaring bitmap, where a deletion vector marks them."""
 
     number: int
     changed: int
     deleted: int
     written: Written | None = None
     files: tuple[NewFile, ...] = ()
-    moved: tuple[MovedFile, ...] = ()
     places: bytes | None = None
 
 
@@ -71,7 +61,7 @@ class FileChanges:
 
     units: tuple[AppendUnit, ...]
     reader: FileReader
-    output: WriteSpec | RowFiles | MovingRowFiles
+    output: WriteSpec | RowFiles
     assigned: bytes | None
     marks: bool
     has_buckets: bool
@@ -96,21 +86,19 @@ class FileChanges:
 
     def _written(
         self, unit: AppendUnit, rows: Iterator[pa.RecordBatch]
-    ) -> tuple[Written | None, tuple[NewFile, ...], tuple[MovedFile, ...]]:
+    ) -> tuple[Written | None, tuple[NewFile, ...]]:
         output = self.output
         if isinstance(output, RowFiles):
-            return None, output.write(unit, rows), ()
-        if isinstance(output, MovingRowFiles):
-            return None, (), output.write(unit, rows)
+            return None, output.write(unit, rows)
         if not self.has_buckets:
-            return write_batches(output, rows), (), ()
+            return write_batches(output, rows), ()
         bucketed = (
             row.append_column(
                 BUCKET_COLUMN, pa.array(np.full(len(row), unit.bucket, dtype=np.int32))
             )
             for row in rows
         )
-        return write_batches(output, bucketed, bucket_column=BUCKET_COLUMN), (), ()
+        return write_batches(output, bucketed, bucket_column=BUCKET_COLUMN), ()
 
     def _marked(self, changes: FileRows) -> Iterator[pa.RecordBatch]:
         """The changed rows as new ones; their places are kept."""
@@ -120,7 +108,7 @@ class FileChanges:
             if schema is None or not rows.num_rows:
                 continue
             new = conform(rows, schema)
-            if isinstance(self.output, RowFiles | MovingRowFiles):
+            if self.reader.with_row_ids:
                 new = new.append_column(ROW_ID, rows.column(ROW_ID).cast(pa.int64()))
                 new = new.append_column(SEQUENCE, pa.nulls(len(rows), pa.int64()))
             yield new
@@ -173,73 +161,6 @@ def _replaced(
         arrays.append(column)
         fields.append(field)
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-
-
-# Writes rows with ids into the partitions that their values name, in a Spark task.
-#
-# An UPDATE that assigns a partition column moves rows: they keep their ids, which their new file
-# stores. Light to import, because Spark's tasks load it; pypaimon is imported when a task writes.
-# Memory is bounded by a row group of each of `_OPEN_PARTITIONS_MAX` files. Source:
-# `UpdatePaimonTableCommand` with `PaimonSparkWriter.withRowTracking`.
-
-
-@dataclass(frozen=True, slots=True)
-class MovedFile:
-    """A new file, and the partition that it is in."""
-
-    partition: Partition
-    file: NewFile
-
-
-@dataclass(frozen=True)
-class MovingRowFiles:
-    """How files of rows with ids are written as `rows` says, but into the partitions of the rows;
-    picklable. `body` is a pickle of pypaimon's table, which knows where partitions lie."""
-
-    rows: RowFiles
-    body: bytes
-
-    def __repr__(self) -> str:
-        return f"MovingRowFiles({self.rows.stem})"  # the pickle may hold credentials
-
-    def write(self, unit: AppendUnit, batches: Iterable[pa.RecordBatch]) -> tuple[MovedFile, ...]:
-        """Write the rows of a unit, as one attempt. Raises as `RowFiles.write`."""
-        rows = self.rows
-        paimon = pickle.loads(self.body)  # made by `moving_row_files`, for this job
-        with writing_attempt(rows.attempts_folder, rows.io_options) as running:
-            moved: list[MovedFile] = []
-            writers: dict[Partition, KeyValueFileWriter] = {}
-
-            def finish() -> None:
-                for partition, writer in writers.items():
-                    moved.extend(MovedFile(partition, file) for file in writer.finish())
-                writers.clear()
-
-            for batch in batches:
-                keys = batch.select(list(rows.partition_keys))
-                for places in row_groups(keys.columns):
-                    first = int(places[0])
-                    partition = values_at(keys.columns, first)
-                    if partition not in writers:
-                        if len(writers) == _OPEN_PARTITIONS_MAX:
-                            finish()
-                        if running.id:
-                            running.note(keys.slice(first, 1), [0])
-                            reach("attempt.noted")
-                        part = f"{running.name_part}{unit.number}-{len(running.writers)}"
-                        writers[partition] = KeyValueFileWriter(
-                            rows.files, bucket_folder(paimon, partition, 0), rows.stem + part
-                        )
-                        running.writers.append(writers[partition])
-                    whole = len(places) == batch.num_rows
-                    writers[partition].write(batch if whole else batch.take(pa.array(places)))
-            finish()
-            return tuple(moved)
-
-
-def moving_row_files(table: Table, rows: RowFiles) -> MovingRowFiles:
-    """How rows with ids are written into the partitions of their values."""
-    return MovingRowFiles(rows, pickle.dumps(table.paimon))
 
 
 # Changes rows of a data-evolution table, in a Spark task: new values of columns become files of

@@ -36,7 +36,7 @@ class RowsOutOfOrderError(Exception):
 
 def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same batches, of files with ascending numbers. Raises RowsOutOfOrderError for a row that
-    comes after one that is behind it, or comes twice."""
+    is out of order or repeated."""
     last_file = last_place = -1
     for batch in batches:
         if not batch.num_rows:
@@ -88,8 +88,8 @@ class SelectedRows:
 
 
 class FileRows:
-    """The selected rows of one file. A row comes once, whatever a subquery finds for it. Each batch
-    comes with which of its rows are deleted: all with `deletes`."""
+    """The selected rows of one file, each once, even if a subquery repeats it. Each batch comes
+    with a mask of its deleted rows: all with `deletes`."""
 
     def __init__(self, rows: SelectedRows, file: int, *, deletes: bool) -> None:
         self._rows = rows

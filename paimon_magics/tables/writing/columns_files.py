@@ -163,8 +163,8 @@ class ColumnsWrite:
 
     def _not_whole(self, row_id: int) -> TableDamagedError:
         return TableDamagedError(
-            f"New values for rows of `{self.table}` lack some rows of the file with the row id "
-            f"{row_id}, or are not in their order. Nothing was committed.",
+            f"New values for rows of `{self.table}` must come with all rows of the file that has "
+            f"the row id {row_id}, in their order. Nothing was committed.",
             hint="Run the statement again, and report this with the table's definition.",
         )
 
