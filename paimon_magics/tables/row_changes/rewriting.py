@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -29,10 +30,12 @@ from paimon_magics.tables.row_changes.selected_rows import (
     SelectedRows,
 )
 from paimon_magics.tables.schema.arrow_casting import conform
-from paimon_magics.tables.writing.columns_files import ColumnsWrite, WrittenColumns
 from paimon_magics.tables.writing.new_files import NewFile
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import write_batches
+
+if TYPE_CHECKING:
+    from paimon_magics.tables.writing.columns_files import ColumnsWrite, WrittenColumns
 
 
 @dataclass(frozen=True, slots=True)
