@@ -25,9 +25,8 @@ from paimon_magics.spark.types import spark_schema
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType, contains_type
 from paimon_magics.tables.compaction.append_units import AppendUnit
-from paimon_magics.tables.row_changes.column_changes import ColumnChanges
 from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
-from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
+from paimon_magics.tables.row_changes.rewriting import ChangedFile, ColumnChanges, FileChanges
 from paimon_magics.tables.row_changes.selected_rows import (
     FILE_COLUMN,
     PLACE_COLUMN,

@@ -46,7 +46,7 @@ from paimon_magics.spark.transfer import collected
 from paimon_magics.spark.writing_tasks import WRITTEN, AssignTasks, OwnerTasks, WriteTasks
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.tables.writing.commit_messages import bucket_of_message
-from paimon_magics.tables.writing.flush_writer import FlushTable
+from paimon_magics.tables.writing.own_writers import FlushTable
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import GROUP_BITS, GROUP_SHIFT
 

@@ -218,6 +218,12 @@ def store_options(paimon: Any) -> dict[str, str] | None:
     return options
 
 
+def io_options(paimon: Any) -> tuple[tuple[str, str], ...]:
+    """The options with which a task opens the store of a table, sorted; () for a store that the
+    native library does not know."""
+    return tuple(sorted((store_options(paimon) or {}).items()))
+
+
 def catalog_options(paimon: Any) -> dict[str, str]:
     """The options of the catalog that a table was loaded from."""
     from pypaimon.read.native_plan import _catalog_context_options

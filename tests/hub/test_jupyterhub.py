@@ -13,7 +13,7 @@ from paimon_magics.coordinator.client.starting import At
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.system_tables.registry import table_view
-from paimon_magics.tables.system_tables.timeline import history
+from paimon_magics.tables.system_tables.versions import history
 from tests.coordinator.process import TABLE, create_table, read
 from tests.hub.hub import COMMIT_TEN, SERVICE, Hub, User, install_proxy
 

@@ -27,11 +27,11 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.decoded_request import written_files
 from paimon_magics.tables.compaction.index_plan import IndexRewriting
-from paimon_magics.tables.compaction.planning import BucketKey, CompactionPlan, CompactionScope
+from paimon_magics.tables.compaction.messages import picked_again
+from paimon_magics.tables.compaction.planning import CompactionPlan, CompactionScope
 from paimon_magics.tables.compaction.plans import Plan, is_outdated
-from paimon_magics.tables.compaction.second_picks import picked_again
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.commit_messages import write_message, written_buckets
+from paimon_magics.tables.writing.commit_messages import BucketKey, write_message, written_buckets
 
 _P = TypeVar("_P", Plan, IndexRewriting)
 _WAIT_SECONDS = 1.0

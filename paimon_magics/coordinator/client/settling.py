@@ -27,13 +27,13 @@ from paimon_magics.planning.commits.requests import (
     Transaction,
 )
 from paimon_magics.tables.commits.decoded_request import written_files
+from paimon_magics.tables.compaction.messages import united_messages
 from paimon_magics.tables.compaction.planning import CompactionPlan, CompactionScope
 from paimon_magics.tables.compaction.plans import Plan, planned_after
 from paimon_magics.tables.compaction.postponed import PostponedRows
-from paimon_magics.tables.compaction.second_picks import united_messages
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message
-from paimon_magics.tables.writing.postponed_writer import POSTPONED_BUCKET
+from paimon_magics.tables.writing.own_writers import POSTPONED_BUCKET
 
 _RUN_AGAIN = "No row was moved. Run the statement again later."
 

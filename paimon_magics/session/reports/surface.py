@@ -39,7 +39,7 @@ from paimon_magics.statements.statement import Insert, Query, TableName
 from paimon_magics.statements.subjects import Explain
 from paimon_magics.tables.splits.file_pruning import PruningStep
 from paimon_magics.tables.system_tables.registry import table_view
-from paimon_magics.tables.system_tables.timeline import TIMELINE, timeline
+from paimon_magics.tables.system_tables.versions import TIMELINE, timeline
 
 if TYPE_CHECKING:
     from paimon_magics.session.reports.administration import Administration

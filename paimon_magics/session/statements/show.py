@@ -53,7 +53,7 @@ from paimon_magics.tables.schema.types import from_arrow_type
 from paimon_magics.tables.system_tables import describe as descriptions
 from paimon_magics.tables.system_tables.registry import is_metadata, metadata_table, table_view
 from paimon_magics.tables.system_tables.sys_database import SYSTEM_DATABASE, catalog_table_names
-from paimon_magics.tables.system_tables.timeline import history
+from paimon_magics.tables.system_tables.versions import history
 
 Shown = (
     ShowDatabases

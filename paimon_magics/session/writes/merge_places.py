@@ -45,9 +45,8 @@ from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.queries.query_traits import used_names
 from paimon_magics.statements.row_changes import MergeInto
-from paimon_magics.tables.row_changes.column_changes import ColumnChanges
 from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
-from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
+from paimon_magics.tables.row_changes.rewriting import ChangedFile, ColumnChanges, FileChanges
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
 from paimon_magics.tables.row_changes.table_changes import TableChange, plan_table_change
 from paimon_magics.tables.snapshots.latest import read_snapshot

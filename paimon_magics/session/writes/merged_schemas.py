@@ -273,13 +273,13 @@ def _sentences(harm: Harm, old: str, new: str) -> list[str]:
             "the whole table could not be read."
         )
     if harm.unreadable:
-        values = ", ".join(one.told for one in harm.unreadable)
+        values = ", ".join(map(str, harm.unreadable))
         said.append(
             f"`{harm.column}` has values that can't be read as {new}, nor can rows beside them: "
             f"{values}."
         )
     if harm.changed:
-        values = ", ".join(one.told for one in harm.changed)
+        values = ", ".join(map(str, harm.changed))
         said.append(f"`{harm.column}` has values that would change as {new}: {values}.")
     if harm.nulls:
         said.append(f"`{harm.column}` has {count_text(harm.nulls, 'NULL')}, and would be NOT NULL.")

@@ -1,18 +1,17 @@
 """The commit messages of a compaction of an append table, put together on the driver.
 
-The writer names its files as if they were new. Here they become the files after a compaction: at
-level 0, made by a compaction, with sequence numbers that count on from the first file that was
-read (`BaseAppendFileStoreWrite.compactRewrite`), or with those of their rows where these have ids.
-A file of a data-evolution table gets the first row id and the range of sequence numbers of those
-that it takes the place of (`DataEvolutionNormalCompactTask`).
+The writer names its files as if they were new. Here they become the files after a compaction. Their
+sequence numbers count on from the first file that was read
+(`BaseAppendFileStoreWrite.compactRewrite`), or are those of rows with ids. A file of a
+data-evolution table gets the first row id and the range of sequence numbers of the files that it
+replaces (`DataEvolutionNormalCompactTask`).
 """
 
 from __future__ import annotations
 
 import bisect
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from paimon_magics.tables.compaction.append_rewriting import RewrittenUnit
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.manifests.names import APPENDED, COMPACTED
 from paimon_magics.tables.manifests.partitions import partition_values
-from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import Attempt, attempt
@@ -37,18 +36,21 @@ from paimon_magics.tables.writing.commit_messages import read_messages
 from paimon_magics.tables.writing.data_file_metas import meta_of_new_file, stored_metas
 from paimon_magics.tables.writing.deletion_vector_files import (
     Bucket,
+    ChangedVectors,
     VectorIndex,
     vector_index,
 )
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
 from paimon_magics.tables.writing.float_bounds import mend_messages
 from paimon_magics.tables.writing.key_value_files import ROW_FIELDS
-from paimon_magics.tables.writing.new_files import NewFile
+from paimon_magics.tables.writing.new_files import NewFile, partition_values_row
 from paimon_magics.tables.writing.sequence_numbers import number_files
 
 Heirs = Mapping[Bucket, Mapping[str, tuple[str, int]]]
-"""For data files by bucket and name: the file that has their rows now, and the place there of
-their first row."""
+"""By bucket and name of a data file: the file that has its rows now, and the place of the first one
+there."""
+Marked = Mapping[Bucket, Mapping[str, npt.NDArray[np.int64]]]
+"""Deleted rows by bucket and data file."""
 
 
 def append_messages(
@@ -56,23 +58,22 @@ def append_messages(
 ) -> list[CommitMessage]:
     """The messages of all units, one for each partition and bucket.
 
-    `files` are the entries of the units' files, one unit after the other. Deletion vectors are
-    left out. Raises TableDamagedError
-    for units that are missing, or that have other rows than they must.
+    `files` are the entries of the units' files, one unit after the other. Deletion vectors are left
+    out. Raises TableDamagedError for units that are missing or have unexpected rows.
     """
     results: dict[int, list[RewrittenUnit]] = {}
-    for one in sorted(rewritten, key=lambda one: one.share):
-        results.setdefault(one.number, []).append(one)
+    for result in sorted(rewritten, key=lambda result: result.share):
+        results.setdefault(result.number, []).append(result)
     partitions, of_files = partition_values(table.paimon, files)
     buckets = np.asarray(files["total_buckets"]).tolist()
     metas = stored_metas(table.paimon, files)
-    found: dict[tuple[int, int], CommitMessage] = {}
+    messages: dict[tuple[int, int], CommitMessage] = {}
     first = 0
     for unit in units:
         partition = int(of_files[first])
-        message = found.get((partition, unit.bucket))
+        message = messages.get((partition, unit.bucket))
         if message is None:
-            message = found[partition, unit.bucket] = CommitMessage(
+            message = messages[partition, unit.bucket] = CommitMessage(
                 partitions[partition], unit.bucket, [], total_buckets=buckets[first]
             )
         message.compact_before += metas[first : first + len(unit.files)]
@@ -81,7 +82,7 @@ def append_messages(
             _take_place(written, message.compact_before[-len(unit.files) :])
         message.compact_after += written
         first += len(unit.files)
-    return list(found.values())
+    return list(messages.values())
 
 
 def _written_files(table: Table, unit: AppendUnit, results: Sequence[RewrittenUnit]) -> list[Any]:
@@ -91,7 +92,7 @@ def _written_files(table: Table, unit: AppendUnit, results: Sequence[RewrittenUn
     if not results or rows != _rows_left(table, unit, results):
         raise TableDamagedError(
             f"A compaction of `{table.name}` read {count_text(unit.rows, 'row')} of "
-            f"{count_text(len(unit.files), 'file')} and wrote {rows:,}; nothing was committed.",
+            f"{count_text(len(unit.files), 'file')} and wrote {rows:,}. Nothing was committed.",
             hint="Run the statement again, and report this with the table's definition.",
         )
     if not table.schema.row_tracking_enabled:
@@ -115,27 +116,33 @@ def meta_of_row_file(table: Table, file: NewFile) -> Any:
     bounds, where they differ from the table's columns."""
     if table.schema.data_evolution_enabled:
         return meta_of_columns_file(table, file, stored_columns(table.schema))
-    names = table.schema.column_names
-    if file.bounded_columns is None:
-        file = replace(file, bounded_columns=tuple(names))
     meta = meta_of_new_file(table.paimon, file)
-    meta.write_cols = [*names, *(field.name for field in ROW_FIELDS)]
+    name_columns(table, [meta])
     return meta
+
+
+def name_columns(table: Table, files: Iterable[Any]) -> None:
+    """Name the columns that files with row ids have, and those with bounds, in their metadata."""
+    names = table.schema.column_names
+    for file in files:
+        if file.value_stats_cols is None:
+            file.value_stats_cols = list(names)
+        file.write_cols = [*names, *(field.name for field in ROW_FIELDS)]
 
 
 def _take_place(written: Sequence[Any], before: Sequence[Any]) -> None:
     """Give the one file of a unit the row ids and sequence numbers of the files `before`. As in
     Java it counts as appended: its rows were not merged."""
     (file,) = written
-    file.first_row_id = min(one.first_row_id for one in before)
-    file.min_sequence_number = min(one.min_sequence_number for one in before)
-    file.max_sequence_number = max(one.max_sequence_number for one in before)
+    file.first_row_id = min(each.first_row_id for each in before)
+    file.min_sequence_number = min(each.min_sequence_number for each in before)
+    file.max_sequence_number = max(each.max_sequence_number for each in before)
     file.file_source = APPENDED
 
 
 def _rows_left(table: Table, unit: AppendUnit, results: Sequence[RewrittenUnit]) -> int:
-    """The rows that the unit's files have without deleted ones. Where a vector's writer did not
-    count its rows, what the reader gave. Those of data evolution keep deleted rows."""
+    """The number of rows of the unit's files without deleted ones. If a vector's writer did not
+    count its rows, the number that was written. Files of data evolution keep deleted rows."""
     if table.schema.data_evolution_enabled:
         return unit.distinct_rows
     vectors = [file.deletions for file in unit.files if file.deletions is not None]
@@ -147,23 +154,23 @@ def _rows_left(table: Table, unit: AppendUnit, results: Sequence[RewrittenUnit])
 
 # The deletion vectors of an append table after a compaction.
 #
-# Rewritten files lose theirs. An index file that held one of them goes, and the vectors of other
-# files in it are written anew; index files that the compaction does not touch stay, so that it does
-# not meet other commits without need. Rewritten files of a data-evolution table hand theirs on.
-# Sources: `BaseAppendDeleteFileMaintainer.persist`, `DataEvolutionCompactDeletionVectorRewriter`.
+# Rewritten files lose theirs. An index file with one of these is replaced, with the vectors of
+# other files in it. Other index files stay, so that the compaction conflicts with fewer commits.
+# Rewritten files of a data-evolution table pass their vectors on. Sources:
+# `BaseAppendDeleteFileMaintainer.persist`, `DataEvolutionCompactDeletionVectorRewriter`.
 
 
 def moved_vectors(messages: Iterable[CommitMessage]) -> Heirs:
     """Where the rows of rewritten files of a data-evolution table are after the compaction."""
-    found: dict[Bucket, dict[str, tuple[str, int]]] = {}
+    moved: dict[Bucket, dict[str, tuple[str, int]]] = {}
     for message in messages:
         after = sorted(message.compact_after, key=lambda file: file.first_row_id)
         starts = [file.first_row_id for file in after]
-        heirs = found.setdefault((tuple(message.partition), message.bucket), {})
+        heirs = moved.setdefault((tuple(message.partition), message.bucket), {})
         for file in message.compact_before:
             heir = after[bisect.bisect_right(starts, file.first_row_id) - 1]
             heirs[file.file_name] = heir.file_name, file.first_row_id - heir.first_row_id
-    return found
+    return moved
 
 
 def put_vectors(
@@ -173,25 +180,53 @@ def put_vectors(
     messages: Iterable[CommitMessage],
     moved: Heirs,
 ) -> None:
-    """Add to the messages what becomes of the deletion vectors that the snapshot has of the files
-    before the compaction: those of files in `moved` hold for others now. Writes index files."""
+    """Add the changes of the deletion vectors that the snapshot has of compacted files to the
+    messages; those of files in `moved` become vectors of their heirs. Writes index files."""
     by_bucket = {(tuple(message.partition), message.bucket): message for message in messages}
     gone = {
         bucket: frozenset(file.file_name for file in message.compact_before)
         for bucket, message in by_bucket.items()
     }
     touched = _touched(vector_index(table, snapshot), gone)
-    options = {str(k): str(v) for k, v in (store_options(table.paimon) or {}).items()}
-    with attempt(transaction.attempts_folder, options) as running:
-        for bucket in touched.entries:
-            _note(table, running, bucket)
-            own = f"{running.id}-" if running is not None else ""
-            name = f"{transaction.file_prefix}index-{own}{uuid.uuid4()}"
-            marked = _marked(touched, bucket, moved.get(bucket, {}))
-            changed = touched.changed(bucket, marked, gone[bucket], name)
-            if changed is not None:
-                by_bucket[bucket].compact_index_adds += changed.adds
-                by_bucket[bucket].compact_index_deletes += changed.deletes
+    marked = {bucket: _marked(touched, bucket, moved.get(bucket, {})) for bucket in touched.entries}
+    for bucket, change in _changed(touched, transaction, marked, gone):
+        by_bucket[bucket].compact_index_adds += change.adds
+        by_bucket[bucket].compact_index_deletes += change.deletes
+
+
+def put_marks(
+    table: Table,
+    snapshot: Any,
+    transaction: Transaction,
+    messages: Iterable[CommitMessage],
+    marked: Marked,
+) -> None:
+    """Add to the messages the deletion vectors of files in which more rows are `marked`. Writes
+    index files. A bucket of its own has one index file; without buckets index files of other data
+    files stay. Source: `AppendDeleteFileMaintainer`."""
+    by_bucket = {(tuple(message.partition), message.bucket): message for message in messages}
+    index = vector_index(table, snapshot)
+    if table.schema.bucket_mode == "BUCKET_UNAWARE":
+        index = _touched(index, {bucket: frozenset(rows) for bucket, rows in marked.items()})
+    for bucket, change in _changed(index, transaction, marked, {}):
+        by_bucket[bucket].index_adds += change.adds
+        by_bucket[bucket].index_deletes += change.deletes
+
+
+def _changed(
+    index: VectorIndex,
+    transaction: Transaction,
+    marked: Marked,
+    gone: Mapping[Bucket, frozenset[str]],
+) -> Iterator[tuple[Bucket, ChangedVectors]]:
+    """Write the vectors of the buckets in `marked` anew, without those of files that are gone."""
+    with attempt(transaction.attempts_folder, io_options(index.table.paimon)) as running:
+        for bucket, rows in marked.items():
+            _note(index.table, running, bucket)
+            name = f"{transaction.file_prefix}index-{running.name_part}{uuid.uuid4()}"
+            change = index.changed(bucket, rows, gone.get(bucket, ()), name)
+            if change is not None:
+                yield bucket, change
 
 
 def _marked(
@@ -206,32 +241,6 @@ def _marked(
     return {heir: united_rows(rows) for heir, rows in parts.items()}
 
 
-def put_marks(
-    table: Table,
-    snapshot: Any,
-    transaction: Transaction,
-    messages: Iterable[CommitMessage],
-    marked: Mapping[Bucket, Mapping[str, Any]],
-) -> None:
-    """Add to the messages the deletion vectors of files in which more rows are `marked`, by bucket
-    and file. Writes index files. A bucket of its own has one index file; without buckets index
-    files of other data files stay. Source: `AppendDeleteFileMaintainer`."""
-    by_bucket = {(tuple(message.partition), message.bucket): message for message in messages}
-    index = vector_index(table, snapshot)
-    if table.schema.bucket_mode == "BUCKET_UNAWARE":
-        index = _touched(index, {bucket: frozenset(rows) for bucket, rows in marked.items()})
-    options = {str(k): str(v) for k, v in (store_options(table.paimon) or {}).items()}
-    with attempt(transaction.attempts_folder, options) as running:
-        for bucket, rows in marked.items():
-            _note(table, running, bucket)
-            own = f"{running.id}-" if running is not None else ""
-            name = f"{transaction.file_prefix}index-{own}{uuid.uuid4()}"
-            changed = index.changed(bucket, rows, (), name)
-            if changed is not None:
-                by_bucket[bucket].index_adds += changed.adds
-                by_bucket[bucket].index_deletes += changed.deletes
-
-
 def _touched(index: VectorIndex, gone: Mapping[Bucket, frozenset[str]]) -> VectorIndex:
     """The index files that have a vector of one of the files `gone`."""
     entries = {
@@ -242,22 +251,16 @@ def _touched(index: VectorIndex, gone: Mapping[Bucket, frozenset[str]]) -> Vecto
         )
         for bucket, names in gone.items()
     }
-    return VectorIndex(index.table, {bucket: one for bucket, one in entries.items() if one})
+    return VectorIndex(index.table, {bucket: some for bucket, some in entries.items() if some})
 
 
-def _note(table: Table, running: Attempt | None, bucket: Bucket) -> None:
+def _note(table: Table, running: Attempt, bucket: Bucket) -> None:
     """Note the folder that the bucket's index file will be created in."""
-    if running is None:
-        return
     schema = table.schema
-    beside_data = schema.flag("index-file-in-data-file-dir")
     columns = [
         pa.array([value], arrow_type(schema.column(key).type))
         for key, value in zip(schema.partition_keys, bucket[0], strict=True)
     ]
-    partition = (
-        pa.RecordBatch.from_arrays(columns, names=list(schema.partition_keys))
-        if columns
-        else pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
-    )
-    running.note(partition, pa.array([bucket[1] if beside_data else INDEX_FOLDER], pa.int32()))
+    beside_data = schema.flag("index-file-in-data-file-dir")
+    folder = bucket[1] if beside_data else INDEX_FOLDER
+    running.note(partition_values_row(schema.partition_keys, columns), [folder])

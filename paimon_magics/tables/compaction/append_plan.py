@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.planning.commits.requests import Transaction
@@ -49,21 +48,19 @@ from paimon_magics.tables.compaction.append_units import (
     pick_evolving_files,
 )
 from paimon_magics.tables.compaction.planning import (
-    BucketKey,
     CompactionScope,
     files_of_scope,
     folder_of,
 )
-from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
-from paimon_magics.tables.pypaimon_internals import store_options
-from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.pypaimon_internals import io_options
+from paimon_magics.tables.reading.table_files import data_paths, files_reader
 from paimon_magics.tables.schema.history import TableSchemas
-from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.planning import FileKey, StoredState
-from paimon_magics.tables.splits.stored_files import schema_ids, stored_files, stores_elsewhere
+from paimon_magics.tables.splits.stored_files import stored_files
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.columns_files import columns_files, stored_columns
+from paimon_magics.tables.writing.commit_messages import BucketKey
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles, level_files, wall_clock_ms
 from paimon_magics.tables.writing.table_write import write_spec
 
@@ -92,14 +89,11 @@ class AppendCompaction:
         return not self.units
 
     @property
-    def rewritten_bytes(self) -> int:
-        """The size of all files that are read and written again."""
-        return sum(unit.size_bytes for unit in self.units)
-
-    @property
     def read_bytes(self) -> int:
-        """The size of all files that are read."""
-        return self.rewritten_bytes
+        """The size of all files that are read and written again."""
+        return sum(self.unit_bytes())
+
+    rewritten_bytes = read_bytes
 
     def unit_bytes(self) -> list[int]:
         """The size of the files of each unit."""
@@ -129,17 +123,13 @@ class AppendCompaction:
         """
         tracks_rows = self.table.schema.row_tracking_enabled
         evolves = self.table.schema.data_evolution_enabled
-        reader = whole_rows_reader(
-            self.table,
-            schema_ids(self.files),
-            stores_elsewhere(self.files),
-            with_row_ids=tracks_rows and not evolves,
-        )
+        with_row_ids = tracks_rows and not evolves
+        reader = files_reader(self.table, self.files, with_row_ids=with_row_ids)
         if evolves:
             columns = stored_columns(self.table.schema)
-            wanted = tuple(one for one in reader.wanted if one.name in columns)
+            wanted = tuple(f for f in reader.wanted if f.name in columns)
             files = columns_files(self.table, columns)
-            output = _row_files(self.table, transaction, files)
+            output = rows_of_files(self.table, transaction, files)
             return AppendRewrite(replace(reader, wanted=wanted), output, False, evolves=True)
         if tracks_rows:
             return AppendRewrite(reader, row_files(self.table, transaction), False, self.order)
@@ -224,10 +214,10 @@ def _picks(
 
     history: frozenset[bytes] = frozenset()
     if scope.partitions is not None:
-        history = history_partitions(whole.files, clustering, scope.partitions, wall_clock_ms())
+        history = _history_partitions(whole.files, clustering, scope.partitions, wall_clock_ms())
         wider = replace(scope, partitions=scope.partitions | history)
         state = replace(whole, files=files_of_scope(whole.files, wider))
-    picks = pick_clustered_files(
+    picks = _pick_clustered_files(
         state,
         clustering,
         is_full=lambda partition: scope.is_full or partition in history,
@@ -254,39 +244,32 @@ def row_files(table: Table, transaction: Transaction, *, keeps_numbers: bool = T
         system="row ids",
         may_lack_numbers=not keeps_numbers,
     )
-    return _row_files(table, transaction, files)
+    return rows_of_files(table, transaction, files)
 
 
-def _row_files(table: Table, transaction: Transaction, files: KeyValueFiles) -> RowFiles:
+def rows_of_files(table: Table, transaction: Transaction, files: KeyValueFiles) -> RowFiles:
     """How files of rows with ids are written."""
     return RowFiles(
         files=files,
         partition_keys=table.schema.partition_keys,
         stem=transaction.file_prefix + OWN_PREFIXES["data-file.prefix"],
         attempts_folder=transaction.attempts_folder,
-        io_options=tuple(sorted((store_options(table.paimon) or {}).items())),
+        io_options=io_options(table.paimon),
     )
 
 
 def _with_own_options(table: Table) -> Table:
     """The table whose writers see the options that were given beside its stored ones."""
     stored = table.paimon.table_schema.options
-    given = {key: value for key, value in table.schema.options if str(stored.get(key)) != value}
-    return replace(table, paimon=table.paimon.copy(given)) if given else table
+    own = {key: value for key, value in table.schema.options if str(stored.get(key)) != value}
+    return replace(table, paimon=table.paimon.copy(own)) if own else table
 
 
 def stored_files_of(
     table: Table, files: pa.Table, deletions: Mapping[FileKey, Deletions]
 ) -> list[StoredFile]:
     """Manifest entries as the files that tasks read, in their order."""
-    schema = table.schema
-    types = [arrow_type(schema.column(key).type) for key in schema.partition_keys]
-
-    def first_bucket_folder(partition: tuple[Any, ...]) -> str:
-        return str(canonical_data_file_path(table.paimon, partition, 0, ""))
-
-    paths = file_paths(files, types, first_bucket_folder)
-    return stored_files(files, np.arange(files.num_rows), paths, deletions)
+    return stored_files(files, np.arange(files.num_rows), data_paths(table, files), deletions)
 
 
 # Which files of an append table are sorted where `clustering.incremental` is on.
@@ -295,7 +278,7 @@ def stored_files_of(
 # `HistoryPartitionCluster`, `BucketedAppendClusterManager`.
 
 
-def pick_clustered_files(
+def _pick_clustered_files(
     state: StoredState,
     rules: ClusteringRules,
     *,
@@ -321,16 +304,16 @@ def pick_clustered_files(
             for name, (_, row) in files.items()
         )
         oldest = files[runs[0].files[0].name][1]["schema_id"]
-        found = rules.picked(
+        pick = rules.picked(
             runs, is_full=is_full(taken[0]["partition"]), is_in_order=has_same_columns(oldest)
         )
-        if found is not None:
-            groups.append(tuple(files[file.name][0] for file in found.files))
-            levels.append(found.output_level)
+        if pick is not None:
+            groups.append(tuple(files[file.name][0] for file in pick.files))
+            levels.append(pick.output_level)
     return AppendPicks(state.files, tuple(groups), tuple(levels))
 
 
-def history_partitions(
+def _history_partitions(
     files: pa.Table, rules: ClusteringRules, chosen: frozenset[bytes], now_ms: int
 ) -> frozenset[bytes]:
     """The partitions, serialised, that are sorted wholly although they are not among the `chosen`:

@@ -7,8 +7,8 @@ the new files are called in the commit is the driver's business (`append_message
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -32,7 +32,7 @@ _BUCKET = "__paimon_magics_bucket"
 _GROUPS = 3  # for each slot
 _SORTED_BYTES_MIN = 64 << 20  # each part of a unit is read whole by the task that sorts a share
 
-Told = Callable[[int, int], None]
+Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ class AppendRewrite:
     order: SortOrder | None = None
     evolves: bool = False
 
-    def __call__(self, unit: AppendUnit, told: Told | None = None) -> RewrittenUnit:
-        """Rewrite a unit. `told` gets the rows and bytes as they are read. Raises
+    def __call__(self, unit: AppendUnit, report: Report | None = None) -> RewrittenUnit:
+        """Rewrite a unit. `report` gets the rows and bytes as they are read. Raises
         TableDamagedError for a file that can't be read, and what `write_batches` raises."""
-        rows = self._rows(unit, told or (lambda rows, size_bytes: None))
+        rows = self._rows(unit, report or (lambda rows, size_bytes: None))
         if self.order is not None:
-            read = partial(self._columns, unit, told or (lambda rows, size_bytes: None))
+            read = partial(self._columns, unit, report or (lambda rows, size_bytes: None))
             rows = sorted_rows(SortInput(read, unit.rows, unit.share, unit.shares), self.order)
         if isinstance(self.output, RowFiles):
             files = self.output.write(unit, rows)
@@ -78,36 +78,36 @@ class AppendRewrite:
         return RewrittenUnit(unit.number, unit.share, written)
 
     def _columns(
-        self, unit: AppendUnit, told: Told, columns: Sequence[str] | None
+        self, unit: AppendUnit, report: Report, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a unit, or some columns of them."""
         if columns is None:
-            yield from self._rows(unit, lambda *read: told(*map(unit.own_part, read)))
+            yield from self._rows(unit, lambda *read: report(*map(unit.own_part, read)))
             return
-        wanted = tuple(one for one in self.reader.wanted if one.name in columns)
+        wanted = tuple(field for field in self.reader.wanted if field.name in columns)
         reader = replace(self.reader, wanted=wanted, with_row_ids=False)
         for file in unit.files:
             yield from reader.batches(file)
 
-    def _rows(self, unit: AppendUnit, told: Told) -> Iterator[pa.RecordBatch]:
+    def _rows(self, unit: AppendUnit, report: Report) -> Iterator[pa.RecordBatch]:
         if self.evolves:
             # Deleted rows are written, too: the others have their ids by their places.
             files = [replace(file, deletions=None) for file in unit.files]
             for group in row_groups(files):
                 for batch in side_by_side(self.reader, [group]):
-                    told(batch.num_rows, 0)
+                    report(batch.num_rows, 0)
                     yield batch
-                told(0, sum(file.size_bytes for file in group))
+                report(0, sum(file.size_bytes for file in group))
             return
         for file in unit.files:
             for batch in self.reader.batches(file):
-                told(batch.num_rows, 0)
+                report(batch.num_rows, 0)
                 if not self.has_buckets:
                     yield batch
                     continue
                 bucket = np.full(batch.num_rows, unit.bucket, dtype=np.int32)
                 yield batch.append_column(_BUCKET, pa.array(bucket))
-            told(0, file.size_bytes)
+            report(0, file.size_bytes)
 
 
 @dataclass(frozen=True)
@@ -137,9 +137,9 @@ class AppendUnits:
         """The number of groups."""
         return len(self.groups)
 
-    def run(self, number: int, told: Told) -> list[RewrittenUnit]:
+    def run(self, number: int, report: Report) -> list[RewrittenUnit]:
         """Rewrite the units of a group."""
-        return [self.rewrite(unit, told) for unit in self.groups[number]]
+        return [self.rewrite(unit, report) for unit in self.groups[number]]
 
 
 # Writes the rows of an append unit into files that store the rows' ids and sequence numbers.
@@ -152,7 +152,7 @@ class AppendUnits:
 
 @dataclass(frozen=True)
 class RowFiles:
-    """How files of rows with ids are written; small and picklable.
+    """How files of rows with ids are written, or of rows with keys `by_level`; small and picklable.
 
     `partition_keys` are the table's. `stem` begins the names of new files, and `attempts_folder` is
     the stem of the tasks' notes (module `attempts`).
@@ -163,6 +163,7 @@ class RowFiles:
     stem: str
     attempts_folder: str | None
     io_options: tuple[tuple[str, str], ...] = ()
+    by_level: Mapping[int, KeyValueFiles] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"RowFiles({self.stem})"  # io_options may hold credentials
@@ -173,16 +174,15 @@ class RowFiles:
         Raises OSError for the store's failures, JobError when the transaction has ended, and what
         `batches` raises; files are deleted then.
         """
-        options = dict(self.io_options)
-        with writing_attempt(self.attempts_folder, options, "attempt.written") as (running, open_):
-            own = "" if running is None else f"{running.id}-"
-            stem = f"{self.stem}{own}{unit.number}-{unit.share}"
-            writer = KeyValueFileWriter(self.files, unit.folder, stem)
-            open_.append(writer)
+        with writing_attempt(self.attempts_folder, self.io_options) as running:
+            stem = f"{self.stem}{running.name_part}{unit.number}-{unit.share}"
+            files = self.by_level.get(unit.output_level, self.files)
+            writer = KeyValueFileWriter(files, unit.folder, stem)
+            running.writers.append(writer)
             for count, batch in enumerate(batches):
-                if running is not None and not count:
+                if running.id and not count:
                     keys = batch.select(list(self.partition_keys)).slice(0, 1)
-                    running.note(keys, pa.array([unit.bucket], pa.int32()))
+                    running.note(keys, [unit.bucket])
                     reach("attempt.noted")
                 writer.write(batch)
             return writer.finish()

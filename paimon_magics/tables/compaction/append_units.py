@@ -1,8 +1,8 @@
 """Which files of an append table are rewritten, as units that a task can take each.
 
-The files come as Arrow columns; only those of partitions and buckets in which something may be done
-become objects, so that a table with nothing to do is planned in milliseconds. The rules themselves
-are in `planning.compaction.append_tables`. Nothing is read or written here.
+The files come as Arrow columns. Only those in partitions and buckets with possible work become
+objects, so that a table with nothing to do is planned in milliseconds. The rules themselves are in
+`planning.compaction.append_tables`. Nothing is read or written here.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class AppendUnit:
-    """Files that one task rewrites in this order. `number` is its place in the plan, `bucket` the
-    bucket of the files that it writes, `folder` where that lies, if its rows have ids. Of `shares`
-    tasks that sort the same files each writes a part of the rows."""
+    """Files that one task rewrites in this order. `number` is the unit's place in the plan,
+    `bucket` that of the new files, `folder` the bucket's folder if rows have ids. If `shares` tasks
+    sort the same files, each writes a part of the rows."""
 
     number: int
     bucket: int
@@ -87,9 +87,9 @@ def pick_append_files(
 ) -> AppendPicks:
     """The files of a snapshot that a compaction rewrites.
 
-    With `has_buckets` rows keep their order within a bucket: then `full` asks for all files of a
-    bucket, otherwise for what a writer would take after a flush. Without buckets small files of a
-    partition are packed in any case, as by Paimon's `CALL sys.compact`.
+    With `has_buckets` rows keep their order within a bucket: with `full` all files of a bucket are
+    taken, else what a writer would take after a flush. Without buckets small files of a partition
+    are always packed, as by Paimon's `CALL sys.compact`.
     """
     columns = _Columns.of(state, rules)
     if not columns.files.num_rows:
@@ -159,7 +159,7 @@ class _Columns:
             return
         bounds = np.flatnonzero(np.diff(self.group[rows])) + 1
         taken = self.files.select(_NEEDED).take(pa.array(rows)).to_pydict()
-        found = []
+        members = []
         for row, name, size, count, least in zip(
             rows.tolist(), *(taken[column] for column in _NEEDED), strict=True
         ):
@@ -167,9 +167,9 @@ class _Columns:
             file = AppendFile(name, size, count, least)
             if vector is not None:
                 file = replace(file, vector_file=vector.path, deleted_rows=vector.rows)
-            found.append((row, file))
+            members.append((row, file))
         for start, stop in pairwise([0, *bounds.tolist(), len(rows)]):
-            yield found[start:stop]
+            yield members[start:stop]
 
 
 _NEEDED = ["file_name", "file_size", "row_count", "min_sequence_number"]

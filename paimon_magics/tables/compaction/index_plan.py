@@ -1,9 +1,9 @@
-"""Plans new file indexes for the files of a snapshot, and tells of them in commit messages.
+"""Plans new file indexes for the files of a snapshot, and makes the commit messages.
 
-The files get the indexes that the table's options `file-index.*` ask for now, in place of those
-that they have: a commit of the kind COMPACT that deletes each file and adds it with its new index.
-A file that neither has an index nor shall get one is left alone, and so is one whose new index is
-the old one. Source: `RewriteFileIndexProcedure`, `FileIndexProcessor`.
+Files get the indexes that the table's options `file-index.*` ask for now. A commit of the kind
+COMPACT deletes each file and adds it with its new index. A file without an index now and then is
+left alone, and so is a file whose index stays the same. Source: `RewriteFileIndexProcedure`,
+`FileIndexProcessor`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pypaimon.write.commit_message import CommitMessage
@@ -27,7 +26,6 @@ from paimon_magics.planning.writes.index_rules import FileIndexes, file_indexes_
 from paimon_magics.statements.data_types import MapType
 from paimon_magics.tables.compaction.append_plan import stored_files_of
 from paimon_magics.tables.compaction.planning import (
-    BucketKey,
     CompactionScope,
     files_of_scope,
     partition_schema,
@@ -36,21 +34,23 @@ from paimon_magics.tables.compaction.rewriting import partition_row
 from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
 from paimon_magics.tables.manifests.names import DELETE
 from paimon_magics.tables.manifests.partitions import partition_values
-from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.table_files import own_store, reader_of_schema
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.splits.stored_files import stores_elsewhere
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.attempts import attempt, ended_error
+from paimon_magics.tables.writing.attempts import attempt
+from paimon_magics.tables.writing.commit_messages import BucketKey
 from paimon_magics.tables.writing.data_file_metas import stored_metas
 from paimon_magics.tables.writing.file_indexes import INDEX_SUFFIX, FileIndexWriter, StoredIndex
 from paimon_magics.tables.writing.key_value_files import FileCreation
 
+_INDEX_COLUMNS = ("schema_id", "embedded_file_index", "extra_files")
 _Identity = tuple[str, int, tuple[str, ...], bytes | None]
 
 
-Told = Callable[[int, int], None]
+Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,12 @@ class IndexRewriting:
             creation=FileCreation(None if is_local else table.paimon.file_io),
             stem=f"{transaction.file_prefix}index-",  # see `attempts.attempt_of_file`
             attempts_folder=transaction.attempts_folder,
-            io_options=tuple(sorted((store_options(table.paimon) or {}).items())),
+            io_options=io_options(table.paimon),
         )
 
     def messages(self, indexed: Iterable[IndexedFile]) -> list[CommitMessage]:
         """The commit messages of all files whose index has changed, one for each bucket."""
-        found = {one.row: one.index for one in indexed}
+        indexes = dict(indexed)
         rows = [unit.row for unit in self.units]
         files = self.files.take(pa.array(rows, pa.int64()))
         partitions, of_files = partition_values(self.table.paimon, files)
@@ -120,9 +120,9 @@ class IndexRewriting:
         metas = stored_metas(self.table.paimon, files)
         messages: dict[tuple[int, int], CommitMessage] = {}
         for at, (unit, meta) in enumerate(zip(self.units, metas, strict=True)):
-            index = found[unit.row]
-            kept = [name for name in meta.extra_files if not name.endswith(INDEX_SUFFIX)]
-            extra = kept if index.file_name is None else [*kept, index.file_name]
+            index = indexes[unit.row]
+            others = [name for name in meta.extra_files if not name.endswith(INDEX_SUFFIX)]
+            extra = others if index.file_name is None else [*others, index.file_name]
             if extra == meta.extra_files and index.embedded == (meta.embedded_index or None):
                 continue
             partition = int(of_files[at])
@@ -138,9 +138,9 @@ class IndexRewriting:
 
 
 def needs_merged_manifests(plan: IndexRewriting, messages: Iterable[CommitMessage]) -> bool:
-    """Whether a file gets an index again that it had before, and the manifests still say that the
-    file with that index was deleted. Some readers go by that, whatever the order of entries, so the
-    manifests must be merged before the commit."""
+    """Whether a file gets back an index that it had before, while manifests still delete the file
+    with that index. Some readers ignore the order of entries, so that manifests must be merged
+    before the commit."""
     return any(
         _identity(file) in plan.deleted for message in messages for file in message.compact_after
     )
@@ -165,24 +165,20 @@ def plan_index_rewriting(
     wanted = file_indexes_of(table.schema)
     ids = set(files["schema_id"].to_pylist())
     indexes = {schema_id: _indexes_in(table, wanted, schemas, schema_id) for schema_id in ids}
-    has_index = [bool(body) for body in files["embedded_file_index"].to_pylist()]
-    extra = files["extra_files"].to_pylist()
-    gets = [bool(indexes[schema_id].indexes) for schema_id in files["schema_id"].to_pylist()]
+    columns = (files[name].to_pylist() for name in _INDEX_COLUMNS)
     rows = [
         row
-        for row in range(files.num_rows)
-        if gets[row]
-        or has_index[row]
-        or any(name.endswith(INDEX_SUFFIX) for name in extra[row] or ())
+        for row, (schema_id, body, extra) in enumerate(zip(*columns, strict=True))
+        if indexes[schema_id].indexes
+        or body
+        or any(name.endswith(INDEX_SUFFIX) for name in extra or ())
     ]
     chosen = files.take(pa.array(rows, pa.int64()))
     stored = stored_files_of(table, chosen, {})
     columns = (chosen[name].to_pylist() for name in ("partition", "bucket"))
     units = tuple(
         IndexUnit(row, partition, bucket, file.path.rpartition("/")[0], file)
-        for row, partition, bucket, file in zip(
-            np.arange(len(rows)).tolist(), *columns, stored, strict=True
-        )
+        for row, partition, bucket, file in zip(range(len(rows)), *columns, stored, strict=True)
     )
     return IndexRewriting(table, int(snapshot.id), chosen, deleted, units, indexes)
 
@@ -190,11 +186,11 @@ def plan_index_rewriting(
 def _indexes_in(
     table: Table, wanted: FileIndexes, schemas: TableSchemas, schema_id: int
 ) -> FileIndexes:
-    """The indexes of files of a schema, in the names of its columns; without those of columns that
-    it lacks, or has with a type that the index can't be of."""
+    """The indexes of files of a schema, by the schema's column names; without columns that it
+    lacks, or whose type can't have the index."""
     ids = {column.name: column.id for column in table.schema.columns}
     stored = {column.id: column for column in schemas.columns(schema_id)}
-    found = []
+    indexes = []
     for index in wanted.indexes:
         column = stored.get(ids[index.column])
         if column is None:
@@ -206,16 +202,16 @@ def _indexes_in(
             check_file_index_type(index.kind, column.name, data_type)
         except InvalidTableError:
             continue
-        found.append(replace(index, column=column.name))
-    return replace(wanted, indexes=tuple(found))
+        indexes.append(replace(index, column=column.name))
+    return replace(wanted, indexes=tuple(indexes))
 
 
 # Builds the file indexes of files that exist, in a Spark task or in a thread.
 #
-# Light to import, because Spark's tasks load it. Each file is read once, its deleted rows too: an
-# index counts the rows as they lie in the file. The data file itself stays as it is. If the process
-# dies, index files stay that no snapshot names; the transaction's attempt noted their folders, so
-# that they are removed when it ends. Source: `FileIndexProcessor`.
+# Each file is read once, with its deleted rows: an index counts the rows as they are in the file.
+# The data file itself stays unchanged. If the process dies, index files stay that no snapshot
+# names. The transaction's attempt noted their folders, and they are removed when it ends. Source:
+# `FileIndexProcessor`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,12 +231,8 @@ class IndexUnit:
         return self.file.size_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedFile:
-    """Where the index of the file at the position `row` lies."""
-
-    row: int
-    index: StoredIndex
+IndexedFile = tuple[int, StoredIndex]
+"""The position of a file, and where its index lies."""
 
 
 @dataclass(frozen=True)
@@ -259,29 +251,23 @@ class IndexRewrite:
     def __repr__(self) -> str:
         return f"IndexRewrite({self.stem})"  # io_options may hold credentials
 
-    def __call__(self, unit: IndexUnit, told: Told | None = None) -> IndexedFile:
+    def __call__(self, unit: IndexUnit, report: Report | None = None) -> IndexedFile:
         """Index one file. Raises TableDamagedError for a file that can't be read, ValueError with
         the column's name for a value that an index can't hold, OSError for the store's failures,
         JobError when the transaction has ended."""
         schema_id = unit.file.schema_id
-        names = [one.name for one in self.readers[schema_id].wanted]
+        names = [field.name for field in self.readers[schema_id].wanted]
         index = FileIndexWriter(self.indexes[schema_id], names)
         if names:
             for batch in self.readers[schema_id].batches(replace(unit.file, deletions=None)):
                 index.add(batch)
-                if told is not None:
-                    told(batch.num_rows, 0)
-        if told is not None:
-            told(0, unit.size_bytes)
+                if report is not None:
+                    report(batch.num_rows, 0)
+        if report is not None:
+            report(0, unit.size_bytes)
         written: list[str] = []
-        with attempt(self.attempts_folder, dict(self.io_options)) as running:
-            attempt_id = ""
-            if running is not None:
-                running.note(
-                    partition_row(unit.partition, self.partitions),
-                    pa.array([unit.bucket], pa.int32()),
-                )
-                attempt_id = f"{running.id}-"
+        with attempt(self.attempts_folder, self.io_options) as running:
+            running.note(partition_row(unit.partition, self.partitions), [unit.bucket])
 
             def write(name: str, body: bytes) -> None:
                 path = f"{unit.folder}/{name}"
@@ -290,14 +276,13 @@ class IndexRewrite:
                     sink.write(body)
 
             try:
-                stored = index.finish(f"{self.stem}{attempt_id}{unit.row}", write)
-                if running is not None and running.is_over():
-                    raise ended_error()
+                stored = index.finish(f"{self.stem}{running.name_part}{unit.row}", write)
+                running.check_open()
             except BaseException:
                 for path in written:
                     self.creation.delete(path)
                 raise
-        return IndexedFile(unit.row, stored)
+        return unit.row, stored
 
 
 @dataclass(frozen=True)
@@ -317,6 +302,6 @@ class IndexUnits:
         """The number of groups."""
         return len(self.groups)
 
-    def run(self, number: int, told: Told) -> list[IndexedFile]:
+    def run(self, number: int, report: Report) -> list[IndexedFile]:
         """Index the files of a group."""
-        return [self.rewrite(unit, told) for unit in self.groups[number]]
+        return [self.rewrite(unit, report) for unit in self.groups[number]]

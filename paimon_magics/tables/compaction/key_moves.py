@@ -1,12 +1,11 @@
 """Moves keys of a table with dynamic buckets to other buckets, without a change of its rows.
 
-A streaming job of another engine reads the hash indexes when it starts. A key that others add later
-is in a bucket that they chose; when the job reads the key, it puts it into a bucket of its own
-choice, and can't do otherwise any more. So the table follows: as a COMPACT commit, the merged rows
-of these keys are added to the job's bucket at level 0, with a sequence number below those of the
-job's rows; deletions of them are added to the old bucket at level 0, with a number above all that
-it has; and their hashes go from index to index. A hash moves with all keys that have it: a bucket
-is chosen by hash. No file is replaced, so that no compaction conflicts with a move.
+A streaming job of another engine reads the hash indexes once, when it starts. If others add a key
+later, the job does not know their bucket and chooses its own. So the table follows. A COMPACT
+commit adds the merged rows of such keys to the job's bucket at level 0, with a sequence number
+below those of the job's rows. It adds deletions of them to the old bucket at level 0, with a number
+above all others there. Their hashes go from index to index. A hash moves with all of its keys,
+since a bucket is chosen by hash. No file is replaced, so that no compaction conflicts with a move.
 
 The rows of a bucket are read in the order of their keys, block by block. If the process dies, files
 stay that no snapshot names; the transaction's attempt noted their folders.
@@ -23,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
-from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.columnar.bucket_hash import binary_row_hash
@@ -45,14 +43,15 @@ from paimon_magics.tables.compaction.rewriting import partition_row
 from paimon_magics.tables.compaction.units import BucketUnit
 from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, MisplacedKeys
 from paimon_magics.tables.manifests.names import DELETE
-from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.attempts import Abortable, Attempt, writing_attempt
-from paimon_magics.tables.writing.commit_messages import BucketKey, bucket_key
+from paimon_magics.tables.writing.attempts import Attempt, writing_attempt
+from paimon_magics.tables.writing.commit_messages import bucket_key
 from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
 from paimon_magics.tables.writing.key_value_files import KeyValueFileWriter, level_files
+from paimon_magics.tables.writing.new_files import bucket_folder
 
 _Hashes = npt.NDArray[np.int32]
 _TARGETS_MAX = 8  # so many files are open at a time; a bucket is read again for more
@@ -72,49 +71,51 @@ class KeyMoves:
     entries: Mapping[Bucket, Any]
     hashes: Mapping[Bucket, _Hashes]
 
-    def messages(self, transaction: Transaction, told: Callable[[], None]) -> list[CommitMessage]:
-        """Write the files of the moves, and return a message for each bucket. `told` is called
+    def messages(self, transaction: Transaction, go_on: Callable[[], None]) -> list[CommitMessage]:
+        """Write the files of the moves, and return a message for each bucket. `go_on` is called
         again and again. Raises JobError when the transaction has ended, TableDamagedError and
         OSError as reading does."""
-        options = {str(k): str(v) for k, v in (store_options(self.table.paimon) or {}).items()}
         folder = transaction.attempts_folder
-        with writing_attempt(folder, options, "attempt.written") as (running, writers):
-            return self._written(transaction, running, writers, told)
+        with writing_attempt(folder, io_options(self.table.paimon)) as running:
+            return self._written(transaction, running, go_on)
 
     def _written(
-        self,
-        transaction: Transaction,
-        running: Attempt | None,
-        writers: list[Abortable],
-        told: Callable[[], None],
+        self, transaction: Transaction, running: Attempt, go_on: Callable[[], None]
     ) -> list[CommitMessage]:
-        own = "" if running is None else f"{running.id}-"
-        stem = f"{transaction.file_prefix}data-{own}"
+        stem = f"{transaction.file_prefix}data-{running.name_part}"
         files: dict[Bucket, list[Any]] = defaultdict(list)
         totals: dict[Bucket, int] = {}
         units = {(unit.partition, unit.bucket): unit for unit in self.plan.units}
         for source, moves in self._by_source().items():
-            unit = units.get(self._key(source))
+            unit = units.get(bucket_key(self.table, *source))
             for start in range(0, len(moves), _TARGETS_MAX) if unit is not None else ():
                 assert unit is not None
                 part = moves[start : start + _TARGETS_MAX]
-                self._note(unit, [source, *(_target(move) for move in part)], running)
-                move = _Move(self, unit, source, part, writers)
-                move.run(stem, told)
-                for bucket, written in move.files():
-                    files[bucket] += written
+                buckets = [source, *map(_target, part)]
+                if running.id:
+                    partition = partition_row(unit.partition, partition_schema(self.table.schema))
+                    for number in [INDEX_FOLDER, *(bucket for _, bucket in buckets)]:
+                        running.note(partition, [number])
+                    reach("attempt.noted")
+                writers = [self._writer(bucket, running, stem) for bucket in buckets]
+                self._write(unit, part, writers, go_on)
+                for bucket, writer in zip(buckets, writers, strict=True):
                     totals[bucket] = unit.total_buckets
-        prefix = f"{transaction.file_prefix}index-{own}"
+                    files[bucket] += [
+                        meta_of_new_file(self.table.paimon, replace(file, is_compacted=False))
+                        for file in writer.finish()
+                    ]
+        prefix = f"{transaction.file_prefix}index-{running.name_part}"
         return [
             self._message(bucket, files[bucket], totals.get(bucket), hashes, prefix)
             for bucket, hashes in self._indexes_after().items()
         ]
 
     def _by_source(self) -> Mapping[Bucket, list[MisplacedKeys]]:
-        found: dict[Bucket, list[MisplacedKeys]] = defaultdict(list)
+        moves: dict[Bucket, list[MisplacedKeys]] = defaultdict(list)
         for move in self.moves:
-            found[_source(move)].append(move)
-        return found
+            moves[_source(move)].append(move)
+        return moves
 
     def _indexes_after(self) -> Mapping[Bucket, _Hashes]:
         """The hashes of every bucket that the moves change."""
@@ -147,16 +148,54 @@ class KeyMoves:
             message.compact_index_adds.append(entry)
         return message
 
-    def _key(self, bucket: Bucket) -> BucketKey:
-        return bucket_key(self.table, *bucket)
+    def _writer(self, bucket: Bucket, running: Attempt, stem: str) -> KeyValueFileWriter:
+        """A writer of files of a bucket on level 0."""
+        name = f"{stem}{len(running.writers)}"
+        folder = bucket_folder(self.table.paimon, *bucket)
+        writer = KeyValueFileWriter(level_files(self.table, 0), folder, name)
+        running.writers.append(writer)
+        return writer
 
-    def _note(self, unit: BucketUnit, buckets: Sequence[Bucket], running: Attempt | None) -> None:
-        if running is None:
-            return
-        partition = partition_row(unit.partition, partition_schema(self.table.schema))
-        for number in [INDEX_FOLDER, *(bucket for _, bucket in buckets)]:
-            running.note(partition, pa.array([number], pa.int32()))
-        reach("attempt.noted")
+    def _write(
+        self,
+        unit: BucketUnit,
+        moves: Sequence[MisplacedKeys],
+        writers: Sequence[KeyValueFileWriter],
+        go_on: Callable[[], None],
+    ) -> None:
+        """Read a bucket, and write what goes to others with the last `writers`, and the deletions
+        of it with the first one."""
+        deletions, *targets = writers
+        last = max(file.max_sequence_number for file in unit.stored.values())
+        for rows in self._rows(unit):
+            go_on()
+            keys = self.table.schema.trimmed_primary_keys
+            hashes = binary_row_hash([rows.column(key) for key in keys])
+            gone = np.zeros(len(hashes), dtype=bool)
+            for move, writer in zip(moves, targets, strict=True):
+                goes = np.isin(hashes, move.hashes)
+                if goes.any():
+                    number = self.numbers[_target(move)]
+                    writer.write(_with(rows.filter(pa.array(goes)), SEQUENCE, number))
+                    gone |= goes
+            if gone.any():
+                deleted = _with(rows.filter(pa.array(gone)), KIND, views.DELETE)
+                deletions.write(_with(deleted, SEQUENCE, last + 1))
+
+    def _rows(self, unit: BucketUnit) -> Iterator[pa.RecordBatch]:
+        """The merged rows of a bucket, in the order of their keys."""
+        rule = CompactionRule(
+            merge=merge_rule(self.table.schema),
+            output_level=unit.pick.output_level,
+            drops_deletes=True,
+        )
+        section = tuple(
+            tuple(unit.stored[file.name] for file in run.files) for run in unit.pick.runs
+        )
+        reader = SectionReader(self.plan.reader, rule, ALL_KEYS)
+        for part in reader.compacted(section, (), Marks()):
+            if part.rows.num_rows:
+                yield part.rows
 
 
 def plan_key_moves(
@@ -166,10 +205,11 @@ def plan_key_moves(
     numbers: Mapping[Bucket, int],
     indexes: HashIndexes,
 ) -> KeyMoves | None:
-    """Plan to move keys on a snapshot, pypaimon's; None when none of them are where they were found
-    any more. `numbers` has a sequence number below those of the rows to come, for each target."""
+    """Plan to move keys on a snapshot, pypaimon's; None if all of them have left the buckets where
+    they were seen. `numbers` has a sequence number below those of the rows to come, for each
+    target."""
     stored = hash_entries(table, snapshot.index_manifest)
-    entries = {(tuple(one.partition.values), one.bucket): one for one in stored}
+    entries = {(tuple(entry.partition.values), entry.bucket): entry for entry in stored}
     hashes = indexes.hashes_in(table, stored)
     moves = []
     for move in misplaced:
@@ -182,79 +222,6 @@ def plan_key_moves(
     scope = CompactionScope(is_full=True, buckets=sources, takes_all=True)
     plan = plan_compaction(table, snapshot, scope, Moment(0, 0))
     return KeyMoves(table, int(snapshot.id), plan, tuple(moves), numbers, entries, hashes)
-
-
-class _Move:
-    """The files of the keys that go from one bucket to some others."""
-
-    def __init__(
-        self,
-        moves: KeyMoves,
-        unit: BucketUnit,
-        source: Bucket,
-        parts: Sequence[MisplacedKeys],
-        writers: list[Abortable],
-    ) -> None:
-        self._moves = moves
-        self._unit = unit
-        self._source = source
-        self._parts = parts
-        self._writers = writers
-        self._of_bucket: list[tuple[Bucket, KeyValueFileWriter]] = []
-
-    def run(self, stem: str, told: Callable[[], None]) -> None:
-        """Read the bucket, and write what goes to others, and its deletions."""
-        table = self._moves.table
-        outputs = level_files(table, 0)
-        for bucket in [self._source, *(_target(part) for part in self._parts)]:
-            folder = str(canonical_data_file_path(table.paimon, *bucket, "")).rstrip("/")
-            writer = KeyValueFileWriter(outputs, folder, f"{stem}{len(self._writers)}")
-            self._writers.append(writer)
-            self._of_bucket.append((bucket, writer))
-        (_, deletions), *targets = self._of_bucket
-        last = max(file.max_sequence_number for file in self._unit.stored.values())
-        for rows in self._rows():
-            told()
-            hashes = binary_row_hash(
-                [rows.column(key) for key in table.schema.trimmed_primary_keys]
-            )
-            gone = np.zeros(len(hashes), dtype=bool)
-            for part, (bucket, writer) in zip(self._parts, targets, strict=True):
-                goes = np.isin(hashes, part.hashes)
-                if goes.any():
-                    number = self._moves.numbers[bucket]
-                    writer.write(_with(rows.filter(pa.array(goes)), SEQUENCE, number))
-                    gone |= goes
-            if gone.any():
-                deleted = _with(rows.filter(pa.array(gone)), KIND, views.DELETE)
-                deletions.write(_with(deleted, SEQUENCE, last + 1))
-
-    def files(self) -> Iterator[tuple[Bucket, list[Any]]]:
-        """The files of each bucket, as pypaimon's metadata: written, as those of a writer are."""
-        for bucket, writer in self._of_bucket:
-            yield (
-                bucket,
-                [
-                    meta_of_new_file(self._moves.table.paimon, replace(file, is_compacted=False))
-                    for file in writer.finish()
-                ],
-            )
-
-    def _rows(self) -> Iterator[pa.RecordBatch]:
-        """The merged rows of the bucket, in the order of their keys."""
-        rule = CompactionRule(
-            merge=merge_rule(self._moves.table.schema),
-            output_level=self._unit.pick.output_level,
-            drops_deletes=True,
-        )
-        stored = self._unit.stored
-        section = tuple(
-            tuple(stored[file.name] for file in run.files) for run in self._unit.pick.runs
-        )
-        reader = SectionReader(self._moves.plan.reader, rule, ALL_KEYS)
-        for part in reader.compacted(section, (), Marks()):
-            if part.rows.num_rows:
-                yield part.rows
 
 
 def _source(move: MisplacedKeys) -> Bucket:

@@ -1,12 +1,13 @@
 """Merges sections of a rewrite, with the rows above them that it looks up.
 
 Rows of overlapping files above the output level join a merge as further runs (`columnar`'s
-compaction kernels). They are read only as far as the section's own rows go, and only their keys
-where their values don't matter. Light to import, because Spark's tasks load it.
+compaction kernels). They are read only as far as the section's own rows go. If their values don't
+matter, only their keys are read. Light to import, because Spark's tasks load it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
@@ -78,15 +79,15 @@ class SectionReader:
             return
         stored = tuple(chain.from_iterable(above))
         own = _Own(runs, section, rule.merge.order.keys)
-        found = merge_runs(
+        parts = merge_runs(
             [*own.runs, *self._runs_above(above, own)],
             rule.merge.order,
             lambda groups: compacted(groups, rule),
         )
-        for one in found:
-            if one.deleted is not None and len(one.deleted):
-                marks.add(one.deleted, stored)
-            yield one
+        for part in parts:
+            if part.deleted is not None and len(part.deleted):
+                marks.add(part.deleted, stored)
+            yield part
 
     def _runs_above(self, above: Section, own: _Own) -> Iterator[Iterator[pa.RecordBatch]]:
         if not above:
@@ -101,7 +102,7 @@ class SectionReader:
             names = self.rule.merge.order.keys
             reader = replace(
                 reader,
-                wanted=tuple(one for one in reader.wanted if one.name in names),
+                wanted=tuple(field for field in reader.wanted if field.name in names),
             )
         number = 0
         for run in above:
@@ -119,7 +120,7 @@ class SectionReader:
             for rows in placed.batches(file):
                 if own.is_over:
                     return
-                within = rows_within(rows, keys, bounds)
+                within = _rows_within(rows, keys, bounds)
                 if within.num_rows:
                     yield _with_level(within, file)
 
@@ -128,7 +129,7 @@ class SectionReader:
     ) -> Iterator[pa.RecordBatch]:
         for file in run:
             for rows in reader.batches(file):
-                within = rows_within(rows, self.rule.merge.order.keys, self.bounds)
+                within = _rows_within(rows, self.rule.merge.order.keys, self.bounds)
                 if within.num_rows:
                     yield _with_level(within, file) if leveled else within
 
@@ -142,7 +143,7 @@ class _Own:
     ) -> None:
         begun = [(next(run, None), run) for run in runs]
         heads = [(head, run) for head, run in begun if head is not None]
-        self.first = min((first_key(head, keys) for head, _ in heads), default=None)
+        self.first = min((_first_key(head, keys) for head, _ in heads), default=None)
         self.runs = [self._counted(head, run) for head, run in heads]
         self._left = len(self.runs)
         # Whether the first batches are all rows there are.
@@ -154,19 +155,18 @@ class _Own:
         self._values = [head.column(keys[0]) for head, _ in heads]
 
     def conditions(self) -> list[ColumnPredicate]:
-        """Conditions that rows of these keys meet, on the first key column: what is far from them
-        need not be read."""
+        """Conditions on the first key column that all rows of these keys meet."""
         if not self._values or not _has_simple_order(self._values[0].type):
             return []
         least = min(values[0].as_py() for values in self._values)
-        found = [ColumnPredicate(self._key, ">=", (least,))]
+        conditions = [ColumnPredicate(self._key, ">=", (least,))]
         if self._is_small:
             greatest = max(values[-1].as_py() for values in self._values)
-            found.append(ColumnPredicate(self._key, "<=", (greatest,)))
+            conditions.append(ColumnPredicate(self._key, "<=", (greatest,)))
             each = pc.unique(pa.chunked_array(self._values))
             if len(each) <= _KEYS_MAX:
-                found.append(ColumnPredicate(self._key, "in", tuple(each.to_pylist())))
-        return found
+                conditions.append(ColumnPredicate(self._key, "in", tuple(each.to_pylist())))
+        return conditions
 
     @property
     def is_over(self) -> bool:
@@ -222,12 +222,12 @@ ALL_KEYS = KeyBounds()
 """No bounds."""
 
 
-def first_key(rows: pa.RecordBatch, keys: Sequence[str]) -> Key:
+def _first_key(rows: pa.RecordBatch, keys: Sequence[str]) -> Key:
     """The key of the first row."""
     return tuple(column[0].as_py() for column in comparable_keys(rows.slice(0, 1), keys))
 
 
-def rows_within(rows: pa.RecordBatch, keys: Sequence[str], bounds: KeyBounds) -> pa.RecordBatch:
+def _rows_within(rows: pa.RecordBatch, keys: Sequence[str], bounds: KeyBounds) -> pa.RecordBatch:
     """The rows, sorted by `keys`, that lie within the bounds."""
     if bounds.first is None and bounds.end is None:
         return rows
@@ -272,11 +272,6 @@ def _keys_at(
 
 def _place(columns: Sequence[pa.Array], rows: int, key: Key) -> int:
     """How many of the rows come before `key`."""
-    low, high = 0, rows
-    while low < high:
-        middle = (low + high) // 2
-        if tuple(column[middle].as_py() for column in columns) < key:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return bisect_left(
+        range(rows), key, key=lambda row: tuple(column[row].as_py() for column in columns)
+    )

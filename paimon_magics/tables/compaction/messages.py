@@ -6,9 +6,10 @@ and its new level: it keeps its name. Source: `MergeTreeWriter.drainIncrement`.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,18 +17,26 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pypaimon.manifest.schema.data_file_meta import DataFileMeta
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.columnar.deletion_vectors import united_rows
 from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.tables.compaction.planning import BucketKey, CompactionPlan, partition_schema
+from paimon_magics.tables.compaction.planning import (
+    CompactionPlan,
+    CompactionScope,
+    partition_schema,
+    plan_compaction,
+    vectors_after,
+)
 from paimon_magics.tables.compaction.rewriting import RewriteTask, Rewritten, partition_row
-from paimon_magics.tables.compaction.uncommitted import vectors_after
 from paimon_magics.tables.compaction.units import BucketUnit
 from paimon_magics.tables.manifests.partitions import partition_values
-from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import attempt
+from paimon_magics.tables.writing.commit_messages import BucketKey, bucket_key
 from paimon_magics.tables.writing.data_file_metas import meta_of_new_file, stored_metas
 from paimon_magics.tables.writing.deletion_vector_files import ChangedVectors, vector_index
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
@@ -42,12 +51,12 @@ def compaction_messages(
     transaction: Transaction,
 ) -> list[CommitMessage]:
     """The messages of a compaction whose `tasks` have the `results`. Writes the index files of the
-    deletion vectors that it changes; raises as `changed_vectors`."""
-    vectors = changed_vectors(plan, tasks, results, transaction)
+    deletion vectors that it changes; raises as `_changed_vectors`."""
+    vectors = _changed_vectors(plan, tasks, results, transaction)
     written: dict[BucketKey, list[Rewritten]] = defaultdict(list)
     of_task = {task.number: (task.partition, task.bucket) for task in tasks}
-    for one in sorted(results, key=lambda result: result.number):
-        written[of_task[one.number]].append(one)
+    for result in sorted(results, key=lambda result: result.number):
+        written[of_task[result.number]].append(result)
     return [
         _message(plan, unit, before, written[unit.partition, unit.bucket], vectors)
         for unit, before in zip(plan.units, _before(plan), strict=True)
@@ -104,26 +113,26 @@ def _message(
         total_buckets=unit.total_buckets,
         compact_before=list(before.metas.values()),
         compact_after=[
-            *(meta_of_new_file(paimon, file) for one in written for file in one.files),
+            *(meta_of_new_file(paimon, file) for result in written for file in result.files),
             *upgraded,
         ],
         compact_changelog_files=[
-            meta_of_new_file(paimon, file) for one in written for file in one.changelog_files
+            meta_of_new_file(paimon, file) for result in written for file in result.changelog_files
         ],
         compact_index_adds=[] if vector is None else list(vector.adds),
         compact_index_deletes=[] if vector is None else list(vector.deletes),
     )
 
 
-# The deletion vectors that a compaction changes: rows above it that it replaces are marked, the
-# vectors of files that it rewrites go. Upgraded files keep theirs.
+# The deletion vectors that a compaction changes. Rows of higher levels that it replaces are marked,
+# and vectors of rewritten files are dropped. Upgraded files keep theirs.
 #
-# One index file for each bucket is written, on the driver. The transaction's attempts note its
-# folder, so that it is removed when the transaction ends without a commit. Source:
+# The driver writes one index file for each bucket. The transaction's attempts note its folder, so
+# that it is removed if the transaction ends without a commit. Source:
 # `BucketedDvMaintainer`, `LookupMergeTreeCompactRewriter.notifyRewriteCompactBefore`.
 
 
-def changed_vectors(
+def _changed_vectors(
     plan: CompactionPlan,
     tasks: Sequence[RewriteTask],
     results: Sequence[Rewritten],
@@ -139,25 +148,22 @@ def changed_vectors(
     marked = _marked(tasks, results)
     index = vector_index(plan.table, read_snapshot(plan.table.paimon, plan.snapshot_id))
     index = vectors_after(index, plan.written)
-    found: dict[BucketKey, ChangedVectors] = {}
-    options = store_options(plan.table.paimon) or {}
-    with attempt(transaction.attempts_folder, options) as running:
+    changes: dict[BucketKey, ChangedVectors] = {}
+    with attempt(transaction.attempts_folder, io_options(plan.table.paimon)) as running:
         for unit in plan.units:
             key = unit.partition, unit.bucket
             gone = {file.name for step in unit.rewrites for file in step.files}
             row = next(iter(unit.rows.values()))
             (values,), _ = partition_values(plan.table.paimon, plan.files.slice(row, 1))
-            attempt_id = ""
-            if running is not None and (marked[key] or gone):
+            if marked[key] or gone:
                 partition = partition_row(unit.partition, partition_schema(plan.table.schema))
                 for folder in (INDEX_FOLDER, unit.bucket):  # by `index-file-in-data-file-dir`
-                    running.note(partition, pa.array([folder], pa.int32()))
-                attempt_id = f"{running.id}-"
-            name = f"{transaction.file_prefix}index-{attempt_id}{uuid.uuid4()}"
+                    running.note(partition, [folder])
+            name = f"{transaction.file_prefix}index-{running.name_part}{uuid.uuid4()}"
             change = index.changed((values, unit.bucket), marked[key], gone, name)
             if change is not None:
-                found[key] = change
-    return found
+                changes[key] = change
+    return changes
 
 
 def _marked(
@@ -165,11 +171,131 @@ def _marked(
 ) -> Mapping[BucketKey, Mapping[str, _Rows]]:
     """The rows that are deleted, by bucket and file."""
     buckets = {task.number: (task.partition, task.bucket) for task in tasks}
-    found: dict[BucketKey, dict[str, list[_Rows]]] = defaultdict(lambda: defaultdict(list))
+    marked: dict[BucketKey, dict[str, list[_Rows]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
         for name, rows in result.deleted.items():
-            found[buckets[result.number]][name].append(rows)
+            marked[buckets[result.number]][name].append(rows)
     merged: Any = defaultdict(dict)
-    for key, files in found.items():
+    for key, files in marked.items():
         merged[key] = {name: united_rows(parts) for name, parts in files.items()}
     return merged  # type: ignore[no-any-return]
+
+
+# What a writer picks once more before it commits, from what its first compaction has left.
+#
+# A compaction that a statement asks for picks twice: Paimon's writer waits for its compaction, and
+# picks again when it is asked for the commit. Both become one message for each bucket. A file that
+# the first made and the second read is in no message; it is deleted at once, since no snapshot
+# names it. If the process dies before, the end of the transaction removes it. Source:
+# `MergeTreeWriter.prepareCommit`, `.flushWriteBuffer`, `.updateCompactResult`.
+
+
+_TASKS_MAX = 1_000_000  # of one plan; their numbers are in the names of files
+
+_Passed = tuple[CommitMessage, Any]
+"""The message of a bucket, and the meta of a file or the entry of an index file."""
+
+Rewriting = Callable[[CompactionPlan], Sequence[CommitMessage]]
+"""Rewrites the files of a plan, and gives its messages."""
+
+
+def picked_again(
+    plan: CompactionPlan,
+    messages: Sequence[CommitMessage],
+    scope: CompactionScope,
+    rewrite: Rewriting,
+) -> tuple[list[CommitMessage], int]:
+    """The messages of a plan and of what is picked after it, one for each bucket; and how many
+    bytes that rewrites again. Raises what `rewrite` raises."""
+    second = _second_plan(plan, messages, scope)
+    if second is None:
+        return list(messages), 0
+    return united_messages(plan.table, messages, rewrite(second)), second.rewritten_bytes
+
+
+def united_messages(
+    table: Table, first: Sequence[CommitMessage], second: Sequence[CommitMessage]
+) -> list[CommitMessage]:
+    """The messages of two compactions, of which the second follows the first, as those of one.
+    Files of the first that the second has read are deleted."""
+    later: dict[BucketKey, CommitMessage] = {_key(table, message): message for message in second}
+    united: list[CommitMessage] = []
+    passed: list[_Passed] = []
+    for message in first:
+        two = later.pop(_key(table, message), None)
+        united.append(message if two is None else _joined(message, two, passed))
+    _delete(table, passed)
+    return [*united, *later.values()]
+
+
+def _second_plan(
+    plan: CompactionPlan, messages: Sequence[CommitMessage], scope: CompactionScope
+) -> CompactionPlan | None:
+    """The plan of what is picked after the uncommitted `messages` of a plan; None if nothing is.
+    Raises what `plan_compaction` raises."""
+    snapshot = read_snapshot(plan.table.paimon, plan.snapshot_id)
+    second = plan_compaction(
+        plan.table,
+        snapshot,
+        replace(scope, is_full=False, buckets=frozenset(plan.unit_keys())),
+        plan.moment,
+        plan.manifests,
+        written=(*plan.written, *messages),
+    )
+    return None if second.is_empty else replace(second, first_task=plan.first_task + _TASKS_MAX)
+
+
+def _joined(first: CommitMessage, second: CommitMessage, passed: list[_Passed]) -> CommitMessage:
+    before = {file.file_name: file for file in first.compact_before}
+    after = {file.file_name: file for file in first.compact_after}
+    stays = {file.file_name for file in second.compact_after}
+    for file in second.compact_before:
+        written = after.pop(file.file_name, None)
+        if written is None:
+            before[file.file_name] = file
+        elif file.file_name not in before and file.file_name not in stays:
+            passed.append((first, written))
+    index_adds, index_deletes = first.compact_index_adds, first.compact_index_deletes
+    if second.compact_index_adds or second.compact_index_deletes:
+        replaced = {entry.index_file.file_name for entry in second.compact_index_deletes}
+        own = {entry.index_file.file_name for entry in index_adds}
+        passed += [(first, e) for e in index_adds if e.index_file.file_name in replaced]
+        index_adds = [
+            *(e for e in index_adds if e.index_file.file_name not in replaced),
+            *second.compact_index_adds,
+        ]
+        index_deletes = [
+            *index_deletes,
+            *(e for e in second.compact_index_deletes if e.index_file.file_name not in own),
+        ]
+    return replace(
+        first,
+        compact_before=list(before.values()),
+        compact_after=[*after.values(), *second.compact_after],
+        compact_changelog_files=[*first.compact_changelog_files, *second.compact_changelog_files],
+        compact_index_adds=index_adds,
+        compact_index_deletes=index_deletes,
+    )
+
+
+def _delete(table: Table, passed: Sequence[_Passed]) -> None:
+    """Delete files that nobody needs. What can't be deleted stays until the transaction's end
+    removes it, as after a failed attempt."""
+    paimon = table.paimon
+    for message, file in passed:
+        if hasattr(file, "index_file"):
+            values = tuple(file.partition.values)
+            paths = [paimon.path_factory().bucket_index_path(values, file.bucket, file.index_file)]
+        else:
+            values = tuple(message.partition)
+            paths = [
+                str(canonical_data_file_path(paimon, values, message.bucket, name))
+                for name in (file.file_name, *(file.extra_files or ()))
+            ]
+        for path in paths:
+            with contextlib.suppress(OSError):
+                paimon.file_io.delete(path)
+
+
+def _key(table: Table, message: CommitMessage) -> BucketKey:
+    return bucket_key(table, tuple(message.partition), message.bucket)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
+from pypaimon.manifest.schema.manifest_entry import ManifestEntry
+from pypaimon.table.row.generic_row import GenericRow
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.columnar.merging import KIND, SEQUENCE
@@ -23,41 +25,27 @@ from paimon_magics.planning.compaction.steps import LookupRules, Rewrite
 from paimon_magics.planning.options.traits import NO_CHANGELOG
 from paimon_magics.planning.options.values import double_value, duration_ms
 from paimon_magics.planning.reads.scans import OWN_PREFIXES
-from paimon_magics.planning.reads.splits import Section
+from paimon_magics.planning.reads.splits import Deletions, Section
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.planning.writes.file_rules import data_file_format
 from paimon_magics.tables.compaction.merged_sections import ALL_KEYS, KeyBounds, section_cuts
 from paimon_magics.tables.compaction.rewriting import RewriteSpec, RewriteTask
-from paimon_magics.tables.compaction.uncommitted import deletions_after, files_after
 from paimon_magics.tables.compaction.units import BucketUnit, UnitRules, bucket_units
 from paimon_magics.tables.manifests.column_statistics import column_bounds
-from paimon_magics.tables.manifests.file_paths import file_paths
-from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
-from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.manifests.columns import columns_of_entries
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files, undeleted
+from paimon_magics.tables.manifests.names import ADD, DELETE
+from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.reading.data_files import FileReader
-from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.reading.table_files import data_paths, files_reader
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import arrow_type
-from paimon_magics.tables.splits.stored_files import (
-    files_of_partitions,
-    schema_ids,
-    stores_elsewhere,
-)
+from paimon_magics.tables.splits.stored_files import files_of_partitions
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.commit_messages import BucketKey
+from paimon_magics.tables.writing.commit_messages import BucketKey, bucket_key
+from paimon_magics.tables.writing.deletion_vector_files import VectorIndex
 from paimon_magics.tables.writing.key_value_files import changelog_files, level_files, target_bytes
-
-__all__ = [
-    "BucketKey",
-    "CompactionPlan",
-    "CompactionScope",
-    "files_of_scope",
-    "folder_of",
-    "partition_schema",
-    "plan_compaction",
-]
-
 
 _Part = tuple[tuple[Section, ...], KeyBounds, int]  # with the number of parts of a section
 
@@ -69,10 +57,10 @@ _RANGE_BYTES_MIN = 8 << 20  # a smaller range of keys costs more than another ta
 class CompactionScope:
     """What is compacted: all files of a bucket (`is_full`), or what a writer would pick.
 
-    `partitions` (serialised) and `buckets`, if given, are the only ones. Rows that replaced all
-    others in the snapshot `overwritten_snapshot` have no changes to tell, unless there are later
-    snapshots. With `order` all rows of an append table are sorted. With `takes_all` a full
-    compaction takes every file of a primary-key table, whether it is worth it or not.
+    `partitions` (serialised) and `buckets` limit it. Rows that replaced all others in the snapshot
+    `overwritten_snapshot` get no changelog, unless there are later snapshots. With `order` all rows
+    of an append table are sorted. With `takes_all` a full compaction takes every file of a
+    primary-key table, whether it pays or not.
     """
 
     is_full: bool
@@ -87,8 +75,8 @@ class CompactionScope:
 @dataclass(frozen=True)
 class CompactionPlan:
     """Which files of a snapshot are compacted at a `moment`. The positions in `units` are those of
-    `files` (columns of MANIFEST_ENTRIES, and `path`). `written` are messages that the transaction
-    commits together with this, and that count already; its tasks are numbered from `first_task`."""
+    `files` (columns of MANIFEST_ENTRIES, and `path`). `written` are messages of the same commit
+    that the plan follows. Its tasks are numbered from `first_task`."""
 
     table: Table
     snapshot_id: int
@@ -120,8 +108,8 @@ class CompactionPlan:
 
     @property
     def read_bytes(self) -> int:
-        """The size of all files that are read: also of upgraded ones, where that tells changes or
-        deletes rows, and of those that rows are looked up in."""
+        """The size of all files that are read, with files that rows are looked up in, and upgraded
+        files whose rows are read for a changelog or for deletions."""
         return sum(self.unit_bytes())
 
     def unit_bytes(self) -> list[int]:
@@ -137,13 +125,13 @@ class CompactionPlan:
         return replace(self, units=tuple(self.units[at] for at in places))
 
     def _read_bytes(self, unit: BucketUnit) -> int:
-        found = 0
+        size_bytes = 0
         for step in (*unit.rewrites, *unit.reads):
-            found += sum(file.size_bytes for file in step.files)
+            size_bytes += sum(file.size_bytes for file in step.files)
             if self.lookups.looks_up_in(step.files, unit.pick.output_level):
                 above = [unit.looked_up(section) for section in unit.sections(step)]
-                found += sum(f.size_bytes for runs in above for run in runs for f in run)
-        return found
+                size_bytes += sum(f.size_bytes for runs in above for run in runs for f in run)
+        return size_bytes
 
     def tasks(self, slots: int) -> list[RewriteTask]:
         """The rewrites of all units. A large one is divided by sections and ranges of keys, so that
@@ -165,17 +153,16 @@ class CompactionPlan:
         sections, bounds, share = part
         level = unit.pick.output_level
         looks_up = self.lookups.looks_up_in(rewrite.files, level)
+        drops = unit.drops_deletes if rewrite.drops_deletes is None else rewrite.drops_deletes
         tells = self.tells_changes and self.lookups.tells_changes_of(rewrite.files, level)
         return RewriteTask(
             number=number,
             partition=unit.partition,
             bucket=unit.bucket,
-            folder=self._folder(unit),
+            folder=folder_of(self.table, self.files.slice(next(iter(unit.rows.values())), 1)),
             sections=sections,
             output_level=level,
-            drops_deletes=unit.drops_deletes
-            if rewrite.drops_deletes is None
-            else rewrite.drops_deletes,
+            drops_deletes=drops,
             bounds=bounds,
             share=share,
             looks_up=looks_up,
@@ -187,7 +174,6 @@ class CompactionPlan:
         """What the tasks of this plan must know."""
         schema = self.table.schema
         levels = {unit.pick.output_level for unit in self.units if unit.rewrites or unit.reads}
-        paimon = self.table.paimon
         return RewriteSpec(
             files=self.reader,
             rule=merge_rule(schema),
@@ -199,7 +185,7 @@ class CompactionPlan:
                 transaction.file_prefix + OWN_PREFIXES["changelog-file.prefix"],
             ),
             attempts_folder=transaction.attempts_folder,
-            io_options=tuple(sorted((store_options(paimon) or {}).items())),
+            io_options=io_options(self.table.paimon),
             expiry=self.expiry,
             marks_deletions=schema.deletion_vectors_enabled,
             unchanged_columns=_unchanged_columns(schema),
@@ -208,8 +194,8 @@ class CompactionPlan:
     def _parts(
         self, unit: BucketUnit, rewrite: Rewrite, keys: Sequence[str], part_bytes: int
     ) -> list[_Part]:
-        """Sections that follow each other, or ranges of one section, of about `part_bytes`; and
-        into how many ranges the section is divided."""
+        """Sections that follow each other, or ranges of one section, of about `part_bytes`, with
+        the number of ranges of the section."""
         parts: list[_Part] = []
         together: list[Section] = []
         size = 0
@@ -231,15 +217,11 @@ class CompactionPlan:
     def _ranges(self, section: Section, keys: Sequence[str], count: int) -> list[KeyBounds]:
         reader = replace(
             self.reader,
-            wanted=tuple(one for one in self.reader.wanted if one.name in keys),
+            wanted=tuple(f for f in self.reader.wanted if f.name in keys),
             system=(),
         )
         ends = [None, *section_cuts(reader, keys, section, count), None]
         return [KeyBounds(first, end) for first, end in pairwise(ends)]
-
-    def _folder(self, unit: BucketUnit) -> str:
-        row = next(iter(unit.rows.values()))
-        return folder_of(self.table, self.files.slice(row, 1))
 
 
 def plan_compaction(
@@ -260,14 +242,12 @@ def plan_compaction(
     manifests = manifests or ManifestCache(table.paimon)
     files = files_of_scope(files_after(table, live_files(manifests, snapshot), written), scope)
     deletions = deletions_after(table, manifests.deletions(snapshot.index_manifest), written)
-    paths = file_paths(files, _partition_types(schema), _first_bucket_folder(table))
+    paths = data_paths(table, files)
     expiry = record_expiry(schema, moment)
     rules = _rules(schema, scope, moment, pc.max(files["level"]).as_py() or 0)
     rules = replace(rules, may_expire=expired_files(table, expiry))
     files, units = bucket_units(files, paths, schema, deletions, rules)
-    reader = whole_rows_reader(
-        table, schema_ids(files), stores_elsewhere(files), system=(SEQUENCE, KIND)
-    )
+    reader = files_reader(table, files, system=(SEQUENCE, KIND))
     return CompactionPlan(
         table,
         int(snapshot.id),
@@ -310,13 +290,13 @@ def _rules(
 
 def files_of_scope(files: pa.Table, scope: CompactionScope) -> pa.Table:
     """The files of the scope; files of postponed buckets belong to none."""
-    kept = np.asarray(files["bucket"]) >= 0
+    in_scope = np.asarray(files["bucket"]) >= 0
     partitions, buckets = scope.partitions, scope.buckets
     if partitions is None and buckets is not None:
         partitions = frozenset(partition for partition, _ in buckets)
     if buckets is not None:
-        kept &= np.isin(np.asarray(files["bucket"]), sorted({bucket for _, bucket in buckets}))
-    files = files_of_partitions(files.filter(pa.array(kept)), partitions)
+        in_scope &= np.isin(np.asarray(files["bucket"]), sorted({bucket for _, bucket in buckets}))
+    files = files_of_partitions(files.filter(pa.array(in_scope)), partitions)
     if buckets is None:
         return files
     # An INSERT asks for few buckets of many: only theirs and few others' files are left here.
@@ -333,14 +313,6 @@ def _unchanged_columns(schema: TableSchema) -> tuple[str, ...] | None:
     return tuple(name for name in schema.column_names if name not in ignored)
 
 
-def _partition_types(schema: TableSchema) -> list[pa.DataType]:
-    return [arrow_type(schema.column(key).type) for key in schema.partition_keys]
-
-
-def _first_bucket_folder(table: Table) -> Callable[[tuple[Any, ...]], str]:
-    return lambda partition: str(canonical_data_file_path(table.paimon, partition, 0, ""))
-
-
 def folder_of(table: Table, file: pa.Table) -> str:
     """The folder of the bucket of a file, wherever the file itself lies."""
     inside = file.set_column(
@@ -348,8 +320,7 @@ def folder_of(table: Table, file: pa.Table) -> str:
         "external_path",
         pc.cast(pa.nulls(file.num_rows), pa.large_string()),
     )
-    path = file_paths(inside, _partition_types(table.schema), _first_bucket_folder(table))[0]
-    return str(path.as_py()).rpartition("/")[0]
+    return str(data_paths(table, inside)[0].as_py()).rpartition("/")[0]
 
 
 # The expiry of a table's rows (`record-level.expire-time`), and the files that may hold such rows.
@@ -387,3 +358,63 @@ def expired_files(
         return expiry.too_old(pa.array(least, data_type))
 
     return marked
+
+
+# The files of a snapshot after messages of a compaction that are not committed yet.
+
+
+_FileKey = tuple[bytes, int, str]
+
+
+def files_after(table: Table, files: pa.Table, written: Sequence[CommitMessage]) -> pa.Table:
+    """The live `files` (MANIFEST_ENTRIES) after messages."""
+    changed = [
+        _entry(table, message, kind, file)
+        for message in written
+        for kind, some in ((DELETE, message.compact_before), (ADD, message.compact_after))
+        for file in some
+    ]
+    if not changed:
+        return files
+    return undeleted(pa.concat_tables([files, columns_of_entries(changed)]))
+
+
+def deletions_after(
+    table: Table, deletions: Mapping[_FileKey, Deletions], written: Sequence[CommitMessage]
+) -> Mapping[_FileKey, Deletions]:
+    """The deletion vectors of data files after messages."""
+    vectors = dict(deletions)
+    for message in written:
+        if not (message.compact_index_adds or message.compact_index_deletes):
+            continue
+        key = bucket_key(table, tuple(message.partition), message.bucket)
+        vectors = {file: vector for file, vector in vectors.items() if file[:2] != key}
+        for entry in message.compact_index_adds:
+            path = _index_path(table, entry)
+            for name, vector in (entry.index_file.dv_ranges or {}).items():
+                vectors[(*key, name)] = Deletions(
+                    path, vector.offset, vector.length, vector.cardinality
+                )
+    return vectors
+
+
+def vectors_after(index: VectorIndex, written: Sequence[CommitMessage]) -> VectorIndex:
+    """The index files of deletion vectors after messages."""
+    entries = dict(index.entries)
+    for message in written:
+        if message.compact_index_adds or message.compact_index_deletes:
+            entries[tuple(message.partition), message.bucket] = tuple(message.compact_index_adds)
+    return VectorIndex(index.table, entries)
+
+
+def _entry(table: Table, message: CommitMessage, kind: int, file: object) -> ManifestEntry:
+    paimon = table.paimon
+    partition = GenericRow(list(message.partition), paimon.partition_keys_fields)
+    total = paimon.total_buckets if message.total_buckets is None else message.total_buckets
+    return ManifestEntry(kind, partition, message.bucket, total, file)
+
+
+def _index_path(table: Table, entry: IndexManifestEntry) -> str:
+    values = tuple(entry.partition.values)
+    factory = table.paimon.path_factory()
+    return str(factory.bucket_index_path(values, entry.bucket, entry.index_file))

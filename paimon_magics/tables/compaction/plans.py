@@ -28,6 +28,7 @@ from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import BucketKey
+from paimon_magics.tables.writing.key_value_files import wall_clock_ms
 
 _LOOKED_AT_MAX = 20  # snapshots; planning anew costs less than more of them
 
@@ -56,8 +57,8 @@ def may_be_due(
     manifests: ManifestCache,
 ) -> bool:
     """Whether a writer can pick files of `buckets` after the commit of `snapshot_id`, which added
-    `files_added` files at most to each. Below the trigger nothing is picked; then neither the new
-    snapshot's manifests nor the buckets' files have to be looked at."""
+    at most `files_added` files to each. Below the trigger nothing is picked, and the new snapshot's
+    manifests need not be read."""
     options = PickOptions.of(table.schema)
     if options.forces_level_0_up or options.may_be_early_full or is_full(table.schema):
         return True
@@ -68,7 +69,9 @@ def may_be_due(
             return True
         files = live_files(manifests, before, ("partition", "bucket", "level", "file_name"))
         files = files_of_scope(files, CompactionScope(False, buckets=buckets))
-        columns = (files[one].to_pylist() for one in ("partition", "bucket", "level", "file_name"))
+        columns = (
+            files[name].to_pylist() for name in ("partition", "bucket", "level", "file_name")
+        )
         for partition, bucket, level, name in zip(*columns, strict=True):
             # Each file of level 0 is a sorted run, as is each higher level.
             runs.setdefault((partition, bucket), set()).add(level or name)
@@ -114,9 +117,7 @@ def rewritten_here(
 
 def _moment() -> Moment:
     """Now, by the wall clock here: Paimon stores the creation times of files so."""
-    now = datetime.now()
-    seconds = (now - datetime(1970, 1, 1)).total_seconds()
-    return Moment(int(seconds * 1000), now.hour, int(time.time() * 1000))
+    return Moment(wall_clock_ms(), datetime.now().hour, int(time.time() * 1000))
 
 
 # Runs units of a compaction in threads of this process, for work too small for a Spark job.
@@ -145,10 +146,10 @@ def run_here(work: Callable[[_U], _R], units: Sequence[_U], *, threads: int) -> 
         running = [pool.submit(work, unit) for unit in ordered]
         try:
             wait(running, return_when=FIRST_EXCEPTION)
-            for one in running:
-                if one.done():
-                    one.result()
-            return [one.result() for one in running]
+            for future in running:
+                if future.done():
+                    future.result()
+            return [future.result() for future in running]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -1,13 +1,14 @@
-"""Plans how rows that wait in `bucket-postpone` get their buckets, and tells of it in messages.
+"""Plans how rows that wait in `bucket-postpone` get their buckets, and makes the commit messages.
 
 All waiting files of a partition are read, writer by writer in the order of their first files, and
-each writer's files in their order: so of two rows of a key the later one counts. The rows become
-files on level 0 of the partition's buckets, and the waiting files go, by one commit of the kind
-COMPACT. Source: `PostponeUtils`, `SparkPostponeCompactProcedure`.
+each writer's files in their order. So the later of two rows of a key counts. By one commit of the
+kind COMPACT, the rows become files on level 0 of the partition's buckets, and the waiting files are
+removed. Source: `PostponeUtils`, `SparkPostponeCompactProcedure`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,23 +27,18 @@ from paimon_magics.tables.compaction.planning import CompactionScope
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.reading.data_files import FileReader
-from paimon_magics.tables.reading.table_files import whole_rows_reader
-from paimon_magics.tables.splits.stored_files import (
-    files_of_partitions,
-    schema_ids,
-    stores_elsewhere,
-)
+from paimon_magics.tables.reading.table_files import files_reader
+from paimon_magics.tables.splits.stored_files import files_of_partitions
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_assignment import BucketRule, Partition
 from paimon_magics.tables.writing.bucket_counts import bucket_counts
 from paimon_magics.tables.writing.commit_messages import read_messages
 from paimon_magics.tables.writing.data_file_metas import stored_metas
-from paimon_magics.tables.writing.postponed_writer import POSTPONED_BUCKET, postponed_writer_of
+from paimon_magics.tables.writing.own_writers import POSTPONED_BUCKET, postponed_writer_of
 from paimon_magics.tables.writing.table_write import write_spec
 from paimon_magics.tables.writing.write_spec import WriteSpec
 
 _FIXED = {"postpone.batch-write-fixed-bucket": "true"}
-_KIND_FIELD = pa.field(KIND, pa.int8(), nullable=False)
 
 
 @dataclass(frozen=True)
@@ -71,15 +67,15 @@ class PostponedRows:
     @property
     def partitions(self) -> list[bytes]:
         """The partitions that have waiting rows, serialised."""
-        found: list[bytes] = pc.unique(self.files["partition"]).to_pylist()
-        return found
+        partitions: list[bytes] = pc.unique(self.files["partition"]).to_pylist()
+        return partitions
 
     def partition_bytes(self) -> list[int]:
         """The size of the waiting files of each of `partitions`."""
-        sizes: dict[bytes, int] = {}
+        sizes: Counter[bytes] = Counter()
         columns = (self.files[name].to_pylist() for name in ("partition", "file_size"))
         for partition, size in zip(*columns, strict=True):
-            sizes[partition] = sizes.get(partition, 0) + size
+            sizes[partition] += size
         return [sizes[partition] for partition in self.partitions]
 
     def shares(self, count: int) -> tuple[tuple[StoredFile, ...], ...]:
@@ -98,10 +94,7 @@ class PostponedRows:
 
     def reader(self) -> FileReader:
         """What reads the waiting rows, with their kinds."""
-        elsewhere = stores_elsewhere(self.files)
-        return whole_rows_reader(
-            self.table, schema_ids(self.files), elsewhere, system=(SEQUENCE, KIND)
-        )
+        return files_reader(self.table, self.files, system=(SEQUENCE, KIND))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All waiting rows in their order, read in this process."""
@@ -118,8 +111,7 @@ class PostponedRows:
         table = replace(self.table, schema=replace(schema, options=options))
         spec = write_spec(table, transaction, overwrite=False, slots=slots, settings=settings)
         if schema.rowkind_field is None:
-            columns = pa.schema([*spec.arrow_schema(), _KIND_FIELD])
-            spec = replace(spec, schema=columns.serialize().to_pybytes())
+            spec = spec.with_kinds()
         rule = BucketRule(
             schema.bucket_keys, self.default_count, by_partition=tuple(self.counts.items())
         )
@@ -129,8 +121,8 @@ class PostponedRows:
         """The messages of one commit: those of the writers, whose files are the result of a
         compaction, and one for each partition that removes what has waited."""
         paimon = self.table.paimon
-        found = list(read_messages(paimon, written))
-        for message in found:
+        added = list(read_messages(paimon, written))
+        for message in added:
             message.compact_after, message.new_files = message.new_files, []
             message.compact_changelog_files += message.changelog_files
             message.changelog_files = []
@@ -140,7 +132,7 @@ class PostponedRows:
             message.total_buckets = POSTPONED_BUCKET
         for at, meta in zip(of_files, stored_metas(paimon, self.files), strict=True):
             gone[at].compact_before.append(meta)
-        return [*gone, *found]
+        return [*gone, *added]
 
 
 def plan_postponed(
@@ -153,28 +145,20 @@ def plan_postponed(
     if not files.num_rows:
         return None
     schema = table.schema
-    stored_option = schema.stored_option("postpone.default-bucket-num")
-    default = (
-        slots
-        if stored_option is None
-        else positive_value("postpone.default-bucket-num", stored_option)
-    )
+    number = schema.stored_option("postpone.default-bucket-num")
+    default = slots if number is None else positive_value("postpone.default-bucket-num", number)
     counts = bucket_counts(table, int(snapshot.id))
     target = schema.stored_option("postpone.target-row-num-per-bucket")
     if target is not None:
         rows_max = positive_value("postpone.target-row-num-per-bucket", target)
-        for partition, rows in _rows_by_partition(table, files).items():
+        partitions, of_files = partition_values(table.paimon, files)
+        row_counts: Counter[Partition] = Counter()
+        for at, rows in zip(of_files, files["row_count"].to_pylist(), strict=True):
+            row_counts[partitions[at]] += rows
+        for partition, rows in row_counts.items():
             counts.setdefault(partition, (max(rows, 1) - 1) // rows_max + 1)
     writers = _by_writer(table, files)
     return PostponedRows(table, int(snapshot.id), files, writers, counts, default)
-
-
-def _rows_by_partition(table: Table, files: pa.Table) -> dict[Partition, int]:
-    partitions, of_files = partition_values(table.paimon, files)
-    found: dict[Partition, int] = {}
-    for at, rows in zip(of_files, files["row_count"].to_pylist(), strict=True):
-        found[partitions[at]] = found.get(partitions[at], 0) + rows
-    return found
 
 
 def _by_writer(table: Table, files: pa.Table) -> tuple[tuple[StoredFile, ...], ...]:
@@ -183,9 +167,9 @@ def _by_writer(table: Table, files: pa.Table) -> tuple[tuple[StoredFile, ...], .
     stored = stored_files_of(table, files, {})
     created = pc.fill_null(files["creation_time"].cast(pa.int64()), 0).to_pylist()
     places = sorted(range(len(stored)), key=lambda place: created[place])
-    found: dict[str, list[StoredFile]] = {}
+    writers: dict[str, list[StoredFile]] = {}
     for place in places:
         file = stored[place]
         folder, _, name = file.path.rpartition("/")
-        found.setdefault(f"{folder}/{postponed_writer_of(name)}", []).append(file)
-    return tuple(map(tuple, found.values()))
+        writers.setdefault(f"{folder}/{postponed_writer_of(name)}", []).append(file)
+    return tuple(map(tuple, writers.values()))

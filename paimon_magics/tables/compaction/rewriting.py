@@ -30,9 +30,12 @@ from paimon_magics.tables.compaction.merged_sections import (
     SectionReader,
 )
 from paimon_magics.tables.reading.data_files import FileReader
-from paimon_magics.tables.writing.attempts import Abortable, Attempt, writing_attempt
+from paimon_magics.tables.writing.attempts import Attempt, writing_attempt
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles, KeyValueFileWriter
-from paimon_magics.tables.writing.new_files import NewFile
+from paimon_magics.tables.writing.new_files import NewFile, partition_values_row
+
+Report = Callable[[int, int], None]
+"""Gets the rows and bytes as they are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class RewriteTask:
 
     @property
     def read_bytes(self) -> int:
-        """The size of its part of its files, of which others read as much if `share` tasks do."""
+        """The size of the task's part of its files, which `share` tasks divide."""
         return sum(file.size_bytes for file in self.files) // self.share
 
 
@@ -135,79 +138,63 @@ class RewriteUnits:
         """The number of groups."""
         return len(self.groups)
 
-    def run(self, number: int, told: Callable[[int, int], None]) -> list[Rewritten]:
+    def run(self, number: int, report: Report) -> list[Rewritten]:
         """Run the rewrites of a group."""
-        return rewrite_all(self.spec, self.groups[number], told)
+        return rewrite_all(self.spec, self.groups[number], report)
 
 
 def rewrite_all(
-    spec: RewriteSpec, tasks: Sequence[RewriteTask], told: Callable[[int, int], None] | None = None
+    spec: RewriteSpec, tasks: Sequence[RewriteTask], report: Report | None = None
 ) -> list[Rewritten]:
-    """Run rewrites one after the other, as one attempt. `told` gets the rows and bytes as they are
-    read.
+    """Run rewrites one after the other, as one attempt. `report` gets the rows and bytes as they
+    are read.
 
     Raises TableDamagedError for files that can't be read, OSError for the store's failures,
     JobError for rows that can't be merged and when the transaction has ended.
     """
-    options = dict(spec.io_options)
-    with writing_attempt(spec.attempts_folder, options, "compaction.written") as (running, writers):
-        told = told or (lambda rows, size: None)
-        return [_rewritten(spec, task, running, writers, told) for task in tasks]
+    report = report or (lambda rows, size_bytes: None)
+    with writing_attempt(spec.attempts_folder, spec.io_options, "compaction.written") as running:
+        return [_rewritten(spec, task, running, report) for task in tasks]
 
 
-def _rewritten(
-    spec: RewriteSpec,
-    task: RewriteTask,
-    running: Attempt | None,
-    writers: list[Abortable],
-    told: Callable[[int, int], None],
-) -> Rewritten:
-    attempt_id = ""
-    if running is not None:
-        _note(spec, task, running)
-        attempt_id = f"{running.id}-"
-    names = [f"{stem}{attempt_id}{task.number}" for stem in spec.stems]
+def _rewritten(spec: RewriteSpec, task: RewriteTask, running: Attempt, report: Report) -> Rewritten:
+    if running.id:
+        running.note(partition_row(task.partition, spec.partitions), [task.bucket])
+        reach("attempt.noted")
+    names = [f"{stem}{running.name_part}{task.number}" for stem in spec.stems]
     writer = KeyValueFileWriter(spec.outputs[task.output_level], task.folder, names[0])
-    writers.append(writer)
+    running.writers.append(writer)
     changes = None
     if task.changelog.of_compactions:
         changes = KeyValueFileWriter(spec.changelogs[task.output_level], task.folder, names[1])
-        writers.append(changes)
+        running.writers.append(changes)
     marks = Marks()
     reader = SectionReader(spec.files, spec.rule_of(task), task.bounds)
     for place, section in enumerate(task.sections):
         above = task.above[place] if task.above else ()
         for part in reader.compacted(section, above, marks):
-            told(part.rows.num_rows, 0)
+            report(part.rows.num_rows, 0)
             if task.writes:
                 writer.write(_unexpired(part.rows, task, spec.expiry))
             if changes is not None and part.changelog is not None:
                 changes.write(part.changelog)
     files = writer.finish()
-    told(0, task.read_bytes)
+    report(0, task.read_bytes)
     return Rewritten(task.number, files, () if changes is None else changes.finish(), marks.rows())
-
-
-def _note(spec: RewriteSpec, task: RewriteTask, running: Attempt) -> None:
-    partitions = partition_row(task.partition, spec.partitions)
-    running.note(partitions, pa.array([task.bucket], pa.int32()))
-    reach("attempt.noted")
 
 
 def partition_row(encoded: bytes, schema: pa.Schema) -> pa.RecordBatch:
     """The partition columns of a serialised partition, as one row."""
-    if not len(schema):
-        return pa.RecordBatch.from_struct_array(pa.array([{}], type=pa.struct([])))
     rows = pa.array([encoded], pa.large_binary())
-    columns = decode_rows(rows, [field.type for field in schema])
-    return pa.RecordBatch.from_arrays(columns, names=schema.names)
+    columns = decode_rows(rows, [field.type for field in schema]) if schema.names else []
+    return partition_values_row(schema.names, columns)
 
 
 def _unexpired(
     rows: pa.RecordBatch, task: RewriteTask, expiry: RecordExpiry | None
 ) -> pa.RecordBatch:
-    """The rows without expired ones. Only where nothing older is left, which they would hide:
-    Paimon drops expired rows before a merge, and so may bring back an older one."""
+    """The rows without expired ones, unless they may hide older rows. Paimon drops expired rows
+    before a merge, and so may bring back an older one."""
     if expiry is None or not task.drops_deletes:
         return rows
     gone = expiry.expired(rows)

@@ -40,7 +40,7 @@ def stored_partitions(table: Table) -> StoredPartitions:
     snapshot = latest_snapshot(table.paimon)
     types = [arrow_type(table.schema.column(key).type) for key in table.schema.partition_keys]
     if snapshot is None:
-        none = [pa.array([], one) for one in types]
+        none = [pa.array([], data_type) for data_type in types]
         return StoredPartitions(pa.array([], pa.large_binary()), none, np.zeros(0, dtype=np.int64))
     files = live_files(ManifestCache(table.paimon), snapshot)
     codes = files["partition"].combine_chunks().dictionary_encode()
@@ -61,14 +61,14 @@ def partitions_of_specs(table: Table, stored: StoredPartitions, text: str) -> _B
     Raises UnknownNameError for a column that is no partition column, InvalidValueError for a text
     that is no value of its column.
     """
-    found = np.zeros(len(stored.encoded), dtype=bool)
+    named = np.zeros(len(stored.encoded), dtype=bool)
     for spec in filter(None, (part.strip() for part in text.split(";"))):
         matching = np.ones(len(stored.encoded), dtype=bool)
         for pair in spec.split(","):
             key, _, value = (part.strip() for part in pair.partition("="))
             matching &= _with_value(table, stored, key, value)
-        found |= matching
-    return found
+        named |= matching
+    return named
 
 
 def _with_value(table: Table, stored: StoredPartitions, key: str, value: str) -> _Bools:

@@ -1,12 +1,11 @@
 """Sorts the rows that a compaction writes, so that rows near to each other lie in one file, and
 bounds of files tell more.
 
-Memory is bounded: rows that are more than `memory_bytes` are sorted outside of it. From a sample of
-their keys follow the bounds of ranges; pieces of the input are sorted, cut at the bounds and put
-into files of this machine; then range by range is put together and sorted. Several tasks can
-sort one input, each some of the ranges: the same input has the same bounds in every task. If the
-process dies, its temporary files stay for the operating system to remove. Light to import, because
-Spark's tasks load it.
+Memory is bounded: rows beyond `memory_bytes` are sorted on disk. A sample of their keys gives the
+bounds of ranges. Pieces of the input are sorted, cut at the bounds and written to local files. Then
+each range is put together and sorted. Several tasks can sort one input, each some of the ranges:
+the same input has the same bounds in every task. If the process dies, the operating system removes
+its temporary files. Light to import, because Spark's tasks load it.
 """
 
 from __future__ import annotations
@@ -75,12 +74,12 @@ def sorted_rows(
             spilled.add(piece, bounds.cut(_keys(piece, order)))
             piece = _piece(batches, memory_bytes)
         for number in wanted:
-            found = spilled.range(number)
-            if found is None:
+            sorted_range = spilled.range(number)
+            if sorted_range is None:
                 continue
             if not bounds.is_single_key[number]:
-                found = found.take(pa.array(row_order(_keys(found, order))))
-            yield from _batches(found)
+                sorted_range = sorted_range.take(pa.array(row_order(_keys(sorted_range, order))))
+            yield from _batches(sorted_range)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +122,8 @@ def _bounds(rows: SortInput, order: SortOrder, count: int) -> _Bounds:
     keys = _keys(pa.Table.from_batches(sampled), order)
     sorted_places = row_order(keys)
     chosen = sorted_places[np.arange(1, count) * len(sorted_places) // count]
-    found = [key.take(pa.array(chosen)) for key in keys]
-    comparable = [in_java_order(key).to_pylist() for key in found]
+    cuts = [key.take(pa.array(chosen)) for key in keys]
+    comparable = [in_java_order(key).to_pylist() for key in cuts]
     values = list(zip(*comparable, strict=True))
     first_of = [at for at in range(len(values)) if not at or values[at] != values[at - 1]]
     repeated = [at for at, end in pairwise([*first_of, len(values)]) if end - at > 1]
@@ -133,8 +132,8 @@ def _bounds(rows: SortInput, order: SortOrder, count: int) -> _Bounds:
     for at in first_of:
         is_single_key += [True, False] if single[at] else [False]
     return _Bounds(
-        [key.take(pa.array(first_of, pa.int64())) for key in found],
-        [key.take(pa.array(repeated, pa.int64())) for key in found],
+        [key.take(pa.array(first_of, pa.int64())) for key in cuts],
+        [key.take(pa.array(repeated, pa.int64())) for key in cuts],
         tuple(is_single_key),
     )
 
@@ -170,11 +169,11 @@ class _Spilled:
 
     def range(self, number: int) -> pa.Table | None:
         """The rows of a range, piece by piece; None if it has none."""
-        found = []
+        batches = []
         for path, place in self._parts.pop(number):
             with pa.OSFile(str(path)) as source:
-                found.append(pa.ipc.open_file(source).get_batch(place))
-        return pa.Table.from_batches(found).combine_chunks() if found else None
+                batches.append(pa.ipc.open_file(source).get_batch(place))
+        return pa.Table.from_batches(batches).combine_chunks() if batches else None
 
 
 def _piece(batches: _Batches, size_bytes: int) -> pa.Table | None:

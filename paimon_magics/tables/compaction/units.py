@@ -1,9 +1,8 @@
 """Plans the compaction of a primary-key table: which buckets, which of their files, into which
 level.
 
-Nothing is read here: files come in as the Arrow columns of a snapshot's manifests. Buckets with
-nothing to do are passed over before any object is made for a file, ten thousand in some
-milliseconds.
+Nothing is read here: files come as the Arrow columns of a snapshot's manifests. Buckets with
+nothing to do are skipped before any object is made for a file, ten thousand in some milliseconds.
 """
 
 from __future__ import annotations
@@ -59,7 +58,6 @@ class UnitRules:
     moment: Moment
     min_size_bytes: int
     lookups: LookupRules
-    is_chain_table: bool = False
     may_expire: Callable[[pa.Table], _Bools] | None = None
 
 
@@ -99,7 +97,7 @@ class BucketUnit:
 
     def looked_up(self, section: Section) -> Section:
         """The files above the output level that rows of level 0 in a section may be in, as runs."""
-        names = {one.path.rpartition("/")[2] for run in section for one in run if one.level == 0}
+        names = {file.path.rpartition("/")[2] for run in section for file in run if file.level == 0}
         fresh = [file for file in self.pick.files if file.name in names]
         if not fresh:
             return ()
@@ -137,11 +135,13 @@ def bucket_units(
     if not files.num_rows:
         return files, []
     chosen = np.flatnonzero(_worth_a_look(files, groups, rules, bool(deletions)))
-    kept = [groups[i] for i in chosen]
-    rows = np.concatenate([np.asarray(group) for group in kept] or [np.zeros(0, dtype=np.int64)])
+    candidates = [groups[i] for i in chosen]
+    rows = np.concatenate(
+        [np.asarray(group) for group in candidates] or [np.zeros(0, dtype=np.int64)]
+    )
     files = files.take(pa.array(rows)).combine_chunks()
-    ends = np.cumsum([len(group) for group in kept])
-    starts = ends - [len(group) for group in kept]
+    ends = np.cumsum([len(group) for group in candidates])
+    starts = ends - [len(group) for group in candidates]
     ranks = KeyRanks(files, schema)
     old = np.zeros(files.num_rows, dtype=bool)
     if rules.may_expire is not None:
@@ -151,7 +151,7 @@ def bucket_units(
     units: list[BucketUnit] = []
     for block in _blocks(starts, ends):
         picked = _picked(files, ranks, block, deletions, old, rules)
-        places = [row for one in picked for row in one.rows.values()]
+        places = [row for unit in picked for row in unit.rows.values()]
         stored = iter(
             stored_files(
                 entries,
@@ -196,13 +196,16 @@ def _picked(
     units: list[BucketUnit] = []
     for rows in buckets:
         own = members[rows.start - first : rows.stop - first]
-        bucket = _bucket_files(own, ranks, rows, deletions, old)
-        unit = _unit(bucket, rules)
+        runs = sorted_runs(_bucket_files(own, ranks, rows, deletions, old))
+        unit = _unit(runs, rules)
         if unit is None:
             continue
         pick_, steps, drops = unit
-        above = _above(bucket, pick_) if rules.lookups.looks_up else ()
+        above = tuple(
+            run for run in runs if rules.lookups.looks_up and run.level > pick_.output_level
+        )
         names = {file.name for run in (*pick_.runs, *above) for file in run.files}
+        positions = zip((member["file_name"] for member in own), rows, strict=True)
         units.append(
             BucketUnit(
                 partition=own[0]["partition"],
@@ -211,18 +214,12 @@ def _picked(
                 pick=pick_,
                 steps=tuple(steps),
                 drops_deletes=drops,
-                rows={name: row for name, row in bucket.rows.items() if name in names},
+                rows={name: row for name, row in positions if name in names},
                 stored={},
                 above=above,
             )
         )
     return units
-
-
-@dataclass(frozen=True, slots=True)
-class _Bucket:
-    runs: Sequence[SortedRun]
-    rows: Mapping[str, int]
 
 
 def _worth_a_look(
@@ -239,17 +236,17 @@ def _worth_a_look(
     runs = zero + np.bincount(levels[0], minlength=len(groups))
     options = rules.picks
     if not rules.is_full:
-        found: _Bools = runs >= options.compaction_trigger
+        is_candidate: _Bools = runs >= options.compaction_trigger
         if options.forces_level_0_up:
-            found |= zero > 0
+            is_candidate |= zero > 0
         if options.may_be_early_full:
-            found |= runs > 1
-        return found
+            is_candidate |= runs > 1
+        return is_candidate
     greatest = np.maximum.reduceat(level, starts)
-    found = (runs > 1) | (greatest < options.level_count - 1)
+    is_candidate = (runs > 1) | (greatest < options.level_count - 1)
     if options.rewrites_all_files or has_deletions or rules.may_expire is not None:
-        found |= True
-    return found
+        is_candidate |= True
+    return is_candidate
 
 
 def _bucket_files(
@@ -258,8 +255,8 @@ def _bucket_files(
     rows: range,
     deletions: Mapping[FileKey, Deletions],
     old: _Bools,
-) -> _Bucket:
-    found = [
+) -> list[BucketFile]:
+    return [
         BucketFile(
             name=row["file_name"],
             level=row["level"],
@@ -275,9 +272,6 @@ def _bucket_files(
         )
         for place, row in zip(rows, members, strict=True)
     ]
-    return _Bucket(
-        sorted_runs(found), {file.name: row for file, row in zip(found, rows, strict=True)}
-    )
 
 
 def _members(part: pa.Table) -> Iterator[dict[str, Any]]:
@@ -287,26 +281,23 @@ def _members(part: pa.Table) -> Iterator[dict[str, Any]]:
     yield from part.select(names).append_column("created_ms", created).to_pylist()
 
 
-def _unit(bucket: _Bucket, rules: UnitRules) -> tuple[Pick, list[Rewrite | Upgrade], bool] | None:
-    runs = bucket.runs
-    found = pick_all(runs, rules.picks) if rules.is_full else pick(runs, rules.picks, rules.moment)
-    if found is None:
+def _unit(
+    runs: Sequence[SortedRun], rules: UnitRules
+) -> tuple[Pick, list[Rewrite | Upgrade], bool] | None:
+    picked = pick_all(runs, rules.picks) if rules.is_full else pick(runs, rules.picks, rules.moment)
+    if picked is None:
         return None
     rewrites = RewriteRules(
         rules.picks.max_level(runs), rules.min_size_bytes, rules.picks.rewrites_all_files
     )
-    steps = steps_of(found, rewrites)
+    steps = steps_of(picked, rewrites)
     if not steps:
         return None
-    steps = with_lookups(steps, found.output_level, rules.lookups)
+    steps = with_lookups(steps, picked.output_level, rules.lookups)
     drops = drops_deletes(
-        found,
+        picked,
         runs,
         has_deletion_vectors=rules.lookups.has_deletion_vectors,
-        is_chain_table=rules.is_chain_table,
+        is_chain_table=False,
     )
-    return found, steps, drops
-
-
-def _above(bucket: _Bucket, pick_: Pick) -> tuple[SortedRun, ...]:
-    return tuple(run for run in bucket.runs if run.level > pick_.output_level)
+    return picked, steps, drops

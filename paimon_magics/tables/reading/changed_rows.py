@@ -1,10 +1,8 @@
-"""Carries out changes of rows that are named by their keys, in order with rows that are inserted
-before and after them.
+"""Applies changes of rows that are named by their keys, in order with inserts around them.
 
-What a change does is decided from the row of its key as it is then: the table's row, merged with
-the rows that came before the change. Keys have nothing to do with each other, so that the first
-change of every key is carried out at once, then the second, and so on. Memory holds the rows that
-come in and those of the table that they name.
+A change applies to the row of its key at that point: the table's row, merged with the rows that
+came before the change. Keys are independent. So the first change of every key is applied at once,
+then the second, and so on. Memory holds the rows that come in and the table's rows of their keys.
 """
 
 from __future__ import annotations
@@ -59,9 +57,9 @@ def changed_rows(
     entries: Sequence[pa.RecordBatch | Change],
     stored: Callable[[pa.Table], pa.Table],
 ) -> pa.Table:
-    """The rows to write, in order, for rows and changes in their order: in the table's columns, and
-    with their kinds in the last one, KIND. `stored` returns the table's rows with given keys, and
-    maybe others, in the table's columns. There is at least one change.
+    """The rows to write for rows and changes, in their order. They have the table's columns, and
+    their kinds in a last column, KIND. `stored` returns the table's rows with some keys, and maybe
+    others, in the table's columns. There is at least one change.
 
     Raises JobError for rows that the merge engine does not take.
     """
@@ -98,11 +96,11 @@ class _Timeline:
             (at, entry) for at, entry in enumerate(entries) if isinstance(entry, pa.RecordBatch)
         ]
         changes = [(at, entry) for at, entry in enumerate(entries) if isinstance(entry, Change)]
-        self._changes = {at: one for at, one in changes}
-        self._rows = pa.Table.from_batches([one for _, one in batches], below.schema)
-        self._places = _repeated([(at, one.num_rows) for at, one in batches])
-        self._change_places = _repeated([(at, one.keys.num_rows) for at, one in changes])
-        named = pa.concat_tables([one.keys for _, one in changes])
+        self._changes = {at: entry for at, entry in changes}
+        self._rows = pa.Table.from_batches([entry for _, entry in batches], below.schema)
+        self._places = _repeated([(at, entry.num_rows) for at, entry in batches])
+        self._change_places = _repeated([(at, entry.keys.num_rows) for at, entry in changes])
+        named = pa.concat_tables([entry.keys for _, entry in changes])
         self._changed, own = _numbers(keys, [named, self._rows.select(names)])
         self._owners = np.where(own < keys.num_rows, own, -1)
         self._once()
@@ -114,16 +112,17 @@ class _Timeline:
         return int(self._turns.max()) + 1 if len(self._turns) else 0
 
     def forget_what_is_deleted(self) -> None:
-        """Leave out what comes before the last DELETE of a key without conditions, which takes it
-        away whatever it is."""
+        """Leave out what comes before the last unconditional DELETE of a key."""
         last = np.full(self._keys.num_rows, -1, dtype=np.int64)
         whole = [
-            at for at, one in self._changes.items() if not one.conditions and one.assigned is None
+            at
+            for at, change in self._changes.items()
+            if not change.conditions and change.assigned is None
         ]
         ends = np.isin(self._change_places, whole)
         np.maximum.at(last, self._changed[ends], self._change_places[ends])
-        kept = self._change_places >= last[self._changed]
-        self._changed, self._change_places = self._changed[kept], self._change_places[kept]
+        remains = self._change_places >= last[self._changed]
+        self._changed, self._change_places = self._changed[remains], self._change_places[remains]
         named = self._owners >= 0
         gone = named & (self._places < np.where(named, last[self._owners], -1))
         self._rows = self._rows.filter(pa.array(~gone))
@@ -131,8 +130,8 @@ class _Timeline:
         self._order()
 
     def carry_out(self, turn: int, state: pa.Table) -> pa.Table:
-        """Carry out the change number `turn` of every key that has so many. `state` has the rows
-        of all these keys after the change before; returns those after this one."""
+        """Apply the change number `turn` of every key that has so many. `state` has the rows of
+        these keys after the change before; returns those after this one."""
         chosen = self._turns == turn
         keys, places = self._changed[chosen], self._change_places[chosen]
         place_of = np.full(self._keys.num_rows, -1, dtype=np.int64)
@@ -147,11 +146,11 @@ class _Timeline:
         (owners,) = _numbers(self._keys, [merged.select(self._keys.column_names)])
         by_place = np.argsort(place_of[owners], kind="stable")
         merged = merged.take(pa.array(by_place)).combine_chunks()
-        found, firsts = np.unique(place_of[owners][by_place], return_index=True)
+        present, firsts = np.unique(place_of[owners][by_place], return_index=True)
         ends = [*firsts[1:], merged.num_rows]
         left = [
             self._change(int(place), merged.slice(first, end - first))
-            for place, first, end in zip(found, firsts, ends, strict=True)
+            for place, first, end in zip(present, firsts, ends, strict=True)
         ]
         return pa.concat_tables(left)
 
@@ -190,9 +189,9 @@ class _Timeline:
         schema = self._schema
         if schema.engine.keeps_last_row:
             return rows
-        kept = {*schema.primary_keys, *schema.sequence_fields}
+        required = {*schema.primary_keys, *schema.sequence_fields}
         for at, field in enumerate(rows.schema):
-            if field.nullable and field.name not in kept:
+            if field.nullable and field.name not in required:
                 rows = rows.set_column(at, field, pa.nulls(rows.num_rows, field.type))
         return rows
 
@@ -203,8 +202,7 @@ class _Timeline:
         self._order()
 
     def _order(self) -> None:
-        """Number the changes of each key from 0 up, and find out for each row before which of them
-        it comes."""
+        """Number the changes of each key from 0 up, and find the one that follows each row."""
         self._turns = _counted(self._changed)
         width = int(max(self._places.max(initial=0), self._change_places.max(initial=0))) + 1
         order = self._changed * width + self._change_places
@@ -220,13 +218,13 @@ def _repeated(counts: Sequence[tuple[int, int]]) -> _Ints:
 
 
 def _numbers(keys: pa.Table, tables: Sequence[pa.Table]) -> list[_Ints]:
-    """The position in `keys` of each row's key, for each table; numbers from the count of `keys` on
-    where it is not among them."""
-    found = key_numbers([keys, *tables])
-    position = np.arange(max((int(one.max(initial=-1)) for one in found), default=-1) + 1)
+    """The position in `keys` of each row's key, for each table; a number from the count of `keys`
+    on if `keys` lacks it."""
+    numbers = key_numbers([keys, *tables])
+    position = np.arange(max((int(each.max(initial=-1)) for each in numbers), default=-1) + 1)
     position += keys.num_rows
-    position[found[0]] = np.arange(keys.num_rows)
-    return [position[one] for one in found[1:]]
+    position[numbers[0]] = np.arange(keys.num_rows)
+    return [position[each] for each in numbers[1:]]
 
 
 def _counted(sorted_numbers: _Ints) -> _Ints:
@@ -243,8 +241,8 @@ def _counted(sorted_numbers: _Ints) -> _Ints:
 
 
 def needs_rows_below(schema: TableSchema) -> bool:
-    """Whether merging new rows needs the table's rows of the same keys. It does not where the last
-    row wins whatever it holds."""
+    """Whether merging new rows needs the table's rows of the same keys. It does not if the last row
+    always wins."""
     return (
         not schema.engine.keeps_last_row
         or bool(schema.sequence_fields)
@@ -272,9 +270,11 @@ def merged_on_top(schema: TableSchema, below: pa.Table, rows: pa.Table) -> pa.Ta
     if below.num_rows:
         slices.insert(0, _numbered(below, np.zeros(below.num_rows, np.int8), 0))
     merged = merge_rows(group_rows(tuple(slices), rule.order), rule)
-    kept = [batch.filter(pa.array(~is_retract(np.asarray(batch.column(KIND))))) for batch in merged]
+    alive = [
+        batch.filter(pa.array(~is_retract(np.asarray(batch.column(KIND))))) for batch in merged
+    ]
     columns = rows.schema.names
-    return pa.Table.from_batches([batch.select(columns) for batch in kept], rows.schema)
+    return pa.Table.from_batches([batch.select(columns) for batch in alive], rows.schema)
 
 
 def _numbered(rows: pa.Table, kinds: npt.NDArray[np.int8], at: int) -> pa.RecordBatch:
@@ -288,5 +288,5 @@ def _kinds(schema: TableSchema, rows: pa.Table) -> npt.NDArray[np.int8]:
         return np.asarray(rows.column(KIND)).astype(np.int8)
     if schema.rowkind_field is None:
         return np.zeros(rows.num_rows, np.int8)
-    given = rows.column(schema.rowkind_field).to_pylist()
-    return np.array([_KINDS.get(text, 0) for text in given], np.int8)
+    texts = rows.column(schema.rowkind_field).to_pylist()
+    return np.array([_KINDS.get(text, 0) for text in texts], np.int8)

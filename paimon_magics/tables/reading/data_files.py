@@ -26,13 +26,14 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import Deletions, StoredFile
 from paimon_magics.planning.reads.views import ROW_ID
-from paimon_magics.tables.reading.file_formats import (
+from paimon_magics.tables.stores.corruption import RESTORE, damaged
+from paimon_magics.tables.stores.file_formats import (
     FORMATS,
     StoredColumns,
     StoredCondition,
+    batch_of,
     without_columns,
 )
-from paimon_magics.tables.stores.corruption import RESTORE, damaged
 from paimon_magics.tables.stores.paths import local_path
 
 _LENGTHS_AND_CHECKSUM_BYTES = 8
@@ -63,12 +64,12 @@ class FileAccess:
 
 @dataclass(frozen=True)
 class FileColumns:
-    """The columns to read from one file. `found` has the stored field for each wanted field, None
+    """The columns to read from one file. `stored` has the stored field for each wanted field, None
     where the file lacks it; `names` are all columns to read, system columns among them.
     `sequence_number` is that of all rows, None where the stored ones count."""
 
     names: tuple[str, ...]
-    found: tuple[Field | None, ...]
+    stored: tuple[Field | None, ...]
     sequence_number: int | None = None
 
 
@@ -80,10 +81,10 @@ class FileReader:
     SEQUENCE and KIND to read from key-value files. `with_row_ids` adds ROW_ID and SEQUENCE of
     tables with row tracking. `first_place` adds PLACE: the rows' numbers in their file, plus
     `first_place`. Batches have at most `batch_rows` rows. `legacy_zone`:
-    see `orc_legacy_zone`. Rows that don't meet the `conditions` may be left out; with
-    `leaves_out` all of them are that don't meet a condition on a wanted column.
-    Arrow's threads decode the columns of Parquet files `in_threads`: not in a task, which has one
-    core. `table` is the table's name in SQL, for errors.
+    see `orc_legacy_zone`. Rows that don't meet the `conditions` may be left out. With `leaves_out`
+    all rows are left out that don't meet a condition on a wanted column. Arrow's threads decode the
+    columns of Parquet files `in_threads`; tasks have one core and don't use them. `table` is the
+    table's name in SQL, for errors.
     """
 
     access: FileAccess
@@ -107,9 +108,9 @@ class FileReader:
         """The fields that a file has, by id."""
         written = file.write_columns
         return {
-            one.id: one
-            for one in self.schemas[file.schema_id]
-            if written is None or one.name in written
+            field.id: field
+            for field in self.schemas[file.schema_id]
+            if written is None or field.name in written
         }
 
     def batches(self, file: StoredFile) -> Iterator[pa.RecordBatch]:
@@ -129,9 +130,9 @@ class FileReader:
             if deleted is not None:
                 low, high = np.searchsorted(deleted, (start, stop))
                 if high > low:
-                    kept = np.ones(batch.num_rows, dtype=bool)
-                    kept[deleted[low:high] - start] = False
-                    batch = batch.filter(pa.array(kept))
+                    alive = np.ones(batch.num_rows, dtype=bool)
+                    alive[deleted[low:high] - start] = False
+                    batch = batch.filter(pa.array(alive))
             start = stop
             if self.leaves_out and batch.num_rows:
                 batch = self._meeting(batch)
@@ -146,11 +147,11 @@ class FileReader:
 
     def _meeting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that meet the conditions on wanted columns."""
-        kept = np.ones(batch.num_rows, dtype=bool)
+        meets = np.ones(batch.num_rows, dtype=bool)
         for wanted, predicate in self.conditions:
             if wanted in self.wanted:
-                kept &= matching(predicate, batch.column(wanted.name))
-        return batch if kept.all() else batch.filter(pa.array(kept))
+                meets &= matching(predicate, batch.column(wanted.name))
+        return batch if meets.all() else batch.filter(pa.array(meets))
 
     def _deleted(self, deletions: Deletions) -> np.ndarray[Any, np.dtype[np.int64]]:
         length = deletions.length + _LENGTHS_AND_CHECKSUM_BYTES
@@ -163,23 +164,23 @@ class FileReader:
     def mapping(self, file: StoredFile) -> FileColumns:
         """The columns to read from a file."""
         stored = self._fields(file)
-        found = tuple(stored.get(one.id) for one in self.wanted)
-        given = () if file.sequence_number is None else (SEQUENCE,)
-        names = [one.name for one in found if one is not None]
-        names += [name for name in self.system if name not in given]
+        fields = tuple(stored.get(field.id) for field in self.wanted)
+        constant = () if file.sequence_number is None else (SEQUENCE,)
+        names = [field.name for field in fields if field is not None]
+        names += [name for name in self.system if name not in constant]
         if self.with_row_ids:
             names += _ROW_IDS  # stored in files whose rows were moved from others
-        return FileColumns(tuple(names), found, file.sequence_number)
+        return FileColumns(tuple(names), fields, file.sequence_number)
 
     def evolved(self, batch: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
         """Cast stored rows to the wanted columns; columns that the file lacks are NULL."""
         arrays = []
-        for source, one in zip(columns.found, self.wanted, strict=True):
+        for source, field in zip(columns.stored, self.wanted, strict=True):
             array = None
             if source is not None:
                 array = whole_variants(batch.column(source.name), source)
-            arrays.append(evolved(array, source, one, batch.num_rows))
-        fields = [pa.field(one.name, one.type) for one in self.wanted]
+            arrays.append(evolved(array, source, field, batch.num_rows))
+        fields = [pa.field(field.name, field.type) for field in self.wanted]
         for name in self.system:
             if name == SEQUENCE and columns.sequence_number is not None:
                 number = pa.scalar(columns.sequence_number, _SYSTEM[name])
@@ -191,7 +192,7 @@ class FileReader:
             if name in batch.schema.names:
                 arrays.append(batch.column(name))
                 fields.append(batch.schema.field(name))
-        return _batch(arrays, pa.schema(fields), batch.num_rows)
+        return batch_of(arrays, pa.schema(fields), batch.num_rows)
 
     @contextlib.contextmanager
     def telling(self, file: StoredFile) -> Iterator[None]:
@@ -226,7 +227,7 @@ class FileReader:
                 f"The data file {file.path} has the format '{file.format}', which is not offered.",
                 hint=f"The formats offered are {', '.join(FORMATS)}.",
             )
-        types = {one.name: one.type for one in columns.found if one is not None} | _SYSTEM
+        types = {field.name: field.type for field in columns.stored if field is not None} | _SYSTEM
         optional = _ROW_IDS if self.with_row_ids else ()
         conditions = tuple(self._conditions(file))
         stored = StoredColumns(
@@ -239,9 +240,9 @@ class FileReader:
         """The conditions on columns that the file stores with the current type."""
         stored = self._fields(file) if self.conditions else {}
         for wanted, predicate in self.conditions:
-            one = stored.get(wanted.id)
-            if one is not None and one.type == wanted.type:
-                yield StoredCondition(one.name, one.type, predicate)
+            field = stored.get(wanted.id)
+            if field is not None and field.type == wanted.type:
+                yield StoredCondition(field.name, field.type, predicate)
 
 
 def _numbered(batch: pa.RecordBatch, file: StoredFile, start: int) -> pa.RecordBatch:
@@ -259,12 +260,6 @@ def _numbered(batch: pa.RecordBatch, file: StoredFile, start: int) -> pa.RecordB
         else:
             batch = batch.set_column(place, name, pc.coalesce(batch.column(place), values))
     return batch
-
-
-def _batch(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    if not arrays:
-        return without_columns(rows)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 # Reassembles shredded VARIANT columns of Parquet files.

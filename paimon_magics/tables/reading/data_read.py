@@ -143,14 +143,14 @@ def plan_data_read(
     the table does not have, UnsupportedStatementError for a view or merge that is not offered.
     """
     check_readable(replace(table.name, system_table=None), table.schema)
-    given = read_options(request.options)
+    options = read_options(request.options)
     if target is None:
-        point = point_of_read(table.schema, given)
+        point = point_of_read(table.schema, options)
         target = find_target(table, point, request.zone).target
     schemas = TableSchemas(table.paimon)
     stored_schema = _schema_read(schemas, table, target)
     schema = schema_of(stored_schema)
-    schema = replace(schema, options=tuple({**dict(schema.options), **given}.items()))
+    schema = replace(schema, options=tuple({**dict(schema.options), **options}.items()))
     fields = fields_of(stored_schema.fields)
     scan = TableScan(
         table.name,
@@ -192,8 +192,8 @@ def _conditions(
 ) -> Iterator[tuple[Field, ColumnPredicate]]:
     """The conditions on stored values. `$binlog` has none, since it shows arrays of them."""
     by_name = {field.name: field for field in fields}
-    for one in predicates if view.kind is not ViewKind.BINLOG else ():
-        yield by_name[one.column], one
+    for predicate in predicates if view.kind is not ViewKind.BINLOG else ():
+        yield by_name[predicate.column], predicate
 
 
 def row_view(schema: TableSchema, kind: ViewKind) -> RowView:

@@ -19,6 +19,7 @@ from paimon_magics.planning.reads.splits import RowRange, StoredFile
 from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.stores.corruption import RESTORE
+from paimon_magics.tables.stores.file_formats import batch_of
 
 
 def side_by_side(
@@ -48,12 +49,12 @@ def updated_rows(
     """All rows of the ranges that have an update, with `_ROW_ID`: updated rows with new values, the
     others as they are stored.
 
-    `ranges` are in the order of their row ids. `updates` have `_ROW_ID`, ascending over all batches
-    without repeating, and the columns that `reader` wants, which is made `with_row_ids`. Memory is
+    `ranges` are in the order of their row ids. `updates` have the columns that `reader` wants, and
+    `_ROW_ID`, which ascends over all batches without repeating. `reader` has row ids. Memory is
     bounded by the batches. Raises InvalidValueError for ids that don't ascend, or that no range
     has.
     """
-    firsts = np.array([one.first_row_id for one in ranges], dtype=np.int64)
+    firsts = np.array([each.first_row_id for each in ranges], dtype=np.int64)
     waiting = _Updates(reader.table, updates)
     while (row_id := waiting.next_id()) is not None:
         at = int(np.searchsorted(firsts, row_id, side="right")) - 1
@@ -86,8 +87,7 @@ class _Updates:
             self._waiting, self._ids = batch, np.asarray(batch.column(ROW_ID)).astype(np.int64)
             if (np.diff(self._ids, prepend=self._last) <= 0).any():
                 raise InvalidValueError(
-                    f"The ids of the updated rows of `{self._table}` don't ascend, or one is there "
-                    "twice.",
+                    f"The ids of the updated rows of `{self._table}` don't ascend, or one repeats.",
                     hint="Give each row one new value, in the order of the rows' ids.",
                 )
             self._last = int(self._ids[-1]) if len(self._ids) else self._last
@@ -126,17 +126,17 @@ def _rows_of(reader: FileReader, group: Sequence[StoredFile]) -> Iterator[pa.Rec
     whole = [file for file in group if not file.is_dedicated]
     if len({(file.first_row_id, file.rows) for file in whole}) > 1:
         raise TableDamagedError(
-            f"The data file {group[0].path} shares some of its rows with other files, which must "
-            "have the same rows or none of them.",
+            f"The data file {group[0].path} shares only some of its rows with other files. Files "
+            "must have the same rows or none in common.",
             hint=RESTORE,
         )
     deletions = anchor_of(whole).deletions if whole else None
     files = [replace(file, deletions=deletions) for file in whole]
     files += [file for file in group if file.is_dedicated]
     wanted: dict[int, list[Field]] = {}
-    for one in reader.wanted:
-        holders = (i for i, file in enumerate(files) if reader.holds(file, one))
-        wanted.setdefault(next(holders, 0), []).append(one)
+    for field in reader.wanted:
+        holders = (i for i, file in enumerate(files) if reader.holds(file, field))
+        wanted.setdefault(next(holders, 0), []).append(field)
     if reader.with_row_ids or not wanted:
         wanted.setdefault(0, [])
     parts = [
@@ -156,11 +156,7 @@ def _beside(parts: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatc
         rows = min(batch.num_rows for batch in batches)
         names = [name for batch in batches for name in batch.schema.names]
         arrays = [column for batch in batches for column in batch.slice(0, rows).columns]
-        yield (
-            pa.RecordBatch.from_arrays(arrays, names=names)
-            if names
-            else pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-        )
+        yield batch_of(arrays, names, rows)
         waiting = [
             batch.slice(rows) if batch.num_rows > rows else next(part, None)
             for batch, part in zip(batches, parts, strict=True)

@@ -75,7 +75,7 @@ class KeyedRead:
         read = plan_data_read(
             table, ReadRequest(filters=filters, bound=bound), target=TableState(snapshot)
         )
-        batches = (conform(batch, schema) for batch in found_rows(read))
+        batches = (conform(batch, schema) for batch in rows_of_keys(read))
         return pa.Table.from_batches(_with_keys(batches, keys), schema)
 
 
@@ -113,10 +113,10 @@ def _filters(keys: pa.Table, bound: dict[str, object]) -> Iterator[ColumnFilter]
 def _with_keys(batches: Iterator[pa.RecordBatch], keys: pa.Table) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         own = pa.Table.from_batches([batch.select(keys.column_names)])
-        wanted, found = key_numbers([keys, own])
-        kept = np.isin(found, wanted)
-        if kept.any():
-            yield batch.filter(pa.array(kept))
+        wanted, stored = key_numbers([keys, own])
+        matches = np.isin(stored, wanted)
+        if matches.any():
+            yield batch.filter(pa.array(matches))
 
 
 # Reads the few rows of a read in this process, with bounds on rows and memory.
@@ -131,7 +131,7 @@ def splits_of(read: DataRead) -> tuple[TaskSplit, ...]:
     return (*plain, *read.planned.splits)
 
 
-def found_rows(read: DataRead) -> Iterator[pa.RecordBatch]:
+def rows_of_keys(read: DataRead) -> Iterator[pa.RecordBatch]:
     """The rows of a table with keys that meet the read's conditions on key columns, a batch at a
     time, however many they are. Rows may be among them that do not meet its other conditions."""
     files = replace(read.reader.files, leaves_out=True, in_threads=True)
@@ -155,7 +155,7 @@ def few_rows(
         batch_rows = min(batch_rows, max(limits.first_rows, 1))
     files = replace(read.reader.files, leaves_out=True, batch_rows=batch_rows, in_threads=True)
     small = replace(read, reader=replace(read.reader, files=files))
-    found: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     rows = size = 0
     for split in splits:
         for batch in small.named(_keys_first(read, split) if limits.by_key else split):
@@ -163,10 +163,10 @@ def few_rows(
             size += batch.nbytes
             if rows > rows_max or size > bytes_max:
                 return None
-            found.append(batch)
+            batches.append(batch)
             if limits.first_rows is not None and rows >= limits.first_rows:
-                return _joined(found)
-    return _joined(found) if found else _without_rows(shown_schema(read))
+                return _joined(batches)
+    return _joined(batches) if batches else pa.RecordBatch.from_pylist([], shown_schema(read))
 
 
 def _keys_first(read: DataRead, split: TaskSplit) -> TaskSplit:
@@ -183,7 +183,3 @@ def _keys_first(read: DataRead, split: TaskSplit) -> TaskSplit:
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches() or batches[:1]
     return batch
-
-
-def _without_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], one.type) for one in schema], schema=schema)

@@ -1,7 +1,7 @@
-"""What is known of a read's rows from manifests alone: how many there are, and bounds of columns.
+"""What manifests alone tell of a read: the number of rows, and bounds of columns.
 
-Nothing is guessed: where a row can be hidden, deleted, or left out by a condition that a manifest
-does not decide, the answer is None, and the files have to be read.
+Nothing is guessed. If a row can be hidden, deleted, or excluded by a condition that manifests don't
+decide, the answer is None, and the files must be read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from paimon_magics.columnar.value_bounds import can_have
-from paimon_magics.planning.reads.splits import ColumnsSplit, PlainSplit, StoredFile, TaskSplit
+from paimon_magics.planning.reads.splits import (
+    ColumnsSplit,
+    DifferenceSplit,
+    MergeSplit,
+    PlainSplit,
+    StoredFile,
+    TaskSplit,
+)
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.statement import ColumnFilter
@@ -20,8 +27,8 @@ from paimon_magics.tables.schema.types import arrow_type
 
 
 def are_decided(read: DataRead, filters: Sequence[ColumnFilter]) -> bool:
-    """Whether the planned files hold just the rows that meet `filters`: they compare partition keys
-    with values that these can have."""
+    """Whether the planned files have exactly the rows that meet `filters`: these compare partition
+    keys with values that the keys can have."""
     keys = read.schema.partition_keys
     types = {
         column.name: arrow_type(column.type)
@@ -35,23 +42,23 @@ def are_decided(read: DataRead, filters: Sequence[ColumnFilter]) -> bool:
 
 
 def row_count(read: DataRead) -> int | None:
-    """How many rows the planned files show; None where only reading them tells."""
+    """The number of rows that the planned files show; None if manifests don't tell."""
     if read.view.kind is ViewKind.BINLOG:  # shows the two rows of an update as one
         return None
-    found = sum(sum(files.row_counts) for files in read.planned.raw)
+    total = sum(sum(files.row_counts) for files in read.planned.raw)
     for split in read.planned.splits:
         count = _rows_of(split, keyed=read.schema.is_primary_key_table)
         if count is None:
             return None
-        found += count
-    return found
+        total += count
+    return total
 
 
 def known_bounds(
     read: DataRead, columns_of: Callable[[int], Sequence[Column]], column: Column
 ) -> Bounds | None:
-    """The least and greatest value of a column in a read that was planned with entries; None where
-    only reading the files tells."""
+    """The least and greatest value of a column in a read that was planned with entries; None if
+    manifests don't tell."""
     entries = read.planned.entries
     if read.planned.splits or read.view.kind is not ViewKind.TABLE:
         return None
@@ -66,14 +73,14 @@ def _rows_of(split: TaskSplit, *, keyed: bool) -> int | None:
             counts = [_left_in(file, keyed=keyed) for file in files]
         case ColumnsSplit(groups=groups):
             counts = [_in_group(group) for group in groups]
-        case _:
+        case MergeSplit() | DifferenceSplit():
             return None
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
 
 def _left_in(file: StoredFile, *, keyed: bool) -> int | None:
-    """The rows that a file shows of those that it stores."""
+    """The number of stored rows that a file shows."""
     if keyed and file.deleted_rows != 0:
         return None
     if file.deletions is None:

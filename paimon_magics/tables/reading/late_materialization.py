@@ -20,7 +20,7 @@ from paimon_magics.columnar.folding import MergeRule, merge_rows
 from paimon_magics.columnar.merging import FILE_BITS, KIND, PLACE, SEQUENCE, merge_runs
 from paimon_magics.planning.reads.splits import Section, StoredFile
 from paimon_magics.tables.reading.data_files import FileReader
-from paimon_magics.tables.reading.file_formats import parquet_file
+from paimon_magics.tables.stores.file_formats import parquet_file
 
 _Ints = npt.NDArray[np.int64]
 # Below this size, opening files twice costs more than late materialization saves.
@@ -41,7 +41,7 @@ def takes_late(files: FileReader, rule: MergeRule, section: Section) -> bool:
         worthwhile
         and rule.engine.keeps_whole_rows
         and all(file.format == "parquet" for file in stored)
-        and any(one.name not in _deciding(rule) for one in files.wanted)
+        and any(field.name not in _deciding(rule) for field in files.wanted)
     )
 
 
@@ -71,13 +71,13 @@ def merged_late(
     order = replace(rule.order, runs_in_sequence=in_sequence)
     keys = replace(
         files,
-        wanted=tuple(one for one in files.wanted if one.name in deciding),
+        wanted=tuple(field for field in files.wanted if field.name in deciding),
         system=(KIND,) if in_sequence and not sequence_numbers else (SEQUENCE, KIND),
         batch_rows=max(rows, _LEFT_OUT_ROWS) if files.leaves_out else rows,
     )
     values = replace(
         files,
-        wanted=tuple(one for one in files.wanted if one.name not in deciding),
+        wanted=tuple(field for field in files.wanted if field.name not in deciding),
         system=(),
         batch_rows=rows,
     )
@@ -90,16 +90,16 @@ def merged_late(
                 resources.enter_context(contextlib.closing(ChosenRows(values, f))) for f in run
             ]
         for batch in merge_runs(runs, order, lambda groups: merge_rows(groups, rule)):
-            kept = shown(batch)
-            if not kept.num_rows:
+            visible = shown(batch)
+            if not visible.num_rows:
                 continue
             # All rows of a batch come from one file: they are the winners of one run's block.
-            places = np.asarray(kept.column(PLACE))
-            kept = kept.drop_columns([PLACE])
+            places = np.asarray(visible.column(PLACE))
+            visible = visible.drop_columns([PLACE])
             start = 0
             number = int(places[0]) >> FILE_BITS
             for part in chosen[number].rows(places & ((1 << FILE_BITS) - 1)):
-                yield _beside(kept.slice(start, part.num_rows), part)
+                yield _beside(visible.slice(start, part.num_rows), part)
                 start += part.num_rows
 
 
@@ -114,7 +114,7 @@ def _by_sequence(section: Section) -> tuple[Section, bool]:
         for run in section
     }
     runs = sorted(section, key=lambda run: ranges[run])
-    apart = all(ranges[one][1] < ranges[other][0] for one, other in pairwise(runs))
+    apart = all(ranges[run][1] < ranges[following][0] for run, following in pairwise(runs))
     return tuple(runs), apart
 
 
@@ -129,9 +129,9 @@ def _numbered(
         yield from replace(keys, first_place=number << FILE_BITS).batches(file)
 
 
-def _beside(one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
+def _beside(batch: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
-        [*one.columns, *other.columns], names=[*one.schema.names, *other.schema.names]
+        [*batch.columns, *other.columns], names=[*batch.schema.names, *other.schema.names]
     )
 
 
@@ -159,11 +159,11 @@ class ChosenRows:
         while len(places):
             batch = self._batch_with(int(places[0]))
             count = int(np.searchsorted(places, self._start + batch.num_rows))
-            found, places = places[:count] - self._start, places[count:]
-            if found[-1] - found[0] + 1 == count:
-                yield batch.slice(int(found[0]), count)
+            inside, places = places[:count] - self._start, places[count:]
+            if inside[-1] - inside[0] + 1 == count:
+                yield batch.slice(int(inside[0]), count)
             else:
-                yield batch.take(pa.array(found))
+                yield batch.take(pa.array(inside))
 
     def close(self) -> None:
         """Close the file."""

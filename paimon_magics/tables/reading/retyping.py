@@ -1,9 +1,9 @@
-"""Finds the harm that a change of a column's type, or to NOT NULL, would do to stored rows.
+"""Finds stored rows that a change of a column's type, or to NOT NULL, would harm.
 
-Files keep the type that they were written with, and their values are cast at each read: a text that
-is no number makes every read of its file fail, and a number that is too large is read as another
-one. Paimon allows such a change. The statistics in manifests are examined first, then files up to a
-number of rows, beginning with those whose statistics show harm.
+Files keep the type that they were written with, and each read casts their values. A text that is no
+number makes every read of its file fail. A number that is too large is read as another one. Paimon
+allows such changes. Statistics in manifests are examined first. Then files are read, up to a number
+of rows; those whose statistics show harm come first.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import contextlib
 import datetime
 import math
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.fields import Field, can_evolve, evolved
@@ -29,12 +29,20 @@ from paimon_magics.planning.options.traits import INTEGERS
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.clauses.names import table_text
-from paimon_magics.statements.data_types import ArrayType, AtomicType, MapType, RowType
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    VectorType,
+)
 from paimon_magics.tables.manifests.column_statistics import Bounds, column_bounds
-from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.partitions import partition_name
 from paimon_magics.tables.reading.data_files import FileAccess, FileReader
+from paimon_magics.tables.reading.table_files import data_paths
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.snapshots.latest import latest_snapshot
@@ -62,8 +70,7 @@ class StoredValue:
     partition: str
     key: str
 
-    @property
-    def told(self) -> str:
+    def __str__(self) -> str:
         """The value and its place, for a message."""
         parts = [part for part in (self.key, self.partition, self.file) if part]
         return f"{self.value} ({', '.join(parts)})"
@@ -125,9 +132,10 @@ class _StoredColumn:
         self._rows_max = rows_max
         self._zone = zone
         self._schemas = TableSchemas(table.paimon)
+        self._stored = {id: self._field(id) for id in set(files["schema_id"].to_pylist())}
         # The field with the new type; its nested fields keep their ids.
-        today = next(field for field in self._schemas.fields(table.schema.schema_id)
-                     if field.id == old.id)  # fmt: skip
+        today = self._field(table.schema.schema_id)
+        assert today is not None
         self._wanted = _retyped(today, new)
         self._unreadable: list[StoredValue] = []
         self._changed: list[StoredValue] = []
@@ -138,14 +146,11 @@ class _StoredColumn:
         """Examine the column and return the harm that was found."""
         nulls = 0
         if self._old.type.nullable and not self._new.type.nullable:
-            nulls = self._nulls()
-        schema_ids = set(self._files["schema_id"].to_pylist())
-        stored = {one: self._stored(one) for one in schema_ids}
-        impossible = any(
-            one is not None and not can_evolve(one, self._wanted) for one in stored.values()
-        )
+            nulls = self._bounds(self._files).nulls or 0
+        fields = self._stored.values()
+        impossible = any(field and not can_evolve(field, self._wanted) for field in fields)
         if not impossible:
-            self._look(stored)
+            self._examine()
         total = sum(self._files["row_count"].to_pylist())
         return Harm(
             self._old.name,
@@ -158,41 +163,35 @@ class _StoredColumn:
             tuple(self._closed),
         )
 
-    def _stored(self, schema_id: int) -> Field | None:
-        found = (field for field in self._schemas.fields(schema_id) if field.id == self._old.id)
-        return next(found, None)
-
-    def _nulls(self) -> int:
-        bounds = self._bounds(self._files)
-        return bounds.nulls or 0
+    def _field(self, schema_id: int) -> Field | None:
+        """The column's field in one of the table's schemas."""
+        fields = self._schemas.fields(schema_id)
+        return next((field for field in fields if field.id == self._old.id), None)
 
     def _bounds(self, files: pa.Table) -> Bounds:
         with contextlib.suppress(PaimonMagicsError, pa.ArrowException, ValueError):
             return column_bounds(files, self._schemas.columns, [self._old])[self._old.name]
         return Bounds()
 
-    def _look(self, stored: Mapping[int, Field | None]) -> None:
-        differing = [
-            row
-            for row, schema_id in enumerate(self._files["schema_id"].to_pylist())
-            if stored[schema_id] is not None and not _same(stored[schema_id], self._wanted)
-        ]
-        suspicious, unknown = [], []
-        for row in differing[: 16 * _FILES_MAX]:
-            match self._told_by_bounds(self._files.slice(row, 1), stored):
-                case "harmful":
-                    suspicious.append(row)
-                case "unknown":
-                    unknown.append(row)
-        unknown += differing[16 * _FILES_MAX :]
+    def _examine(self) -> None:
+        rows: dict[str, list[int]] = {"harmful": [], "unknown": [], "harmless": []}
+        differing = 0
+        for row, schema_id in enumerate(self._files["schema_id"].to_pylist()):
+            field = self._stored[schema_id]
+            if field is None or _same(field, self._wanted):
+                continue
+            differing += 1
+            known = differing <= 16 * _FILES_MAX
+            effect = self._effect_by_bounds(row, field) if known else "unknown"
+            rows[effect].append(row)
+        suspicious, unknown = rows["harmful"], rows["unknown"]
+        if not self._rows_max:
+            shown = suspicious[:_SHOWN_MAX]
+            for row, (file, partition) in zip(shown, self._chosen(shown), strict=True):
+                self._note_ends(row, file, partition)
+            return
         step = max(1, len(unknown) // _FILES_MAX)
         chosen = [*suspicious, *unknown[::step]][:_FILES_MAX]
-        if not self._rows_max:
-            for row, (file, partition) in zip(
-                suspicious[:_SHOWN_MAX], self._chosen(suspicious[:_SHOWN_MAX]), strict=True
-            ):
-                self._note_ends(self._files.slice(row, 1), file, partition, stored)
-            return
         for file, partition in self._chosen(chosen):
             if self._rows >= self._rows_max or self._is_enough():
                 break
@@ -207,13 +206,11 @@ class _StoredColumn:
             not self._unreadable and len(self._changed) >= _SHOWN_MAX
         )
 
-    def _told_by_bounds(self, file: pa.Table, stored: Mapping[int, Field | None]) -> str:
-        """Say whether a file is "harmless", "harmful" or "unknown" by its least and greatest value.
+    def _effect_by_bounds(self, row: int, field: Field) -> str:
+        """Whether a file is "harmless", "harmful" or "unknown" by its least and greatest value.
         Whole numbers are harmless if these two fit; other types may hide harm between them."""
-        (schema_id,) = file["schema_id"].to_pylist()
-        field = stored[schema_id]
-        array = self._ends(file, field)
-        if field is None or field.atomic is None or array is None:
+        array = self._ends(row, field)
+        if field.atomic is None or array is None:
             return "unknown"
         if self._harmful(array, field):
             return "harmful"
@@ -221,36 +218,31 @@ class _StoredColumn:
         whole = target is not None and field.atomic.name in INTEGERS and target.name in INTEGERS
         return "harmless" if whole else "unknown"
 
-    def _ends(self, file: pa.Table, field: Field | None) -> pa.Array | None:
+    def _ends(self, row: int, field: Field) -> pa.Array | None:
         """The least and the greatest value of a file; None if its statistics are not exact."""
-        bounds = self._bounds(file)
-        if field is None or not bounds.is_exact:
+        bounds = self._bounds(self._files.slice(row, 1))
+        if not bounds.is_exact:
             return None
-        ends = [one for one in (bounds.least, bounds.greatest) if one is not None]
+        ends = [end for end in (bounds.least, bounds.greatest) if end is not None]
         with contextlib.suppress(pa.ArrowException, ValueError, TypeError, OverflowError):
             return pa.array(ends, field.type)
         return None
 
-    def _note_ends(
-        self, entry: pa.Table, file: StoredFile, partition: str, stored: Mapping[int, Field | None]
-    ) -> None:
-        field = stored[file.schema_id]
-        array = self._ends(entry, field)
-        if field is None or array is None:
-            return
-        for end in (array.slice(0, 1), array.slice(1, 1)):
-            if self._harmful(end, field):
+    def _note_ends(self, row: int, file: StoredFile, partition: str) -> None:
+        field = self._stored[file.schema_id]
+        array = None if field is None else self._ends(row, field)
+        for end in () if array is None else (array.slice(0, 1), array.slice(1, 1)):
+            if field is not None and self._harmful(end, field):
                 value = StoredValue(
                     _text(end[0].as_py(), self._zone), posixpath.basename(file.path), partition, ""
                 )
-                reads = can_be_read(end, field, self._wanted)
+                reads = _can_be_read(end, field, self._wanted)
                 (self._changed if reads else self._unreadable).append(value)
                 return
 
     def _harmful(self, array: pa.Array, field: Field) -> bool:
-        if not can_be_read(array, field, self._wanted):
-            return True
-        return bool(changed_places(array, field, self._wanted, 1))
+        reads = _can_be_read(array, field, self._wanted)
+        return not reads or bool(_changed_places(array, field, self._wanted, 1))
 
     def _chosen(self, rows: Sequence[int]) -> Iterator[tuple[StoredFile, str]]:
         if not rows:
@@ -258,9 +250,7 @@ class _StoredColumn:
         table, schema = self._table, self._table.schema
         types = [arrow_type(schema.column(key).type) for key in schema.partition_keys]
         files = self._files.take(pa.array(rows)).combine_chunks()
-        paths = file_paths(
-            files, types, lambda p: str(canonical_data_file_path(table.paimon, p, 0, ""))
-        )
+        paths = data_paths(table, files)
         names = [""] * len(rows)
         if types:
             columns = decode_rows(files["partition"].combine_chunks(), types)
@@ -275,7 +265,7 @@ class _StoredColumn:
         keys = [fields[id] for id in ids if id in fields]
         is_local = local_path(file.path) is not None
         reader = FileReader(
-            FileAccess() if is_local else FileAccess(self._table.paimon.file_io),
+            FileAccess(None if is_local else self._table.paimon.file_io),
             {file.schema_id: tuple(fields.values())},
             (field, *keys),
             (),
@@ -295,12 +285,12 @@ class _StoredColumn:
             batch = batch.slice(0, self._rows_max - self._rows)
             self._rows += batch.num_rows
             column = batch.column(0)
-            wrong = failing_places(
-                column, lambda part: can_be_read(part, field, self._wanted), _SHOWN_MAX
+            wrong = _failing_places(
+                column, lambda part: _can_be_read(part, field, self._wanted), _SHOWN_MAX
             )
             self._unreadable += [place(batch, row) for row in wrong]
             if not wrong:
-                others = changed_places(column, field, self._wanted, _SHOWN_MAX)
+                others = _changed_places(column, field, self._wanted, _SHOWN_MAX)
                 self._changed += [place(batch, row) for row in others]
             self._unreadable = self._unreadable[:_SHOWN_MAX]
             self._changed = self._changed[:_SHOWN_MAX]
@@ -322,13 +312,13 @@ def _text(value: Any, zone: str) -> str:
 def _retyped(today: Field, new: Column) -> Field:
     """The current field with the new type; nested fields keep their ids."""
 
-    def build(field: Field, data_type: Any) -> Field:
+    def build(field: Field, data_type: DataType) -> Field:
         arrow = arrow_type(data_type)
         match data_type:
             case RowType(fields=parts) if field.is_struct and len(parts) == len(field.parts):
                 inner = tuple(
-                    replace(build(one, part.type), name=part.name)
-                    for one, part in zip(field.parts, parts, strict=True)
+                    replace(build(inside, part.type), name=part.name)
+                    for inside, part in zip(field.parts, parts, strict=True)
                 )
             case ArrayType(element=element) if len(field.parts) == 1:
                 inner = (build(field.parts[0], element),)
@@ -336,25 +326,25 @@ def _retyped(today: Field, new: Column) -> Field:
                 inner = (build(field.parts[0], key), build(field.parts[1], value))
             case AtomicType():
                 return Field(field.id, field.name, arrow, (), data_type)
-            case _:
+            case ArrayType() | MapType() | MultisetType() | RowType() | VectorType():
                 return Field(field.id, field.name, arrow)
         return Field(field.id, field.name, arrow, inner)
 
     return build(today, new.type)
 
 
-def _same(stored: Field | None, wanted: Field) -> bool:
-    if stored is None or stored.atomic is None or wanted.atomic is None:
-        return stored is not None and stored.type == wanted.type
-    one, other = stored.atomic, wanted.atomic
-    return (one.name, one.parameters) == (other.name, other.parameters)
+def _same(stored: Field, wanted: Field) -> bool:
+    if stored.atomic is None or wanted.atomic is None:
+        return bool(stored.type == wanted.type)
+    before, after = stored.atomic, wanted.atomic
+    return (before.name, before.parameters) == (after.name, after.parameters)
 
 
 # Finds the stored values that can't be read, or are read as other values, when the type of their
 # column changes.
 
 
-def can_be_read(array: pa.Array, stored: Field, wanted: Field) -> bool:
+def _can_be_read(array: pa.Array, stored: Field, wanted: Field) -> bool:
     """Whether all values can be read as the new type."""
     try:
         evolved(array, stored, wanted, len(array))
@@ -363,7 +353,7 @@ def can_be_read(array: pa.Array, stored: Field, wanted: Field) -> bool:
     return True
 
 
-def failing_places(
+def _failing_places(
     array: pa.Array, passes: Callable[[pa.Array], bool], count_max: int, start: int = 0
 ) -> list[int]:
     """The positions of the first `count_max` values that do not pass, found by bisection. `passes`
@@ -373,14 +363,14 @@ def failing_places(
     if len(array) == 1:
         return [start]
     half = len(array) // 2
-    found = failing_places(array.slice(0, half), passes, count_max, start)
-    if len(found) < count_max:
+    places = _failing_places(array.slice(0, half), passes, count_max, start)
+    if len(places) < count_max:
         rest = array.slice(half)
-        found += failing_places(rest, passes, count_max - len(found), start + half)
-    return found
+        places += _failing_places(rest, passes, count_max - len(places), start + half)
+    return places
 
 
-def changed_places(array: pa.Array, stored: Field, wanted: Field, count_max: int) -> list[int]:
+def _changed_places(array: pa.Array, stored: Field, wanted: Field, count_max: int) -> list[int]:
     """The positions of the first `count_max` values that the new type changes: casting them to it
     and back gives other values."""
     if stored.atomic is None or wanted.atomic is None or not can_evolve(wanted, stored):
@@ -390,29 +380,29 @@ def changed_places(array: pa.Array, stored: Field, wanted: Field, count_max: int
         back = evolved(after, wanted, stored, len(array))
     except (PaimonMagicsError, pa.ArrowException, ArithmeticError, ValueError):
         return []
-    places = []
-    for row, (one, other) in enumerate(zip(array.to_pylist(), back.to_pylist(), strict=True)):
-        if one != other and one == one and not _means_the_same(one, other, stored, wanted):
-            places.append(row)
-            if len(places) == count_max:
-                break
-    return places
+    pairs = enumerate(zip(array.to_pylist(), back.to_pylist(), strict=True))
+    places = (
+        row
+        for row, (value, other) in pairs
+        if value != other and value == value and not _means_the_same(value, other, stored, wanted)
+    )
+    return list(islice(places, count_max))
 
 
-def _means_the_same(one: Any, other: Any, stored: Field, wanted: Field) -> bool:
+def _means_the_same(value: Any, other: Any, stored: Field, wanted: Field) -> bool:
     """Whether a value that comes back in another form means the same: `007` and 7, `TRUE` and true,
     and numbers that differ beyond the precision of floating point."""
     if other is None or wanted.atomic is None or stored.atomic is None:
         return False
     name = wanted.atomic.name
-    if isinstance(one, float):
+    if isinstance(value, float):
         share = _FLOAT_SHARE if "FLOAT" in (name, stored.atomic.name) else _DOUBLE_SHARE
-        return math.isclose(one, other, rel_tol=share)
-    if not isinstance(one, str):
+        return math.isclose(value, other, rel_tol=share)
+    if not isinstance(value, str):
         return False
     if name in ("CHAR", "VARCHAR", "STRING"):
-        return one.rstrip(" ") == str(other).rstrip(" ")
+        return value.rstrip(" ") == str(other).rstrip(" ")
     if name in (*INTEGERS, "DECIMAL"):
         with contextlib.suppress(ValueError):
-            return float(one) == float(other)
+            return float(value) == float(other)
     return name in ("BOOLEAN", "FLOAT", "DOUBLE")

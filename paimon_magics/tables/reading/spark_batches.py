@@ -39,7 +39,7 @@ def names_apart(number: int) -> tuple[str, str]:
 def pairs_apart(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A batch of a binlog with two columns of values for each array, behind its columns that are no
     arrays and `IS_PAIR`, which tells whether an array has two values."""
-    singles = sum(not pa.types.is_list(one) for one in batch.schema.types)
+    singles = sum(not pa.types.is_list(data_type) for data_type in batch.schema.types)
     is_pair, columns = side_by_side(batch.columns[singles:], batch.num_rows)
     names = [name for at in range(len(columns) // 2) for name in names_apart(at)]
     return pa.RecordBatch.from_arrays(
@@ -48,7 +48,7 @@ def pairs_apart(batch: pa.RecordBatch) -> pa.RecordBatch:
     )
 
 
-def spark_arrow_type(data_type: pa.DataType) -> pa.DataType:
+def _spark_arrow_type(data_type: pa.DataType) -> pa.DataType:
     """The Arrow type that Spark's `mapInArrow` takes in place of `data_type`.
 
     Spark has timestamps in microseconds and no TIME: a TIME becomes its milliseconds as INT.
@@ -62,14 +62,14 @@ def spark_arrow_type(data_type: pa.DataType) -> pa.DataType:
     if pa.types.is_large_string(data_type):
         return pa.string()
     if pa.types.is_struct(data_type):
-        return pa.struct([field.with_type(spark_arrow_type(field.type)) for field in data_type])
+        return pa.struct([field.with_type(_spark_arrow_type(field.type)) for field in data_type])
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
         field = data_type.value_field
-        return pa.list_(field.with_type(spark_arrow_type(field.type)))
+        return pa.list_(field.with_type(_spark_arrow_type(field.type)))
     if pa.types.is_map(data_type):
         return pa.map_(
-            data_type.key_field.with_type(spark_arrow_type(data_type.key_type)),
-            data_type.item_field.with_type(spark_arrow_type(data_type.item_type)),
+            data_type.key_field.with_type(_spark_arrow_type(data_type.key_type)),
+            data_type.item_field.with_type(_spark_arrow_type(data_type.item_type)),
         )
     return data_type
 
@@ -103,7 +103,7 @@ def _single(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _for_spark(column: pa.Array) -> pa.Array:
-    target = spark_arrow_type(column.type)
+    target = _spark_arrow_type(column.type)
     if target == column.type:
         return column
     if pa.types.is_time32(column.type):

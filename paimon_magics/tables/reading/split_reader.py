@@ -35,6 +35,7 @@ from paimon_magics.planning.reads.views import DELETE, KIND_NAMES, ROW_ID, RowVi
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.evolving_files import side_by_side
 from paimon_magics.tables.reading.late_materialization import block_rows, merged_late, takes_late
+from paimon_magics.tables.stores.file_formats import batch_of
 
 _BEFORE = "_BEFORE"
 
@@ -75,7 +76,7 @@ class SplitReader:
                 reader = self._of_keys(reader)
             reader = replace(
                 reader,
-                wanted=tuple(one for one in reader.wanted if one.name in self.columns),
+                wanted=tuple(field for field in reader.wanted if field.name in self.columns),
                 system=self._system_columns(),
             )
         for file in files:
@@ -88,8 +89,10 @@ class SplitReader:
         Rows that are neither merged nor shown with their kinds need no such care."""
         assert self.rule is not None
         keys = self.rule.order.keys
-        kept = tuple(condition for condition in reader.conditions if condition[0].name in keys)
-        return replace(reader, conditions=kept)
+        conditions = tuple(
+            condition for condition in reader.conditions if condition[0].name in keys
+        )
+        return replace(reader, conditions=conditions)
 
     def _system_columns(self) -> tuple[str, ...]:
         """The system columns that the view needs."""
@@ -107,9 +110,9 @@ class SplitReader:
                 yield from merged_late(files, rule, section, self._added, sequence_numbers=numbers)
                 continue
             for batch in self._merged_by([section], lambda groups: merge_rows(groups, rule)):
-                kept = self._added(batch)
-                if kept.num_rows:
-                    yield kept
+                visible = self._added(batch)
+                if visible.num_rows:
+                    yield visible
 
     def _added(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that the view shows: without retracts, unless it keeps them."""
@@ -161,7 +164,7 @@ class SplitReader:
         changed = np.ones(len(first), dtype=bool)
         places = np.flatnonzero(paired)
         if len(places):
-            names = [one.name for one in self.files.wanted]
+            names = [field.name for field in self.files.wanted]
             same = same_rows([groups.column(n) for n in names], first[places], last[places])
             same &= retracts[first[places]] == retracts[last[places]]
             changed[places] = ~same
@@ -173,28 +176,25 @@ class SplitReader:
         for batch in groups.filtered(last[changed]):
             before = np.asarray(batch.column(SEQUENCE)) == 0
             if before.any():
-                found = _kinds(batch).copy()
-                found[before] = DELETE
+                corrected = _kinds(batch).copy()
+                corrected[before] = DELETE
                 place = batch.schema.get_field_index(KIND)
-                batch = batch.set_column(place, KIND, pa.array(found))
+                batch = batch.set_column(place, KIND, pa.array(corrected))
             yield batch
 
     def _shown(
         self, batches: Iterator[pa.RecordBatch], *, packed: bool
     ) -> Iterator[pa.RecordBatch]:
+        names = [*self._system_names(), *self.columns]
         if self.view.kind is not ViewKind.BINLOG:
+            tracked = [ROW_ID, SEQUENCE] if self.view.kind is ViewKind.ROW_TRACKING else []
             for batch in batches:
-                names = [*self._system_names(), *self.columns]
-                arrays = [*self._system(_kinds(batch), batch), *self._values(batch)]
-                if self.view.kind is ViewKind.ROW_TRACKING:
-                    names += [ROW_ID, SEQUENCE]
-                    arrays += [batch.column(ROW_ID), batch.column(SEQUENCE)]
-                yield _batch(arrays, names, batch.num_rows)
+                shown = [pa.array(_kinds(batch))] if self.view.keeps_retracts else []
+                arrays = [*shown, *self._values(batch), *map(batch.column, tracked)]
+                yield batch_of(arrays, [*names, *tracked], batch.num_rows)
             return
         sequences = int(self.view.sequence_numbers)
-        parts = (
-            (_kinds(batch), [*self._numbers(batch), *self._values(batch)]) for batch in batches
-        )
+        parts = ((_kinds(batch), self._values(batch)) for batch in batches)
         if packed:
             rows = pack_updates(parts, sequences)
         else:
@@ -202,25 +202,17 @@ class SplitReader:
                 (kinds, [*columns[:sequences], *single_rows(columns[sequences:], len(kinds))])
                 for kinds, columns in parts
             )
-        names = [*self._system_names(), *self.columns]
         for kinds, columns in rows:
-            yield _batch([pa.array(kinds), *columns], names, len(kinds))
+            yield batch_of([pa.array(kinds), *columns], names, len(kinds))
 
     def _system_names(self) -> list[str]:
         if not self.view.keeps_retracts:
             return []
         return ["rowkind", SEQUENCE] if self.view.sequence_numbers else ["rowkind"]
 
-    def _system(self, kinds: npt.NDArray[np.int8], batch: pa.RecordBatch) -> list[pa.Array]:
-        if not self._system_names():
-            return []
-        return [pa.array(kinds), *self._numbers(batch)]
-
-    def _numbers(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        return [batch.column(SEQUENCE)] if self.view.sequence_numbers else []
-
     def _values(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        return [batch.column(name) for name in self.columns]
+        """The sequence numbers, if the view shows them, and the columns."""
+        return [batch.column(name) for name in (*self._system_names()[1:], *self.columns)]
 
 
 def with_kind_names(reader: SplitReader, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -248,9 +240,3 @@ def _kinds(batch: pa.RecordBatch) -> npt.NDArray[np.int8]:
     if place < 0:
         return np.zeros(batch.num_rows, dtype=np.int8)  # rows of append tables are inserts
     return np.asarray(batch.column(place)).astype(np.int8, copy=False)
-
-
-def _batch(arrays: list[pa.Array], names: list[str], rows: int) -> pa.RecordBatch:
-    if not names:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, type=pa.struct([])))
-    return pa.RecordBatch.from_arrays(arrays, names=names)

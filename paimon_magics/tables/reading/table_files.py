@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlsplit
+
+import pyarrow as pa
 
 from paimon_magics.columnar.fields import Field, can_evolve
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.reads.splits import RowRange
 from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.reading.data_files import FileAccess, FileReader
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.orc_zone import orc_legacy_zone
-from paimon_magics.tables.schema.types import fields_of
+from paimon_magics.tables.schema.types import arrow_type, fields_of
+from paimon_magics.tables.splits.stored_files import schema_ids, stores_elsewhere
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
@@ -40,21 +45,30 @@ def file_access(table: Table, stores: frozenset[str]) -> FileAccess:
     return FileAccess(ResolvingFileIO(table.paimon.file_io.properties))
 
 
+def data_paths(table: Table, files: pa.Table) -> pa.Array:
+    """The paths of data files (`partition`, `bucket`, `file_name`, `external_path`)."""
+    from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+    types = [arrow_type(table.schema.column(key).type) for key in table.schema.partition_keys]
+    return file_paths(
+        files, types, lambda values: str(canonical_data_file_path(table.paimon, values, 0, ""))
+    )
+
+
 def check_types(
     table: Table, fields: Sequence[Field], schemas: Mapping[int, Sequence[Field]]
 ) -> None:
-    """Raise UnsupportedStatementError for a column whose older files have another type that can't
-    be cast exactly as Paimon does."""
+    """Raise UnsupportedStatementError for a column with another type in older files, if it can't be
+    cast exactly as Paimon does."""
     for schema_id, stored in schemas.items():
         by_id = {column.id: column for column in stored}
         for column in fields:
             before = by_id.get(column.id)
             if before is not None and not can_evolve(before, column):
                 raise UnsupportedStatementError(
-                    f"`{table.name}` has files whose column `{column.name}` is of another type "
-                    f"({before.type} in schema {schema_id}, {column.type} now), which can't be "
-                    "read as the new one.",
-                    hint="Read it as it was then, with VERSION AS OF a snapshot of that time, or "
+                    f"`{table.name}` has files whose column `{column.name}` is of another type, "
+                    f"{before.type} in schema {schema_id}. It can't be read as {column.type}.",
+                    hint="Read an earlier state, with VERSION AS OF a snapshot of that time, or "
                     "rewrite the table with an engine that compacts.",
                 )
 
@@ -69,8 +83,8 @@ def whole_rows_reader(
     batch_rows: int = _BATCH_ROWS,
 ) -> FileReader:
     """A reader of all columns of the table's current schema, from files of the schemas
-    `schema_ids`, of which some lie in the stores `stores_elsewhere`. `system` and `with_row_ids`:
-    see `FileReader`.
+    `schema_ids`. Some may lie in the stores `stores_elsewhere`. For `system` and `with_row_ids` see
+    `FileReader`.
 
     Raises UnsupportedStatementError for a change of types that can't be read.
     """
@@ -90,6 +104,11 @@ def whole_rows_reader(
     )
 
 
+def files_reader(table: Table, files: pa.Table, **options: Any) -> FileReader:
+    """A reader of whole rows of `files` (MANIFEST_ENTRIES); see `whole_rows_reader`."""
+    return whole_rows_reader(table, schema_ids(files), stores_elsewhere(files), **options)
+
+
 def updated_columns_reader(
     table: Table, ranges: Sequence[RowRange], columns: Collection[str]
 ) -> FileReader:
@@ -97,12 +116,12 @@ def updated_columns_reader(
 
     Raises UnsupportedStatementError for a change of types that can't be read.
     """
-    files = [file for one in ranges for file in one.files]
+    files = [file for row_range in ranges for file in row_range.files]
     stores = {urlsplit(file.path).scheme or _LOCAL for file in files}
     reader = whole_rows_reader(
         table, {file.schema_id for file in files}, frozenset(stores), with_row_ids=True
     )
-    return replace(reader, wanted=tuple(one for one in reader.wanted if one.name in columns))
+    return replace(reader, wanted=tuple(f for f in reader.wanted if f.name in columns))
 
 
 def reader_of_schema(

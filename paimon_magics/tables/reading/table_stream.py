@@ -1,8 +1,8 @@
 """A table read as a stream: where it begins, how far a batch goes, and the reads of a batch.
 
-A batch reads each of its snapshots by itself, in their order, as Paimon's streams do. Snapshots
-without changes are passed over: compactions, unless they have a changelog, and overwrites. Nothing
-is kept between two calls but the last manifests, so that memory does not grow with the stream.
+A batch reads its snapshots one by one, in their order, as Paimon's streams do. It skips snapshots
+without changes: overwrites, and compactions without a changelog. Only the last manifests are kept
+between two calls, so that memory does not grow with the stream.
 Rules: `DataTableStreamScan`, `DeltaFollowUpScanner`, `ChangelogFollowUpScanner`,
 `ContinuousFromTimestampStartingScanner`.
 """
@@ -113,7 +113,7 @@ class TableStream:
         return offset
 
     def document(self, offset: StreamOffset) -> dict[str, object]:
-        """The offset as Spark stores it in a checkpoint, with what tells this table from others."""
+        """The offset as Spark stores it in a checkpoint, with what identifies the table."""
         return replace(offset, created_ms=self._created_ms).document()
 
     def check_same_table(self, offset: StreamOffset) -> None:
@@ -122,8 +122,8 @@ class TableStream:
         now = created_at_ms(self._table)
         if offset.created_ms is not None and now is not None and offset.created_ms != now:
             raise InvalidTableError(
-                f"`{self._name}` is another table than the one that the stream has read: it was "
-                "dropped and made anew, or the checkpoint is that of another stream.",
+                f"`{self._name}` is not the table that the stream has read. The table was dropped "
+                "and created again, or the checkpoint belongs to another stream.",
                 hint="Begin a new stream, with a checkpoint of its own.",
             )
 
@@ -170,8 +170,8 @@ class TableStream:
             yield self._read(snapshot, changes, ReadRequest(self._kind, options=self._options()))
 
     def _read_of_state(self, snapshot: Any) -> DataRead:
-        """The read of all rows. What a later changelog will tell is left to it: rows that lie below
-        the levels from which the table's changelog is made."""
+        """The read of all rows, except those below the levels from which the table's changelog is
+        made: a later changelog has them."""
         schema = self._table.schema
         level_min = 0
         options = self._options()
@@ -219,11 +219,10 @@ class TableStream:
         return read.with_columns([name for name in wanted.names if name in own])
 
     def _loaded(self) -> Table:
-        table = self._catalog.load(replace(self._name, system_table=None))
+        name = replace(self._name, system_table=None)
+        table = self._catalog.load(name)
         branch = dict(self._request.reads).get("branch", "main")
-        if branch == "main":
-            return table
-        return self._catalog.load(replace(self._name, system_table=None, branch=branch))
+        return table if branch == "main" else self._catalog.load(replace(name, branch=branch))
 
     def _options(self) -> dict[str, str]:
         return {key: value for key, value in self._request.reads if key != "branch"}
@@ -233,10 +232,10 @@ class TableStream:
         return ScanMode.DELTA if without else ScanMode.CHANGELOG
 
     def _has_changes(self, snapshot: Any) -> bool:
+        kind, changelog = str(snapshot.commit_kind), snapshot.changelog_manifest_list
         if self._mode() is ScanMode.DELTA:
-            return bool(snapshot.commit_kind == "APPEND")
-        has_changelog = snapshot.changelog_manifest_list is not None
-        return bool(snapshot.commit_kind != "OVERWRITE" and has_changelog)
+            return kind == "APPEND"
+        return kind != "OVERWRITE" and changelog is not None
 
     def _sizes(self, start: StreamOffset, end: StreamOffset) -> Iterator[SnapshotSize]:
         for snapshot_id in range(start.snapshot_id, end.snapshot_id):
@@ -244,13 +243,11 @@ class TableStream:
             if not self._has_changes(snapshot):
                 yield SnapshotSize(snapshot_id, 0)
                 continue
-            is_delta = self._mode() is ScanMode.DELTA
-            rows = snapshot.delta_record_count if is_delta else snapshot.changelog_record_count
+            kind = "delta" if self._mode() is ScanMode.DELTA else "changelog"
+            rows = getattr(snapshot, f"{kind}_record_count")
             files = size_bytes = 0
             if self.limits.needs_files:
-                name = (
-                    snapshot.delta_manifest_list if is_delta else snapshot.changelog_manifest_list
-                )
+                name = getattr(snapshot, f"{kind}_manifest_list")
                 added = added_files(self._manifests, [name])
                 files, size_bytes = added.num_rows, pc.sum(added["file_size"]).as_py() or 0
             yield SnapshotSize(snapshot_id, max(rows or 0, 0), files, size_bytes)
@@ -297,7 +294,12 @@ class TableStream:
     def _snapshot(self, snapshot_id: int) -> Any:
         snapshot = read_snapshot(self._table.paimon, snapshot_id)
         if snapshot is None:
-            raise self._expired(snapshot_id)
+            raise UnknownNameError(
+                f"Snapshot {snapshot_id} of `{self._name}` has expired before the stream read it. "
+                "Its changes are gone.",
+                hint="Begin a new stream, with a checkpoint of its own. To keep the snapshots that "
+                "a stream needs, set 'consumer-id', or 'snapshot.time-retained' for all snapshots.",
+            )
         return snapshot
 
     def _check_there(self, offset: StreamOffset) -> None:
@@ -309,15 +311,7 @@ class TableStream:
     def _check_not_ahead(self, start: StreamOffset, latest: StreamOffset) -> None:
         if start.snapshot_id > self.latest().snapshot_id:
             raise UnknownNameError(
-                f"The stream has read `{self._name}` up to snapshot {start.snapshot_id - 1}, and "
-                f"the table's latest is {latest.snapshot_id - 1}: it was rolled back or made anew.",
+                f"The stream has read `{self._name}` up to snapshot {start.snapshot_id - 1}, but "
+                f"the latest is {latest.snapshot_id - 1}: the table was rolled back or made anew.",
                 hint="Begin a new stream, with a checkpoint of its own.",
             )
-
-    def _expired(self, snapshot_id: int) -> UnknownNameError:
-        return UnknownNameError(
-            f"Snapshot {snapshot_id} of `{self._name}` has expired before the stream read it: its "
-            "changes are gone.",
-            hint="Begin a new stream, with a checkpoint of its own. The option 'consumer-id' keeps "
-            "the snapshots that a stream still needs, 'snapshot.time-retained' all of the table.",
-        )

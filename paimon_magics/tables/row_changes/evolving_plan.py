@@ -19,11 +19,9 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.columnar.roaring import numbers_at
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.commits.read_sets import ReadSet, RowSearch, read_files
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import RowRange
-from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.settings import Settings
 from paimon_magics.tables.compaction.append_messages import put_marks
 from paimon_magics.tables.compaction.append_units import AppendUnit
@@ -31,37 +29,28 @@ from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.manifests.names import DELETE
 from paimon_magics.tables.reading.evolving_files import anchor_of
 from paimon_magics.tables.reading.table_files import updated_columns_reader
-from paimon_magics.tables.row_changes.column_changes import ColumnChanges
-from paimon_magics.tables.row_changes.rewriting import ChangedFile
+from paimon_magics.tables.row_changes.plan import RowChange, matching_files
+from paimon_magics.tables.row_changes.rewriting import ChangedFile, ColumnChanges
 from paimon_magics.tables.row_changes.selected_rows import PlacedFiles
-from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_schema
-from paimon_magics.tables.splits.file_pruning import FilePruning, PruningStep
-from paimon_magics.tables.splits.table_scan import files_seen, ranges_of
+from paimon_magics.tables.splits.table_scan import ranges_of
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.columns_files import (
     ColumnsWrite,
-    WrittenColumns,
     columns_messages,
     columns_write,
     stored_columns,
 )
+from paimon_magics.tables.writing.deletion_vector_files import Bucket
 
 _ACTION = "global-index.column-update-action"
 
 
 @dataclass(frozen=True)
-class EvolvingChange:
-    """The `ranges` of rows of `snapshot`, pypaimon's, that can have selected rows, in the order of
-    their ids, and `units`, the same as tasks read them. Selected rows meet all `predicates`, by
-    which files were left out in `pruning_steps`."""
+class EvolvingChange(RowChange):
+    """A change of the `ranges` of rows that the units have, in the order of their ids."""
 
-    table: Table
-    snapshot: Any
     ranges: tuple[RowRange, ...]
-    units: tuple[AppendUnit, ...]
-    predicates: tuple[ColumnPredicate, ...] = ()
-    pruning_steps: tuple[PruningStep, ...] = ()
 
     def changes(
         self,
@@ -76,11 +65,9 @@ class EvolvingChange:
         must not change."""
         if not assigned:
             return ColumnChanges(self.units, deletes=assigned is None)
-        partitions = {one.partition for one in self.ranges}
-        check_indexed_columns(self.table, self.snapshot, assigned, partitions)
-        columns = pa.schema(
-            [one for one in arrow_schema(self.table.schema) if one.name in assigned]
-        )
+        partitions = {row_range.partition for row_range in self.ranges}
+        _check_indexed_columns(self.table, self.snapshot, assigned, partitions)
+        columns = pa.schema([f for f in arrow_schema(self.table.schema) if f.name in assigned])
         write = self._write(transaction, assigned)
         return ColumnChanges(
             self.units,
@@ -93,8 +80,8 @@ class EvolvingChange:
     def _write(self, transaction: Transaction, columns: Collection[str]) -> ColumnsWrite:
         # A file has the deleted rows of its range, too: ids are counted by places.
         ranges = [
-            replace(one, files=tuple(replace(file, deletions=None) for file in one.files))
-            for one in self.ranges
+            replace(each, files=tuple(replace(file, deletions=None) for file in each.files))
+            for each in self.ranges
         ]
         return columns_write(self.table, transaction, columns, ranges)
 
@@ -109,18 +96,6 @@ class EvolvingChange:
         vectors = sum(1 for result in results if result.deleted)
         return None, vectors if self.table.schema.deletion_vectors_enabled else None
 
-    def read_set(self, results: Sequence[ChangedFile], found: RowSearch | None = None) -> ReadSet:
-        """What the commit of the results is checked against; `found` are the rows that were looked
-        for, if they are others than those that meet `predicates`."""
-        names = [
-            file.path.rpartition("/")[2]
-            for result in results
-            for file in self.ranges[result.number].files
-        ]
-        list_name = str(self.snapshot.delta_manifest_list)
-        found = found or RowSearch(self.predicates)
-        return read_files(self.snapshot.id, names, found, manifest_list=list_name)
-
     def messages(
         self,
         results: Sequence[ChangedFile],
@@ -134,24 +109,24 @@ class EvolvingChange:
         Raises TableDamagedError if two tasks wrote the same rows.
         """
         table, snapshot_id = self.table, int(self.snapshot.id)
-        results = sorted(results, key=lambda one: one.number)
+        results = sorted(results, key=lambda result: result.number)
         messages: list[CommitMessage] = []
         if assigned:
             written = [
-                WrittenColumns(self.ranges[result.number].first_row_id, file)
+                (self.ranges[result.number].first_row_id, file)
                 for result in results
                 for file in result.files
             ]
             write = self._write(transaction, assigned)
             messages = columns_messages(table, write, written, snapshot_id)
-            drop_outdated_indexes(table, self.snapshot, assigned, messages)
-        marked: dict[tuple[tuple[Any, ...], int], dict[str, Any]] = {}
-        for one in results:
-            if one.places is not None:
-                range_ = self.ranges[one.number]
-                anchor = anchor_of(range_.files).path.rpartition("/")[2]
-                marks = marked.setdefault((range_.partition, 0), {})
-                marks[anchor] = numbers_at(one.places, 0)[0]
+            _drop_outdated_indexes(table, self.snapshot, assigned, messages)
+        marked: dict[Bucket, dict[str, Any]] = {}
+        for result in results:
+            if result.places is not None:
+                row_range = self.ranges[result.number]
+                anchor = anchor_of(row_range.files).path.rpartition("/")[2]
+                marks = marked.setdefault((row_range.partition, 0), {})
+                marks[anchor] = numbers_at(result.places, 0)[0]
         known = {tuple(message.partition) for message in messages}
         messages += [
             CommitMessage(partition, bucket, [], check_from_snapshot=snapshot_id)
@@ -171,30 +146,27 @@ def plan_evolving_change(
 ) -> EvolvingChange:
     """Plan a change of rows that meet `predicates` (and other conditions) on `snapshot`,
     pypaimon's. Raises UnsupportedStatementError for a table with rows that have no ids."""
-    columns = TableSchemas(table.paimon).columns
-    pruning = FilePruning(columns, table.schema, RowView(ViewKind.TABLE, False), predicates)
-    files = files_seen(pruning, manifests, snapshot)
+    files, steps = matching_files(table, snapshot, predicates, manifests)
     if pc.any(pc.is_null(files["first_row_id"])).as_py():
         raise UnsupportedStatementError(
-            f"`{table.name}` has files whose rows have no ids, so that single columns of them "
-            "can't be written.",
-            hint="INSERT OVERWRITE … SELECT writes the table anew: all rows get ids then.",
+            f"`{table.name}` has files whose rows have no ids. Single columns of them can't be "
+            "written.",
+            hint="INSERT OVERWRITE … SELECT writes the table anew. All rows get ids then.",
         )
     ranges = ranges_of(table, files, manifests.deletions(snapshot.index_manifest))
-    units = tuple(AppendUnit(number, 0, one.files) for number, one in enumerate(ranges))
-    steps = tuple(pruning.steps)
-    return EvolvingChange(table, snapshot, ranges, units, tuple(predicates), steps)
+    units = tuple(AppendUnit(number, 0, each.files) for number, each in enumerate(ranges))
+    return EvolvingChange(table, snapshot, units, tuple(predicates), steps, ranges)
 
 
 # Global indexes of columns that get new values.
 #
-# Paimon's engines build them over columns of data-evolution tables. Nobody keeps them up to date,
-# so that a changed column's index finds rows by their old values. What happens to it says the
-# option `global-index.column-update-action`, as in
+# Paimon's engines build them over columns of data-evolution tables. Nothing keeps them up to date,
+# so that the index of a changed column finds rows by their old values. The option
+# `global-index.column-update-action` decides what happens, as in
 # `MergeIntoPaimonDataEvolutionTable.checkUpdateResult`.
 
 
-def check_indexed_columns(
+def _check_indexed_columns(
     table: Table, snapshot: Any, assigned: Collection[str], partitions: Collection[tuple[Any, ...]]
 ) -> None:
     """Raise UnsupportedStatementError if a column that is `assigned` has an index at a snapshot in
@@ -209,15 +181,15 @@ def check_indexed_columns(
     if columns:
         name = min(columns)
         raise UnsupportedStatementError(
-            f"`{name}` of `{table.name}` has a global index, which would go on finding rows by the "
-            "values that they have now.",
+            f"`{name}` of `{table.name}` has a global index, which would still find rows by their "
+            "old values.",
             hint=f"Let the statement drop the index: ALTER TABLE {table.name} SET TBLPROPERTIES "
             f"('{_ACTION}' = 'DROP_PARTITION_INDEX'), and build it again afterwards. With 'IGNORE' "
             "it stays, and is wrong for the rows that change.",
         )
 
 
-def drop_outdated_indexes(
+def _drop_outdated_indexes(
     table: Table, snapshot: Any, assigned: Collection[str], messages: list[CommitMessage]
 ) -> None:
     """Let messages remove the indexes of `assigned` columns in the partitions whose files they add

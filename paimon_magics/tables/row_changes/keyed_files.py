@@ -1,10 +1,10 @@
-"""Deletes rows of a primary-key table from its files, where its merge engine takes no rows of the
-kind -D: files that have such rows are written anew, or deletion vectors mark the rows.
+"""Deletes rows from files of a primary-key table whose merge engine takes no rows of the kind -D.
+Files are written anew without them, or deletion vectors mark them.
 
 A file may be changed so only if its rows need no merge: no other file that is read has their keys.
-A file that is written anew keeps its level, and its rows their kinds and sequence numbers. Paimon's
-connector puts them on level 0 as new rows: with `first-row` they can't be seen then until the next
-compaction. Sources: `DeleteFromPaimonTableCommand`, `PaimonRowLevelCommand.findTouchedFiles`,
+A rewritten file keeps its level, and its rows their kinds and sequence numbers. Paimon's connector
+puts the rows on level 0 as new ones; with `first-row` they can't be seen until the next compaction.
+Sources: `DeleteFromPaimonTableCommand`, `PaimonRowLevelCommand.findTouchedFiles`,
 `MergeTreeSplitGenerator`.
 """
 
@@ -23,27 +23,19 @@ from paimon_magics.planning.commits.read_sets import ReadSet, RowSearch
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
-from paimon_magics.planning.reads.scans import OWN_PREFIXES
 from paimon_magics.planning.reads.splits import StoredFile
-from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.planning.writes.inserts import level_zero_hidden_by
 from paimon_magics.settings import Settings
-from paimon_magics.tables.compaction.append_plan import stored_files_of
-from paimon_magics.tables.compaction.append_rewriting import RowFiles
-from paimon_magics.tables.compaction.append_units import AppendUnit
-from paimon_magics.tables.compaction.planning import folder_of
+from paimon_magics.tables.compaction.append_plan import rows_of_files, stored_files_of
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.pypaimon_internals import store_options
-from paimon_magics.tables.reading.table_files import whole_rows_reader
-from paimon_magics.tables.row_changes.plan import AppendChange
-from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges, FilesByLevel
-from paimon_magics.tables.schema.history import TableSchemas
+from paimon_magics.tables.reading.table_files import files_reader
+from paimon_magics.tables.row_changes.plan import AppendChange, file_units, matching_files
+from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
 from paimon_magics.tables.splits.bucket_splits import KeyRanks, sections_of
-from paimon_magics.tables.splits.file_pruning import FilePruning
-from paimon_magics.tables.splits.stored_files import by_bucket, schema_ids, stores_elsewhere
-from paimon_magics.tables.splits.table_scan import files_seen
+from paimon_magics.tables.splits.stored_files import by_bucket
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
+from paimon_magics.tables.writing.deletion_vector_files import Bucket
 from paimon_magics.tables.writing.key_value_files import level_files
 
 
@@ -61,40 +53,25 @@ class KeyedChange(AppendChange):
     ) -> FileChanges:
         """What deletes rows of the files for the transaction."""
         assert assigned is None  # an UPDATE writes rows of a kind
-        reader = replace(
-            whole_rows_reader(
-                self.table,
-                schema_ids(self.files),
-                stores_elsewhere(self.files),
-                system=(SEQUENCE, KIND),
-            ),
-            first_place=0,
-        )
+        reader = files_reader(self.table, self.files, system=(SEQUENCE, KIND))
         levels = {unit.output_level for unit in self.units}
-        output = FilesByLevel({level: self._files(transaction, level) for level in levels})
-        return FileChanges(self.units, reader, output, None, self.marks, has_buckets=True)
+        output = replace(
+            rows_of_files(self.table, transaction, level_files(self.table, 0)),
+            by_level={level: level_files(self.table, level) for level in levels},
+        )
+        placed = replace(reader, first_place=0)
+        return FileChanges(self.units, placed, output, None, self.marks, has_buckets=True)
 
-    def read_set(self, results: Sequence[ChangedFile], found: RowSearch | None = None) -> ReadSet:
+    def read_set(self, results: Sequence[ChangedFile], rows: RowSearch | None = None) -> ReadSet:
         """What the commit is checked against: the files. Rows that others add to these keys
         meanwhile count as added after the rows were deleted."""
-        read = super().read_set(results, found)
+        read = super().read_set(results, rows)
         # Too many files to be named: those that conditions allow are checked.
         return read if read.files is None else replace(read, search=None)
 
-    def _files(self, transaction: Transaction, level: int) -> RowFiles:
-        return RowFiles(
-            files=level_files(self.table, level),
-            partition_keys=self.table.schema.partition_keys,
-            stem=transaction.file_prefix + OWN_PREFIXES["data-file.prefix"],
-            attempts_folder=transaction.attempts_folder,
-            io_options=tuple(sorted((store_options(self.table.paimon) or {}).items())),
-        )
-
-    def _new_files(
-        self, result: ChangedFile, home: tuple[Any, ...], bucket: int
-    ) -> list[tuple[tuple[Any, ...], int, list[Any]]]:
+    def _new_files(self, result: ChangedFile, home: Bucket) -> list[tuple[Bucket, list[Any]]]:
         metas = [meta_of_new_file(self.table.paimon, file) for file in result.files]
-        return [(home, bucket, metas)] if metas else []
+        return [(home, metas)] if metas else []
 
     def _number(self, files: Sequence[Any], before: Any) -> None:
         """Rows keep their numbers."""
@@ -112,9 +89,8 @@ def plan_keyed_change(
     before: rows of one key are in several of them, or are not seen yet.
     """
     schema = table.schema
-    columns = TableSchemas(table.paimon).columns
-    pruning = FilePruning(columns, schema, RowView(ViewKind.TABLE, False), predicates)
-    files, groups = by_bucket(files_seen(pruning, manifests, snapshot))
+    matching, steps = matching_files(table, snapshot, predicates, manifests)
+    files, groups = by_bucket(matching)
     stored = stored_files_of(table, files, manifests.deletions(snapshot.index_manifest))
     hidden_by = level_zero_hidden_by(schema)
     waiting = pc.sum(pc.equal(files["level"], 0)).as_py() or 0
@@ -122,32 +98,26 @@ def plan_keyed_change(
         raise _uncompacted(
             table,
             f"Rows of {count_text(waiting, 'file')} of `{table.name}` appear after the next "
-            f"compaction ({hidden_by}): DELETE can't see them yet, and they would stay.",
+            f"compaction ({hidden_by}). DELETE can't see them yet, and they would stay.",
         )
     overlapping = _merged_files(table, files, groups, stored)
     if overlapping:
         raise _uncompacted(
             table,
             f"`{table.name}` has {count_text(overlapping, 'file')} whose rows have to be merged by "
-            f"key. Its merge engine ({schema.merge_engine}) takes no deletes, so that DELETE "
-            "removes rows from files, each of which must have the only row of its keys.",
+            f"key. Its merge engine ({schema.merge_engine}) takes no deletes, so DELETE removes "
+            "rows from files. Each key must be in one file only.",
         )
-    units = tuple(
-        AppendUnit(number, bucket, (file,), folder_of(table, files.slice(number, 1)), file.level)
-        for number, (file, bucket) in enumerate(
-            zip(stored, files["bucket"].to_pylist(), strict=True)
-        )
-    )
+    units = file_units(table, files, stored, with_folders=True)
     marks = schema.deletion_vectors_enabled
-    steps = tuple(pruning.steps)
-    return KeyedChange(table, snapshot, files, units, marks, tuple(predicates), steps)
+    return KeyedChange(table, snapshot, units, tuple(predicates), steps, files, marks)
 
 
 def _merged_files(
     table: Table, files: pa.Table, groups: Sequence[range], stored: Sequence[StoredFile]
 ) -> int:
-    """How many files have rows that may not be those of their keys: files that share keys with
-    others, and files with deletes."""
+    """The number of files that share keys with others, or have deletes: their rows may not be the
+    current ones of their keys."""
     schema = table.schema
     once = schema.deletion_vectors_enabled or schema.engine.keeps_first_row
     ranks = KeyRanks(files, schema)

@@ -1,5 +1,5 @@
-"""The values that a row of a table must have in some columns to matter to a statement, as a file
-that Spark's tasks on this machine read.
+"""The values that rows must have in some columns to matter to a statement. Spark's tasks on this
+machine read them from a file.
 
 Light to import, because the tasks load it. Memory is bounded by `INTEGERS_MAX`, and for a column
 of whole numbers that lie close together by `_SPAN_MAX` bytes.
@@ -24,12 +24,11 @@ from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.tables.compaction.append_plan import stored_files_of
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
-from paimon_magics.tables.reading.table_files import whole_rows_reader
+from paimon_magics.tables.reading.table_files import files_reader
 from paimon_magics.tables.row_changes.selected_rows import PlacedFiles
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.splits.file_pruning import FilePruning
 from paimon_magics.tables.splits.pruning import in_partitions
-from paimon_magics.tables.splits.stored_files import schema_ids, stores_elsewhere
 from paimon_magics.tables.splits.table_scan import files_seen
 from paimon_magics.tables.table import Table
 
@@ -53,8 +52,8 @@ class LookedUpKeys:
     def write(self, values: Mapping[str, pa.Array]) -> None:
         """Write the values of each column: distinct, without NULL; int64 for numbers and dates."""
         columns = {
-            name: pa.ListArray.from_arrays(pa.array([0, len(one)], pa.int32()), one)
-            for name, one in values.items()
+            name: pa.ListArray.from_arrays(pa.array([0, len(column)], pa.int32()), column)
+            for name, column in values.items()
         }
         rows = pa.RecordBatch.from_pydict(columns)
         with pa.OSFile(self.path, "wb") as sink, pa.ipc.new_stream(sink, rows.schema) as writer:
@@ -65,8 +64,8 @@ class LookedUpKeys:
         masks = self._masks()
         for batch in batches:
             for name, mask in masks.items():
-                kept = mask(batch.column(name))
-                batch = batch if kept.all() else batch.filter(pa.array(kept))
+                is_known = mask(batch.column(name))
+                batch = batch if is_known.all() else batch.filter(pa.array(is_known))
             if batch.num_rows:
                 yield batch
 
@@ -93,15 +92,15 @@ def _mask(values: pa.Array) -> _Mask:
 
     def mask(column: pa.Array) -> npt.NDArray[np.bool_]:
         is_null = np.asarray(column.is_null()) if column.null_count else None
-        given = np.asarray(_numbers(column))
+        numbers = np.asarray(_numbers(column))
         if table is not None:
-            inside = (given >= known[0]) & (given <= known[-1])
-            found = np.zeros(len(given), dtype=bool)
-            found[inside] = table[given[inside] - least]
+            inside = (numbers >= known[0]) & (numbers <= known[-1])
+            is_known = np.zeros(len(numbers), dtype=bool)
+            is_known[inside] = table[numbers[inside] - least]
         else:
-            at = np.minimum(np.searchsorted(known, given), len(known) - 1)
-            found = known[at] == given
-        return found if is_null is None else found & ~is_null
+            at = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+            is_known = known[at] == numbers
+        return is_known if is_null is None else is_known & ~is_null
 
     return mask
 
@@ -134,8 +133,7 @@ def key_files(
         AppendUnit(bucket, bucket, (file,))
         for file, bucket in zip(stored, files["bucket"].to_pylist(), strict=True)
     )
-    reader = whole_rows_reader(table, schema_ids(files), stores_elsewhere(files))
-    return PlacedFiles(reader, units)
+    return PlacedFiles(files_reader(table, files), units)
 
 
 def check_none_wait(
@@ -145,8 +143,8 @@ def check_none_wait(
     manifests: ManifestCache,
 ) -> None:
     """Raise UnsupportedStatementError if rows of a snapshot, pypaimon's, wait for their buckets in
-    partitions that `predicates` allow. Nobody sees them yet, so that a statement could neither
-    find them nor be newer than they are: they get greater sequence numbers than what it writes."""
+    partitions that `predicates` allow. A statement can't see them, and they get greater sequence
+    numbers than what it writes."""
     if table.schema.bucket_mode != "POSTPONE_MODE":
         return
     files = live_files(manifests, snapshot)
@@ -157,8 +155,8 @@ def check_none_wait(
         rows = count_text(pc.sum(files["row_count"]).as_py(), "row")
         raise UnsupportedStatementError(
             f"{rows} of `{table.name}` in {count_text(files.num_rows, 'file')} still wait for "
-            "their buckets ('bucket' = '-2'): this statement can't see them, and they would take "
-            "the place of what it writes.",
+            "their buckets ('bucket' = '-2'). This statement can't see them, and they would "
+            "replace what it writes.",
             hint=f"Nothing was written. CALL sys.compact(table => '{table.name}'), then run the "
             "statement again.",
         )

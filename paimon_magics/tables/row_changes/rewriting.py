@@ -1,4 +1,4 @@
-"""Changes rows of files of an append table, in a Spark task.
+"""Changes rows of files of a table, in a Spark task.
 
 A task gets the places of the rows that a statement selects, file by file in ascending order, with
 the values that it assigns. A file is written anew with the changes, or its places are kept for a
@@ -8,64 +8,48 @@ tasks load it. Memory is bounded by a batch of a file, and for a vector by the p
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_magics.columnar.merging import PLACE, SEQUENCE
-from paimon_magics.faults import reach
 from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.planning.writes.distributions import BUCKET_COLUMN
 from paimon_magics.tables.compaction.append_rewriting import RowFiles
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.reading.data_files import FileReader
+from paimon_magics.tables.reading.evolving_files import updated_rows
 from paimon_magics.tables.row_changes.selected_rows import (
     PLACE_COLUMN,
     FileRows,
+    Report,
     SelectedRows,
-    Told,
 )
 from paimon_magics.tables.schema.arrow_casting import conform
-from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.attempts import writing_attempt
-from paimon_magics.tables.writing.bucket_assignment import Partition, row_groups, values_at
-from paimon_magics.tables.writing.key_value_files import KeyValueFileWriter
 from paimon_magics.tables.writing.new_files import NewFile
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import write_batches
 
-_OPEN_PARTITIONS_MAX = 16  # an open file holds a row group
+if TYPE_CHECKING:
+    from paimon_magics.tables.writing.columns_files import ColumnsWrite, WrittenColumns
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
     """What became of the file `number`: `changed` of its rows were changed, and of these `deleted`
     were deleted. `written` or `files` are the new files with its rows, and `places` the changed
-    places as a roaring bitmap, where a deletion vector marks them. `moved` are new files of rows
-    with ids that may be in other partitions."""
+    places as a roaring bitmap, where a deletion vector marks them."""
 
     number: int
     changed: int
     deleted: int
     written: Written | None = None
     files: tuple[NewFile, ...] = ()
-    moved: tuple[MovedFile, ...] = ()
     places: bytes | None = None
-
-
-@dataclass(frozen=True)
-class FilesByLevel:
-    """How files of a primary-key table are written, by their level."""
-
-    outputs: Mapping[int, RowFiles]
-
-    def write(self, unit: AppendUnit, batches: Iterable[pa.RecordBatch]) -> tuple[NewFile, ...]:
-        """See `RowFiles.write`."""
-        return self.outputs[unit.output_level].write(unit, batches)
 
 
 @dataclass(frozen=True)
@@ -80,15 +64,15 @@ class FileChanges:
 
     units: tuple[AppendUnit, ...]
     reader: FileReader
-    output: WriteSpec | RowFiles | MovingRowFiles | FilesByLevel
+    output: WriteSpec | RowFiles
     assigned: bytes | None
     marks: bool
     has_buckets: bool
 
-    def __call__(self, batches: Iterable[pa.RecordBatch], told: Told) -> Iterator[ChangedFile]:
-        """Change the files that the rows are in. `told` gets the rows as they come. Raises
+    def __call__(self, batches: Iterable[pa.RecordBatch], report: Report) -> Iterator[ChangedFile]:
+        """Change the files that the rows are in. `report` gets the rows as they come. Raises
         TableDamagedError for a file that can't be read, and what `write_batches` raises."""
-        rows = SelectedRows(batches, told)
+        rows = SelectedRows(batches, report)
         while (number := rows.file()) is not None:
             unit = self.units[number]
             changes = FileRows(rows, number, deletes=self.assigned is None)
@@ -105,21 +89,19 @@ class FileChanges:
 
     def _written(
         self, unit: AppendUnit, rows: Iterator[pa.RecordBatch]
-    ) -> tuple[Written | None, tuple[NewFile, ...], tuple[MovedFile, ...]]:
+    ) -> tuple[Written | None, tuple[NewFile, ...]]:
         output = self.output
-        if isinstance(output, RowFiles | FilesByLevel):
-            return None, output.write(unit, rows), ()
-        if isinstance(output, MovingRowFiles):
-            return None, (), output.write(unit, rows)
+        if isinstance(output, RowFiles):
+            return None, output.write(unit, rows)
         if not self.has_buckets:
-            return write_batches(output, rows), (), ()
+            return write_batches(output, rows), ()
         bucketed = (
             row.append_column(
                 BUCKET_COLUMN, pa.array(np.full(len(row), unit.bucket, dtype=np.int32))
             )
             for row in rows
         )
-        return write_batches(output, bucketed, bucket_column=BUCKET_COLUMN), (), ()
+        return write_batches(output, bucketed, bucket_column=BUCKET_COLUMN), ()
 
     def _marked(self, changes: FileRows) -> Iterator[pa.RecordBatch]:
         """The changed rows as new ones; their places are kept."""
@@ -129,7 +111,7 @@ class FileChanges:
             if schema is None or not rows.num_rows:
                 continue
             new = conform(rows, schema)
-            if isinstance(self.output, RowFiles | MovingRowFiles):
+            if self.reader.with_row_ids:
                 new = new.append_column(ROW_ID, rows.column(ROW_ID).cast(pa.int64()))
                 new = new.append_column(SEQUENCE, pa.nulls(len(rows), pa.int64()))
             yield new
@@ -142,18 +124,18 @@ class FileChanges:
             places = np.asarray(batch.column(place))
             batch = batch.remove_column(place)
             # At once: each change copies the whole batch.
-            found = list(changes.until(int(places[-1]) + 1))
-            if found:
-                rows = pa.concat_batches([one for one, _ in found])
-                deleted = np.concatenate([one for _, one in found])
+            selected = list(changes.until(int(places[-1]) + 1))
+            if selected:
+                rows = pa.concat_batches([part for part, _ in selected])
+                deleted = np.concatenate([part for _, part in selected])
                 at = np.searchsorted(places, np.asarray(rows.column(PLACE_COLUMN)))
                 if schema is not None and not deleted.all():
                     new = conform(rows.filter(pa.array(~deleted)), schema)
                     batch = _replaced(batch, new, at[~deleted])
                 if deleted.any():
-                    kept = np.ones(len(places), dtype=bool)
-                    kept[at[deleted]] = False
-                    batch, places = batch.filter(pa.array(kept)), places[kept]
+                    remains = np.ones(len(places), dtype=bool)
+                    remains[at[deleted]] = False
+                    batch, places = batch.filter(pa.array(remains)), places[remains]
             if batch.num_rows:
                 yield batch
 
@@ -184,75 +166,73 @@ def _replaced(
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-# Writes rows with ids into the partitions that their values name, in a Spark task.
+# Changes rows of a data-evolution table, in a Spark task: new values of columns become files of
+# these columns, and deleted rows are marked.
 #
-# An UPDATE that assigns a partition column moves rows: they keep their ids, which their new file
-# stores. Light to import, because Spark's tasks load it; pypaimon is imported when a task writes.
-# Memory is bounded by a row group of each of `_OPEN_PARTITIONS_MAX` files. Source:
-# `UpdatePaimonTableCommand` with `PaimonSparkWriter.withRowTracking`.
-
-
-@dataclass(frozen=True, slots=True)
-class MovedFile:
-    """A new file, and the partition that it is in."""
-
-    partition: Partition
-    file: NewFile
+# A place counts from the first row of the range that the row is in. Memory is bounded by a row
+# group of a file, and the places of a range's deleted rows. Source:
+# `MergeIntoPaimonDataEvolutionTable`.
 
 
 @dataclass(frozen=True)
-class MovingRowFiles:
-    """How files of rows with ids are written as `rows` says, but into the partitions of the rows;
-    picklable. `body` is a pickle of pypaimon's table, which knows where partitions lie."""
+class ColumnChanges:
+    """Changes rows of `units`, each the files of one range of rows, in the order of the ranges'
+    ids: small and picklable.
 
-    rows: RowFiles
-    body: bytes
+    `write` and `reader` write and read the columns that get new values, whose serialised schema is
+    `assigned`; None where no column does. With `deletes` the selected rows are deleted; otherwise
+    those of which a column `KIND` says so.
+    """
 
-    def __repr__(self) -> str:
-        return f"MovingRowFiles({self.rows.stem})"  # the pickle may hold credentials
+    units: tuple[AppendUnit, ...]
+    deletes: bool
+    write: ColumnsWrite | None = None
+    reader: FileReader | None = None
+    assigned: bytes = b""
 
-    def write(self, unit: AppendUnit, batches: Iterable[pa.RecordBatch]) -> tuple[MovedFile, ...]:
-        """Write the rows of a unit, as one attempt. Raises as `RowFiles.write`."""
-        rows = self.rows
-        options = dict(rows.io_options)
-        with writing_attempt(rows.attempts_folder, options, "attempt.written") as (running, open_):
-            own = "" if running is None else f"{running.id}-"
-            found: list[MovedFile] = []
-            writers: dict[Partition, KeyValueFileWriter] = {}
+    def __call__(self, batches: Iterable[pa.RecordBatch], report: Report) -> Iterator[ChangedFile]:
+        """Change the ranges that the rows are in. `report` gets the rows as they come. Raises
+        TableDamagedError for a file that can't be read, and what `ColumnsWrite.run` raises."""
+        rows = SelectedRows(batches, report)
+        if rows.file() is None:
+            return
+        changed: dict[int, FileRows] = {}
+        updates = self._updates(rows, changed)
+        written: tuple[WrittenColumns, ...] = ()
+        if self.write is None or self.reader is None:
+            for _ in updates:
+                pass
+        else:
+            ranges = self.write.ranges
+            written = self.write.run(updated_rows(self.reader, ranges, updates))
+        files = dict(written)
+        for number, changes in changed.items():
+            file = files.get(first_row_id(self.units[number]))
+            yield ChangedFile(
+                number,
+                changes.count,
+                changes.deleted,
+                files=() if file is None else (file,),
+                places=changes.bitmap() if changes.deleted else None,
+            )
 
-            def finish() -> None:
-                for partition, writer in writers.items():
-                    found.extend(MovedFile(partition, file) for file in writer.finish())
-                writers.clear()
-
-            for batch in batches:
-                keys = batch.select(list(rows.partition_keys))
-                for places in row_groups(keys.columns):
-                    first = int(places[0])
-                    partition = values_at(keys.columns, first)
-                    if partition not in writers:
-                        if len(writers) == _OPEN_PARTITIONS_MAX:
-                            finish()
-                        if running is not None:
-                            running.note(keys.slice(first, 1), pa.array([0], pa.int32()))
-                            reach("attempt.noted")
-                        stem = f"{rows.stem}{own}{unit.number}-{len(open_)}"
-                        writers[partition] = KeyValueFileWriter(
-                            rows.files, self._folder(partition), stem
-                        )
-                        open_.append(writers[partition])
-                    whole = len(places) == batch.num_rows
-                    writers[partition].write(batch if whole else batch.take(pa.array(places)))
-            finish()
-            return tuple(found)
-
-    def _folder(self, partition: Partition) -> str:
-        from pypaimon.utils.file_store_path_factory import canonical_data_file_path
-
-        paimon = pickle.loads(self.body)  # made by `moving_row_files`, for this job
-        return str(canonical_data_file_path(paimon, partition, 0, "file")).rpartition("/")[0]
+    def _updates(
+        self, rows: SelectedRows, changed: dict[int, FileRows]
+    ) -> Iterator[pa.RecordBatch]:
+        """The new values of updated rows with their ids. The rows of each range are noted in
+        `changed`, with the places of those that are deleted."""
+        schema = pa.ipc.read_schema(pa.py_buffer(self.assigned)) if self.write else None
+        while (number := rows.file()) is not None:
+            changes = changed[number] = FileRows(rows, number, deletes=self.deletes)
+            first = first_row_id(self.units[number])
+            for batch, deleted in changes.all(deleted_only=True):
+                if schema is None or deleted.all():
+                    continue
+                batch = batch.filter(pa.array(~deleted))
+                ids = np.asarray(batch.column(PLACE_COLUMN)).astype(np.int64) + first
+                yield conform(batch, schema).append_column(ROW_ID, pa.array(ids))
 
 
-def moving_row_files(table: Table, rows: RowFiles) -> MovingRowFiles:
-    """How rows with ids are written into the partitions of their values."""
-    return MovingRowFiles(rows, pickle.dumps(table.paimon))
+def first_row_id(unit: AppendUnit) -> int:
+    """The id of the first row of a unit's range."""
+    return min(file.first_row_id or 0 for file in unit.files)

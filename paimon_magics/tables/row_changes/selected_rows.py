@@ -27,7 +27,7 @@ PLACE_COLUMN = "__paimon_magics_place"
 """The number of a selected row in its file (BIGINT)."""
 
 
-Told = Callable[[int, int], None]
+Report = Callable[[int, int], None]
 
 
 class RowsOutOfOrderError(Exception):
@@ -36,7 +36,7 @@ class RowsOutOfOrderError(Exception):
 
 def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same batches, of files with ascending numbers. Raises RowsOutOfOrderError for a row that
-    comes after one that is behind it, or comes twice."""
+    is out of order or repeated."""
     last_file = last_place = -1
     for batch in batches:
         if not batch.num_rows:
@@ -54,9 +54,9 @@ def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 class SelectedRows:
     """The selected rows of a task, of one file after the other, with ascending places."""
 
-    def __init__(self, batches: Iterable[pa.RecordBatch], told: Told) -> None:
+    def __init__(self, batches: Iterable[pa.RecordBatch], report: Report) -> None:
         self._batches = iter(batches)
-        self._told = told
+        self._report = report
         self._rest: pa.RecordBatch | None = None
 
     def _fill(self) -> pa.RecordBatch | None:
@@ -64,7 +64,7 @@ class SelectedRows:
             self._rest = next(self._batches, None)
             if self._rest is None:
                 return None
-            self._told(self._rest.num_rows, 0)
+            self._report(self._rest.num_rows, 0)
         return self._rest
 
     def file(self) -> int | None:
@@ -88,8 +88,8 @@ class SelectedRows:
 
 
 class FileRows:
-    """The selected rows of one file. A row comes once, whatever a subquery finds for it. Each batch
-    comes with which of its rows are deleted: all with `deletes`."""
+    """The selected rows of one file, each once, even if a subquery repeats it. Each batch comes
+    with a mask of its deleted rows: all with `deletes`."""
 
     def __init__(self, rows: SelectedRows, file: int, *, deletes: bool) -> None:
         self._rows = rows
@@ -139,7 +139,7 @@ class PlacedFiles:
 
     def only(self, columns: Sequence[str]) -> PlacedFiles:
         """The same with these columns alone, in this order."""
-        by_name = {one.name: one for one in self.reader.wanted}
+        by_name = {field.name: field for field in self.reader.wanted}
         wanted = tuple(by_name[name] for name in columns)
         return replace(self, reader=replace(self.reader, wanted=wanted))
 

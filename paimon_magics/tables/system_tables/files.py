@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.binary_rows import decode_bounds, decode_rows
 from paimon_magics.columnar.java_text import bracketed, java_text, texts_map
-from paimon_magics.tables.manifests.columns import MANIFEST_ENTRIES, entries, manifest_files
+from paimon_magics.tables.manifests.columns import MANIFEST_ENTRIES, manifest_files
+from paimon_magics.tables.manifests.columns import entries as manifest_entries
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import undeleted
 from paimon_magics.tables.stores.paths import local_path
-from paimon_magics.tables.system_tables.table_view import Field, TableView
+from paimon_magics.tables.system_tables.table_view import Field, Loaders, TableView
 
 _REQUIRED = False  # the nullability of a column that is always there
 _FILES = pa.schema(
@@ -60,80 +61,73 @@ _MANIFESTS = pa.schema(
         pa.field("max_row_id", pa.int64()),
     ]
 )
-COLUMNS = {"file_key_ranges": _KEY_RANGES, "files": _FILES, "manifests": _MANIFESTS}
+_STORED_NAMES = {
+    "record_count": "row_count",
+    "file_size_in_bytes": "file_size",
+    "deleteRowCount": "delete_row_count",
+}
 _SOURCES = pa.array(["APPEND", "COMPACT"])
 _COMPRESSED = r"\.(gz|bz2|deflate|snappy|lz4|zst)$"  # Paimon's `HadoopCompressionType`
 
 
 def files(view: TableView) -> pa.Table:
     """`$files`: the data files of the snapshot."""
-    found = _read(view)
-    return _named(_common(view, found) | _statistics(view, found) | _rest(found), _FILES)
+    entries = _read(view)
+    sources = {"file_source": _SOURCES.take(_array(entries, "file_source"))}
+    return _table(entries, _FILES, _texts(view, entries) | _statistics(view, entries) | sources)
 
 
 def file_key_ranges(view: TableView) -> pa.Table:
     """`$file_key_ranges`: the data files of the snapshot with their least and greatest keys."""
-    found = _read(view)
-    columns = _common(view, found) | {"first_row_id": found.column("first_row_id")}
-    return _named(columns, _KEY_RANGES)
+    entries = _read(view)
+    return _table(entries, _KEY_RANGES, _texts(view, entries))
 
 
 def manifests(view: TableView) -> pa.Table:
     """`$manifests`: the manifests of the snapshot, also those of its changelog."""
     if view.snapshot is None:
         return _MANIFESTS.empty_table()
-    found = manifest_files(view.folder.columns, view.snapshot, changelogs=True).combine_chunks()
-    columns = {name: found.column(name) for name in found.column_names}
-    for end in ("min", "max"):
-        values = _array(found, f"partition_{end}_values")
-        columns[f"{end}_partition_stats"] = view.partition_text(values)
-    return _named(columns, _MANIFESTS)
+    listed = manifest_files(view.folder.columns, view.snapshot, changelogs=True).combine_chunks()
+    bounds = {
+        f"{end}_partition_stats": view.partition_text(_array(listed, f"partition_{end}_values"))
+        for end in ("min", "max")
+    }
+    return _table(listed, _MANIFESTS, bounds)
+
+
+TABLES: Loaders = {
+    "file_key_ranges": (file_key_ranges, _KEY_RANGES),
+    "files": (files, _FILES),
+    "manifests": (manifests, _MANIFESTS),
+}
 
 
 def _read(view: TableView) -> pa.Table:
     if view.snapshot is None:
         return MANIFEST_ENTRIES.empty_table()
-    found = undeleted(entries(view.folder.columns, view.snapshot))
-    return view.in_real_buckets(found).combine_chunks()
+    live = undeleted(manifest_entries(view.folder.columns, view.snapshot))
+    return view.in_real_buckets(live).combine_chunks()
 
 
-def _common(view: TableView, found: pa.Table) -> dict[str, Any]:
-    """The columns that `$files` and `$file_key_ranges` share."""
-    names = _array(found, "file_name")
+def _texts(view: TableView, entries: pa.Table) -> dict[str, Any]:
+    """The columns of text that `$files` and `$file_key_ranges` share."""
     return {
-        "partition": view.partition_text(_array(found, "partition")),
-        "bucket": found.column("bucket"),
-        "file_path": _paths(view, found),
-        "file_format": _formats(names),
-        "schema_id": found.column("schema_id"),
-        "level": found.column("level"),
-        "record_count": found.column("row_count"),
-        "file_size_in_bytes": found.column("file_size"),
-        "min_key": _keys(view, found, "min_key"),
-        "max_key": _keys(view, found, "max_key"),
+        "partition": view.partition_text(_array(entries, "partition")),
+        "file_path": _paths(view, entries),
+        "file_format": _formats(_array(entries, "file_name")),
+        "min_key": _keys(view, entries, "min_key"),
+        "max_key": _keys(view, entries, "max_key"),
     }
 
 
-def _rest(found: pa.Table) -> dict[str, Any]:
-    return {
-        "min_sequence_number": found.column("min_sequence_number"),
-        "max_sequence_number": found.column("max_sequence_number"),
-        "creation_time": found.column("creation_time"),
-        "deleteRowCount": found.column("delete_row_count"),
-        "file_source": _SOURCES.take(_array(found, "file_source")),
-        "first_row_id": found.column("first_row_id"),
-        "write_cols": found.column("write_cols"),
-    }
-
-
-def _paths(view: TableView, found: pa.Table) -> pa.Array:
+def _paths(view: TableView, entries: pa.Table) -> pa.Array:
     """The full URI of each file."""
     factory = view.paimon.path_factory()
 
     def folder(partition: tuple[Any, ...]) -> str:
         return _uri(str(factory.bucket_path(partition, 0, canonical_partition=True)))
 
-    return file_paths(found, [f.stored_type for f in view.partition_fields()], folder)
+    return file_paths(entries, [f.stored_type for f in view.partition_fields()], folder)
 
 
 def _uri(path: str) -> str:
@@ -147,12 +141,12 @@ def _formats(names: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(bare, r"^.*\.", "")
 
 
-def _keys(view: TableView, found: pa.Table, column: str) -> pa.Array:
+def _keys(view: TableView, entries: pa.Table, column: str) -> pa.Array:
     """The key of each file as text, such as `[1, a]`; NULL for files without a key."""
-    rows = _array(found, column)
+    rows = _array(entries, column)
     texts = pa.nulls(len(rows), pa.string())
     lengths = pc.binary_length(rows)
-    schema_ids = found.column("schema_id")
+    schema_ids = entries.column("schema_id")
     for schema_id in pc.unique(schema_ids).to_pylist():
         fields = view.key_fields(schema_id)
         # A row without fields is just a header.
@@ -165,13 +159,13 @@ def _keys(view: TableView, found: pa.Table, column: str) -> pa.Array:
     return texts
 
 
-def _statistics(view: TableView, found: pa.Table) -> dict[str, pa.Array]:
+def _statistics(view: TableView, entries: pa.Table) -> dict[str, pa.Array]:
     """The texts of NULL counts and bounds of each file, by the table's column names, whatever the
     schema of the file."""
     names = {"null_value_counts": "nulls", "min_value_stats": "min", "max_value_stats": "max"}
-    result = {name: pa.nulls(found.num_rows, pa.string()) for name in names}
-    for group, mask in _groups(found):
-        part = found.filter(mask)
+    result = {name: pa.nulls(entries.num_rows, pa.string()) for name in names}
+    for group, mask in _groups(entries):
+        part = entries.filter(mask)
         texts = _group_texts(view, part, *group)
         for name, key in names.items():
             text = texts_map(texts[key]).cast(pa.string())
@@ -182,22 +176,17 @@ def _statistics(view: TableView, found: pa.Table) -> dict[str, pa.Array]:
 _Group = tuple[int, tuple[str, ...] | None, tuple[str, ...] | None]
 
 
-def _groups(found: pa.Table) -> list[tuple[_Group, pa.Array]]:
+def _groups(entries: pa.Table) -> list[tuple[_Group, pa.Array]]:
     """Group files by the fields of their statistics: (schema id, statistics columns, written
     columns) and a mask of the files for each group."""
-    if not found.num_rows:
+    if not entries.num_rows:
         return []
     lists = [
-        found.column(name).cast(pa.list_(pa.string())).combine_chunks()
+        entries.column(name).cast(pa.list_(pa.string())).combine_chunks()
         for name in ("value_stats_cols", "write_cols")
     ]
-    keys = list(
-        zip(
-            found.column("schema_id").to_pylist(),
-            *([None if v is None else tuple(v) for v in one.to_pylist()] for one in lists),
-            strict=True,
-        )
-    )
+    names = ([None if v is None else tuple(v) for v in column.to_pylist()] for column in lists)
+    keys = list(zip(entries.column("schema_id").to_pylist(), *names, strict=True))
     distinct = {key: position for position, key in enumerate(dict.fromkeys(keys))}
     numbers = np.array([distinct[key] for key in keys])
     return [(key, pa.array(numbers == position)) for key, position in distinct.items()]
@@ -264,14 +253,17 @@ def _converted(values: pa.Array, column: Field) -> pa.Array:
         return pa.nulls(len(values), wanted)
 
 
-def _array(found: pa.Table, name: str) -> pa.Array:
-    column = found.column(name).combine_chunks()
+def _array(entries: pa.Table, name: str) -> pa.Array:
+    column = entries.column(name).combine_chunks()
     return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
 
 
-def _named(columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+def _table(entries: pa.Table, schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
+    """A system table of `columns`, and of those of manifest entries that it shows as they are."""
     arrays = []
     for field in schema:
-        column = columns[field.name]
+        column = columns.get(field.name)
+        if column is None:
+            column = entries.column(_STORED_NAMES.get(field.name, field.name))
         arrays.append(column.cast(field.type))
     return pa.Table.from_arrays(arrays, schema=schema)

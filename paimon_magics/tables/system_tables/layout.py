@@ -37,8 +37,8 @@ def layout_files(view: TableView, zone: str) -> NamedFiles:
     """The data files of `view` with the columns of FILES. A partition is written as
     `day=2026-11-20/region=eu`, "" in a table without partitions. Instants in it are in `zone`;
     `partition.default-name` stands for NULL and blank text."""
-    found = named_files(view, zone)
-    return replace(found, files=found.files.select(FILES.names))
+    named = named_files(view, zone)
+    return replace(named, files=named.files.select(FILES.names))
 
 
 def named_files(view: TableView, zone: str) -> NamedFiles:
@@ -46,18 +46,18 @@ def named_files(view: TableView, zone: str) -> NamedFiles:
     schema = FILES.append(pa.field("file_name", pa.string()))
     if view.snapshot is None:
         return NamedFiles(schema.empty_table())
-    found = undeleted(entries(view.folder.columns, view.snapshot, _COLUMNS))
-    found = view.in_real_buckets(found)
-    partitions, twice = _partitions(view, found.column("partition").combine_chunks(), zone)
-    names = found.column("file_name")
+    live = undeleted(entries(view.folder.columns, view.snapshot, _COLUMNS))
+    live = view.in_real_buckets(live)
+    partitions, twice = _partitions(view, live.column("partition").combine_chunks(), zone)
+    names = live.column("file_name")
     columns = {
         "file_name": names,
         "partition": partitions,
-        "bucket": found.column("bucket"),
-        "level": found.column("level"),
-        "record_count": found.column("row_count"),
-        "file_size_in_bytes": found.column("file_size"),
-        "creation_time": _instants(found.column("creation_time"), names),
+        "bucket": live.column("bucket"),
+        "level": live.column("level"),
+        "record_count": live.column("row_count"),
+        "file_size_in_bytes": live.column("file_size"),
+        "creation_time": _instants(live.column("creation_time"), names),
     }
     return NamedFiles(pa.table([columns[f.name].cast(f.type) for f in schema], schema), twice)
 

@@ -11,7 +11,7 @@ import contextlib
 import datetime
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import fastavro
@@ -21,60 +21,65 @@ import pyarrow.compute as pc
 from paimon_magics.planning.options.values import boolean_value
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.manifests.columns import entries
-from paimon_magics.tables.system_tables.table_view import TableView, rows_of
-
-_REQUIRED = False  # the nullability of a column that is always there
-_TIME = pa.timestamp("us")
-_PARTITIONS = pa.schema(
-    [
-        pa.field("partition", pa.string()),
-        pa.field("record_count", pa.int64(), _REQUIRED),
-        pa.field("file_size_in_bytes", pa.int64(), _REQUIRED),
-        pa.field("file_count", pa.int64(), _REQUIRED),
-        pa.field("last_update_time", _TIME),
-        pa.field("created_at", _TIME),
-        pa.field("created_by", pa.string()),
-        pa.field("updated_by", pa.string()),
-        pa.field("options", pa.string()),
-        pa.field("total_buckets", pa.int32(), _REQUIRED),
-        pa.field("done", pa.bool_(), _REQUIRED),
-        pa.field("deleted_record_count", pa.int64()),
-    ]
+from paimon_magics.tables.system_tables.table_view import (
+    Column,
+    Loaders,
+    TableView,
+    schema_of,
+    table_of,
 )
-_BUCKETS = pa.schema(
-    [
-        pa.field("partition", pa.string()),
-        pa.field("bucket", pa.int32(), _REQUIRED),
-        pa.field("record_count", pa.int64(), _REQUIRED),
-        pa.field("file_size_in_bytes", pa.int64(), _REQUIRED),
-        pa.field("file_count", pa.int64(), _REQUIRED),
-        pa.field("last_update_time", _TIME),
-    ]
+
+_REQUIRED = True  # the column is never NULL
+_TIME = pa.timestamp("us")
+
+
+def _no_value(_: object) -> None:
+    return None
+
+
+_PARTITIONS = (
+    Column("partition", pa.string(), "name"),
+    Column("record_count", pa.int64(), "record_count", _REQUIRED),
+    Column("file_size_in_bytes", pa.int64(), "file_size_in_bytes", _REQUIRED),
+    Column("file_count", pa.int64(), "file_count", _REQUIRED),
+    Column("last_update_time", _TIME, "last_creation"),
+    Column("created_at", _TIME, _no_value),
+    Column("created_by", pa.string(), _no_value),
+    Column("updated_by", pa.string(), _no_value),
+    Column("options", pa.string(), _no_value),
+    Column("total_buckets", pa.int32(), "total_buckets", _REQUIRED),
+    Column("done", pa.bool_(), lambda _: False, _REQUIRED),
+    Column("deleted_record_count", pa.int64(), "deleted_record_count"),
+)
+_BUCKETS = (
+    Column("partition", pa.string(), "partition_text"),
+    Column("bucket", pa.int32(), "bucket", _REQUIRED),
+    Column("record_count", pa.int64(), "rows_sum", _REQUIRED),
+    Column("file_size_in_bytes", pa.int64(), "bytes_sum", _REQUIRED),
+    Column("file_count", pa.int64(), "files_sum", _REQUIRED),
+    Column("last_update_time", _TIME, "creation_time_max"),
 )
 _RANGE = pa.struct(
     [
-        pa.field("f0", pa.string(), _REQUIRED),
-        pa.field("f1", pa.int32(), _REQUIRED),
-        pa.field("f2", pa.int32(), _REQUIRED),
+        pa.field("f0", pa.string(), nullable=False),
+        pa.field("f1", pa.int32(), nullable=False),
+        pa.field("f2", pa.int32(), nullable=False),
         pa.field("_CARDINALITY", pa.int64()),
     ]
 )
-_INDEXES = pa.schema(
-    [
-        pa.field("partition", pa.string()),
-        pa.field("bucket", pa.int32(), _REQUIRED),
-        pa.field("index_type", pa.string(), _REQUIRED),
-        pa.field("file_name", pa.string(), _REQUIRED),
-        pa.field("file_size", pa.int64(), _REQUIRED),
-        pa.field("row_count", pa.int64(), _REQUIRED),
-        pa.field("dv_ranges", pa.list_(_RANGE)),
-        pa.field("row_range_start", pa.int64()),
-        pa.field("row_range_end", pa.int64()),
-        pa.field("index_field_id", pa.int32()),
-        pa.field("index_field_name", pa.string()),
-    ]
+_INDEXES = (
+    Column("partition", pa.string(), "partition"),
+    Column("bucket", pa.int32(), "_BUCKET", _REQUIRED),
+    Column("index_type", pa.string(), "_INDEX_TYPE", _REQUIRED),
+    Column("file_name", pa.string(), "_FILE_NAME", _REQUIRED),
+    Column("file_size", pa.int64(), "_FILE_SIZE", _REQUIRED),
+    Column("row_count", pa.int64(), "_ROW_COUNT", _REQUIRED),
+    Column("dv_ranges", pa.list_(_RANGE), "_DELETIONS_VECTORS_RANGES"),
+    Column("row_range_start", pa.int64(), "_ROW_RANGE_START"),
+    Column("row_range_end", pa.int64(), "_ROW_RANGE_END"),
+    Column("index_field_id", pa.int32(), "_INDEX_FIELD_ID"),
+    Column("index_field_name", pa.string(), "field_name"),
 )
-COLUMNS = {"buckets": _BUCKETS, "partitions": _PARTITIONS, "table_indexes": _INDEXES}
 _EPOCH = datetime.date(1970, 1, 1)
 _DELETION_VECTORS = "DELETION_VECTORS"
 
@@ -101,47 +106,36 @@ class PartitionSum:
         legacy = boolean_value(
             "partition.legacy-name", view.options.get("partition.legacy-name", "true")
         )
-        found = {}
+        spec = {}
         for field, text in zip(view.partition_fields(), self.texts, strict=True):
             is_date = isinstance(field.type, AtomicType) and field.type.name == "DATE"
             with contextlib.suppress(ValueError):  # `partition.default-name` is no date
                 if is_date and legacy:
                     text = str((datetime.date.fromisoformat(text) - _EPOCH).days)
-            found[field.name] = text
-        return found
+            spec[field.name] = text
+        return spec
 
 
 def partitions(view: TableView) -> pa.Table:
     """`$partitions`: the partitions that have files. An unpartitioned table is one, named ''."""
     deleted = _deleted_records(view)
     rows = [
-        (
-            "/".join(
-                f"{key}={text}"
-                for key, text in zip(view.partition_keys, partition_sum.texts, strict=True)
-            ),
-            partition_sum.record_count,
-            partition_sum.file_size_in_bytes,
-            partition_sum.file_count,
-            partition_sum.last_creation,
-            None,
-            None,
-            None,
-            None,
-            partition_sum.total_buckets,
-            False,
-            deleted.get(partition_sum.stored, 0),
-        )
-        for partition_sum in partition_sums(view)
+        {
+            **asdict(each),
+            "name": "/".join(map("=".join, zip(view.partition_keys, each.texts, strict=True))),
+            "deleted_record_count": deleted.get(each.stored, 0),
+        }
+        for each in partition_sums(view)
     ]
-    return rows_of(_PARTITIONS, sorted(rows, key=lambda row: row[0]))
+    return table_of(_PARTITIONS, sorted(rows, key=lambda row: row["name"]))
 
 
 def partition_sums(view: TableView) -> list[PartitionSum]:
     """The sums of each partition that has files."""
-    found = _sums(view, ["partition"], real_buckets=True)
-    stored = found.column("partition").combine_chunks()
-    texts = _partition_values(view, stored)
+    sums = _sums(view, ["partition"], real_buckets=True)
+    stored = sums.column("partition").combine_chunks()
+    columns = [texts.to_pylist() for texts in view.partition_values(stored)]
+    texts = list(zip(*columns, strict=True)) if columns else [()] * len(stored)
     return [
         PartitionSum(
             encoded,
@@ -152,26 +146,16 @@ def partition_sums(view: TableView) -> list[PartitionSum]:
             row["creation_time_max"],
             row["total_buckets_last"],
         )
-        for encoded, text, row in zip(stored.to_pylist(), texts, found.to_pylist(), strict=True)
+        for encoded, text, row in zip(stored.to_pylist(), texts, sums.to_pylist(), strict=True)
     ]
 
 
 def buckets(view: TableView) -> pa.Table:
     """`$buckets`: the buckets that have files."""
-    found = _sums(view, ["partition", "bucket"])
-    texts = view.partition_text(_flat(found.column("partition"))).to_pylist()
-    rows = [
-        (
-            text,
-            row["bucket"],
-            row["rows_sum"],
-            row["bytes_sum"],
-            row["files_sum"],
-            row["creation_time_max"],
-        )
-        for text, row in zip(texts, found.to_pylist(), strict=True)
-    ]
-    return rows_of(_BUCKETS, sorted(rows, key=lambda row: (row[0], row[1])))
+    sums = _sums(view, ["partition", "bucket"])
+    texts = view.partition_text(sums.column("partition").combine_chunks())
+    rows = sums.append_column("partition_text", texts).to_pylist()
+    return table_of(_BUCKETS, sorted(rows, key=lambda row: (row["partition_text"], row["bucket"])))
 
 
 def table_indexes(view: TableView) -> pa.Table:
@@ -182,49 +166,38 @@ def table_indexes(view: TableView) -> pa.Table:
     rows = []
     for text, record in zip(texts.to_pylist(), records, strict=True):
         index = record.get("_GLOBAL_INDEX") or {}
-        field_ids = [index.get("_INDEX_FIELD_ID"), *(index.get("_EXTRA_FIELD_IDS") or [])]
-        known = bool(index) and all(id in names for id in field_ids)
-        rows.append(
-            (
-                text,
-                record["_BUCKET"],
-                record["_INDEX_TYPE"],
-                record["_FILE_NAME"],
-                record["_FILE_SIZE"],
-                record["_ROW_COUNT"],
-                record.get("_DELETIONS_VECTORS_RANGES"),
-                index.get("_ROW_RANGE_START"),
-                index.get("_ROW_RANGE_END"),
-                index.get("_INDEX_FIELD_ID"),
-                ",".join(names[id] for id in field_ids) if known else None,
-            )
-        )
-    return rows_of(_INDEXES, rows)
+        ids = [index.get("_INDEX_FIELD_ID"), *(index.get("_EXTRA_FIELD_IDS") or [])]
+        is_known = bool(index) and all(id in names for id in ids)
+        field_name = ",".join(names[id] for id in ids) if is_known else None
+        rows.append({**record, **index, "partition": text, "field_name": field_name})
+    return table_of(_INDEXES, rows)
+
+
+TABLES: Loaders = {
+    "buckets": (buckets, schema_of(_BUCKETS)),
+    "partitions": (partitions, schema_of(_PARTITIONS)),
+    "table_indexes": (table_indexes, schema_of(_INDEXES)),
+}
 
 
 def _sums(view: TableView, keys: Sequence[str], *, real_buckets: bool = False) -> pa.Table:
     """Rows, bytes and files grouped by `keys`, without groups that have no files left. With
     `real_buckets` files that wait for their bucket are not counted."""
-    columns = ["kind", "bucket", "partition", "row_count", "file_size", "creation_time"]
-    names = [*columns, "total_buckets"]
     if view.snapshot is None:
-        found = pa.table({name: pa.array([], _TYPES[name]) for name in names})
+        files = _TYPES.empty_table()
     else:
-        found = entries(view.folder.columns, view.snapshot, names)
+        files = entries(view.folder.columns, view.snapshot, _TYPES.names)
     if real_buckets:
-        found = view.in_real_buckets(found)
-    sign = pc.if_else(pc.equal(found.column("kind"), 0), 1, -1).cast(pa.int64())
-    counted = pa.table(
-        {
-            "partition": found.column("partition"),
-            "bucket": found.column("bucket"),
-            "rows": pc.multiply(found.column("row_count"), sign),
-            "bytes": pc.multiply(found.column("file_size"), sign),
-            "files": sign,
-            "creation_time": found.column("creation_time"),
-            "total_buckets": found.column("total_buckets"),
-        }
-    )
+        files = view.in_real_buckets(files)
+    sign = pc.if_else(pc.equal(files.column("kind"), 0), 1, -1).cast(pa.int64())
+    columns = {
+        "rows": pc.multiply(files.column("row_count"), sign),
+        "bytes": pc.multiply(files.column("file_size"), sign),
+        "files": sign,
+    }
+    for name in ("partition", "bucket", "creation_time", "total_buckets"):
+        columns[name] = files.column(name)
+    counted = pa.table(columns)
     grouped = counted.group_by(list(keys), use_threads=False).aggregate(
         [
             ("rows", "sum"),
@@ -237,20 +210,17 @@ def _sums(view: TableView, keys: Sequence[str], *, real_buckets: bool = False) -
     return grouped.filter(pc.greater(grouped.column("files_sum"), 0))
 
 
-_TYPES = {
-    "kind": pa.int32(),
-    "bucket": pa.int32(),
-    "partition": pa.large_binary(),
-    "row_count": pa.int64(),
-    "file_size": pa.int64(),
-    "creation_time": pa.timestamp("ms"),
-    "total_buckets": pa.int32(),
-}
-
-
-def _partition_values(view: TableView, stored: Any) -> list[tuple[str, ...]]:
-    columns = [texts.to_pylist() for texts in view.partition_values(_flat(stored))]
-    return list(zip(*columns, strict=True)) if columns else [()] * len(stored)
+_TYPES = pa.schema(
+    {
+        "kind": pa.int32(),
+        "bucket": pa.int32(),
+        "partition": pa.large_binary(),
+        "row_count": pa.int64(),
+        "file_size": pa.int64(),
+        "creation_time": pa.timestamp("ms"),
+        "total_buckets": pa.int32(),
+    }
+)
 
 
 def _deleted_records(view: TableView) -> dict[bytes, int | None]:
@@ -260,15 +230,15 @@ def _deleted_records(view: TableView) -> dict[bytes, int | None]:
         "deletion-vectors.enabled", view.options.get("deletion-vectors.enabled", "false")
     ):
         return {}
-    found: dict[bytes, int | None] = {}
+    counts: dict[bytes, int | None] = {}
     for record in _index_records(view):
         if record["_INDEX_TYPE"] != _DELETION_VECTORS:
             continue
         partition = record["_PARTITION"]
-        for one in record.get("_DELETIONS_VECTORS_RANGES") or ():
-            before, more = found.get(partition, 0), one.get("_CARDINALITY")
-            found[partition] = None if before is None or more is None else before + more
-    return found
+        for vector in record.get("_DELETIONS_VECTORS_RANGES") or ():
+            before, more = counts.get(partition, 0), vector.get("_CARDINALITY")
+            counts[partition] = None if before is None or more is None else before + more
+    return counts
 
 
 def _index_records(view: TableView) -> list[dict[str, Any]]:
@@ -277,9 +247,3 @@ def _index_records(view: TableView) -> list[dict[str, Any]]:
         return []
     content = view.folder.read(name)
     return list(fastavro.reader(io.BytesIO(content)))  # type: ignore[arg-type]
-
-
-def _flat(column: Any) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):
-        return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    return column

@@ -8,7 +8,7 @@ in this process's zone, as Java's are in the JVM's. Nothing is written, no data 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -34,28 +34,9 @@ from paimon_magics.tables.system_tables.sys_database import SYSTEM_DATABASE, cat
 from paimon_magics.tables.system_tables.table_view import TableView
 from paimon_magics.tables.table import StoredTable
 
-_LOADERS: Mapping[str, Callable[[TableView], pa.Table]] = {
-    "aggregation_fields": version_tables.aggregation_fields,
-    "branches": version_tables.branches,
-    "buckets": layout_tables.buckets,
-    "consumers": version_tables.consumers,
-    "file_key_ranges": file_tables.file_key_ranges,
-    "files": file_tables.files,
-    "manifests": file_tables.manifests,
-    "options": version_tables.options,
-    "partitions": layout_tables.partitions,
-    "schemas": version_tables.schemas,
-    "snapshots": version_tables.snapshots,
-    "statistics": version_tables.statistics,
-    "table_indexes": layout_tables.table_indexes,
-    "tags": version_tables.tags,
-}
-METADATA_TABLES = tuple(sorted(_LOADERS))
-METADATA_COLUMNS: Mapping[str, pa.Schema] = {
-    **version_tables.COLUMNS,
-    **layout_tables.COLUMNS,
-    **file_tables.COLUMNS,
-}
+_TABLES = {**version_tables.TABLES, **layout_tables.TABLES, **file_tables.TABLES}
+METADATA_TABLES = tuple(sorted(_TABLES))
+METADATA_COLUMNS = {name: columns for name, (_, columns) in _TABLES.items()}
 """The columns of each metadata table, known without reading it."""
 _DATA_TABLES = tuple(kind.value for kind in ViewKind if kind.value)
 TIME_TRAVELLING = frozenset(
@@ -95,16 +76,14 @@ def metadata_table(
         raise ValueError(f"{name} names no system table")
     wanted = name.system_table.lower()
     table = _stored(catalog, replace(name, system_table=None))
-    loader = _LOADERS.get(wanted)
-    if loader is None:
+    if wanted not in _TABLES:
         raise UnknownNameError(
             f"There is no system table `{name.object_name}`.",
             hint=nearest(wanted, (*METADATA_TABLES, *_DATA_TABLES), what="system tables"),
         )
     folder = folder_of(table) if folder_of is not None else ManifestCache(table.paimon)
-    if snapshot_id is None or wanted not in TIME_TRAVELLING:
-        return loader(_view(table, folder, None))
-    return loader(_view(table, folder, snapshot_id))
+    load, _ = _TABLES[wanted]
+    return load(_view(table, folder, snapshot_id if wanted in TIME_TRAVELLING else None))
 
 
 def table_view(catalog: Catalog, name: TableName, snapshot_id: int | None = None) -> TableView:

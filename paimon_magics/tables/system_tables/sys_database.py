@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -27,51 +29,56 @@ from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.snapshots.chain import latest_document
 from paimon_magics.tables.system_tables.partitions import partition_sums
-from paimon_magics.tables.system_tables.table_view import TableView, rows_of
+from paimon_magics.tables.system_tables.table_view import Column, TableView, table_of
 from paimon_magics.tables.table import StoredTable
 
 SYSTEM_DATABASE = "sys"
 
-_TABLES = pa.schema(
-    [
-        ("database_name", pa.string()),
-        ("table_name", pa.string()),
-        ("table_type", pa.string()),
-        ("partitioned", pa.bool_()),
-        ("primary_key", pa.bool_()),
-        ("owner", pa.string()),
-        ("created_at", pa.int64()),
-        ("created_by", pa.string()),
-        ("updated_at", pa.int64()),
-        ("updated_by", pa.string()),
-        ("record_count", pa.int64()),
-        ("file_size_in_bytes", pa.int64()),
-        ("file_count", pa.int64()),
-        ("last_file_creation_time", pa.int64()),
-    ]
+
+def _number(key: str) -> Callable[[Mapping[str, Any]], int | None]:
+    """What reads an option as a number."""
+    return lambda row: int(row[key]) if key in row else None
+
+
+def _no_value(_: object) -> None:
+    return None
+
+
+_TABLES = (
+    Column("database_name", pa.string(), "database"),
+    Column("table_name", pa.string(), "table"),
+    Column("table_type", pa.string(), lambda row: row.get("type", "table")),
+    Column("partitioned", pa.bool_(), "partitioned"),
+    Column("primary_key", pa.bool_(), "keyed"),
+    Column("owner", pa.string(), "owner"),
+    Column("created_at", pa.int64(), _number("createdAt")),
+    Column("created_by", pa.string(), "createdBy"),
+    Column("updated_at", pa.int64(), _number("updatedAt")),
+    Column("updated_by", pa.string(), "updatedBy"),
+    Column("record_count", pa.int64(), _no_value),
+    Column("file_size_in_bytes", pa.int64(), _no_value),
+    Column("file_count", pa.int64(), _no_value),
+    Column("last_file_creation_time", pa.int64(), _no_value),
 )
-_PARTITIONS = pa.schema(
-    [
-        ("database_name", pa.string()),
-        ("table_name", pa.string()),
-        ("partition_name", pa.string()),
-        ("record_count", pa.int64()),
-        ("file_size_in_bytes", pa.int64()),
-        ("file_count", pa.int64()),
-        ("last_file_creation_time", pa.int64()),
-        ("done", pa.bool_()),
-    ]
+_PARTITIONS = (
+    Column("database_name", pa.string(), "database"),
+    Column("table_name", pa.string(), "table"),
+    Column("partition_name", pa.string(), "name"),
+    Column("record_count", pa.int64(), "record_count"),
+    Column("file_size_in_bytes", pa.int64(), "file_size_in_bytes"),
+    Column("file_count", pa.int64(), "file_count"),
+    Column("last_file_creation_time", pa.int64(), lambda row: _epoch_ms(row["last_creation"])),
+    Column("done", pa.bool_(), lambda _: False),
 )
-_TABLE_OPTIONS = pa.schema(
-    [
-        ("database_name", pa.string()),
-        ("table_name", pa.string()),
-        ("key", pa.string()),
-        ("value", pa.string()),
-    ]
+_TABLE_OPTIONS = (
+    Column("database_name", pa.string(), itemgetter(0)),
+    Column("table_name", pa.string(), itemgetter(1)),
+    Column("key", pa.string(), itemgetter(2)),
+    Column("value", pa.string(), itemgetter(3)),
 )
-_CATALOG_OPTIONS = pa.schema(
-    [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string(), nullable=False)]
+_CATALOG_OPTIONS = (
+    Column("key", pa.string(), itemgetter(0), required=True),
+    Column("value", pa.string(), itemgetter(1), required=True),
 )
 _CATALOG_OPTIONS_ENABLED = "catalog-options-table.enabled"
 
@@ -101,47 +108,35 @@ def catalog_table(catalog: Catalog, name: str) -> pa.Table:
 
 
 def _tables(catalog: Catalog) -> pa.Table:
-    rows = []
-    for table in _stored_tables(catalog):
-        schema, found = table.schema, _described(table)
-        rows.append(
-            (
-                table.name.database,
-                table.name.table,
-                found.get("type", "table"),
-                bool(schema.get("partitionKeys")),
-                bool(schema.get("primaryKeys")),
-                found.get("owner"),
-                _number(found.get("createdAt")),
-                found.get("createdBy"),
-                _number(found.get("updatedAt")),
-                found.get("updatedBy"),
-                *([None] * 4),
-            )
-        )
-    return rows_of(_TABLES, rows)
+    rows = [
+        {
+            **_described(table),
+            "database": table.name.database,
+            "table": table.name.table,
+            "partitioned": bool(table.schema.get("partitionKeys")),
+            "keyed": bool(table.schema.get("primaryKeys")),
+        }
+        for table in _stored_tables(catalog)
+    ]
+    return table_of(_TABLES, rows)
 
 
 def _partitions(catalog: Catalog) -> pa.Table:
-    rows: list[tuple[Any, ...]] = []
+    rows: list[dict[str, Any]] = []
     for table in _stored_tables(catalog):
         if not table.schema.get("partitionKeys"):
             continue
         view = TableView(table, latest_document(table), table.schema, ManifestCache(table.paimon))
         rows += (
-            (
-                table.name.database,
-                table.name.table,
-                "/".join(f"{key}={text}" for key, text in partition_sum.spec(view).items()),
-                partition_sum.record_count,
-                partition_sum.file_size_in_bytes,
-                partition_sum.file_count,
-                _epoch_ms(partition_sum.last_creation),
-                False,
-            )
-            for partition_sum in partition_sums(view)
+            {
+                **asdict(each),
+                "database": table.name.database,
+                "table": table.name.table,
+                "name": "/".join(f"{key}={text}" for key, text in each.spec(view).items()),
+            }
+            for each in partition_sums(view)
         )
-    return rows_of(_PARTITIONS, rows)
+    return table_of(_PARTITIONS, rows)
 
 
 def _table_options(catalog: Catalog) -> pa.Table:
@@ -150,11 +145,11 @@ def _table_options(catalog: Catalog) -> pa.Table:
         for table in _stored_tables(catalog)
         for key, value in _described(table).items()
     ]
-    return rows_of(_TABLE_OPTIONS, rows)
+    return table_of(_TABLE_OPTIONS, rows)
 
 
 def _catalog_options(catalog: Catalog) -> pa.Table:
-    return rows_of(_CATALOG_OPTIONS, sorted(catalog.options.items()))
+    return table_of(_CATALOG_OPTIONS, sorted(catalog.options.items()))
 
 
 _LOADERS: Mapping[str, Callable[[Catalog], pa.Table]] = {
@@ -179,15 +174,8 @@ def _stored_tables(catalog: Catalog) -> Iterator[StoredTable]:
 def _described(table: StoredTable) -> dict[str, str]:
     """The table's options, also those that a REST catalog adds, and its `path`."""
     options = table.paimon.table_schema.options or {}
-    return {**{key: str(value) for key, value in options.items()}, "path": _path(table)}
-
-
-def _path(table: StoredTable) -> str:
-    return f"file:{table.location}" if "://" not in table.location else table.location
-
-
-def _number(text: str | None) -> int | None:
-    return None if text is None else int(text)
+    path = table.location if "://" in table.location else f"file:{table.location}"
+    return {**{key: str(value) for key, value in options.items()}, "path": path}
 
 
 def _epoch_ms(wall_clock: Any) -> int | None:

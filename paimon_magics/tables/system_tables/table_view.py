@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,6 @@ from paimon_magics.tables.pypaimon_internals import schema_path
 from paimon_magics.tables.table import StoredTable
 
 Document = Mapping[str, Any]
-Row = tuple[Any, ...]
 
 _TEXTS = ("CHAR", "VARCHAR", "STRING")
 _POSTPONE = "-2"  # the option `bucket` of a table with postponed buckets
@@ -113,18 +112,17 @@ class TableView:
         encoded = partitions.dictionary_encode()
         fields = self.partition_fields()
         default = self.options.get("partition.default-name", DEFAULT_PARTITION_NAME)
-        found = []
+        columns = []
         values = decode_rows(encoded.dictionary, [f.stored_type for f in fields]) if fields else []
-        for column, one in zip(values, fields, strict=True):
-            told = (
-                cast_text(column, one.type) if zone is None else told_text(column, one.type, zone)
-            )
-            texts = told.cast(pa.string())
-            if isinstance(one.type, AtomicType) and one.type.name in _TEXTS:
+        for column, data_type in zip(values, (f.type for f in fields), strict=True):
+            texts = (
+                cast_text(column, data_type) if zone is None else told_text(column, data_type, zone)
+            ).cast(pa.string())
+            if isinstance(data_type, AtomicType) and data_type.name in _TEXTS:
                 blank = pc.equal(pc.utf8_trim_whitespace(texts), "")
                 texts = pc.if_else(pc.fill_null(blank, True), default, texts)
-            found.append(pc.fill_null(texts, default).take(encoded.indices))
-        return found
+            columns.append(pc.fill_null(texts, default).take(encoded.indices))
+        return columns
 
     def in_real_buckets(self, entries: pa.Table) -> pa.Table:
         """The entries of files that reads see: without those that wait for their bucket."""
@@ -159,26 +157,43 @@ def fields_of(schema: Document) -> tuple[Field, ...]:
     return tuple(Field(f["id"], f["name"], _type(f["type"])) for f in schema["fields"])
 
 
-def rows_of(schema: pa.Schema, rows: Sequence[Row]) -> pa.Table:
-    """Make an Arrow table of rows of values."""
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    arrays = [pa.array(column, type=f.type) for column, f in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a system table. Its value is what `source` returns for a row, or the row's member
+    of that name. A `required` column is never NULL."""
+
+    name: str
+    type: pa.DataType
+    source: str | Callable[[Any], Any]
+    required: bool = False
+
+    def value(self, row: Any) -> Any:
+        """The column's value in a row: a document or an object."""
+        if not isinstance(self.source, str):
+            return self.source(row)
+        return row.get(self.source) if isinstance(row, Mapping) else getattr(row, self.source)
 
 
-def local_times(epoch_ms: Sequence[int | None]) -> list[datetime.datetime | None]:
-    """Milliseconds since 1970 UTC as wall-clock times in this process's time zone, as Paimon shows
-    them in the JVM's."""
-    found: list[datetime.datetime | None] = []
-    for value in epoch_ms:
-        if value is None:
-            found.append(None)
-            continue
-        seconds, millis = divmod(value, 1000)
-        found.append(
-            datetime.datetime.fromtimestamp(seconds) + datetime.timedelta(milliseconds=millis)
-        )
-    return found
+Loaders = Mapping[str, tuple[Callable[[TableView], pa.Table], pa.Schema]]
+"""System tables by name: what reads each, and its columns."""
+
+
+def schema_of(columns: Iterable[Column]) -> pa.Schema:
+    """The Arrow schema of a system table."""
+    return pa.schema([pa.field(c.name, c.type, not c.required) for c in columns])
+
+
+def table_of(columns: Sequence[Column], rows: Sequence[Any]) -> pa.Table:
+    """The system table of some rows."""
+    arrays = [pa.array([c.value(row) for row in rows], c.type) for c in columns]
+    return pa.Table.from_arrays(arrays, schema=schema_of(columns))
+
+
+def local_time(epoch_ms: int) -> datetime.datetime:
+    """Milliseconds since 1970 UTC as the wall-clock time in this process's time zone, as Paimon
+    shows it in the JVM's."""
+    seconds, millis = divmod(epoch_ms, 1000)
+    return datetime.datetime.fromtimestamp(seconds) + datetime.timedelta(milliseconds=millis)
 
 
 def _type(value: Any) -> DataType | None:

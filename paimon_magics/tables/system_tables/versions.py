@@ -6,12 +6,15 @@ Sources: the classes of those names in Paimon's `org.apache.paimon.table.system`
 
 from __future__ import annotations
 
+import datetime
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pypaimon.common import time_utils
 
 from paimon_magics.columnar.java_text import map_order
@@ -25,94 +28,90 @@ from paimon_magics.tables.snapshots.chain import (
     snapshot_ids,
 )
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id
-from paimon_magics.tables.system_tables.table_view import Document, TableView, local_times, rows_of
+from paimon_magics.tables.snapshots.provenance import noted
+from paimon_magics.tables.system_tables.table_view import (
+    Column,
+    Document,
+    Loaders,
+    TableView,
+    local_time,
+    schema_of,
+    table_of,
+)
 
-_REQUIRED = False  # the nullability of a column that is always there
+_REQUIRED = True  # the column is never NULL
 _TIME = pa.timestamp("us")
-_SNAPSHOTS = pa.schema(
-    [
-        pa.field("snapshot_id", pa.int64(), _REQUIRED),
-        pa.field("schema_id", pa.int64(), _REQUIRED),
-        pa.field("commit_user", pa.string(), _REQUIRED),
-        pa.field("commit_identifier", pa.int64(), _REQUIRED),
-        pa.field("commit_kind", pa.string(), _REQUIRED),
-        pa.field("commit_time", _TIME, _REQUIRED),
-        pa.field("base_manifest_list", pa.string(), _REQUIRED),
-        pa.field("delta_manifest_list", pa.string(), _REQUIRED),
-        pa.field("changelog_manifest_list", pa.string()),
-        pa.field("total_record_count", pa.int64()),
-        pa.field("delta_record_count", pa.int64()),
-        pa.field("changelog_record_count", pa.int64()),
-        pa.field("watermark", pa.int64()),
-        pa.field("next_row_id", pa.int64()),
-        pa.field("operation", pa.string()),
-    ]
+
+
+def _commit_time(document: Document) -> datetime.datetime:
+    return local_time(document.get("timeMillis") or 0)
+
+
+def _column_statistics(document: Document) -> str:
+    return json.dumps(document.get("colStats") or {}, indent=2, separators=(",", " : "))
+
+
+_SNAPSHOTS = (
+    Column("snapshot_id", pa.int64(), "id", _REQUIRED),
+    Column("schema_id", pa.int64(), "schemaId", _REQUIRED),
+    Column("commit_user", pa.string(), "commitUser", _REQUIRED),
+    Column("commit_identifier", pa.int64(), "commitIdentifier", _REQUIRED),
+    Column("commit_kind", pa.string(), "commitKind", _REQUIRED),
+    Column("commit_time", _TIME, _commit_time, _REQUIRED),
+    Column("base_manifest_list", pa.string(), "baseManifestList", _REQUIRED),
+    Column("delta_manifest_list", pa.string(), "deltaManifestList", _REQUIRED),
+    Column("changelog_manifest_list", pa.string(), "changelogManifestList"),
+    Column("total_record_count", pa.int64(), "totalRecordCount"),
+    Column("delta_record_count", pa.int64(), "deltaRecordCount"),
+    Column("changelog_record_count", pa.int64(), "changelogRecordCount"),
+    Column("watermark", pa.int64(), "watermark"),
+    Column("next_row_id", pa.int64(), "nextRowId"),
+    Column("operation", pa.string(), "operation"),
 )
-_SCHEMAS = pa.schema(
-    [
-        pa.field("schema_id", pa.int64(), _REQUIRED),
-        pa.field("fields", pa.string(), _REQUIRED),
-        pa.field("partition_keys", pa.string(), _REQUIRED),
-        pa.field("primary_keys", pa.string(), _REQUIRED),
-        pa.field("options", pa.string(), _REQUIRED),
-        pa.field("comment", pa.string()),
-        pa.field("update_time", _TIME, _REQUIRED),
-    ]
+_SCHEMAS = (
+    Column("schema_id", pa.int64(), "id", _REQUIRED),
+    Column("fields", pa.string(), lambda s: _json([_field(f) for f in s["fields"]]), _REQUIRED),
+    Column("partition_keys", pa.string(), lambda s: _json(s.get("partitionKeys") or []), _REQUIRED),
+    Column("primary_keys", pa.string(), lambda s: _json(s.get("primaryKeys") or []), _REQUIRED),
+    Column("options", pa.string(), lambda s: _json(s.get("options") or {}), _REQUIRED),
+    Column("comment", pa.string(), "comment"),
+    Column("update_time", _TIME, _commit_time, _REQUIRED),
 )
-_OPTIONS = pa.schema(
-    [pa.field("key", pa.string(), _REQUIRED), pa.field("value", pa.string(), _REQUIRED)]
+_OPTIONS = (
+    Column("key", pa.string(), itemgetter(0), _REQUIRED),
+    Column("value", pa.string(), itemgetter(1), _REQUIRED),
 )
-_TAGS = pa.schema(
-    [
-        pa.field("tag_name", pa.string(), _REQUIRED),
-        pa.field("snapshot_id", pa.int64(), _REQUIRED),
-        pa.field("schema_id", pa.int64(), _REQUIRED),
-        pa.field("commit_time", _TIME, _REQUIRED),
-        pa.field("record_count", pa.int64()),
-        pa.field("create_time", _TIME),
-        pa.field("time_retained", pa.string()),
-    ]
+_TAGS = (
+    Column("tag_name", pa.string(), "name", _REQUIRED),
+    Column("snapshot_id", pa.int64(), "id", _REQUIRED),
+    Column("schema_id", pa.int64(), "schemaId", _REQUIRED),
+    Column("commit_time", _TIME, _commit_time, _REQUIRED),
+    Column("record_count", pa.int64(), "totalRecordCount"),
+    Column("create_time", _TIME, lambda t: _moment(t.get("tagCreateTime"))),
+    Column("time_retained", pa.string(), lambda t: retained_text(t.get("tagTimeRetained"))),
 )
-_BRANCHES = pa.schema(
-    [
-        pa.field("branch_name", pa.string(), _REQUIRED),
-        pa.field("create_time", _TIME, _REQUIRED),
-    ]
+_BRANCHES = (
+    Column("branch_name", pa.string(), itemgetter(0), _REQUIRED),
+    Column("create_time", _TIME, itemgetter(1), _REQUIRED),
 )
-_CONSUMERS = pa.schema(
-    [
-        pa.field("consumer_id", pa.string(), _REQUIRED),
-        pa.field("next_snapshot_id", pa.int64(), _REQUIRED),
-    ]
+_CONSUMERS = (
+    Column("consumer_id", pa.string(), itemgetter(0), _REQUIRED),
+    Column("next_snapshot_id", pa.int64(), itemgetter(1), _REQUIRED),
 )
-_STATISTICS = pa.schema(
-    [
-        pa.field("snapshot_id", pa.int64(), _REQUIRED),
-        pa.field("schema_id", pa.int64(), _REQUIRED),
-        pa.field("mergedRecordCount", pa.int64()),
-        pa.field("mergedRecordSize", pa.int64()),
-        pa.field("colstat", pa.string()),
-    ]
+_STATISTICS = (
+    Column("snapshot_id", pa.int64(), "snapshotId", _REQUIRED),
+    Column("schema_id", pa.int64(), "schemaId", _REQUIRED),
+    Column("mergedRecordCount", pa.int64(), "mergedRecordCount"),
+    Column("mergedRecordSize", pa.int64(), "mergedRecordSize"),
+    Column("colstat", pa.string(), _column_statistics),
 )
-_AGGREGATION_FIELDS = pa.schema(
-    [
-        pa.field("field_name", pa.string(), _REQUIRED),
-        pa.field("field_type", pa.string(), _REQUIRED),
-        pa.field("function", pa.string()),
-        pa.field("function_options", pa.string()),
-        pa.field("comment", pa.string()),
-    ]
+_AGGREGATION_FIELDS = (
+    Column("field_name", pa.string(), itemgetter(0), _REQUIRED),
+    Column("field_type", pa.string(), itemgetter(1), _REQUIRED),
+    Column("function", pa.string(), itemgetter(2)),
+    Column("function_options", pa.string(), itemgetter(3)),
+    Column("comment", pa.string(), itemgetter(4)),
 )
-COLUMNS = {
-    "aggregation_fields": _AGGREGATION_FIELDS,
-    "branches": _BRANCHES,
-    "consumers": _CONSUMERS,
-    "options": _OPTIONS,
-    "schemas": _SCHEMAS,
-    "snapshots": _SNAPSHOTS,
-    "statistics": _STATISTICS,
-    "tags": _TAGS,
-}
 _READERS = 8  # how many files are read at once
 
 
@@ -121,73 +120,25 @@ def snapshots(view: TableView) -> pa.Table:
     earliest = earliest_snapshot_id(view.paimon, view.table.store) or 0
     ids = [id for id in snapshot_ids(view.table) if id >= earliest]
     with ThreadPoolExecutor(_READERS) as pool:
-        read = pool.map(lambda id: snapshot_by_id(view.table, id), ids)
-        found = [document for document in read if document is not None]  # else it expired meanwhile
-    times = local_times([s["timeMillis"] for s in found])
-    rows = [
-        (
-            s["id"],
-            s["schemaId"],
-            s["commitUser"],
-            s["commitIdentifier"],
-            s["commitKind"],
-            time,
-            s["baseManifestList"],
-            s["deltaManifestList"],
-            s.get("changelogManifestList"),
-            s.get("totalRecordCount"),
-            s.get("deltaRecordCount"),
-            s.get("changelogRecordCount"),
-            s.get("watermark"),
-            s.get("nextRowId"),
-            s.get("operation"),
-        )
-        for s, time in zip(found, times, strict=True)
-    ]
-    return rows_of(_SNAPSHOTS, rows)
+        documents = pool.map(lambda id: snapshot_by_id(view.table, id), ids)
+        # One that is None expired meanwhile.
+        return table_of(_SNAPSHOTS, [document for document in documents if document is not None])
 
 
 def schemas(view: TableView) -> pa.Table:
     """`$schemas`: all schemas, oldest first, in JSON as Paimon's Java library writes it."""
-    found = _schemas(view)
-    times = local_times([s.get("timeMillis") or 0 for s in found])
-    rows = [
-        (
-            s["id"],
-            _json([_field(f) for f in s["fields"]]),
-            _json(s.get("partitionKeys") or []),
-            _json(s.get("primaryKeys") or []),
-            _json(s.get("options") or {}),
-            s.get("comment"),
-            time,
-        )
-        for s, time in zip(found, times, strict=True)
-    ]
-    return rows_of(_SCHEMAS, rows)
+    return table_of(_SCHEMAS, _schemas(view))
 
 
 def options(view: TableView) -> pa.Table:
     """`$options`: the options of the newest schema."""
-    return rows_of(_OPTIONS, list((_schemas(view)[-1].get("options") or {}).items()))
+    return table_of(_OPTIONS, list((_schemas(view)[-1].get("options") or {}).items()))
 
 
 def tags(view: TableView) -> pa.Table:
     """`$tags`: the tags of the table or branch, by name."""
-    found = [(name, tag) for name in list_tags(view.table) if (tag := load_tag(view.table, name))]
-    times = local_times([tag["timeMillis"] for _, tag in found])
-    rows = [
-        (
-            name,
-            tag["id"],
-            tag["schemaId"],
-            time,
-            tag.get("totalRecordCount"),
-            _moment(tag.get("tagCreateTime")),
-            retained_text(tag.get("tagTimeRetained")),
-        )
-        for (name, tag), time in zip(found, times, strict=True)
-    ]
-    return rows_of(_TAGS, rows)
+    documents = ((name, load_tag(view.table, name)) for name in list_tags(view.table))
+    return table_of(_TAGS, [{**tag, "name": name} for name, tag in documents if tag])
 
 
 def branches(view: TableView) -> pa.Table:
@@ -198,15 +149,13 @@ def branches(view: TableView) -> pa.Table:
     is_remote = view.paimon.catalog_environment.supports_version_management
     for name in sorted(manager.branches()) if is_remote else list_branches(view.table):
         info = view.paimon.file_io.get_file_status(manager.branch_path(name))
-        rows.append((name, local_times([_changed_ms(info)])[0]))
-    return rows_of(_BRANCHES, rows)
+        rows.append((name, local_time(_changed_ms(info))))
+    return table_of(_BRANCHES, rows)
 
 
 def consumers(view: TableView) -> pa.Table:
     """`$consumers`: the consumers of the table or branch, and the next snapshot that each reads."""
-    manager = view.paimon.consumer_manager()
-    rows = sorted(manager.consumers().items())
-    return rows_of(_CONSUMERS, rows)
+    return table_of(_CONSUMERS, sorted(view.paimon.consumer_manager().consumers().items()))
 
 
 def statistics(view: TableView) -> pa.Table:
@@ -214,41 +163,40 @@ def statistics(view: TableView) -> pa.Table:
     analysed."""
     name = (view.snapshot or {}).get("statistics")
     if not name:
-        return _STATISTICS.empty_table()
+        return table_of(_STATISTICS, [])
     path = f"{view.paimon.table_path.rstrip('/')}/statistics/{name}"
-    found = json.loads(view.paimon.file_io.read_file_utf8(path))
-    row = (
-        found["snapshotId"],
-        found["schemaId"],
-        found.get("mergedRecordCount"),
-        found.get("mergedRecordSize"),
-        json.dumps(found.get("colStats") or {}, indent=2, separators=(",", " : ")),
-    )
-    return rows_of(_STATISTICS, [row])
+    return table_of(_STATISTICS, [json.loads(view.paimon.file_io.read_file_utf8(path))])
 
 
 def aggregation_fields(view: TableView) -> pa.Table:
     """`$aggregation_fields`: each column with its options `fields.<column>.…`. As in Paimon, the
     values of the options are shown as `function`, their keys as `function_options`."""
     schema = _schemas(view)[-1]
-    found: dict[str, list[tuple[str, str]]] = {}
     options = schema.get("options") or {}
+    keys: dict[str, list[str]] = {}
     for key in map_order(list(options)):
-        value = options[key]
         parts = key.split(".")
         if len(parts) > 2 and parts[0] == "fields":
-            found.setdefault(parts[1], []).append((key, value))
-    rows = [
-        (
-            f["name"],
-            _type_text(f["type"]),
-            _listed(value for _, value in found.get(f["name"], ())),
-            _listed(key for key, _ in found.get(f["name"], ())),
-            f.get("description"),
-        )
-        for f in schema["fields"]
-    ]
-    return rows_of(_AGGREGATION_FIELDS, rows)
+            keys.setdefault(parts[1], []).append(key)
+    rows = []
+    for field in schema["fields"]:
+        own = keys.get(field["name"], [])
+        values = _listed(options[key] for key in own)
+        text = _type_text(field["type"])
+        rows.append((field["name"], text, values, _listed(own), field.get("description")))
+    return table_of(_AGGREGATION_FIELDS, rows)
+
+
+TABLES: Loaders = {
+    "aggregation_fields": (aggregation_fields, schema_of(_AGGREGATION_FIELDS)),
+    "branches": (branches, schema_of(_BRANCHES)),
+    "consumers": (consumers, schema_of(_CONSUMERS)),
+    "options": (options, schema_of(_OPTIONS)),
+    "schemas": (schemas, schema_of(_SCHEMAS)),
+    "snapshots": (snapshots, schema_of(_SNAPSHOTS)),
+    "statistics": (statistics, schema_of(_STATISTICS)),
+    "tags": (tags, schema_of(_TAGS)),
+}
 
 
 def _schemas(view: TableView) -> list[Document]:
@@ -263,25 +211,27 @@ def _schemas(view: TableView) -> list[Document]:
 
 def _field(document: Document) -> dict[str, Any]:
     """A field as Java writes it, without keys that other writers add."""
-    kept = {"id": document["id"], "name": document["name"], "type": _type(document["type"])}
-    for key in ("description", "defaultValue"):
-        if document.get(key) is not None:
-            kept[key] = document[key]
-    return kept
+    optional = {key: document.get(key) for key in ("description", "defaultValue")}
+    return {
+        "id": document["id"],
+        "name": document["name"],
+        "type": _type(document["type"]),
+        **{key: value for key, value in optional.items() if value is not None},
+    }
 
 
 def _type(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
-    kept: dict[str, Any] = {"type": value["type"]}
+    parts: dict[str, Any] = {"type": value["type"]}
     for key in ("element", "key", "value"):
         if key in value:
-            kept[key] = _type(value[key])
+            parts[key] = _type(value[key])
     if "length" in value:
-        kept["length"] = value["length"]
+        parts["length"] = value["length"]
     if "fields" in value:
-        kept["fields"] = [_field(f) for f in value["fields"]]
-    return kept
+        parts["fields"] = [_field(f) for f in value["fields"]]
+    return parts
 
 
 def _type_text(value: Any) -> str:
@@ -331,3 +281,134 @@ def _changed_ms(info: Any) -> int:
     if changed is None:
         return 0
     return int((changed.timestamp() if hasattr(changed, "timestamp") else float(changed)) * 1000)
+
+
+# The timeline of a table's snapshots: what each commit did, and who made it.
+#
+# A snapshot has the number of added rows. The numbers of files are in its delta manifest list,
+# which must be read for each snapshot: only the newest snapshots of a long history have them.
+
+
+_Number = TypeVar("_Number", int, float)
+
+_FIELDS: dict[str, pa.DataType] = {
+    "snapshot_id": pa.int64(),
+    "operation": pa.string(),
+    "commit_kind": pa.string(),
+    "commit_time": pa.timestamp("ms", tz="UTC"),
+    "rows": pa.int64(),
+    "total_rows": pa.int64(),
+    "rows_inserted": pa.int64(),
+    "rows_updated": pa.int64(),
+    "rows_deleted": pa.int64(),
+    "files_added": pa.int64(),
+    "files_removed": pa.int64(),
+    "tags": pa.string(),
+    "user": pa.string(),
+    "notebook": pa.string(),
+    "engine": pa.string(),
+    "seconds": pa.float64(),
+    "statement": pa.string(),
+    "schema_id": pa.int64(),
+    "commit_user": pa.string(),
+}
+
+
+def _schema(names: str) -> pa.Schema:
+    return pa.schema([(name, _FIELDS[name]) for name in names.split()])
+
+
+TIMELINE = _schema(
+    "snapshot_id commit_kind commit_time rows total_rows files_added files_removed tags user "
+    "notebook schema_id commit_user"
+)
+"""The columns of `timeline`. `rows` is the difference that the commit made to the number of rows in
+the table's files; it may be negative."""
+HISTORY = _schema(
+    "snapshot_id operation commit_kind commit_time user notebook engine rows rows_inserted "
+    "rows_updated rows_deleted files_added files_removed seconds statement commit_user"
+)
+"""The columns of `history`. `rows` and the numbers of files are those of `timeline`. The rows
+of each kind are what the statement reported, and `seconds` is how long it wrote."""
+
+_KINDS = ("inserted", "updated", "deleted")
+_COUNTED_MAX = 200
+
+
+def timeline(view: TableView) -> pa.Table:
+    """The timeline of a table or branch with the columns of TIMELINE, newest snapshot first. The
+    numbers of files are NULL for all but the newest 200 snapshots."""
+    tags: dict[int, list[str]] = {}
+    for name in list_tags(view.table):
+        tag = load_tag(view.table, name)
+        if tag is not None:
+            tags.setdefault(tag["id"], []).append(name)
+    return pa.Table.from_pylist(_snapshots(view, tags), schema=TIMELINE)
+
+
+def history(view: TableView) -> pa.Table:
+    """The timeline with what made each snapshot, with the columns of HISTORY.
+
+    What the snapshot does not say is NULL: another engine's says little. `statement` is its text as
+    far as it was kept, else a hash of it.
+    """
+    return pa.Table.from_pylist(_snapshots(view, {}), schema=HISTORY)
+
+
+def _snapshots(view: TableView, tags: Mapping[int, list[str]]) -> list[dict[str, object]]:
+    """Each snapshot with the columns of both tables; `tags` are their names by snapshot."""
+    ids = snapshot_ids(view.table)[::-1]
+    with ThreadPoolExecutor(_READERS) as pool:
+        read = pool.map(lambda id: snapshot_by_id(view.table, id), ids)
+        present = [snapshot for snapshot in read if snapshot is not None]  # else expired meanwhile
+        counts = list(pool.map(lambda each: _file_counts(view, each), present[:_COUNTED_MAX]))
+    counts += [(None, None)] * (len(present) - len(counts))
+    return [
+        _row(snapshot, added, removed, tags)
+        for snapshot, (added, removed) in zip(present, counts, strict=True)
+    ]
+
+
+def _row(
+    snapshot: Any, added: int | None, removed: int | None, tags: Mapping[int, list[str]]
+) -> dict[str, object]:
+    notes = noted(snapshot.get("properties"))
+    return {
+        "snapshot_id": snapshot["id"],
+        "commit_kind": snapshot["commitKind"],
+        "commit_time": snapshot["timeMillis"],
+        "user": notes.get("user"),
+        "notebook": notes.get("notebook"),
+        "rows": snapshot.get("deltaRecordCount"),
+        "total_rows": snapshot.get("totalRecordCount"),
+        "files_added": added,
+        "files_removed": removed,
+        "tags": ", ".join(sorted(tags.get(snapshot["id"], ()))) or None,
+        "schema_id": snapshot["schemaId"],
+        "commit_user": snapshot["commitUser"],
+        "operation": notes.get("operation"),
+        "engine": notes.get("engine"),
+        "statement": notes.get("sql") or notes.get("statement"),
+        "seconds": _number(notes.get("seconds"), float),
+        **{f"rows_{kind}": _number(notes.get(kind), int) for kind in _KINDS},
+    }
+
+
+def _number(text: str | None, kind: Callable[[str], _Number]) -> _Number | None:
+    """The number of a property, which anybody may have written."""
+    try:
+        return None if text is None else kind(text)
+    except ValueError:
+        return None
+
+
+def _file_counts(view: TableView, snapshot: Any) -> tuple[int | None, int | None]:
+    """The numbers of files that a commit added and removed."""
+    name = snapshot.get("deltaManifestList")
+    if not name:
+        return None, None
+    listed = view.folder.columns.files(name)
+    return (
+        pc.sum(listed.column("num_added_files")).as_py() or 0,
+        pc.sum(listed.column("num_deleted_files")).as_py() or 0,
+    )

@@ -1,9 +1,9 @@
 """Notes of task attempts beside the table: who writes for a transaction, and in which folders.
 
-A task that Spark was told to stop goes on for seconds, a worker that dies says nothing, and of two
-attempts of one task only one counts. So each attempt notes the folders (partition values and
-bucket) before it writes in them, and its id is part of the names of its files. Cleanup then visits
-only the folders that the transaction wrote in: the table is never listed.
+A task that Spark stops goes on for seconds, a worker that dies reports nothing, and of two attempts
+of a task only one counts. So each attempt notes the folders (partition values and bucket) before it
+writes in them, and its id is part of the names of its files. Cleanup visits only the folders that
+the transaction wrote in; the table is never listed.
 
 All notes of a table lie in one folder, `.attempts`, and begin with their transaction's prefix:
 
@@ -12,10 +12,10 @@ All notes of a table lie in one folder, `.attempts`, and begin with their transa
     PREFIX.ID.ended      it creates no more files
 
 An attempt checks that the transaction is open after each note, and again when it has written
-everything: if not, it removes its files itself. Ending a transaction begins with the removal of
-`open`, so that the notes of all attempts that may still write are seen after it. Before that, a
-commit removes the notes of the attempts that count: without `open`, the files of every attempt with
-a note may be deleted.
+everything. If it is not, the attempt removes its files itself. The end of a transaction begins with
+the removal of `open`: after it, the notes of all attempts that may still write can be seen. Before
+that, a commit removes the notes of the attempts that count. Without `open`, the files of every
+attempt with a note may be deleted.
 
 On a local disk of a POSIX system an attempt writes no `ended` note. It holds a lock on its first
 note, which is released also when its process dies. In other stores an attempt that died looks like
@@ -55,12 +55,16 @@ Folder = tuple[int, tuple[Any, ...]]
 """A folder of data files: its bucket, and the values of the partition columns."""
 
 
+IoOptions = Sequence[tuple[str, str]]
+"""The options with which a task opens the store of a table, sorted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Closed:
     """The attempts whose files may all be deleted once a transaction is closed.
 
-    `others` are the ids of its attempts that do not count. `left` are ids of attempts of other
-    transactions of the table that ended and left notes, by the stem of the transaction.
+    `others` are the ids of its attempts that don't count. `left` are the ids of attempts that ended
+    and left notes in other transactions of the table, by the transaction's stem.
     """
 
     others: frozenset[str]
@@ -76,23 +80,28 @@ def attempts_stem(location: str, prefix: str) -> str:
 
 
 class Attempt:
-    """A running attempt. The names of its files must contain its `id`, followed by a hyphen."""
+    """A running attempt. The names of its files must contain its `name_part`. Writers in `writers`
+    are aborted when it fails. Without a `stem` it leaves no notes, and its files have no id."""
 
-    def __init__(self, store: Store, stem: str) -> None:
-        self.id = uuid.uuid4().hex[:_ID_CHARACTERS]
+    def __init__(self, store: Store, stem: str | None) -> None:
+        self.id = "" if stem is None else uuid.uuid4().hex[:_ID_CHARACTERS]
+        self.name_part = f"{self.id}-" if self.id else ""
+        self.writers: list[Abortable] = []
         self._store = store
         self._stem = stem
         self._noted: list[str] = []
         self._seen: set[tuple[Any, ...]] = set()
         self._lock: int | None = None
 
-    def note(self, partitions: pa.RecordBatch, buckets: pa.Array) -> None:
+    def note(self, partitions: pa.RecordBatch, buckets: Sequence[int] | pa.Array) -> None:
         """Note the folders that files will be created in; call it before they are created.
 
         `partitions` has the partition columns, `buckets` the bucket of each of its rows; folders
         may repeat. Raises JobError when the transaction has ended.
         """
-        columns = [buckets.cast(pa.int32()), *partitions.columns]
+        if self._stem is None:
+            return
+        columns = [pa.array(buckets, pa.int32()), *partitions.columns]
         rows = pa.Table.from_arrays(columns, names=[_BUCKET, *partitions.schema.names])
         rows = rows.group_by(rows.schema.names, use_threads=False).aggregate([])
         new = [i for i, row in enumerate(_tuples(rows)) if row not in self._seen]
@@ -108,16 +117,20 @@ class Attempt:
         self._noted.append(path)
         if len(self._noted) == 1:
             self._lock = _locked(path)
-        if self.is_over():
-            raise ended_error()
+        self.check_open()
 
     def is_over(self) -> bool:
         """Whether the transaction has ended, so that nothing of this attempt can count."""
         return bool(self._noted) and self._store.read(f"{self._stem}.{_OPEN}") is None
 
+    def check_open(self) -> None:
+        """Raise JobError when the transaction has ended."""
+        if self.is_over():
+            raise ended_error()
+
     def end(self, *, clean: bool) -> None:
         """End the attempt: it creates no more files. `clean`: none of its files is left."""
-        if not self._noted:
+        if not self._noted or self._stem is None:
             return
         try:
             if clean:
@@ -131,16 +144,12 @@ class Attempt:
 
 
 @contextlib.contextmanager
-def attempt(stem: str | None, options: Mapping[str, str]) -> Iterator[Attempt | None]:
-    """Run the body as an attempt; `options` reach the store. Gives None if `stem` is None: then
-    attempts leave no notes.
+def attempt(stem: str | None, options: IoOptions) -> Iterator[Attempt]:
+    """Run the body as an attempt; `options` reach the store. If `stem` is None, it leaves no notes.
 
     A body that finds the transaction over must remove its files and raise.
     """
-    if stem is None:
-        yield None
-        return
-    running = Attempt(open_store(stem, options), stem)
+    running = Attempt(open_store(stem or "", dict(options)), stem)
     try:
         yield running
     except BaseException:
@@ -159,22 +168,20 @@ class Abortable(Protocol):
 
 @contextlib.contextmanager
 def writing_attempt(
-    stem: str | None, options: Mapping[str, str], step: str
-) -> Iterator[tuple[Attempt | None, list[Abortable]]]:
-    """Run the body as an attempt, and abort the writers that it puts into the given list if it
-    fails, or finds the transaction over at its end. `step` is that end, for `faults.reach`.
+    stem: str | None, options: IoOptions, step: str = "attempt.written"
+) -> Iterator[Attempt]:
+    """Run the body as an attempt, and abort the attempt's `writers` if the body fails, or if the
+    transaction is over at its end. `step` is that end, for `faults.reach`.
 
     Raises JobError when the transaction has ended.
     """
     with attempt(stem, options) as running:
-        writers: list[Abortable] = []
         try:
-            yield running, writers
+            yield running
             reach(step)
-            if running is not None and running.is_over():
-                raise ended_error()
+            running.check_open()
         except BaseException:
-            for writer in writers:
+            for writer in running.writers:
                 writer.abort()
             raise
 
@@ -203,11 +210,11 @@ def close_attempts(store: Store, stem: str, counted: frozenset[str]) -> Closed:
     store.delete([f"{stem}.{_OPEN}"])
     after = _listed(store, folder)
     left = {
-        f"{folder}/{found}": frozenset(map(_id, names)) - {_OPEN}
-        for found, names in after.items()
+        f"{folder}/{other}": frozenset(map(_id, names)) - {_OPEN}
+        for other, names in after.items()
         # A listing takes time: a transaction that is opened or committed meanwhile may look as if
         # it had ended and left notes. In two listings it can't.
-        if found == prefix or (_OPEN not in names and _OPEN not in before.get(found, (_OPEN,)))
+        if other == prefix or (_OPEN not in names and _OPEN not in before.get(other, (_OPEN,)))
     }
     if not after:
         store.remove_if_empty(folder)
@@ -216,18 +223,15 @@ def close_attempts(store: Store, stem: str, counted: frozenset[str]) -> Closed:
 
 def forget_attempts(store: Store, stem: str, ids: frozenset[str]) -> None:
     """Remove the notes of attempts whose files are settled, and the folder if it is empty then."""
-    folder, _, prefix = stem.rpartition("/")
-    names = _listed(store, folder, f"{prefix}.").get(prefix, ())
-    store.delete(f"{stem}.{name}" for name in names if _id(name) in ids)
-    store.remove_if_empty(folder)
+    store.delete(f"{stem}.{name}" for name in _notes(store, stem) if _id(name) in ids)
+    store.remove_if_empty(stem.rpartition("/")[0])
 
 
 def running_attempts(store: Store, stem: str, ids: frozenset[str]) -> frozenset[str]:
     """The attempts among `ids` that may still create files."""
     if local_path(stem) is not None and fcntl is not None:
         return frozenset(id for id in ids if not _lock_is_free(f"{stem}.{id}.0"))
-    folder, _, prefix = stem.rpartition("/")
-    names = frozenset(_listed(store, folder, f"{prefix}.").get(prefix, ()))
+    names = frozenset(_notes(store, stem))
     return frozenset(
         id
         for id in ids
@@ -239,33 +243,38 @@ def running_attempts(store: Store, stem: str, ids: frozenset[str]) -> frozenset[
 
 def noted_folders(store: Store, stem: str, ids: frozenset[str]) -> set[Folder]:
     """All folders that the attempts `ids` have noted."""
-    folder, _, prefix = stem.rpartition("/")
-    found: set[Folder] = set()
-    for name in _listed(store, folder, f"{prefix}.").get(prefix, ()):
+    folders: set[Folder] = set()
+    for name in _notes(store, stem):
         if _id(name) not in ids or name.endswith(f".{_ENDED}"):
             continue
         content = store.read(f"{stem}.{name}")
         if content:
             with pa.ipc.open_stream(content) as reader:
-                found |= {(row[0], row[1:]) for row in _tuples(reader.read_all())}
-    return found
+                folders |= {(row[0], row[1:]) for row in _tuples(reader.read_all())}
+    return folders
 
 
 def attempt_of_file(name: str, prefix: str) -> str | None:
     """The id of the attempt that created a file of the transaction with that prefix."""
     parts = name.removeprefix(prefix).split("-", 2)
-    found = len(parts) == 3 and name.startswith(prefix) and len(parts[1]) == _ID_CHARACTERS
-    return parts[1] if found else None
+    is_ours = len(parts) == 3 and name.startswith(prefix) and len(parts[1]) == _ID_CHARACTERS
+    return parts[1] if is_ours else None
+
+
+def _notes(store: Store, stem: str) -> Sequence[str]:
+    """The names of a transaction's notes after its prefix."""
+    folder, _, prefix = stem.rpartition("/")
+    return _listed(store, folder, f"{prefix}.").get(prefix, ())
 
 
 def _listed(store: Store, folder: str, start: str = "") -> dict[str, list[str]]:
     """The names of the notes after their transaction's prefix, by that prefix."""
-    found: dict[str, list[str]] = {}
+    notes: dict[str, list[str]] = {}
     for name in store.names(folder, start):
         prefix, dot, rest = name.partition(".")
         if prefix and dot:  # temporary files begin with a dot
-            found.setdefault(prefix, []).append(rest)
-    return found
+            notes.setdefault(prefix, []).append(rest)
+    return notes
 
 
 def _id(name: str) -> str:
@@ -320,7 +329,7 @@ def _lock_is_free(path: str) -> bool:
 def ended_error() -> JobError:
     """The error that an attempt raises when its transaction has ended."""
     return JobError(
-        "The statement that this task writes for has ended: its table was dropped or renamed, or "
-        "the coordinator has ended it. The task writes nothing.",
+        "The statement of this task has ended: its table was dropped or renamed, or the "
+        "coordinator has ended it.",
         hint="Nothing was written. Run the statement again if the table is still there.",
     )

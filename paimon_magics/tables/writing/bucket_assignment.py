@@ -43,11 +43,11 @@ class BucketRule:
         partitions = [batch.column(key) for key in partition_keys]
         if not partitions:
             return self._of(batch, counts.get((), self.buckets))
-        found = np.empty(batch.num_rows, dtype=np.int32)
+        owners = np.empty(batch.num_rows, dtype=np.int32)
         for rows in row_groups(partitions):
             count = counts.get(values_at(partitions, rows[0]), self.buckets)
-            found[rows] = self._of(batch.take(pa.array(rows)), count)
-        return found
+            owners[rows] = self._of(batch.take(pa.array(rows)), count)
+        return owners
 
     def _of(self, batch: pa.RecordBatch, buckets: int) -> npt.NDArray[np.int32]:
         if not self.keys:

@@ -1,8 +1,8 @@
 """How many buckets each partition of a table was written with.
 
-The option `bucket` can change, and a partition keeps the number that it was written with until it
-is overwritten: if rows were added to it with another number, its keys would appear twice. In tables
-with postponed buckets each partition gets its number when it is first written.
+The option `bucket` can change, but a partition keeps its number until it is overwritten. If rows
+were added with another number, keys would appear twice. In tables with postponed buckets each
+partition gets its number when it is first written.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table
-
-Partition = tuple[Any, ...]
+from paimon_magics.tables.writing.bucket_assignment import Partition
 
 
 def bucket_counts(table: Table, snapshot_id: int) -> dict[Partition, int]:
@@ -40,15 +39,12 @@ def bucket_counts(table: Table, snapshot_id: int) -> dict[Partition, int]:
     if snapshot is None:
         return {}
     files = live_files(ManifestCache(paimon), snapshot)
-    files = _numbered(files.filter(pc.greater_equal(files["bucket"], 0)))
-    partitions, of_files = partition_values(paimon, files)
-    counts = files.column("total_buckets").to_pylist()
-    return {partitions[at]: count for at, count in zip(of_files, counts, strict=True)}
+    return _last_counts(paimon, files.filter(pc.greater_equal(files["bucket"], 0)))
 
 
 def own_bucket_counts(table: Table, messages: Iterable[CommitMessage]) -> None:
-    """Set the number of buckets of each message whose files were written with another number than
-    the table's: somebody changed the option after the statement was planned."""
+    """Set the number of buckets of messages whose files were written with another number than the
+    table's, because the option changed after the statement was planned."""
     table_schema = table.schema
     if table_schema.bucket_mode != "HASH_FIXED" or table_schema.schema_id == 0:
         return
@@ -141,9 +137,9 @@ def _check_count(
         (f"The partition {where} of `{table.name}`" if where else f"`{table.name}`")
         + f" was written with {count_text(count, 'bucket')}, but these rows are for {own}: keys "
         "would appear twice.",
-        hint="Nothing was written. Run the statement again; if it fails again, the number was "
-        "changed: write the rows into the new buckets first, by CALL sys.rescale(table => "
-        f"'{table_text(table.name)}'), or set the option 'bucket' to the old number.",
+        hint="Nothing was written. Run the statement again. If it fails again, move the rows into "
+        f"the new buckets by CALL sys.rescale(table => '{table_text(table.name)}'), or set the "
+        "option 'bucket' to the old number.",
     )
 
 
@@ -156,8 +152,8 @@ def check_cross_partition_size(table: Table, rows_max: int) -> None:
     stored = 0 if latest is None else latest.total_record_count or 0
     if stored > rows_max:
         raise UnsupportedStatementError(
-            f"The primary key of `{table.name}` lacks partition columns, so one writer has to know "
-            f"the partition of each of its {stored:,} rows; the limit is {rows_max:,} rows.",
+            f"The primary key of `{table.name}` lacks partition columns, so one writer must know "
+            f"the partition of each of its {stored:,} rows. The limit is {rows_max:,} rows.",
             hint="Raise the setting cross_partition_rows_max if the driver's or executor's memory "
             "allows, or make the partition columns part of the primary key.",
         )
@@ -177,39 +173,39 @@ def _is_rescaled(
     snapshot: Any,
     manifests: ManifestCache | None = None,
 ) -> bool:
-    """Whether a partition of the messages seems to have another number of buckets than the table:
-    the file that was last added to it says so. Unless the snapshot's files are known, manifests are
-    read from the newest on, until each partition was met."""
+    """Whether a partition of the messages seems to have another number of buckets than the table,
+    by the file that was last added to it. Unless the snapshot's files are known, reads manifests
+    from the newest on, until each partition was met."""
     paimon, count = table.paimon, table.schema.bucket
     left = {tuple(message.partition) for message in messages if message.new_files}
     manifests = manifests or ManifestCache(paimon)
-    kept = manifests.files_at_hand(snapshot)
-    if kept is not None:
-        last = _last_counts(paimon, kept)
+    files = manifests.files_at_hand(snapshot)
+    if files is not None:
+        last = _added_counts(paimon, files)
         return any(last.get(values, count) != count for values in left)
     for meta in reversed(ManifestListManager(paimon).read_all(snapshot)):
         if not left:
             break
         if not meta.num_added_files or not any(may_hold(meta, values) for values in left):
             continue
-        last = _last_counts(paimon, manifests.columns.entries([meta.file_name]))
+        last = _added_counts(paimon, manifests.columns.entries([meta.file_name]))
         if any(last.get(values, count) != count for values in left):
             return True
         left -= last.keys()
     return False
 
 
-def _last_counts(paimon: Any, entries: pa.Table) -> dict[Partition, int]:
+def _added_counts(paimon: Any, entries: pa.Table) -> dict[Partition, int]:
     """The number of buckets that the last added file of each partition was written for."""
-    added = _numbered(entries.filter(pc.equal(entries["kind"], ADD)))
-    partitions, of_files = partition_values(paimon, added)
-    counts = added.column("total_buckets").to_pylist()
+    return _last_counts(paimon, entries.filter(pc.equal(entries["kind"], ADD)))
+
+
+def _last_counts(paimon: Any, entries: pa.Table) -> dict[Partition, int]:
+    """The number of buckets that the last of the files of each partition names, if one does."""
+    named = entries.filter(pc.greater(entries["total_buckets"], 0))
+    partitions, of_files = partition_values(paimon, named)
+    counts = named.column("total_buckets").to_pylist()
     return {partitions[at]: count for at, count in zip(of_files, counts, strict=True)}
-
-
-def _numbered(entries: pa.Table) -> pa.Table:
-    """The entries that tell the number of buckets."""
-    return entries.filter(pc.greater(entries["total_buckets"], 0))
 
 
 def _was_changed(table: Table, table_schema: TableSchema) -> bool:

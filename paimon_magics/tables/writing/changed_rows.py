@@ -1,8 +1,7 @@
-"""Rows that a writer counts: changed ones, ones that Spark has rounded or cut, and ones of an
-UPDATE that nobody would see.
+"""Counts rows in a writer: changed rows, rows that Spark has rounded or cut, and rows of an UPDATE
+that nobody would see.
 
-The rows come with their kinds, and rows of one key follow each other. So the last key is all that
-has to be kept, however many rows there are.
+The rows come with their kinds, and rows of one key follow each other. So only the last key is kept.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from paimon_magics.planning.writes.losses import (
 
 
 class ChangedTwiceError(Exception):
-    """Two rows that are no inserts have the same key: both would change one row of the table."""
+    """Two changes have the same key: both would change one row of the table."""
 
 
 class ChangedRows:
@@ -78,18 +77,18 @@ class LossyRows:
 
 
 def _counted(texts: pa.Array) -> list[ColumnLoss]:
-    found = []
+    losses = []
     while len(texts):
         # Count the column that the first text begins with, then go on with what is left.
         column, _, rest = texts[0].as_py().partition(LOSS_IS)
         begun = pc.starts_with(texts, f"{column}{LOSS_IS}")
-        found.append(ColumnLoss(column, pc.sum(begun).as_py(), rest.partition(LOSS_END)[0]))
+        losses.append(ColumnLoss(column, pc.sum(begun).as_py(), rest.partition(LOSS_END)[0]))
         left = pc.replace_substring_regex(
             texts.filter(begun), f"^[^{LOSS_END}]*{LOSS_END}", "", max_replacements=1
         )
         texts = pa.concat_arrays([texts.filter(pc.invert(begun)), left])
         texts = texts.filter(pc.not_equal(texts, ""))
-    return found
+    return losses
 
 
 # Rows of an UPDATE that nobody would see: a writer leaves them out and counts them.

@@ -1,9 +1,9 @@
 """Deletes the files that a transaction wrote and did not commit.
 
-Attempts note the folders that they write in (module `attempts`), and the names of files contain the
-transaction's prefix and the attempt's id, so that only these folders are listed. Where tasks can't
-leave notes (tables of a REST catalog in a remote store, and tables whose keys move between
-partitions) all folders of the table are listed.
+Attempts note the folders that they write in (module `attempts`), and names of files contain the
+transaction's prefix and the attempt's id. So only these folders are listed. All folders of a table
+are listed if tasks can't leave notes: in the remote store of a REST catalog, or if keys move
+between partitions.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-
-from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.requests import Transaction
@@ -27,6 +25,7 @@ from paimon_magics.tables.writing.attempts import (
     running_attempts,
 )
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
+from paimon_magics.tables.writing.new_files import bucket_folder
 
 _BUCKET_FOLDER = "bucket-"
 _POLL_SECONDS = 0.02
@@ -36,9 +35,8 @@ _POLL_SECONDS_MAX = 0.5
 def attempts_of(table: Table, prefix: str) -> str | None:
     """The stem of the notes of a transaction's attempts, None if its tasks can't leave notes.
 
-    They can't in the remote store of a REST catalog's table, which only its catalog reaches. Nor
-    can they where a key may move between partitions: the move leaves a file in a folder that no
-    task knows before.
+    Only its catalog reaches the remote store of a REST catalog's table. A key that moves between
+    partitions leaves a file in a folder that no task knows before.
     """
     if local_path(table.location) is None and publishes_itself(table):
         return None
@@ -99,8 +97,7 @@ def _remove(table: Table, stem: str, ids: frozenset[str], keep: frozenset[str]) 
         if bucket == INDEX_FOLDER:
             folder = str(table.paimon.path_factory().index_path())
         else:
-            path = canonical_data_file_path(table.paimon, values, bucket, "file")
-            folder = str(path).rpartition("/")[0]
+            folder = bucket_folder(table.paimon, values, bucket)
         if not table.paths.allows(f"{folder}/file"):  # a note that no task of ours wrote
             continue
         names = [

@@ -1,8 +1,8 @@
 """Writes files of a data-evolution table that hold some columns of rows with ids.
 
-The ids of a file's rows count from its first row id, which its metadata has, so that rows must not
-be left out, moved or divided among files. New values of a row are a further file with those of all
-rows of its range, whose snapshot makes it the newest:
+The ids of a file's rows count from its first row id, which its metadata has. So rows must not be
+left out, moved or divided among files. New values of a row are in a further file with all rows of
+its range, which its snapshot makes the newest:
 
     ranges = row_ranges(table, snapshot)
     write = columns_write(table, transaction, ["v"], ranges)
@@ -34,7 +34,7 @@ from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.planning.schemas.feature_rules import is_blob_column
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.tables.manifests.names import APPENDED
-from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import writing_attempt
@@ -44,7 +44,7 @@ from paimon_magics.tables.writing.key_value_files import (
     KeyValueFileWriter,
     level_files,
 )
-from paimon_magics.tables.writing.new_files import NewFile
+from paimon_magics.tables.writing.new_files import NewFile, partition_values_row
 
 _ONE_FILE_BYTES = 1 << 62  # never reached: `is_single` keeps all rows in one file
 
@@ -89,12 +89,8 @@ def meta_of_columns_file(table: Table, file: NewFile, columns: Sequence[str]) ->
     return meta
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenColumns:
-    """The file that was written for the rows from `first_row_id` on."""
-
-    first_row_id: int
-    file: NewFile
+WrittenColumns = tuple[int, NewFile]
+"""A first row id, and the file that was written for the rows from it on."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +123,9 @@ class ColumnsWrite:
         OSError for the store's failures, JobError when the transaction has ended, and what
         `batches` raises; files are deleted then.
         """
-        options = dict(self.io_options)
-        with writing_attempt(self.attempts_folder, options, "attempt.written") as (running, open_):
-            own = "" if running is None else f"{running.id}-"
-            found: list[WrittenColumns] = []
-            places = {one.first_row_id: one for one in self.ranges}
+        with writing_attempt(self.attempts_folder, self.io_options) as running:
+            written: list[WrittenColumns] = []
+            places = {each.first_row_id: each for each in self.ranges}
             range_: RowRange | None = None
             next_id = 0
             for batch in batches:
@@ -142,12 +136,12 @@ class ColumnsWrite:
                         range_ = places.pop(next_id, None)
                         if range_ is None:
                             raise self._not_whole(next_id)
-                        if running is not None:
-                            running.note(self._partition(range_), pa.array([0], pa.int32()))
+                        if running.id:
+                            running.note(self._partition(range_), [0])
                             reach("attempt.noted")
-                        stem = f"{self.stem}{own}{next_id}"
+                        stem = f"{self.stem}{running.name_part}{next_id}"
                         writer = KeyValueFileWriter(self.files, range_.folder, stem)
-                        open_.append(writer)
+                        running.writers.append(writer)
                     count = min(range_.next_row_id - next_id, len(ids))
                     if (ids[:count] != np.arange(next_id, next_id + count)).any():
                         raise self._not_whole(range_.first_row_id)
@@ -155,25 +149,22 @@ class ColumnsWrite:
                     batch, ids, next_id = batch.slice(count), ids[count:], next_id + count
                     if next_id == range_.next_row_id:
                         (file,) = writer.finish()
-                        found.append(WrittenColumns(range_.first_row_id, file))
+                        written.append((range_.first_row_id, file))
                         range_ = None
             if range_ is not None:
                 raise self._not_whole(range_.first_row_id)
-            return tuple(found)
+            return tuple(written)
 
     def _partition(self, range_: RowRange) -> pa.RecordBatch:
         schema = pa.ipc.read_schema(pa.py_buffer(self.partition_types))
-        if not schema.names:
-            return pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
         values = zip(range_.partition, schema, strict=True)
-        return pa.RecordBatch.from_arrays(
-            [pa.array([value], field.type) for value, field in values], schema=schema
-        )
+        columns = [pa.array([value], field.type) for value, field in values]
+        return partition_values_row(schema.names, columns)
 
     def _not_whole(self, row_id: int) -> TableDamagedError:
         return TableDamagedError(
-            f"New values for rows of `{self.table}` don't come with all rows of the file that has "
-            f"the row id {row_id}, one after the other; nothing was committed.",
+            f"New values for rows of `{self.table}` must come with all rows of the file that has "
+            f"the row id {row_id}, in their order. Nothing was committed.",
             hint="Run the statement again, and report this with the table's definition.",
         )
 
@@ -198,7 +189,7 @@ def columns_write(
             what = "a partition column" if name in schema.partition_keys else "a BLOB column"
             raise UnsupportedStatementError(
                 f"`{name}` of `{table.name}` is {what}, which can't be written by itself.",
-                hint="Write other columns, or the whole rows.",
+                hint="Write other columns, or whole rows.",
             )
     keys = [(key, arrow_type(schema.column(key).type)) for key in schema.partition_keys]
     chosen = tuple(name for name in stored if name in columns)
@@ -210,7 +201,7 @@ def columns_write(
         partition_types=pa.schema(keys).serialize().to_pybytes(),
         stem=transaction.file_prefix + OWN_PREFIXES["data-file.prefix"],
         attempts_folder=transaction.attempts_folder,
-        io_options=tuple(sorted((store_options(table.paimon) or {}).items())),
+        io_options=io_options(table.paimon),
     )
 
 
@@ -218,28 +209,28 @@ def columns_messages(
     table: Table, write: ColumnsWrite, written: Iterable[WrittenColumns], snapshot_id: int
 ) -> list[CommitMessage]:
     """The commit messages of the files that tasks wrote, one for each partition. Their commit is
-    refused if somebody has changed the same columns of these rows, or the files that have them,
-    since the snapshot `snapshot_id`, on which the values rest.
+    refused if the same columns of these rows, or their files, have changed since the snapshot
+    `snapshot_id`, on which the values rest.
 
     Raises TableDamagedError if two tasks wrote the same rows.
     """
-    places = {one.first_row_id: one for one in write.ranges}
-    found: dict[tuple[Any, ...], CommitMessage] = {}
-    for one in written:
-        range_ = places.pop(one.first_row_id, None)
+    places = {eachult.first_row_id: eachult for eachult in write.ranges}
+    messages: dict[tuple[Any, ...], CommitMessage] = {}
+    for first_row_id, new_file in written:
+        range_ = places.pop(first_row_id, None)
         if range_ is None:
             raise TableDamagedError(
-                f"Two tasks wrote the rows of `{table.name}` from the id {one.first_row_id} on; "
-                "nothing was committed.",
+                f"Two tasks wrote the rows of `{table.name}` from the id {first_row_id} on. "
+                "Nothing was committed.",
                 hint="Run the statement again, and report this with the table's definition.",
             )
-        file = meta_of_columns_file(table, one.file, write.columns)
-        file.first_row_id = one.first_row_id
+        file = meta_of_columns_file(table, new_file, write.columns)
+        file.first_row_id = first_row_id
         file.file_source = APPENDED
-        message = found.get(range_.partition)
+        message = messages.get(range_.partition)
         if message is None:
-            message = found[range_.partition] = CommitMessage(
+            message = messages[range_.partition] = CommitMessage(
                 range_.partition, 0, [], check_from_snapshot=snapshot_id
             )
         message.new_files.append(file)
-    return list(found.values())
+    return list(messages.values())

@@ -64,6 +64,19 @@ _NOTHING = _INT.pack(0)  # as the length of a list
 _EMPTY_ROW = GenericRow([], [])
 
 
+# The lists of a message, in their order: three of files, and two of index files, of new rows and
+# of a compaction.
+_LISTS = (
+    ("new_files", "deleted_files", "changelog_files", "index_adds", "index_deletes"),
+    (
+        "compact_before",
+        "compact_after",
+        "compact_changelog_files",
+        "compact_index_adds",
+        "compact_index_deletes",
+    ),
+)
+
 # Type, name, size and rows; then what may be NULL: vectors, external path, and the global index.
 _INDEX = RowLayout((TEXT, TEXT, LONG, LONG, BYTES, TEXT, BYTES), required=4)
 _VECTOR = RowLayout((TEXT, INT, INT, LONG), required=3)
@@ -89,7 +102,7 @@ def read_messages(paimon: Any, bodies: Iterable[bytes]) -> Iterator[CommitMessag
 def bucket_of_message(body: bytes) -> tuple[bytes, int]:
     """The partition, as a serialised `BinaryRow`, and the bucket of a message."""
     stream = _Stream(body)
-    return stream.framed(), stream.int()
+    return stream.framed(), stream.number()
 
 
 def write_message(paimon: Any, message: CommitMessage) -> bytes:
@@ -104,20 +117,12 @@ def write_message(paimon: Any, message: CommitMessage) -> bytes:
         _INT.pack(message.bucket),
         b"\0" if total is None else b"\1" + _INT.pack(total),
     ]
-    for files, indexes in (
-        (
-            (message.new_files, message.deleted_files, message.changelog_files),
-            (message.index_adds, message.index_deletes),
-        ),
-        (
-            (message.compact_before, message.compact_after, message.compact_changelog_files),
-            (message.compact_index_adds, message.compact_index_deletes),
-        ),
-    ):
-        for some in files:
-            _add_list(parts, [_packed_file(file) for file in some])
-        for entries in indexes:
-            _add_list(parts, [packed_index(entry.index_file) for entry in entries])
+    for names in _LISTS:
+        for name in names[:3]:
+            _add_list(parts, [_packed_file(file) for file in getattr(message, name)])
+        for name in names[3:]:
+            entries = getattr(message, name)
+            _add_list(parts, [_packed_index(entry.index_file) for entry in entries])
     parts.append(b"\0" if check is None else b"\1" + _LONG.pack(check))
     return b"".join(parts)
 
@@ -151,16 +156,16 @@ def _packed_file(file: DataFileMeta) -> bytes:
             file.max_sequence_number,
             file.schema_id,
             file.level,
-            packed_texts(file.extra_files),
+            packed_texts(tuple(file.extra_files)),
             None if created is None else created.get_millisecond(),
             file.delete_row_count,
             file.embedded_index,
             file.file_source,
-            None if cols is None else packed_texts(cols),
+            None if cols is None else packed_texts(tuple(cols)),
             file.external_path,
             file.first_row_id,
-            None if written is None else packed_texts(written),
-            None if sequences is None else packed_longs(sequences),
+            None if written is None else packed_texts(tuple(written)),
+            None if sequences is None else packed_longs(tuple(sequences)),
         )
     )
 
@@ -180,29 +185,20 @@ class _MessageReader:
         """The message of some bytes. Raises ValueError if they are none."""
         stream = _Stream(body)
         partition = self._partition(stream.framed())
-        bucket = stream.int()
-        total_buckets = stream.int() if stream.flag() else None
-        new, deleted, changelog = (stream.rows(self._file) for _ in range(3))
-        index_adds, index_deletes = self._indexes(stream, partition, bucket)
-        before, after, compact_changelog = (stream.rows(self._file) for _ in range(3))
-        compact_index_adds, compact_index_deletes = self._indexes(stream, partition, bucket)
-        check = stream.long() if stream.flag() else None
+        bucket = stream.number()
+        total_buckets = stream.number() if stream.flag() else None
+        lists: dict[str, Any] = {}
+        for names in _LISTS:
+            lists |= {name: stream.rows(self._file) for name in names[:3]}
+            lists |= zip(names[3:], self._indexes(stream, partition, bucket), strict=True)
+        check = stream.number(_LONG) if stream.flag() else None
         stream.end()
         return CommitMessage(
             partition=partition,
             bucket=bucket,
-            new_files=new,
-            check_from_snapshot=check,
-            deleted_files=deleted,
-            index_adds=index_adds,
-            index_deletes=index_deletes,
-            changelog_files=changelog,
             total_buckets=total_buckets,
-            compact_before=before,
-            compact_after=after,
-            compact_changelog_files=compact_changelog,
-            compact_index_adds=compact_index_adds,
-            compact_index_deletes=compact_index_deletes,
+            check_from_snapshot=check,
+            **lists,
         )
 
     def _partition(self, row: bytes) -> tuple[Any, ...]:
@@ -230,25 +226,25 @@ class _MessageReader:
         ]
 
     def _file(self, row: bytes) -> DataFileMeta:
-        found = _FILE.unpacked(row)
-        external_path = found[17]
+        values = _FILE.unpacked(row)
+        created, bounded, written, sequences = (values[at] for at in (12, 16, 19, 20))
         return DataFileMeta(
-            *found[:3],
-            self._key(found[3]),
-            self._key(found[4]),
-            StoredStatistics(found[5]),
-            StoredStatistics(found[6]),
-            *found[7:11],
-            extra_files=texts_of(found[11]),
-            creation_time=None if found[12] is None else Timestamp(found[12]),
-            delete_row_count=found[13],
-            embedded_index=found[14],
-            file_source=found[15],
-            value_stats_cols=None if found[16] is None else texts_of(found[16]),
-            external_path=external_path,
-            first_row_id=found[18],
-            write_cols=None if found[19] is None else texts_of(found[19]),
-            write_cols_sequences=None if found[20] is None else _numbers(found[20]),
+            *values[:3],
+            self._key(values[3]),
+            self._key(values[4]),
+            StoredStatistics(values[5]),
+            StoredStatistics(values[6]),
+            *values[7:11],
+            extra_files=list(texts_of(values[11])),
+            creation_time=None if created is None else Timestamp(created),
+            delete_row_count=values[13],
+            embedded_index=values[14],
+            file_source=values[15],
+            value_stats_cols=None if bounded is None else list(texts_of(bounded)),
+            external_path=values[17],
+            first_row_id=values[18],
+            write_cols=None if written is None else list(texts_of(written)),
+            write_cols_sequences=None if sequences is None else _numbers(sequences),
         )
 
     def _key(self, row: bytes) -> Any:
@@ -260,9 +256,8 @@ class _MessageReader:
 
 
 def _numbers(array: bytes) -> list[int]:
-    found = longs_of(array)
-    values = [value for value in found if value is not None]
-    if len(values) < len(found):
+    values = [value for value in longs_of(array) if value is not None]
+    if len(values) < len(longs_of(array)):
         raise ValueError("a number of an array is NULL")
     return values
 
@@ -274,15 +269,11 @@ class _Stream:
         self._body = body
         self._at = 0
 
-    def int(self) -> Any:
+    def number(self, form: struct.Struct = _INT) -> Any:
+        """A number, an INT unless another form is given."""
         start = self._at
-        self._at = start + _INT.size
-        return _INT.unpack_from(self._body, start)[0]
-
-    def long(self) -> Any:
-        start = self._at
-        self._at = start + _LONG.size
-        return _LONG.unpack_from(self._body, start)[0]
+        self._at = start + form.size
+        return form.unpack_from(self._body, start)[0]
 
     def flag(self) -> bool:
         self._at += 1
@@ -299,7 +290,7 @@ class _Stream:
 
     def rows(self, decode: Callable[[bytes], _Value]) -> list[_Value]:
         """A list of rows, each decoded."""
-        count = self.int()
+        count = self.number()
         if count < 0:
             raise ValueError("a list of files has a negative length")
         return [decode(self.framed()) for _ in range(count)] if count else []
@@ -313,7 +304,7 @@ class _Stream:
 # Index files in commit messages: Paimon's `IndexFileMetaSerializer`.
 
 
-def packed_index(meta: IndexFileMeta) -> bytes:
+def _packed_index(meta: IndexFileMeta) -> bytes:
     """The row of an index file."""
     vectors = meta.dv_ranges
     return _INDEX.packed(
@@ -333,12 +324,12 @@ def packed_index(meta: IndexFileMeta) -> bytes:
 
 def index_meta(row: bytes) -> IndexFileMeta:
     """The index file of a row. Raises ValueError for bytes that are no such row."""
-    *found, vectors, external_path, whole = _INDEX.unpacked(row)
+    *values, vectors, external_path, whole = _INDEX.unpacked(row)
     ranges = None
     if vectors is not None:
-        metas = [DeletionVectorMeta(*_VECTOR.unpacked(one)) for one in rows_of(vectors)]
+        metas = [DeletionVectorMeta(*_VECTOR.unpacked(vector)) for vector in rows_of(vectors)]
         ranges = {meta.data_file_name: meta for meta in metas}
-    return IndexFileMeta(*found, ranges, external_path, None if whole is None else _global(whole))
+    return IndexFileMeta(*values, ranges, external_path, None if whole is None else _global(whole))
 
 
 def _vector(meta: DeletionVectorMeta) -> bytes:

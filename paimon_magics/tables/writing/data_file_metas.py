@@ -16,6 +16,12 @@ from paimon_magics.tables.manifests.names import APPENDED, COMPACTED
 from paimon_magics.tables.writing.new_files import NewFile, StoredBounds
 from paimon_magics.tables.writing.stored_rows import StoredRow, StoredStatistics
 
+_SAME_NAMES = (
+    *("file_name", "file_size", "row_count", "min_sequence_number", "max_sequence_number"),
+    *("schema_id", "level", "delete_row_count", "file_source", "value_stats_cols"),
+    *("external_path", "first_row_id", "write_cols"),
+)
+
 
 def stored_metas(paimon: Any, files: pa.Table) -> list[DataFileMeta]:
     """The metas of stored files; `files` has the columns of `columns.MANIFEST_ENTRIES`.
@@ -66,9 +72,7 @@ def _stored_meta(row: dict[str, Any], keys: list[Any], by_name: dict[str, Any]) 
     values = [by_name[name] for name in names if name in by_name]
     created = row["creation_time"]
     return DataFileMeta(
-        file_name=row["file_name"],
-        file_size=row["file_size"],
-        row_count=row["row_count"],
+        **{name: row[name] for name in _SAME_NAMES},
         min_key=StoredRow(row["min_key"], keys),
         max_key=StoredRow(row["max_key"], keys),
         key_stats=StoredStatistics.of(
@@ -77,17 +81,7 @@ def _stored_meta(row: dict[str, Any], keys: list[Any], by_name: dict[str, Any]) 
         value_stats=StoredStatistics.of(
             row["value_min_values"], row["value_max_values"], row["value_null_counts"], values
         ),
-        min_sequence_number=row["min_sequence_number"],
-        max_sequence_number=row["max_sequence_number"],
-        schema_id=row["schema_id"],
-        level=row["level"],
         extra_files=list(row["extra_files"] or ()),
         creation_time=None if created is None else Timestamp.from_local_date_time(created),
-        delete_row_count=row["delete_row_count"],
         embedded_index=row["embedded_file_index"],
-        file_source=row["file_source"],
-        value_stats_cols=bounded,
-        external_path=row["external_path"],
-        first_row_id=row["first_row_id"],
-        write_cols=row["write_cols"],
     )

@@ -58,7 +58,7 @@ class VectorIndex:
         """The deleted rows of the bucket's data files, by name. Raises TableDamagedError for an
         index file that is missing or damaged."""
         paimon = self.table.paimon
-        found = {}
+        vectors = {}
         for entry in self.entries.get(bucket, ()):
             path = paimon.path_factory().bucket_index_path(
                 bucket[0], bucket[1], entry.index_file, paimon.file_io
@@ -66,11 +66,11 @@ class VectorIndex:
             try:
                 with contextlib.closing(paimon.file_io.new_input_stream(path)) as stream:
                     content = bytes(stream.read())
-                for name, one in (entry.index_file.dv_ranges or {}).items():
-                    found[name] = deleted_rows(content[one.offset :])
+                for name, vector in (entry.index_file.dv_ranges or {}).items():
+                    vectors[name] = deleted_rows(content[vector.offset :])
             except (OSError, ValueError) as error:
                 raise damaged(f"The deletion vectors in {path}", error) from error
-        return found
+        return vectors
 
     def changed(
         self,
@@ -121,8 +121,10 @@ class VectorIndex:
             file_size=len(content),
             row_count=len(stored),
             dv_ranges={
-                one.data_file: DeletionVectorMeta(one.data_file, one.offset, one.length, one.rows)
-                for one in stored
+                vector.data_file: DeletionVectorMeta(
+                    vector.data_file, vector.offset, vector.length, vector.rows
+                )
+                for vector in stored
             },
             external_path=path if is_external else None,
         )
@@ -133,9 +135,9 @@ class VectorIndex:
 def vector_index(table: Table, snapshot: Any) -> VectorIndex:
     """The deletion vectors of one of pypaimon's snapshots; none for None."""
     manifest = None if snapshot is None else snapshot.index_manifest
-    found: dict[Bucket, tuple[IndexManifestEntry, ...]] = {}
+    entries: dict[Bucket, tuple[IndexManifestEntry, ...]] = {}
     for entry in IndexManifestFile(table.paimon).read(manifest) if manifest else ():
         if entry.index_file.index_type == IndexManifestFile.DELETION_VECTORS_INDEX:
             key = (tuple(entry.partition.values), entry.bucket)
-            found[key] = (*found.get(key, ()), entry)
-    return VectorIndex(table, found)
+            entries[key] = (*entries.get(key, ()), entry)
+    return VectorIndex(table, entries)

@@ -32,10 +32,11 @@ from paimon_magics.columnar.hash_index import (
 )
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.tables.manifests.names import ADD
-from paimon_magics.tables.pypaimon_internals import store_options
+from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.stores.store import open_store
 from paimon_magics.tables.writing.attempts import Attempt
 from paimon_magics.tables.writing.bucket_assignment import Partition
+from paimon_magics.tables.writing.new_files import file_path
 
 if TYPE_CHECKING:
     from pypaimon.write.commit_message import CommitMessage
@@ -95,12 +96,10 @@ class DynamicBuckets:
     table: bytes | None = field(default=None, repr=False)
 
     def path(self, partition: Partition, bucket: int, name: str) -> str:
-        """Where the index file of a bucket lies that is named so."""
+        """The path of an index file of a bucket."""
         if self.table is None:
             return f"{self.folder}/{name}"
-        from pypaimon.utils.file_store_path_factory import canonical_data_file_path
-
-        return str(canonical_data_file_path(_unpickled(self.table), partition, bucket, name))
+        return file_path(_unpickled(self.table), partition, bucket, name)
 
     def hashes(self, batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
         """The key hash of each row."""
@@ -129,8 +128,8 @@ class DynamicBuckets:
 
     def stored(self, partition: Partition, bucket: int) -> npt.NDArray[np.int32]:
         """The key hashes that the index has for a bucket."""
-        found = [f for f in self.index if f.bucket == bucket and f.partition == partition]
-        return np.concatenate([np.empty(0, dtype=np.int32), *map(self._read, found)])
+        files = [f for f in self.index if f.bucket == bucket and f.partition == partition]
+        return np.concatenate([np.empty(0, dtype=np.int32), *map(self._read, files)])
 
     def _load(self, partition: Partition, assigner: int) -> PartitionBuckets:
         files = [file for file in self.index if file.partition == partition]
@@ -146,8 +145,8 @@ class DynamicBuckets:
         content = open_store(self.location, dict(self.store_options)).read(file.path)
         if content is None:
             raise TableDamagedError(
-                f"The hash index {file.path} of the table is missing, so the buckets of its keys "
-                "are unknown.",
+                f"The hash index {file.path} of the table is missing. The buckets of its keys are "
+                "unknown.",
                 hint="Nothing was written. Restore the file, or overwrite the partition.",
             )
         return decode_hashes(content)
@@ -159,7 +158,7 @@ class IndexWriter:
     Takes four bytes of memory for each row.
     """
 
-    def __init__(self, buckets: DynamicBuckets, running: Attempt | None) -> None:
+    def __init__(self, buckets: DynamicBuckets, running: Attempt) -> None:
         self._buckets = buckets
         self._running = running
         self._store = open_store(buckets.location, dict(buckets.store_options))
@@ -179,18 +178,15 @@ class IndexWriter:
 
     def write(self) -> tuple[IndexWritten, ...]:
         """Write an index file for each bucket that got hashes that its index did not have."""
-        is_apart = self._buckets.table is None
-        if self._running is not None and self._partition is not None and is_apart:
-            folder = pa.array([INDEX_FOLDER], pa.int32())
-            self._running.note(self._partition, folder)
-        attempt = f"{self._running.id}-" if self._running is not None else ""
+        if self._partition is not None and self._buckets.table is None:
+            self._running.note(self._partition, [INDEX_FOLDER])
         written = []
         for (partition, bucket), seen in self._seen.items():
             stored = self._buckets.stored(partition, bucket)
             union = distinct(np.concatenate([stored, *seen]))
             if len(union) == len(stored):
                 continue
-            name = f"{self._buckets.file_prefix}index-{attempt}{uuid.uuid4()}"
+            name = f"{self._buckets.file_prefix}index-{self._running.name_part}{uuid.uuid4()}"
             content = encode_hashes(union)
             self._store.create(self._buckets.path(partition, bucket, name), content)
             written.append(IndexWritten(partition, bucket, name, len(content), len(union)))
@@ -199,7 +195,7 @@ class IndexWriter:
     def abort(self, written: Iterable[IndexWritten]) -> None:
         """Delete index files that will never be committed."""
         self._store.delete(
-            self._buckets.path(one.partition, one.bucket, one.name) for one in written
+            self._buckets.path(file.partition, file.bucket, file.name) for file in written
         )
 
 
@@ -219,22 +215,21 @@ def dynamic_buckets(
         number = int(schema.option(f"dynamic-bucket.{key}") or -1)
         if number > 0:
             wanted.append(number)
-    options = store_options(table.paimon) or {}
     return DynamicBuckets(
         keys=schema.trimmed_primary_keys,
         rows_per_bucket=int(schema.option("dynamic-bucket.target-row-num") or 2_000_000),
         buckets_max=int(schema.option("dynamic-bucket.max-buckets") or -1),
         assigners=min(wanted),
-        index=hash_index_of(table, base_snapshot_id),
+        index=_hash_index_of(table, base_snapshot_id),
         folder=str(table.paimon.path_factory().index_path()),
         file_prefix=file_prefix,
         location=table.location,
-        store_options=tuple(sorted((str(k), str(v)) for k, v in options.items())),
+        store_options=io_options(table.paimon),
         table=pickle.dumps(table.paimon) if schema.flag(_BESIDE_DATA) else None,
     )
 
 
-def hash_index_of(table: Table, snapshot_id: int) -> tuple[IndexFile, ...]:
+def _hash_index_of(table: Table, snapshot_id: int) -> tuple[IndexFile, ...]:
     """The hash index of a snapshot; () for a table without snapshots (id 0)."""
     from paimon_magics.tables.snapshots.latest import read_snapshot
 
@@ -274,23 +269,23 @@ def put_index_files(
     from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
     from pypaimon.table.row.generic_row import GenericRow
 
-    by_owner = {(one.partition, one.bucket): one for one in written}
+    by_owner = {(file.partition, file.bucket): file for file in written}
     fields = table.paimon.partition_keys_fields
     for message in messages if by_owner else ():
-        one = by_owner.pop((tuple(message.partition), message.bucket), None)
-        if one is not None:
+        file = by_owner.pop((tuple(message.partition), message.bucket), None)
+        if file is not None:
             meta = IndexFileMeta(
                 index_type=_HASH,
-                file_name=one.name,
-                file_size=one.size_bytes,
-                row_count=one.hashes,
+                file_name=file.name,
+                file_size=file.size_bytes,
+                row_count=file.hashes,
             )
             message.index_adds.append(
-                IndexManifestEntry(ADD, GenericRow(list(one.partition), fields), one.bucket, meta)
+                IndexManifestEntry(ADD, GenericRow(list(file.partition), fields), file.bucket, meta)
             )
     if by_owner:
         raise TableDamagedError(
-            f"The writers of `{table.name}` left an index of buckets that they did not write; "
-            "nothing was committed.",
+            f"The writers of `{table.name}` left an index of buckets that they did not write. "
+            "Nothing was committed.",
             hint="Run the statement again, and report this with the table's definition.",
         )

@@ -22,8 +22,10 @@ from paimon_magics.planning.writes.file_rules import (
 )
 from paimon_magics.tables.schema.arrow_casting import conform
 from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.writing.file_indexes import FinishedFiles
 from paimon_magics.tables.writing.format_writers import FormatWriter, open_format_writer
 from paimon_magics.tables.writing.key_value_files import SYSTEM_FIELDS
+from paimon_magics.tables.writing.new_files import file_path
 
 if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
@@ -33,59 +35,29 @@ _BATCH_ROWS = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class FileConversion:
+class FileConversion(FinishedFiles):
     """How new files are converted: data files by `data`, changelog files by `changelog`; None
-    leaves them as they are. `table` is a pickle of pypaimon's table, `schema` the Arrow schema of
-    its columns, serialised."""
+    leaves them as they are."""
 
     data: FileRules | None
     changelog: FileRules | None
-    table: bytes
-    schema: bytes
 
-    def __repr__(self) -> str:
-        return f"FileConversion({self.data}, {self.changelog})"  # the pickle may hold credentials
+    def _change(self, paimon: Any, message: Any, written: list[str]) -> None:
+        kinds = ((message.new_files, self.data), (message.changelog_files, self.changelog))
+        for files, rules in kinds:
+            if rules is not None:
+                for file in files:
+                    self._convert(paimon, message, file, rules, written)
 
-    def put(self, messages: Iterable[bytes]) -> tuple[bytes, ...]:
-        """Convert the new files of the messages, and return the messages that tell of it.
-
-        Nobody else uses the files yet. If it fails, the files that it wrote are deleted. Raises
-        ValueError for a value that the format can't hold, OSError for the store's failures.
-        """
-        # pypaimon, which takes a second to import, knows the paths of files.
-        from paimon_magics.tables.writing.commit_messages import read_messages, write_message
-
-        paimon = pickle.loads(self.table)  # made by `file_conversion`, for this job
-        found = list(read_messages(paimon, messages))
-        written: list[str] = []
-        try:
-            for message in found:
-                for file in message.new_files if self.data is not None else ():
-                    self._convert(paimon, message, file, self.data, written)
-                for file in message.changelog_files if self.changelog is not None else ():
-                    self._convert(paimon, message, file, self.changelog, written)
-        except BaseException:
-            for path in written:
-                paimon.file_io.delete_quietly(path)
-            raise
-        return tuple(write_message(paimon, message) for message in found)
-
-    def remove(self, messages: Iterable[bytes]) -> None:
-        """Delete the new files that the messages name; they must not be committed."""
-        from paimon_magics.tables.writing.commit_messages import read_messages
-
-        paimon = pickle.loads(self.table)
-        for message in read_messages(paimon, messages):
-            for file in (*message.new_files, *message.changelog_files):
-                paimon.file_io.delete_quietly(_path(paimon, message, file.file_name))
+    def _own_files(self, message: Any) -> Iterable[str]:
+        return (file.file_name for file in (*message.new_files, *message.changelog_files))
 
     def _convert(
-        self, paimon: Any, message: Any, file: Any, rules: FileRules | None, written: list[str]
+        self, paimon: Any, message: Any, file: Any, rules: FileRules, written: list[str]
     ) -> None:
-        assert rules is not None
-        source_path = _path(paimon, message, file.file_name)
+        source_path = file_path(paimon, tuple(message.partition), message.bucket, file.file_name)
         name = f"{file.file_name.rpartition('.')[0]}.{rules.format}"
-        path = _path(paimon, message, name)
+        path = f"{source_path.rpartition('/')[0]}/{name}"
         written.append(path)
         with contextlib.closing(paimon.file_io.new_input_stream(source_path)) as source:
             file.file_size = self._written(paimon, source, path, rules)
@@ -121,14 +93,8 @@ def file_conversion(table: Table) -> FileConversion | None:
     if not (converts_data or converts_changelog):
         return None
     return FileConversion(
-        data if converts_data else None,
-        changelog if converts_changelog else None,
         pickle.dumps(table.paimon),
         arrow_schema(schema).serialize().to_pybytes(),
+        data if converts_data else None,
+        changelog if converts_changelog else None,
     )
-
-
-def _path(paimon: Any, message: Any, name: str) -> str:
-    from pypaimon.utils.file_store_path_factory import canonical_data_file_path
-
-    return str(canonical_data_file_path(paimon, tuple(message.partition), message.bucket, name))

@@ -1,10 +1,10 @@
 """Puts file indexes beside data files, as the options `file-index.*` of a table ask.
 
-A writer of our own gives the rows while it writes them (`FileIndexWriter`). The native writer and
-pypaimon's know no indexes and alone know where a file ends; their files get indexes as soon as they
-are finished (`FileIndexRules.put`), from the indexed columns, which are read back. Up to
-`file-index.in-manifest-threshold` an index lies in the manifest, else in a file of its own beside
-the data file (`DataFileIndexWriter`).
+A writer of our own passes the rows while it writes them (`FileIndexWriter`). The native writer and
+pypaimon's know no indexes, and only they know where a file ends. So the indexed columns of their
+finished files are read back (`FileIndexRules.put`). An index of up to
+`file-index.in-manifest-threshold` is in the manifest, a larger one in a file beside the data file
+(`DataFileIndexWriter`).
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from paimon_magics.columnar.file_footers import orc_times
 from paimon_magics.columnar.file_indexes.collection import IndexCollection
+from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.writes.index_rules import FileIndexes, file_indexes_of
 from paimon_magics.tables.schema.arrow_casting import conform
 from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.stores.file_formats import FORMATS, Reader, StoredColumns
+from paimon_magics.tables.writing.new_files import file_path
 
 if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
@@ -32,8 +34,6 @@ INDEX_SUFFIX = ".index"
 
 
 _BATCH_ROWS = 65_536
-_BUFFER_BYTES = 1024 * 1024
-_NANOSECONDS_MS = 2**63 // 1_000_000  # the milliseconds that fit into 64 bits of nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,63 +73,74 @@ class FileIndexWriter:
 
 
 @dataclass(frozen=True, slots=True)
-class FileIndexRules:
-    """What tasks need to index the files of other writers. `table` is a pickle of pypaimon's table,
-    `schema` the table's Arrow schema, serialised."""
+class FinishedFiles:
+    """Changes new files of other writers, which nobody else uses yet. `table` is a pickle of
+    pypaimon's table, `schema` the Arrow schema of its columns, serialised."""
 
-    indexes: FileIndexes
-    table: bytes
-    schema: bytes
-
-    def __repr__(self) -> str:
-        return f"FileIndexRules({self.indexes})"  # the pickle may hold credentials
+    table: bytes = field(repr=False)  # it may hold credentials
+    schema: bytes = field(repr=False)
 
     def put(self, messages: Iterable[bytes]) -> tuple[bytes, ...]:
-        """Index the new files of the messages, and return the messages that tell of it.
+        """Change the new files of the messages, and return the messages that name the result.
 
-        Nobody else uses the files yet. If it fails, the index files that it wrote are deleted.
-        Raises ValueError, with the column's name, for a value that an index can't hold, and OSError
-        for the store's failures.
+        If it fails, the files that it wrote are deleted. Raises ValueError for a value that can't
+        be stored, and OSError for the store's failures.
         """
         # pypaimon, which takes a second to import, knows the paths of files.
         from paimon_magics.tables.writing.commit_messages import read_messages, write_message
 
-        paimon = pickle.loads(self.table)  # made by `file_index_rules`, for this job
-        found = list(read_messages(paimon, messages))
+        paimon = pickle.loads(self.table)  # made on the driver, for this job
+        changed = list(read_messages(paimon, messages))
         written: list[str] = []
         try:
-            for message in found:
-                for file in message.new_files:
-                    self._put(paimon, message, file, written)
+            for message in changed:
+                self._change(paimon, message, written)
         except BaseException:
             for path in written:
                 paimon.file_io.delete_quietly(path)
             raise
-        return tuple(write_message(paimon, message) for message in found)
+        return tuple(write_message(paimon, message) for message in changed)
 
     def remove(self, messages: Iterable[bytes]) -> None:
-        """Delete the index files that the messages name; they must not be committed."""
+        """Delete the files of the messages that `put` wrote; they must not be committed."""
         from paimon_magics.tables.writing.commit_messages import read_messages
 
         paimon = pickle.loads(self.table)
         for message in read_messages(paimon, messages):
-            for file in message.new_files:
-                for name in file.extra_files or ():
-                    paimon.file_io.delete_quietly(_path(paimon, message, name))
+            for name in self._own_files(message):
+                path = file_path(paimon, tuple(message.partition), message.bucket, name)
+                paimon.file_io.delete_quietly(path)
+
+    def _change(self, paimon: Any, message: Any, written: list[str]) -> None:
+        """Change the files of one message; note the paths of files in `written` before."""
+        raise NotImplementedError
+
+    def _own_files(self, message: Any) -> Iterable[str]:
+        """The names of the files of a message that `put` wrote."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class FileIndexRules(FinishedFiles):
+    """What tasks need to index the files of other writers."""
+
+    indexes: FileIndexes
+
+    def _change(self, paimon: Any, message: Any, written: list[str]) -> None:
+        for file in message.new_files:
+            self._put(paimon, message, file, written)
+
+    def _own_files(self, message: Any) -> Iterable[str]:
+        return (name for file in message.new_files for name in file.extra_files or ())
 
     def _put(self, paimon: Any, message: Any, file: Any, written: list[str]) -> None:
         wanted = {index.column for index in self.indexes.indexes}
-        schema = pa.schema(
-            [
-                field
-                for field in pa.ipc.read_schema(pa.py_buffer(self.schema))
-                if field.name in wanted
-            ]
-        )
+        columns = pa.ipc.read_schema(pa.py_buffer(self.schema))
+        schema = pa.schema([field for field in columns if field.name in wanted])
         index = None
-        path = _path(paimon, message, file.file_name)
+        path = file_path(paimon, tuple(message.partition), message.bucket, file.file_name)
         with contextlib.closing(paimon.file_io.new_input_stream(path)) as source:
-            for batch in written_batches(source, file.file_name, schema):
+            for batch in _written_batches(source, file.file_name, schema):
                 read = pa.schema([field for field in schema if field.name in batch.schema.names])
                 if index is None:
                     index = FileIndexWriter(self.indexes, read.names)
@@ -138,7 +149,7 @@ class FileIndexRules:
             return
 
         def write(name: str, body: bytes) -> None:
-            target = _path(paimon, message, name)
+            target = f"{path.rpartition('/')[0]}/{name}"
             written.append(target)
             with paimon.file_io.new_output_stream(target) as stream:
                 stream.write(body)
@@ -159,85 +170,26 @@ def file_index_rules(table: Table) -> FileIndexRules | None:
     if not indexes.indexes:
         return None
     schema = arrow_schema(table.schema).serialize().to_pybytes()
-    return FileIndexRules(indexes, pickle.dumps(table.paimon), schema)
+    return FileIndexRules(pickle.dumps(table.paimon), schema, indexes)
 
 
-def _path(paimon: Any, message: Any, name: str) -> str:
-    from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+def _written_batches(source: Any, file_name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The columns of `schema` in a new file of our own writers, in the types of the file. Without
+    times where the file has some before 1677 or after 2262, which can't be read from ORC files.
 
-    return str(canonical_data_file_path(paimon, tuple(message.partition), message.bucket, name))
-
-
-# Reads columns of data files that were written a moment ago, batch by batch.
-#
-# Only files of our own writers are read, so that there is neither an older schema nor another time
-# zone to mind.
-
-
-def written_batches(source: Any, file_name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The columns of `schema` in a file, all or those that can be read. Times before 1677 or after
-    2262 can't be read from ORC files.
-
-    The batches' types are those of the file. Raises ValueError for a format that is not known.
+    Raises ValueError for a format that is not known.
     """
-    extension = file_name.rpartition(".")[2]
-    if extension == "parquet":
-        yield from _parquet(source, schema.names)
-    elif extension == "orc":
-        yield from _orc(source, schema)
-    elif extension == "avro":
-        yield from _avro(source, schema)
-    else:
+    read = FORMATS.get(file_name.rpartition(".")[2])
+    if read is None:
         raise ValueError(f"{file_name} has a format whose files get no indexes")
+    fields = list(schema)
+    try:
+        yield from _columns(read, source, fields)
+    except UnsupportedStatementError:  # before the first batch
+        yield from _columns(read, source, [f for f in fields if not pa.types.is_timestamp(f.type)])
 
 
-def _parquet(source: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(source, buffer_size=_BUFFER_BYTES) as file:
-        # A task has one core: threads of Arrow would compete with the other tasks.
-        yield from file.iter_batches(_BATCH_ROWS, columns=list(names), use_threads=False)
-
-
-def _orc(source: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    from pyarrow import orc
-
-    def read(offset: int, length: int) -> bytes:
-        source.seek(offset)
-        return bytes(source.read(length))
-
-    names = list(schema.names)
-    if any(pa.types.is_timestamp(field.type) for field in schema):
-        source.seek(0, 2)
-        times = orc_times(read, source.tell())
-        ends = [end for end in (times.least_ms, times.greatest_ms) if end is not None]
-        if not all(-_NANOSECONDS_MS < end < _NANOSECONDS_MS for end in ends):
-            names = [field.name for field in schema if not pa.types.is_timestamp(field.type)]
-    source.seek(0)
-    file = orc.ORCFile(source)
-    for stripe in range(file.nstripes):
-        yield file.read_stripe(stripe, columns=names)
-
-
-def _avro(source: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    import fastavro
-
-    pending: list[Any] = []
-    records: Iterator[Any] = fastavro.reader(source)
-    for record in records:
-        pending.append([_arrow_value(record[name]) for name in schema.names])
-        if len(pending) >= _BATCH_ROWS:
-            yield _batch(pending, schema)
-            pending = []
-    if pending:
-        yield _batch(pending, schema)
-
-
-def _batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _arrow_value(value: Any) -> Any:
-    return list(value.items()) if isinstance(value, dict) else value
+def _columns(read: Reader, source: Any, fields: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
+    names = tuple(field.name for field in fields)
+    columns = StoredColumns(names, {field.name: field.type for field in fields})
+    return (batch for _, batch in read(source, columns, _BATCH_ROWS))

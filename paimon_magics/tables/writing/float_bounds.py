@@ -1,12 +1,12 @@
 """Removes wrong bounds of floating-point columns from the Parquet files of a writer, so that no
 reader prunes by them.
 
-The native writer ignores NaN in the bounds of footers and page indexes, and has no option to omit
-the bounds of some columns. So the columns that have NaN or -0.0 are noted while rows are written
-(module `columnar.value_bounds`). The bounds of these columns are removed from the finished files
-before their messages are handed over; other files keep theirs.
+The native writer ignores NaN in the bounds of footers and page indexes, and can't omit the bounds
+of single columns. So columns with NaN or -0.0 are noted while rows are written (module
+`columnar.value_bounds`). Their bounds are removed from the finished files before the messages are
+returned; other files keep theirs.
 
-On a local disk a footer is replaced in place, since it only becomes shorter; elsewhere the file is
+On a local disk a footer is replaced in place, since it only becomes shorter. Elsewhere the file is
 written again. The file's size, which the messages name, stays the same.
 """
 
@@ -28,6 +28,7 @@ from paimon_magics.columnar.file_footers import (
 )
 from paimon_magics.columnar.value_bounds import odd_float_columns
 from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.writing.new_files import file_path
 
 if TYPE_CHECKING:
     from pypaimon.write.commit_message import CommitMessage
@@ -117,13 +118,13 @@ def _drop_key_bounds(messages: Iterable[CommitMessage], places: Iterable[int]) -
     from pypaimon.table.row.generic_row import GenericRowDeserializer
 
     def without(row: Any) -> Any:
-        found = bytearray(row.data)
+        content = bytearray(row.data)
         values = _ARITY_BYTES + GenericRowDeserializer.calculate_bit_set_width_in_bytes(row.arity)
         for place in places:
             bit = _KIND_BITS + place  # set where the value is NULL
-            found[_ARITY_BYTES + bit // 8] |= 1 << bit % 8
-            found[values + 8 * place : values + 8 * place + 8] = bytes(8)
-        return BinaryRow(bytes(found), row.fields)
+            content[_ARITY_BYTES + bit // 8] |= 1 << bit % 8
+            content[values + 8 * place : values + 8 * place + 8] = bytes(8)
+        return BinaryRow(bytes(content), row.fields)
 
     for message in messages:
         for file in (*message.new_files, *message.changelog_files):
@@ -138,13 +139,11 @@ def _mend_files(paimon: Any, messages: Iterable[CommitMessage], columns: Collect
 
     `paimon` is pypaimon's table.
     """
-    from pypaimon.utils.file_store_path_factory import canonical_data_file_path
-
     for message in messages:
         partition = tuple(message.partition)
         for file in (*message.new_files, *message.changelog_files):
             if file.file_name.endswith(_SUFFIX):
-                path = canonical_data_file_path(paimon, partition, message.bucket, file.file_name)
+                path = file_path(paimon, partition, message.bucket, file.file_name)
                 _mend(paimon.file_io, path, columns)
 
 

@@ -6,10 +6,11 @@ Light to import, because Spark's tasks load it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,19 +34,24 @@ _ROWS_MAX = 16_384
 _REPEATED_SHARE = 4  # how often a value occurs on average, at least
 
 
-class FormatWriter(Protocol):
+class FormatWriter(ABC):
     """Writes the rows of one file."""
 
+    _writer: Any
+
+    @abstractmethod
     def write(self, rows: pa.Table) -> None:
         """Write rows; in Parquet they become row groups, in ORC at least a stripe's part."""
 
     def close(self) -> None:
         """Write what the format needs at the end. The file itself stays open."""
+        self._writer.close()
 
     def ends(self, column: str, parts: int | None) -> list[pa.Array] | None:
         """After `close`: the least and the greatest value of a column of texts or binaries in each
         part, as far as it has values, of the first `parts` calls of `write`, or of all of them.
         None if not known."""
+        return None
 
 
 def open_format_writer(
@@ -65,7 +71,7 @@ def open_format_writer(
     return make(sink, rows, rules, odd_floats)
 
 
-class _Parquet:
+class _Parquet(FormatWriter):
     def __init__(
         self, sink: Any, rows: pa.Table, rules: FileRules, odd_floats: Collection[str]
     ) -> None:
@@ -77,16 +83,14 @@ class _Parquet:
         self._footers: list[Any] = []
         self._row_groups: list[int] = []
         schema = rows.schema
-        dictionaries = repeating_columns(rows) if rules.dictionaries is None else rules.dictionaries
+        dictionaries: list[str] | bool | None = rules.dictionaries
+        if dictionaries is None:
+            dictionaries = _repeating_columns(rows)
         if dictionaries is True and odd_floats:
-            dictionaries = [path for one in schema for path in _leaves(one)]
+            dictionaries = [path for field in schema for path in _leaves(field)]
         if isinstance(dictionaries, list):
             # Java looks for a value in a dictionary, and there takes -0.0 for less than 0.0.
-            dictionaries = [
-                dictionary
-                for dictionary in dictionaries
-                if dictionary.split(".")[0] not in odd_floats
-            ]
+            dictionaries = [path for path in dictionaries if path.split(".")[0] not in odd_floats]
         self._writer = pq.ParquetWriter(
             sink,
             schema,
@@ -94,7 +98,7 @@ class _Parquet:
             compression_level=rules.zstd_level if codec in _LEVELLED else None,
             use_dictionary=dictionaries,
             write_statistics=[
-                path for one in schema if one.name not in odd_floats for path in _leaves(one)
+                path for field in schema if field.name not in odd_floats for path in _leaves(field)
             ]
             if odd_floats
             else True,
@@ -108,15 +112,12 @@ class _Parquet:
         self._writer.write_table(with_required_parts(rows), row_group_size=self._row_group_rows)
         self._row_groups.append(-(-rows.num_rows // self._row_group_rows))
 
-    def close(self) -> None:
-        self._writer.close()
-
     def ends(self, column: str, parts: int | None) -> list[pa.Array] | None:
         (footer,) = self._footers
         place = self._schema.get_field_index(column)
         data_type = self._schema.field(place).type
-        leaf = sum(1 for one in list(self._schema)[:place] for _ in _leaves(one))
-        found = []
+        leaf = sum(1 for field in list(self._schema)[:place] for _ in _leaves(field))
+        ends = []
         for group in range(sum(self._row_groups[:parts])):
             chunk = footer.row_group(group).column(leaf)
             statistics = chunk.statistics
@@ -126,8 +127,8 @@ class _Parquet:
                 continue
             if not statistics.has_min_max:
                 return None
-            found.append(pa.array([statistics.min, statistics.max], data_type))
-        return found
+            ends.append(pa.array([statistics.min, statistics.max], data_type))
+        return ends
 
 
 def _leaves(field: pa.Field, prefix: str = "") -> Iterator[str]:
@@ -145,7 +146,7 @@ def _leaves(field: pa.Field, prefix: str = "") -> Iterator[str]:
         yield path
 
 
-class _Orc:
+class _Orc(FormatWriter):
     def __init__(self, sink: Any, rows: pa.Table, rules: FileRules, _: Collection[str]) -> None:
         from pyarrow import orc
 
@@ -155,12 +156,6 @@ class _Orc:
     def write(self, rows: pa.Table) -> None:
         check_orc_times(rows)
         self._writer.write(whole_structs(_without_times_of_day(rows)))
-
-    def close(self) -> None:
-        self._writer.close()
-
-    def ends(self, column: str, parts: int | None) -> list[pa.Array] | None:
-        return None
 
 
 def check_orc_times(rows: pa.Table | pa.RecordBatch) -> None:
@@ -189,13 +184,13 @@ def _without_times_of_day(rows: pa.Table) -> pa.Table:
     return rows
 
 
-class _Avro:
+class _Avro(FormatWriter):
     def __init__(self, sink: Any, rows: pa.Table, rules: FileRules, _: Collection[str]) -> None:
         import fastavro.write
         from pypaimon.schema.data_types import PyarrowFieldParser
 
         codec = rules.compression.lower()
-        self._writer: Any = fastavro.write.Writer(
+        self._writer = fastavro.write.Writer(
             sink,
             fastavro.parse_schema(PyarrowFieldParser.to_avro_schema(rows.schema)),
             codec=_AVRO_CODECS.get(codec, codec),
@@ -208,9 +203,6 @@ class _Avro:
 
     def close(self) -> None:
         self._writer.flush()
-
-    def ends(self, column: str, parts: int | None) -> list[pa.Array] | None:
-        return None
 
 
 def _avro_value(value: Any) -> Any:
@@ -316,11 +308,11 @@ def repeats_values(rows: pa.RecordBatch) -> bool:
     return bool(repeated_bytes * 2 >= sample.nbytes)
 
 
-def repeating_columns(rows: pa.Table) -> list[str] | bool:
+def _repeating_columns(rows: pa.Table) -> list[str] | bool:
     """The columns that get dictionaries in a file whose first rows are `rows`; True for all of
     them: where few rows tell nothing, and with nested columns, whose parts have names of their own.
     """
-    if rows.num_rows < _ROWS_MIN or any(pa.types.is_nested(one.type) for one in rows.schema):
+    if rows.num_rows < _ROWS_MIN or any(pa.types.is_nested(field.type) for field in rows.schema):
         return True
     sample = rows.slice(0, _ROWS_MAX)
     return [name for name in sample.column_names if _repeats(sample.column(name))]

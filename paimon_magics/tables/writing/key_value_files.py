@@ -1,10 +1,9 @@
-"""Writes rows of a primary-key table into data files and changelog files: rows with their kinds and
-sequence numbers, in the order of their keys; and rows of an append table with their ids, or some
-columns of them.
+"""Writes data files and changelog files.
 
-Files with keys have no `_KEY_` columns (`data-file.thin-mode`), as those of the native writer: Java
-takes the keys from the columns themselves. Memory is bounded by the rows that are encoded at once,
-whatever the size of a file.
+Rows of a primary-key table have kinds and sequence numbers, and come in the order of their keys.
+Rows of an append table may have ids, or only some of the columns. Like those of the native writer,
+files have no `_KEY_` columns (`data-file.thin-mode`): Java takes the keys from the columns
+themselves. Memory is bounded by the rows that are encoded at once, whatever the size of a file.
 Light to import, because Spark's tasks load it. Sources: `KeyValueDataFileWriter`,
 `KeyValueFileWriterFactory`, `RollingFileWriter`.
 """
@@ -13,6 +12,7 @@ from __future__ import annotations
 
 import calendar
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
 
 
+_log = logging.getLogger(__name__)
 _GROUP_ROWS_MAX = 512 * 1024
 _GROUP_BYTES_MAX = 64 * 2**20  # in memory, before encoding
 _FIELD_ID = b"PARQUET:field_id"
@@ -80,10 +81,10 @@ class KeyValueFiles:
     `schema` is the Arrow schema of the table's columns with their ids, serialised. `keys` are the
     key columns, `floats` the columns with floating-point values, also nested ones. A file is
     finished at about `target_bytes`. With `is_changelog` the files are changelog files, which have
-    no `indexes`. `system` says which system columns they have: "row ids" and "none" are for files
-    of append tables. With `is_single` all rows go into one file, which gets no bounds of `floats`:
-    those would be wrong if later rows have a NaN or -0.0. With `may_lack_numbers` a row with an id
-    may have no sequence number: then it has the file's.
+    no `indexes`. `system` names their system columns; "row ids" and "none" are for append tables.
+    With `is_single` all rows go into one file without bounds of `floats`, since later rows may have
+    a NaN or -0.0. With `may_lack_numbers` a row with an id may have no sequence number of its own;
+    it then has the file's.
     """
 
     creation: FileCreation
@@ -130,7 +131,7 @@ class KeyValueFileWriter:
         """Write rows whose keys follow those of earlier rows. Columns may be in any order."""
         if not rows.num_rows:
             return
-        arrays = [rows.column(one.name) for one in self._schema]
+        arrays = [rows.column(field.name) for field in self._schema]
         ordered = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         floats = self._files.floats
         odd = set(floats if self._files.is_single else odd_float_columns(ordered, floats))
@@ -146,12 +147,12 @@ class KeyValueFileWriter:
     @property
     def waiting_bytes(self) -> int:
         """The size in memory of the rows that wait to be encoded."""
-        return 0 if self._open is None else self._open.waiting_bytes
+        return 0 if self._open is None else self._open.pending_bytes
 
     def write_waiting(self) -> None:
         """Write the rows that wait to be encoded, few as they may be."""
         if self._open is not None:
-            self._open.write_waiting()
+            self._open.write_pending()
 
     def finish(self) -> tuple[NewFile, ...]:
         """Finish the open file and return all files that were written so far. Rows that are written
@@ -225,7 +226,7 @@ class _OpenFile:
         self._writer: FormatWriter | None = None
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
-        self._pending_bytes = 0
+        self.pending_bytes = 0
         self._raw_bytes = 0
         self._rows = 0
         self._deleted = 0
@@ -234,14 +235,14 @@ class _OpenFile:
         self._parts = 0
         schema = pa.ipc.read_schema(pa.py_buffer(files.schema))
         has_footer = files.rules.format == "parquet"
-        self._keys = FileBounds(schema, dict.fromkeys(files.keys, KEY_STATISTICS), has_footer)
+        self._keys = _FileBounds(schema, dict.fromkeys(files.keys, KEY_STATISTICS), has_footer)
         self._put_beside = put_beside
         self._index = (
             FileIndexWriter(files.indexes, schema.names)
             if files.indexes is not None and not files.is_changelog
             else None
         )
-        self._values = FileBounds(
+        self._values = _FileBounds(
             schema, {name: files.rules.statistics[name] for name in schema.names}, has_footer
         )
 
@@ -256,22 +257,13 @@ class _OpenFile:
         self._note(rows)
         self._pending.append(rows)
         self._pending_rows += rows.num_rows
-        self._pending_bytes += rows.nbytes
+        self.pending_bytes += rows.nbytes
         if (
             self._pending_rows >= _GROUP_ROWS_MAX
-            or self._pending_bytes >= _GROUP_BYTES_MAX
+            or self.pending_bytes >= _GROUP_BYTES_MAX
             or self._expected_bytes() >= self._files.target_bytes
         ):
-            self._write_group()
-
-    @property
-    def waiting_bytes(self) -> int:
-        """The size in memory of the rows that are not written yet."""
-        return self._pending_bytes
-
-    def write_waiting(self) -> None:
-        """Write the rows that are not written yet."""
-        self._write_group()
+            self.write_pending()
 
     def is_full(self) -> bool:
         """Whether the file has the size that is aimed at."""
@@ -279,7 +271,7 @@ class _OpenFile:
 
     def finish(self) -> NewFile:
         """Close the file and return what is known of it."""
-        self._write_group()
+        self.write_pending()
         assert self._writer is not None and self._ends is not None and self._sequences is not None
         self._writer.close()
         for bounds in (self._keys, self._values):
@@ -311,19 +303,21 @@ class _OpenFile:
 
     def discard(self) -> None:
         """Close the file, which is deleted next."""
-        with contextlib.suppress(Exception):
-            if self._writer is not None:
-                self._writer.close()
-        with contextlib.suppress(Exception):
-            self._sink.close()
+        for resource in (self._writer, self._sink):
+            try:
+                if resource is not None:
+                    resource.close()
+            except Exception:  # the failure that the caller reports may have caused it
+                _log.debug("The file %s could not be closed.", self._name, exc_info=True)
 
     def _expected_bytes(self) -> int:
         """The size of the file with what waits, as far as what is written tells."""
         written = int(self._sink.tell())
         ratio = written / self._raw_bytes if self._raw_bytes else 1.0
-        return written + int(self._pending_bytes * ratio)
+        return written + int(self.pending_bytes * ratio)
 
-    def _write_group(self) -> None:
+    def write_pending(self) -> None:
+        """Write the rows that are not written yet."""
         if not self._pending:
             return
         rows = pa.Table.from_batches(self._pending)
@@ -331,8 +325,8 @@ class _OpenFile:
             self._writer = open_format_writer(self._sink, rows, self._files.rules, self._odd)
         self._writer.write(rows)
         self._parts += 1
-        self._raw_bytes += self._pending_bytes
-        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+        self._raw_bytes += self.pending_bytes
+        self._pending, self._pending_rows, self.pending_bytes = [], 0, 0
 
     def _note(self, rows: pa.RecordBatch) -> None:
         self._rows += rows.num_rows
@@ -353,11 +347,18 @@ class _OpenFile:
         the rows have none."""
         if self._files.system == "none":
             return 0, 0
-        found = pc.min_max(rows.column(SEQUENCE))
-        least, greatest = found["min"].as_py() or 0, found["max"].as_py() or 0
+        bounds = pc.min_max(rows.column(SEQUENCE))
+        least, greatest = bounds["min"].as_py() or 0, bounds["max"].as_py() or 0
         if self._sequences is not None:
             least, greatest = min(least, self._sequences[0]), max(greatest, self._sequences[1])
         return least, greatest
+
+
+def unsliced(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows, copied if they are a small slice, which would keep its whole batch in memory."""
+    if rows.get_total_buffer_size() > 2 * rows.nbytes:
+        return rows.take(pa.array(np.arange(rows.num_rows)))
+    return rows
 
 
 def wall_clock_ms() -> int:
@@ -368,13 +369,13 @@ def wall_clock_ms() -> int:
 
 # Collects the bounds of a file's columns while the file is written.
 #
-# The Parquet writer compares all values for its footer. Comparing texts and binaries once more
-# would take a tenth of the time that a file takes, so that their bounds come from the footer, as in
-# Java (`ParquetSimpleStatsExtractor`). It leaves out those of long values, so that from the first
-# of them on the values are compared here.
+# The Parquet writer compares all values for its footer. Comparing texts and binaries again would
+# take a tenth of a file's time, so their bounds come from the footer, as in Java
+# (`ParquetSimpleStatsExtractor`). The footer omits bounds of long values. From the first of these
+# on, values are compared here.
 
 
-class FileBounds:
+class _FileBounds:
     """The bounds of the columns `wanted` of a file whose columns are `schema`. `has_footer` tells
     that the file is Parquet."""
 
@@ -388,7 +389,7 @@ class FileBounds:
             for name, data_type in self._types.items()
         }
         # The parts of the file for which the footer tells a column's bounds; None for all of them.
-        self._told_parts: dict[str, int | None] = {
+        self._footer_parts: dict[str, int | None] = {
             name: None
             for name, data_type in self._types.items()
             if has_footer and data_type in (pa.string(), pa.binary())
@@ -399,26 +400,26 @@ class FileBounds:
         are written."""
         for name, collector in self._collectors.items():
             values = rows.column(name)
-            if name not in self._told_parts:
+            if name not in self._footer_parts:
                 collector.add(values)
                 continue
-            if self._told_parts[name] is None and _has_long_value(values):
-                self._told_parts[name] = parts
+            if self._footer_parts[name] is None and _has_long_value(values):
+                self._footer_parts[name] = parts
                 for earlier in waiting:
                     collector.add_ends(earlier.column(name))
-            if self._told_parts[name] is None:
+            if self._footer_parts[name] is None:
                 collector.add_nulls(values)
             else:
                 collector.add(values)
 
     def take_from_footer(self, writer: FormatWriter) -> None:
         """Take what the footer tells of the values; call it once the file is written."""
-        for name, parts in self._told_parts.items():
-            found = writer.ends(name, parts)
-            if found is None:
+        for name, parts in self._footer_parts.items():
+            known = writer.ends(name, parts)
+            if known is None:
                 self._collectors[name].forget_ends()
                 continue
-            for ends in found:
+            for ends in known:
                 self._collectors[name].add_ends(ends)
 
     def bounded_columns(self) -> tuple[str, ...] | None:
@@ -427,12 +428,12 @@ class FileBounds:
 
     def bounds(self) -> StoredBounds:
         """The bounds of all values."""
-        found = [collector.bounds() for collector in self._collectors.values()]
+        bounds = [collector.bounds() for collector in self._collectors.values()]
         types: Sequence[pa.DataType] = list(self._types.values())
         return StoredBounds(
-            least=encode_values([one.least for one in found], types),
-            greatest=encode_values([one.greatest for one in found], types),
-            null_counts=tuple(one.null_count for one in found),
+            least=encode_values([each.least for each in bounds], types),
+            greatest=encode_values([each.greatest for each in bounds], types),
+            null_counts=tuple(each.null_count for each in bounds),
         )
 
 

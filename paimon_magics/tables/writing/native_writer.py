@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
 
 
+GIVEN_BUCKET_OPTIONS = {"bucket": "32767"}  # the most buckets that Paimon can number
+"""Options with which the native writer takes the buckets that it is given, whatever the table's
+bucket mode, and leaves a hash index to the caller."""
+
 _BUFFER_BYTES = 128 * 2**20  # with it a writer of one bucket takes at most 700 MB
 _BUFFER_BYTES_MIN = 8 * 2**20
 
@@ -62,7 +66,7 @@ class NativeTable:
         staging = None
         opened = self
         if is_reached_by_client(self.location) and not self.through_catalog:
-            staging = Staging(self.location, dict(self.io_options))
+            staging = _Staging(self.location, dict(self.io_options))
             opened = replace(self, location=staging.folder)
         builder = with_commit_user(opened.open().new_batch_write_builder(), commit_user)
         return NativeWriter(builder.with_overwrite({}) if overwrite else builder, staging)
@@ -108,7 +112,7 @@ class NativeWriter:
     """The native writer; rows of one (partition, bucket) keep their order. With `staging` its files
     are uploaded when they are finished."""
 
-    def __init__(self, builder: Any, staging: Staging | None = None) -> None:
+    def __init__(self, builder: Any, staging: _Staging | None = None) -> None:
         self._staging = staging
         self._builder = builder
         self._writer = builder.new_write()
@@ -141,12 +145,6 @@ class NativeWriter:
         self._writer.close()
         if self._staging is not None:
             self._staging.close()
-
-
-def given_bucket_options() -> dict[str, str]:
-    """Options with which the native writer takes the buckets that it is given, whatever the table's
-    bucket mode, and leaves a hash index to the caller."""
-    return {"bucket": "32767"}  # the most buckets that Paimon can number
 
 
 def buffer_options(schema: TableSchema, slots: int) -> dict[str, str]:
@@ -209,7 +207,7 @@ def _direct_options(table: Table) -> dict[str, str]:
     options = store_options(table.paimon)
     if options is None:
         raise UnsupportedStatementError(
-            f"Table `{table.name}` lies in a store that the native engine can't open.",
+            f"Table `{table.name}` is in a store that the native engine can't open.",
             hint="Connect to the warehouse with a filesystem, jdbc or rest catalog.",
         )
     if urlsplit(table.location).scheme in S3_SCHEMES:
@@ -218,19 +216,19 @@ def _direct_options(table: Table) -> dict[str, str]:
     return options
 
 
-# Files that the native writer writes on the local disk, for stores that it is not tried on
+# Files that the native writer writes on the local disk, for stores that it is not tested with
 # (`stores.store.is_reached_by_client`).
 #
 # The native library reaches Google Cloud Storage and Azure by interfaces and credentials of its
-# own. So that there is one way to a store, it writes into a local folder, and the finished files
-# are uploaded by the client that publishes snapshots, part by part. The local disk must have room
-# for the files of the tasks that run at the same time.
+# own. To have one way to a store, it writes into a local folder. The client that publishes
+# snapshots then uploads the finished files, part by part. The local disk must have room for the
+# files of the tasks that run at the same time.
 #
-# If the process dies, the local folder is left to the system's temporary folder, and what was
-# uploaded to the attempt's notes, as with every other file.
+# If the process dies, the local folder stays in the system's temporary folder. Uploaded files are
+# removed by the attempt's notes, as every other file.
 
 
-class Staging:
+class _Staging:
     """A local folder in the place of a table's, for one writer."""
 
     def __init__(self, location: str, options: Mapping[str, str]) -> None:
@@ -252,7 +250,7 @@ class Staging:
         root = Path(self._folder.name)
         begun: list[str] = []
         try:
-            for file in sorted(one for one in root.rglob("*") if one.is_file()):
+            for file in sorted(path for path in root.rglob("*") if path.is_file()):
                 begun.append(f"{self._location}/{file.relative_to(root).as_posix()}")
                 self._store.upload(file, begun[-1])
                 file.unlink()

@@ -1,8 +1,12 @@
-"""Data and changelog files that a task has written, as small values that travel to the driver."""
+"""New data and changelog files: where they lie, and what travels to the driver of those written."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +45,22 @@ class NewFile:
     is_compacted: bool
     extra_files: tuple[str, ...] = ()
     embedded_index: bytes | None = None
+
+
+def partition_values_row(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.RecordBatch:
+    """One row of partition columns; it has none for a table without partitions."""
+    if not names:
+        return pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
+    return pa.RecordBatch.from_arrays(list(columns), names=list(names))
+
+
+def file_path(paimon: Any, partition: tuple[Any, ...], bucket: int, name: str) -> str:
+    """The path of a file of a bucket. `paimon` is pypaimon's table."""
+    from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+    return str(canonical_data_file_path(paimon, partition, bucket, name))
+
+
+def bucket_folder(paimon: Any, partition: tuple[Any, ...], bucket: int) -> str:
+    """The folder of a bucket."""
+    return file_path(paimon, partition, bucket, "file").rpartition("/")[0]

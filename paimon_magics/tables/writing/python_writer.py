@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from paimon_magics.tables.pypaimon_internals import (
+    io_options,
     numbers_from_zero,
-    store_options,
     take_buckets_below,
     with_commit_user,
     write_whole_structs,
@@ -105,7 +105,6 @@ class PythonWriter:
 def python_table(table: Table, options: dict[str, str]) -> PythonTable:
     """The description of `table`; `options` override those stored with it."""
     bucket = options.pop("bucket", None)
-    io_options = store_options(table.paimon)
     schema = table.schema
     compression = (schema.stored_option("file.compression") or "").lower()
     if compression in _UNCOMPRESSED:
@@ -116,7 +115,7 @@ def python_table(table: Table, options: dict[str, str]) -> PythonTable:
     return PythonTable(
         name=str(table.name),
         body=pickle.dumps(paimon),
-        io_options=tuple(sorted((str(k), str(v)) for k, v in (io_options or {}).items())),
+        io_options=io_options(table.paimon),
     )
 
 

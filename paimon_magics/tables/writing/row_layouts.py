@@ -13,23 +13,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-__all__ = [
-    "BYTES",
-    "INT",
-    "LONG",
-    "TEXT",
-    "TINY",
-    "RowLayout",
-    "ints_of",
-    "longs_of",
-    "packed_ints",
-    "packed_longs",
-    "packed_rows",
-    "packed_texts",
-    "rows_of",
-    "texts_of",
-]
-
 TINY, INT, LONG, TEXT, BYTES = "b7x", "i4x", "q", "text", "bytes"
 """Kinds of fields: TINYINT, INT and BIGINT by their codes in `struct`, and those of any length."""
 
@@ -106,24 +89,16 @@ class RowLayout:
         return values
 
 
-def packed_texts(texts: Sequence[str]) -> bytes:
-    """An array of texts."""
-    return _packed_texts(tuple(texts))
-
-
-def texts_of(array: bytes) -> list[str]:
-    """The texts of an array. Raises ValueError for bytes that are no such array."""
-    return list(_texts(array))
-
-
 @lru_cache(maxsize=_KNOWN_MAX)
-def _packed_texts(texts: tuple[str, ...]) -> bytes:
+def packed_texts(texts: tuple[str, ...]) -> bytes:
+    """An array of texts."""
     return _packed_elements([text.encode() for text in texts], may_be_inline=True)
 
 
 @lru_cache(maxsize=_KNOWN_MAX)
-def _texts(array: bytes) -> tuple[str, ...]:
-    return tuple(content.decode() for content in _elements(array))
+def texts_of(array: bytes) -> tuple[str, ...]:
+    """The texts of an array. Raises ValueError for bytes that are no such array."""
+    return tuple(content.decode() for content in rows_of(array))
 
 
 def packed_rows(rows: Sequence[bytes]) -> bytes:
@@ -131,28 +106,15 @@ def packed_rows(rows: Sequence[bytes]) -> bytes:
     return _packed_elements(rows, may_be_inline=False)
 
 
-def rows_of(array: bytes) -> list[bytes]:
-    """The rows of an array. Raises ValueError for bytes that are no such array."""
-    return _elements(array)
-
-
-def packed_longs(values: Sequence[int | None]) -> bytes:
-    """An array of BIGINTs that may be NULL."""
-    return _packed_longs(tuple(values))
-
-
-def longs_of(array: bytes) -> list[int | None]:
-    """The BIGINTs of an array. Raises ValueError for bytes that are no such array."""
-    return list(_longs(array))
-
-
 @lru_cache(maxsize=_KNOWN_MAX)
-def _packed_longs(values: tuple[int | None, ...]) -> bytes:
+def packed_longs(values: tuple[int | None, ...]) -> bytes:
+    """An array of BIGINTs that may be NULL."""
     return _packed_numbers(values, "q")
 
 
 @lru_cache(maxsize=_KNOWN_MAX)
-def _longs(array: bytes) -> tuple[int | None, ...]:
+def longs_of(array: bytes) -> tuple[int | None, ...]:
+    """The BIGINTs of an array. Raises ValueError for bytes that are no such array."""
     return tuple(_numbers(array, "q"))
 
 
@@ -207,7 +169,9 @@ def _packed_elements(contents: Sequence[bytes], *, may_be_inline: bool) -> bytes
     return b"".join((head, struct.pack(f"<{len(slots)}Q", *slots), bytes(padding), *behind))
 
 
-def _elements(array: bytes) -> list[bytes]:
+def rows_of(array: bytes) -> list[bytes]:
+    """The rows of an array, or its texts as bytes. Raises ValueError for bytes that are no such
+    array."""
     count, header = _header(array)
     first = header + count * _WORD
     if first > len(array):

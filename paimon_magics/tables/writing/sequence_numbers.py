@@ -1,9 +1,9 @@
 """The sequence numbers that the rows of a bucket have, and those of append tables in new files.
 
-The native writer leaves those of append tables at 0. Where rows have buckets, readers and
-compactions order rows of a key, and the files of a bucket, by them, so that they must count on from
-those that the bucket has (`MergeTreeWriter`, `AppendOnlyWriter`, with the number that
-`FileSystemWriteRestore` finds). Without buckets each writer counts from 0.
+The native writer leaves those of append tables at 0. In buckets, readers and compactions order rows
+of a key, and files, by them. So they count on from those of the bucket (`MergeTreeWriter`,
+`AppendOnlyWriter`, with the number that `FileSystemWriteRestore` finds). Without buckets each
+writer counts from 0.
 """
 
 from __future__ import annotations

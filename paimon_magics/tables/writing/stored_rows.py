@@ -1,7 +1,7 @@
 """Keys and bounds of files in their binary form, as objects that pypaimon takes for its own.
 
-Most of them are only passed on, from a manifest or a commit message to another one: so they are
-looked into when somebody asks, and their bytes go out as they came.
+Most of them are only copied from one manifest or commit message to another. So they are decoded
+only when their values are needed, and their bytes stay as they are.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class StoredRow(BinaryRow):  # type: ignore[misc]  # pypaimon has no types
     @cached_property
     def values(self) -> list[Any]:
         """The values of all fields."""
-        found: list[Any] = GenericRowDeserializer.from_bytes(self.data, self.fields).values
-        return found
+        values: list[Any] = GenericRowDeserializer.from_bytes(self.data, self.fields).values
+        return values
 
 
 class StoredStatistics(SimpleStats):  # type: ignore[misc]  # pypaimon has no types
-    """Bounds and numbers of NULLs, as the row that Paimon's `SimpleStats` is. `fields` are those of
-    the bounds, where somebody wants their values."""
+    """Bounds and numbers of NULLs, as a row of Paimon's `SimpleStats`. `fields` are those of the
+    bounds, if their values are needed."""
 
     def __init__(self, row: bytes, fields: Sequence[Any] = ()) -> None:
         if len(row) < _STATISTICS.bytes_min:
@@ -78,7 +78,9 @@ class StoredStatistics(SimpleStats):  # type: ignore[misc]  # pypaimon has no ty
         fields: Sequence[Any] = (),
     ) -> StoredStatistics:
         """Statistics of two rows, each with the number of its fields before it."""
-        return cls(_STATISTICS.packed((least, greatest, packed_longs(null_counts or ()))), fields)
+        return cls(
+            _STATISTICS.packed((least, greatest, packed_longs(tuple(null_counts or ())))), fields
+        )
 
     @property
     def min_values(self) -> StoredRow:
@@ -94,7 +96,7 @@ class StoredStatistics(SimpleStats):  # type: ignore[misc]  # pypaimon has no ty
     def null_counts(self) -> list[int | None] | None:
         """The number of NULLs of each field, each None where it is unknown."""
         nulls = _STATISTICS.unpacked(self.row)[2]
-        return None if nulls is None else longs_of(nulls)
+        return None if nulls is None else list(longs_of(nulls))
 
 
 def packed_row(row: Any) -> bytes:
@@ -104,11 +106,11 @@ def packed_row(row: Any) -> bytes:
     return _EMPTY_ROW_BYTES if row is None else bytes(GenericRowSerializer.to_bytes(row))
 
 
-def packed_statistics(found: SimpleStats | None) -> bytes:
+def packed_statistics(statistics: SimpleStats | None) -> bytes:
     """The row of pypaimon's statistics; empty ones for None."""
-    if isinstance(found, StoredStatistics):
-        return found.row
-    if found is None:
-        found = SimpleStats.empty_stats()
-    least, greatest = packed_row(found.min_values), packed_row(found.max_values)
-    return StoredStatistics.of(least, greatest, found.null_counts).row
+    if isinstance(statistics, StoredStatistics):
+        return statistics.row
+    if statistics is None:
+        statistics = SimpleStats.empty_stats()
+    least, greatest = packed_row(statistics.min_values), packed_row(statistics.max_values)
+    return StoredStatistics.of(least, greatest, statistics.null_counts).row

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-
-import pyarrow as pa
+from functools import partial
 
 from paimon_magics.columnar.folding import folds_rows
 from paimon_magics.planning.commits.requests import Transaction
@@ -29,7 +28,6 @@ from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.append_writer import AppendTable, append_table, appends_itself
 from paimon_magics.tables.writing.bucket_assignment import BucketRule
 from paimon_magics.tables.writing.bucket_counts import (
     bucket_counts,
@@ -50,13 +48,19 @@ from paimon_magics.tables.writing.dynamic_buckets import (
 from paimon_magics.tables.writing.file_conversion import file_conversion
 from paimon_magics.tables.writing.file_indexes import file_index_rules
 from paimon_magics.tables.writing.float_bounds import FloatColumns, float_columns, mend_messages
-from paimon_magics.tables.writing.flush_writer import FlushTable, flush_table
 from paimon_magics.tables.writing.native_writer import (
+    GIVEN_BUCKET_OPTIONS,
     buffer_options,
-    given_bucket_options,
     native_table,
 )
-from paimon_magics.tables.writing.postponed_writer import POSTPONED_BUCKET, postponed_table
+from paimon_magics.tables.writing.own_writers import (
+    POSTPONED_BUCKET,
+    FlushTable,
+    append_table,
+    appends_itself,
+    flush_table,
+    postponed_table,
+)
 from paimon_magics.tables.writing.python_writer import python_table
 from paimon_magics.tables.writing.sequence_numbers import next_numbers, number_rows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
@@ -77,19 +81,43 @@ def write_spec(
     rewrites: bool = False,
 ) -> WriteSpec:
     """The specification for the writers of the transaction, of which `slots` run at once. With
-    `gives_buckets` the rows of a table with fixed buckets come with theirs, and so do those of keys
-    that can move between partitions. With `rewrites` the rows of an append table were in its files:
-    the native writer writes them, which needs no catalog in the task."""
-    if table.schema.postpones_buckets:
-        return _postponed_spec(table, transaction, overwrite=overwrite)
-    return _placed_spec(
-        table,
-        transaction,
+    `gives_buckets` rows come with their buckets, if these are fixed or keys can move between
+    partitions. With `rewrites` the rows of an append table come from its files: the native writer
+    writes them, which needs no catalog in the task."""
+    schema = table.schema
+    prefix, mode = transaction.file_prefix, schema.bucket_mode
+    describe = partial(
+        WriteSpec,
+        commit_user=transaction.commit_user,
+        schema=arrow_schema(schema).serialize().to_pybytes(),
+        partition_keys=schema.partition_keys,
         overwrite=overwrite,
-        slots=slots,
-        settings=settings,
-        gives_buckets=gives_buckets,
-        rewrites=rewrites,
+        attempts_folder=transaction.attempts_folder,
+    )
+    if schema.postpones_buckets:
+        own = postponed_table(table, prefix)
+        return describe(table=own, bucket_rule=None, common_bucket=POSTPONED_BUCKET)
+    rule, dynamic = _buckets(table, transaction, overwrite=overwrite, slots=slots)
+    describe = partial(describe, bucket_rule=rule, dynamic_buckets=dynamic)
+    if flushes_itself(schema) or (gives_buckets and mode == "KEY_DYNAMIC"):
+        return describe(table=flush_table(table, prefix))
+    if appends_itself(schema) and not rewrites:
+        return describe(table=append_table(table, prefix))
+    is_native = schema.is_primary_key_table or schema.file_format == "parquet"
+    prefixes = MENDED_PREFIXES if is_native else _PREFIXES
+    options = {key: prefix + name for key, name in prefixes.items()} | _statistics_options(schema)
+    if schema.is_primary_key_table:
+        options |= buffer_options(schema, slots) | _native_formats(schema)
+    takes_buckets = mode == "HASH_DYNAMIC" or (mode == "HASH_FIXED" and gives_buckets)
+    if takes_buckets or mode == "POSTPONE_MODE" or _is_rescaled(table):
+        options |= GIVEN_BUCKET_OPTIONS
+    rows_max = settings.cross_partition_rows_max if mode == "KEY_DYNAMIC" else None
+    return describe(
+        table=native_table(table, options) if is_native else python_table(table, options),
+        single_writer_rows_max=rows_max,
+        float_columns=_float_columns(table) if is_native else None,
+        file_indexes=file_index_rules(table),
+        conversion=file_conversion(table),
     )
 
 
@@ -97,10 +125,10 @@ def with_numbers(
     spec: WriteSpec, table: Table, snapshot_id: int, manifests: ManifestCache
 ) -> WriteSpec:
     """The specification with the sequence numbers that follow those of a snapshot, so that writers
-    need not read its manifests; as it is where that is no part of it, or the buckets are many.
+    don't read its manifests. It is unchanged without sequence numbers, or with too many buckets.
 
-    Only for writers whose rows take the place of rows of that snapshot, and whose commit fails when
-    others have written the same keys since: newer rows of other keys may have these numbers.
+    Only for rows that replace rows of that snapshot, and whose commit fails if others have written
+    the same keys since: newer rows of other keys may have these numbers.
     """
     if not isinstance(spec.table, FlushTable) or not snapshot_id or spec.overwrite:
         return spec
@@ -112,69 +140,12 @@ def with_numbers(
 
 
 def flushes_itself(schema: TableSchema) -> bool:
-    """Whether rows are written by `flush_writer`: those of primary-key tables, but not where keys
-    can move between partitions, and not where rows of a key are folded one after the other, in
-    which the native writer is faster."""
+    """Whether `FlushWriter` writes the rows: those of primary-key tables, unless keys can move
+    between partitions, or rows of a key are folded one by one, at which the native writer is
+    faster."""
     if not schema.is_primary_key_table or schema.bucket_mode == "KEY_DYNAMIC":
         return False
     return not folds_rows(merge_rule(schema))
-
-
-def _placed_spec(
-    table: Table,
-    transaction: Transaction,
-    *,
-    overwrite: bool,
-    slots: int,
-    settings: Settings,
-    gives_buckets: bool,
-    rewrites: bool,
-) -> WriteSpec:
-    """The specification for rows of the table's columns that get their buckets when they are
-    written."""
-    table_schema = table.schema
-    buckets = _buckets(table, transaction, overwrite=overwrite, slots=slots)
-    schema = arrow_schema(table_schema)
-    is_placed = gives_buckets and table_schema.bucket_mode == "KEY_DYNAMIC"
-    if flushes_itself(table_schema) or is_placed:
-        flushed = flush_table(table, transaction.file_prefix)
-        return _own_spec(table, flushed, transaction, schema, buckets, overwrite=overwrite)
-    if appends_itself(table_schema) and not rewrites:
-        appended = append_table(table, transaction.file_prefix)
-        return _own_spec(table, appended, transaction, schema, buckets, overwrite=overwrite)
-    rule, dynamic = buckets
-    conversion = file_conversion(table)
-    is_native = table_schema.is_primary_key_table or table_schema.file_format == "parquet"
-    prefixes = MENDED_PREFIXES if is_native else _PREFIXES
-    options = {
-        **{key: transaction.file_prefix + name for key, name in prefixes.items()},
-        **_statistics_options(table_schema),
-    }
-    if table_schema.is_primary_key_table:
-        options |= buffer_options(table_schema, slots) | _native_formats(table_schema)
-    mode = table_schema.bucket_mode
-    if (
-        mode in ("POSTPONE_MODE", "HASH_DYNAMIC")
-        or (mode == "HASH_FIXED" and gives_buckets)
-        or _is_rescaled(table)
-    ):
-        options |= given_bucket_options()
-    return WriteSpec(
-        table=(native_table(table, options) if is_native else python_table(table, options)),
-        commit_user=transaction.commit_user,
-        schema=schema.serialize().to_pybytes(),
-        partition_keys=table_schema.partition_keys,
-        bucket_rule=rule,
-        overwrite=overwrite,
-        attempts_folder=transaction.attempts_folder,
-        dynamic_buckets=dynamic,
-        single_writer_rows_max=(
-            settings.cross_partition_rows_max if mode == "KEY_DYNAMIC" else None
-        ),
-        float_columns=_float_columns(table) if is_native else None,
-        file_indexes=file_index_rules(table),
-        conversion=conversion,
-    )
 
 
 def _buckets(
@@ -197,46 +168,12 @@ def _buckets(
     return None, None
 
 
-def _own_spec(
-    table: Table,
-    written: FlushTable | AppendTable,
-    transaction: Transaction,
-    rows: pa.Schema,
-    buckets: tuple[BucketRule | None, DynamicBuckets | None],
-    *,
-    overwrite: bool,
-) -> WriteSpec:
-    return WriteSpec(
-        table=written,
-        commit_user=transaction.commit_user,
-        schema=rows.serialize().to_pybytes(),
-        partition_keys=table.schema.partition_keys,
-        bucket_rule=buckets[0],
-        overwrite=overwrite,
-        attempts_folder=transaction.attempts_folder,
-        dynamic_buckets=buckets[1],
-    )
-
-
-def _postponed_spec(table: Table, transaction: Transaction, *, overwrite: bool) -> WriteSpec:
-    return WriteSpec(
-        table=postponed_table(table, transaction.file_prefix),
-        commit_user=transaction.commit_user,
-        schema=arrow_schema(table.schema).serialize().to_pybytes(),
-        partition_keys=table.schema.partition_keys,
-        bucket_rule=None,
-        overwrite=overwrite,
-        attempts_folder=transaction.attempts_folder,
-        common_bucket=POSTPONED_BUCKET,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class CompletedWrite:
-    """What a transaction commits: the messages of all its writers, the number of rows that they
-    took, the number and total bytes of their data and changelog files, the buckets of those, the
-    most data files of one of them, the rows of an UPDATE that nobody would see, and the values that
-    were rounded or cut."""
+    """What a transaction commits: the messages of its writers, the number of their rows, and the
+    number, bytes and buckets of their data and changelog files. `files_each` is the greatest number
+    of data files of a bucket. `unseen` are rows of an UPDATE that nobody would see, `losses` values
+    that were rounded or cut."""
 
     messages: tuple[bytes, ...]
     rows: int
@@ -283,20 +220,18 @@ def completed(
     if is_changed or written.index_files:
         bodies = tuple(write_message(table.paimon, message) for message in messages)
     buckets = written_buckets(table, messages)
-    size_bytes = sum(sizes_bytes.values())
     counts: Counter[tuple[object, int]] = Counter()
     for message in messages:
         counts[tuple(message.partition), message.bucket] += len(message.new_files)
-    each = max(counts.values(), default=0)
     return CompletedWrite(
         bodies,
         written.rows,
-        len(sizes_bytes),
-        size_bytes,
-        buckets,
-        each,
-        written.unseen,
-        written.losses,
+        files=len(sizes_bytes),
+        size_bytes=sum(sizes_bytes.values()),
+        buckets=buckets,
+        files_each=max(counts.values(), default=0),
+        unseen=written.unseen,
+        losses=written.losses,
     )
 
 
@@ -312,7 +247,7 @@ def _float_columns(table: Table) -> FloatColumns | None:
     merged = []
     if names and schema.is_primary_key_table:
         functions = merge_rule(schema).functions
-        merged = [name for name, one in functions.items() if one.name in _ARITHMETIC]
+        merged = [name for name, function in functions.items() if function.name in _ARITHMETIC]
     return float_columns(table, names, merged)
 
 

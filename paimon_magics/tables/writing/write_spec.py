@@ -10,7 +10,6 @@ import pyarrow as pa
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.row_changes.merged_updates import ALL_SEEN, UnseenCounts
 from paimon_magics.planning.writes.losses import ColumnLoss
-from paimon_magics.tables.writing.append_writer import AppendTable
 from paimon_magics.tables.writing.bucket_assignment import (
     BucketRule,
 )
@@ -21,9 +20,8 @@ from paimon_magics.tables.writing.dynamic_buckets import (
 from paimon_magics.tables.writing.file_conversion import FileConversion
 from paimon_magics.tables.writing.file_indexes import FileIndexRules
 from paimon_magics.tables.writing.float_bounds import FloatColumns
-from paimon_magics.tables.writing.flush_writer import FlushTable
 from paimon_magics.tables.writing.native_writer import NativeTable
-from paimon_magics.tables.writing.postponed_writer import PostponedTable
+from paimon_magics.tables.writing.own_writers import AppendTable, FlushTable, PostponedTable
 from paimon_magics.tables.writing.python_writer import PythonTable
 
 

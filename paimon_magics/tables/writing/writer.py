@@ -1,8 +1,8 @@
 """Writes Arrow batches to a table's files, in the kernel or in a Spark task.
 
-`write_batches` runs one writer from beginning to end: it creates files with the transaction's
-prefix and returns their commit messages. If it raises, it has deleted the files that were in no
-message yet; the transaction's cleanup removes the others.
+`write_batches` runs one writer from beginning to end. It creates files with the transaction's
+prefix and returns their commit messages. If it raises, it has deleted the files that no message
+names yet; the transaction's cleanup removes the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from paimon_magics.faults import reach
 from paimon_magics.tables.schema.arrow_casting import conform
-from paimon_magics.tables.writing.append_writer import AppendWriter
 from paimon_magics.tables.writing.attempts import Attempt, attempt, ended_error
 from paimon_magics.tables.writing.bucket_assignment import (
     Partition,
@@ -30,10 +29,14 @@ from paimon_magics.tables.writing.dynamic_buckets import (
     IndexWritten,
 )
 from paimon_magics.tables.writing.float_bounds import OddFloats
-from paimon_magics.tables.writing.flush_writer import FlushTable, FlushWriter
 from paimon_magics.tables.writing.format_writers import repeats_values
 from paimon_magics.tables.writing.native_writer import NativeTable, NativeWriter
-from paimon_magics.tables.writing.postponed_writer import PostponedWriter
+from paimon_magics.tables.writing.own_writers import (
+    AppendWriter,
+    FlushTable,
+    FlushWriter,
+    PostponedWriter,
+)
 from paimon_magics.tables.writing.python_writer import PythonWriter
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
@@ -117,11 +120,11 @@ def write_batches(
     Raises ValueError for rows that the table can't take, OSError for the store's failures, JobError
     when the transaction has ended, TooManyPartitionsError.
     """
-    with attempt(task.attempts_folder, dict(task.table.io_options)) as running:
+    with attempt(task.attempts_folder, task.table.io_options) as running:
         try:
             groups = _Groups(task, running, bucket_column, hash_column)
             writer = _Writer(task, running, manifests)
-            return _write_batches(task, batches, running, groups, order_column, writer)
+            return _write_batches(batches, groups, order_column, writer)
         except BaseException as error:
             # A native writer's panic is no Exception, and would become no error of ours.
             if type(error).__name__ == "PanicException":
@@ -130,17 +133,14 @@ def write_batches(
 
 
 def _write_batches(
-    task: WriteSpec,
-    batches: Iterable[pa.RecordBatch],
-    running: Attempt | None,
-    groups: _Groups,
-    order_column: str | None,
-    writer: _Writer,
+    batches: Iterable[pa.RecordBatch], groups: _Groups, order_column: str | None, writer: _Writer
 ) -> Written:
+    task, running = groups.task, groups.running
     schema = task.arrow_schema()
     index_files: tuple[IndexWritten, ...] = ()
     rows = 0
     unseen, lossy = UnseenRows(), LossyRows()
+    changes = [change for change in (task.conversion, task.file_indexes) if change is not None]
     try:
         for batch in map(unseen.written, gathered(batches)):
             conformed = conform(lossy.noted(batch), schema)
@@ -163,20 +163,16 @@ def _write_batches(
         index_files = groups.write_index()
         messages = writer.finish()
         writer.odd_floats.mend(messages)
-        if task.conversion is not None:
-            messages = task.conversion.put(messages)
-        if task.file_indexes is not None:
-            messages = task.file_indexes.put(messages)
+        for change in changes:
+            messages = change.put(messages)
         reach("attempt.written")
     finally:
         writer.close()
-    if running is not None and running.is_over():
+    if running.is_over():
         writer.abort()
         groups.abort(index_files)
-        if task.conversion is not None:
-            task.conversion.remove(messages)
-        if task.file_indexes is not None:
-            task.file_indexes.remove(messages)
+        for change in changes:
+            change.remove(messages)
         raise ended_error()
     odd_floats = frozenset(writer.odd_floats.found)
     return Written(messages, rows, index_files, odd_floats, unseen.counts, lossy.counts)
@@ -191,14 +187,12 @@ class _Writer:
     its files and goes on, so that it reads the sequence numbers of all buckets once.
     """
 
-    def __init__(
-        self, task: WriteSpec, running: Attempt | None, manifests: ManifestCache | None
-    ) -> None:
+    def __init__(self, task: WriteSpec, running: Attempt, manifests: ManifestCache | None) -> None:
         self._task = task
         self._table = task.table
         self._manifests = manifests
-        if running is not None:
-            self._table = self._table.with_file_prefix(f"{running.id}-")
+        if running.name_part:
+            self._table = self._table.with_file_prefix(running.name_part)
         self._writers: list[_EngineWriter] = []
         self._group: int | None = None
         self._open: set[Partition] = set()
@@ -269,12 +263,12 @@ class _Groups:
     def __init__(
         self,
         task: WriteSpec,
-        running: Attempt | None,
+        running: Attempt,
         bucket_column: str | None,
         hash_column: str | None,
     ) -> None:
-        self._task = task
-        self._running = running
+        self.task = task
+        self.running = running
         self._bucket_column = bucket_column
         self._hash_column = hash_column
         dynamic = task.dynamic_buckets
@@ -289,7 +283,7 @@ class _Groups:
 
         Partition and bucket are None if the engine's writer finds them.
         """
-        task, dynamic = self._task, self._task.dynamic_buckets
+        task, dynamic = self.task, self.task.dynamic_buckets
         keys = conformed.select(list(task.partition_keys))
         hashes, buckets = None, None
         if dynamic is not None:
@@ -327,12 +321,11 @@ class _Groups:
 
     def _note(self, keys: pa.RecordBatch, buckets: npt.NDArray[np.int32] | None) -> None:
         """Note where files will be created. The rows name each folder at least once."""
-        if self._running is None:
+        if not self.running.id:
             return
-        where = buckets
-        if where is None:
-            where = np.full(len(keys), self._task.common_bucket, dtype=np.int32)
-        self._running.note(keys, pa.array(where))
+        if buckets is None:
+            buckets = np.full(len(keys), self.task.common_bucket, dtype=np.int32)
+        self.running.note(keys, pa.array(buckets))
         reach("attempt.noted")
 
     def write_index(self) -> tuple[IndexWritten, ...]:

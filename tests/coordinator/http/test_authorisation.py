@@ -57,7 +57,7 @@ from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.system_tables.registry import table_view
-from paimon_magics.tables.system_tables.timeline import history
+from paimon_magics.tables.system_tables.versions import history
 from tests.coordinator.process import TABLE, create_table, write
 from tests.coordinator.rest_server import serving
 from tests.repository.test_documentation import read, table_rows

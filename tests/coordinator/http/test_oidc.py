@@ -30,7 +30,7 @@ from paimon_magics.coordinator.protocol.principals import grants_of
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.tables.system_tables.registry import table_view
-from paimon_magics.tables.system_tables.timeline import history
+from paimon_magics.tables.system_tables.versions import history
 from tests.coordinator.process import TABLE, Process, create_table, write
 
 AUDIENCE = "paimon-coordinator"

@@ -26,7 +26,7 @@ from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.system_tables.registry import table_view
-from paimon_magics.tables.system_tables.timeline import history
+from paimon_magics.tables.system_tables.versions import history
 from tests.coordinator.process import Process, create_table, wait_until, write
 from tests.coordinator.rest_server import client_options
 from tests.oracle.java_reader import JavaPaimon

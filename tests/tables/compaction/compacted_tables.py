@@ -14,14 +14,13 @@ from paimon_magics.planning.compaction.picks import Moment
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.commits.decoded_request import decoded
-from paimon_magics.tables.compaction.messages import compaction_messages
+from paimon_magics.tables.compaction.messages import compaction_messages, picked_again
 from paimon_magics.tables.compaction.planning import (
     CompactionPlan,
     CompactionScope,
     plan_compaction,
 )
 from paimon_magics.tables.compaction.rewriting import rewrite_all
-from paimon_magics.tables.compaction.second_picks import picked_again
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import latest_snapshot

@@ -20,7 +20,7 @@ from paimon_magics.statements.statement import ColumnFilter, FilterValue, TableN
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading import late_materialization
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
-from paimon_magics.tables.reading.file_formats import RowGroups, StoredCondition, useful_row_groups
+from paimon_magics.tables.stores.file_formats import RowGroups, StoredCondition, useful_row_groups
 from paimon_magics.tables.table import Table
 
 FIELDS = pa.schema(

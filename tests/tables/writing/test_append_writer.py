@@ -16,9 +16,9 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.append_writer import AppendTable, append_table, appends_itself
 from paimon_magics.tables.writing.commit_messages import read_messages
 from paimon_magics.tables.writing.native_writer import NativeTable, native_table
+from paimon_magics.tables.writing.own_writers import AppendTable, append_table, appends_itself
 from paimon_magics.tables.writing.write_spec import WriteSpec
 from paimon_magics.tables.writing.writer import write_batches
 from tests.tables.manifest_files import create
@@ -141,9 +141,7 @@ def test_rows_that_wait_are_bounded_over_all_partitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_bytes = 4 * 2**20
-    monkeypatch.setattr(
-        "paimon_magics.tables.writing.append_writer._WAITING_BYTES_MAX", limit_bytes
-    )
+    monkeypatch.setattr("paimon_magics.tables.writing.own_writers._WAITING_BYTES_MAX", limit_bytes)
     table = create(tmp_path, "CREATE TABLE t (k BIGINT, c STRING, part INT) PARTITIONED BY (part)")
     schema = arrow_schema(table.schema)
     texts = pa.array(["x" * 100] * 20_000)

@@ -20,8 +20,8 @@ from paimon_magics.settings import Settings
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages
-from paimon_magics.tables.writing.flush_writer import FlushTable, flush_table
 from paimon_magics.tables.writing.native_writer import buffer_options, native_table
+from paimon_magics.tables.writing.own_writers import FlushTable, flush_table
 from paimon_magics.tables.writing.table_write import completed, write_spec
 from paimon_magics.tables.writing.writer import write_batches
 from tests.faults.appending import TABLE, committer_of

@@ -56,7 +56,7 @@ class StoredColumns:
 
 
 _Placed = tuple[int, pa.RecordBatch]  # a batch, and the number of its first row in the file
-_Reader = Callable[[Any, StoredColumns, int], Iterator[_Placed]]
+Reader = Callable[[Any, StoredColumns, int], Iterator[_Placed]]
 
 
 def parquet_file(source: Any) -> Any:
@@ -146,6 +146,17 @@ def without_columns(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, type=pa.struct([])))
 
 
+def batch_of(
+    arrays: Sequence[pa.Array], names: Sequence[str] | pa.Schema, rows: int
+) -> pa.RecordBatch:
+    """A batch of columns, of which there may be none."""
+    if not arrays:
+        return without_columns(rows)
+    if isinstance(names, pa.Schema):
+        return pa.RecordBatch.from_arrays(list(arrays), schema=names)
+    return pa.RecordBatch.from_arrays(list(arrays), names=list(names))
+
+
 def _zones(source: Any, names: Sequence[str]) -> Sequence[str]:
     """The time zone of each stripe. Raises UnsupportedStatementError for times that don't fit into
     64 bits of nanoseconds."""
@@ -188,8 +199,6 @@ def _avro(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.R
 
 def _columns_of(records: Sequence[Mapping[str, Any]], columns: StoredColumns) -> pa.RecordBatch:
     names = columns.of(list(records[0]))
-    if not names:
-        return without_columns(len(records))
     arrays = [
         pa.array(
             [_arrow_value(record[name], columns.types[name]) for record in records],
@@ -197,7 +206,7 @@ def _columns_of(records: Sequence[Mapping[str, Any]], columns: StoredColumns) ->
         )
         for name in names
     ]
-    return pa.RecordBatch.from_arrays(arrays, names=names)
+    return batch_of(arrays, names, len(records))
 
 
 def _arrow_value(value: Any, data_type: pa.DataType) -> Any:
@@ -222,11 +231,11 @@ def _arrow_value(value: Any, data_type: pa.DataType) -> Any:
     return value
 
 
-def _counted(read: Callable[[Any, StoredColumns, int], Iterator[pa.RecordBatch]]) -> _Reader:
+def _counted(read: Callable[[Any, StoredColumns, int], Iterator[pa.RecordBatch]]) -> Reader:
     return lambda source, columns, batch_rows: _placed(read(source, columns, batch_rows))
 
 
-FORMATS: Mapping[str, _Reader] = {
+FORMATS: Mapping[str, Reader] = {
     "parquet": _parquet,
     "orc": _counted(_orc),
     "avro": _counted(_avro),
@@ -264,24 +273,24 @@ def useful_row_groups(metadata: Any, conditions: Sequence[StoredCondition]) -> l
     `metadata` is pyarrow's metadata of the file.
     """
     rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    kept = np.ones(len(rows), dtype=bool)
+    is_useful = np.ones(len(rows), dtype=bool)
     places = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
     for condition in conditions:
         place = places.get(condition.name)
-        if place is not None and kept.any():
+        if place is not None and is_useful.any():
             columns = [metadata.row_group(i).column(place) for i in range(len(rows))]
-            kept &= _matching(condition, columns, rows)
-    found: list[RowGroups] = []
+            is_useful &= _matching(condition, columns, rows)
+    groups: list[RowGroups] = []
     first = 0
     for number, count in enumerate(rows):
-        if kept[number]:
-            last = found[-1] if found else None
+        if is_useful[number]:
+            last = groups[-1] if groups else None
             if last is not None and last.first_row + last.rows == first:
-                found[-1] = RowGroups((*last.numbers, number), last.first_row, last.rows + count)
+                groups[-1] = RowGroups((*last.numbers, number), last.first_row, last.rows + count)
             else:
-                found.append(RowGroups((number,), first, count))
+                groups.append(RowGroups((number,), first, count))
         first += count
-    return found
+    return groups
 
 
 def _matching(
