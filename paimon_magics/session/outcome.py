@@ -20,9 +20,9 @@ from paimon_magics.columnar.time_zones import UTC, in_zone
 from paimon_magics.errors import InvalidValueError, StatementError, nearest
 from paimon_magics.session.planned_work import reads_of, work_of
 from paimon_magics.session.rendering import render_html, render_text
+from paimon_magics.session.scope import errors_translated
 from paimon_magics.spark.arrow_streams import arrow_stream
 from paimon_magics.spark.columns import with_json_texts, with_nullable_fields
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import few_fetched
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.rows import frame_of_rows
@@ -263,11 +263,8 @@ class Outcome:
         import pyarrow as pa
 
         frame = self._rows()
-        try:
-            with cancellable(frame.sparkSession, work_of(frame)):
-                found = fetch(with_nullable_fields(with_json_texts(frame)))
-        except Exception as error:
-            raise translate(error, statement=self.statement) from error
+        with errors_translated(self.statement), cancellable(frame.sparkSession, work_of(frame)):
+            found = fetch(with_nullable_fields(with_json_texts(frame)))
         return in_zone(found, self.zone) if isinstance(found, pa.Table) else found
 
     def _fetch(self, frame: DataFrame) -> Callable[[DataFrame], pyarrow.Table]:
@@ -425,8 +422,6 @@ def _batches(
 ) -> Generator[pyarrow.RecordBatch]:
     """Yield the rows of the frame in the types of `schema`; raises errors of ours. The frame keeps
     the snapshots that are read for as long as this generator exists."""
-    try:
+    with errors_translated(statement):
         for batch in arrow_stream(with_nullable_fields(with_json_texts(frame)), work_of(frame)):
             yield batch if batch.schema == schema else batch.cast(schema)
-    except Exception as error:
-        raise translate(error, statement=statement) from error

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from paimon_magics.coordinator.client.small_inserts import buffered_entries
 from paimon_magics.errors import (
     InvalidValueError,
-    PaimonMagicsError,
     UnknownNameError,
 )
 from paimon_magics.planning.reads.read_points import Latest, point_of_read
@@ -31,7 +30,7 @@ from paimon_magics.session.queries.planned_reads import (
 )
 from paimon_magics.session.queries.relations import Relation, Selection, check_plain, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.spark_settings import check_settings
 from paimon_magics.spark.frame_steps import Narrowed, Source
 from paimon_magics.spark.progress import is_connect
@@ -188,13 +187,11 @@ class _Reading:
 def _known_frame(reading: _Reading, query: QueryText, wanted: WholeAggregates) -> DataFrame | None:
     """The frame of a query whose aggregates are known without its table's rows; None for others."""
     scope = reading.scope
-    try:
+    with errors_located(reading.statement, wanted.reference.range.start):
         relation = reading.relation_of(wanted.reference)
         if not isinstance(relation, Relation) or is_metadata(relation.name):
             return None
         row = known_row(scope, relation, wanted.calls, reading.leases)
-    except PaimonMagicsError as error:
-        raise located(error, reading.statement, wanted.reference.range.start) from None
     if row is None:
         return None
     if wanted.where is not None:
@@ -217,7 +214,7 @@ def _views(
             leases.hold_of(given_frame)
             views.append((reference, scope.views.pass_by(given_frame)))
             continue
-        try:
+        with errors_located(statement, reference.range.start):
             match reading.relation_of(reference):
                 case Relation() as relation:
                     frame = None
@@ -252,8 +249,6 @@ def _views(
                     leases.hold_of(narrow)
                     view = scope.views.pass_by(narrow)
             views.append((reference, view))
-        except PaimonMagicsError as error:
-            raise located(error, statement, reference.range.start) from None
     return views, with_ids
 
 

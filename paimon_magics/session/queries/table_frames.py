@@ -26,9 +26,8 @@ from paimon_magics.session.queries.planned_reads import (
     plan_of,
 )
 from paimon_magics.session.queries.relations import Relation, relation_of
-from paimon_magics.session.scope import StatementScope
+from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.spark_settings import check_settings, with_settings
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.frame_steps import Narrowed, Source, conditions_in, has_only_conditions
 from paimon_magics.spark.narrowing import note_source
 from paimon_magics.spark.reading import read_frame
@@ -98,7 +97,7 @@ def chosen_of_table(
     names = _chosen(columns, frame.columns, name)
     if condition is None and names == tuple(frame.columns):
         return frame
-    try:
+    with errors_translated(condition or ""):
         outputs = tuple(_Output(name, quoted(name), name) for name in names)
         plain = _cut(frame, condition, outputs)
         if source is None:
@@ -107,8 +106,6 @@ def chosen_of_table(
         filters = () if condition is None else conditions_in(condition)
         chosen = _Chosen(frame, source, outputs, condition, filters, told)
         found = chosen.read(Narrowed(None)) or plain
-    except Exception as error:
-        raise translate(error, statement=condition or "") from error
     note_source(found, chosen)
     return found
 
@@ -137,15 +134,13 @@ def frame_of_plain_query(
     if source is None:
         return None
     alias, reference = plain.reference.alias, plain.reference
-    try:
+    with errors_translated(statement):
         outputs = _outputs(frame.alias(alias), source, plain, names)
         if outputs is None:
             return None
         filters, told = reference.filters, reference.only_filters
         chosen = _Chosen(frame, source, outputs, plain.where, filters, told, alias)
         found = chosen.read(Narrowed(None))
-    except Exception as error:
-        raise translate(error, statement=statement) from error
     return None if found is None else (found, chosen)
 
 

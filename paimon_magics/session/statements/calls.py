@@ -16,7 +16,7 @@ from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import Operation, provenance
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.statements.compaction import (
     compaction_lines,
     rescale_lines,
@@ -64,7 +64,6 @@ def call_handler(
         run=lambda: _run(scope, statement, planned()),
         dry_run=lambda: " ".join(_lines(scope, statement, planned())),
         explain=lambda mode: _lines(scope, statement, planned()),
-        preview=None,
         unconfirmed=lambda mode: _unconfirmed(scope, statement, planned()),
     )
 
@@ -88,10 +87,8 @@ def _planned(
 
 def _table(scope: StatementScope, statement: Call, call: PlannedCall) -> TableName:
     """The full name of the call's table."""
-    try:
+    with errors_located(statement.text, call.position):
         name = named(call.table or "")
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, call.position) from None
     return scope.full_name(name)
 
 
@@ -259,10 +256,8 @@ def _checked(
 ) -> tuple[Table, int | None]:
     """The table, and the target size that `options` give."""
     table = scope.load(name, statement.text, position)
-    try:
+    with errors_located(statement.text, statement.procedure_position):
         return table, _target_bytes(asked.options)
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, statement.procedure_position) from None
 
 
 def _target_bytes(options: str | None) -> int | None:

@@ -14,7 +14,6 @@ from paimon_magics.coordinator.client.compacting import Compacted
 from paimon_magics.coordinator.client.settling import Settled
 from paimon_magics.errors import (
     InvalidValueError,
-    PaimonMagicsError,
     UnknownNameError,
     UnsupportedStatementError,
 )
@@ -28,7 +27,7 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.table_frames import frame_of_state
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.writes.compaction import (
     compact_table,
     planned_compaction,
@@ -157,15 +156,13 @@ def _extent(
     """The table with the options of the call, and what of it is compacted. Raises errors of ours
     with a position in the statement."""
     table = scope.load(name, statement.text, position)
-    try:
+    with errors_located(statement.text, statement.procedure_position):
         table = _with_options(table, asked)
         order = sort_order(table.schema, asked.order_strategy, asked.order_by)
         _check(table, asked, order)
         partitions = chosen_partitions(
             scope, table, asked.partitions, asked.where, asked.partition_idle_time
         )
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, statement.procedure_position) from None
     is_clustered = table.schema.flag("clustering.incremental")
     strategy = (asked.compact_strategy or ("minor" if is_clustered else "full")).lower()
     # As in Paimon (`SparkPostponeCompactProcedure`), which has no full compaction of such tables.
@@ -356,7 +353,7 @@ def _planned(
 ) -> _Rescaling:
     """The checks of Paimon's `RescaleProcedure`, and of what can't be written here."""
     table = scope.load(name, statement.text, position)
-    try:
+    with errors_located(statement.text, statement.procedure_position):
         check_choice(asked.partitions, asked.where)
         table = replace(table, schema=_rescaled(table, asked.bucket_num))
         check_writable(table.name, table.schema)
@@ -375,8 +372,6 @@ def _planned(
                 hint=f"Give them some first: CALL sys.compact('{table_text(table.name)}').",
             )
         return _Rescaling(table, snapshot, partitions, files)
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, statement.procedure_position) from None
 
 
 def _rescaled(table: Table, bucket_num: int | None) -> TableSchema:

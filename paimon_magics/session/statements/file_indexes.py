@@ -9,17 +9,16 @@ import pyarrow as pa
 
 from paimon_magics.coordinator.client.compacting import Messages, compact_plan
 from paimon_magics.coordinator.client.interface import Attempts
-from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.commits.requests import CommitRequest, CompactManifests, Transaction
 from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.planning.jobs.progress import Work
 from paimon_magics.planning.writes.index_rules import file_indexes_of
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located, errors_translated
 from paimon_magics.session.statements.compaction import chosen_partitions
 from paimon_magics.session.writes.compaction import SparkTransactions
 from paimon_magics.session.writes.transactions import begun, committed
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.task_units import run_units
 from paimon_magics.statements.maintenance import RewriteFileIndex
@@ -90,7 +89,7 @@ def _extent(
     scope: StatementScope, statement: Call, name: TableName, asked: RewriteFileIndex, position: int
 ) -> tuple[Table, CompactionScope]:
     table = scope.load(name, statement.text, position)
-    try:
+    with errors_located(statement.text, statement.procedure_position):
         if table.schema.data_evolution_enabled:
             raise UnsupportedStatementError(
                 f"`{table.name}` has 'data-evolution.enabled' = 'true', and a file of it may have "
@@ -99,8 +98,6 @@ def _extent(
             )
         file_indexes_of(table.schema)
         partitions = chosen_partitions(scope, table, None, asked.where)
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, statement.procedure_position) from None
     return table, CompactionScope(is_full=True, partitions=partitions)
 
 
@@ -122,22 +119,19 @@ class _IndexEngine(SparkTransactions):
 
     def rewritten(self, plan: IndexRewriting, transaction: Transaction) -> Messages:
         """See `CompactionEngine.rewritten`."""
-        try:
-            with cancellable(self.scope.spark, lambda: _work(plan)):
-                rewrite, slots = plan.rewrite(transaction), self.scope.slots
-                if plan.rewritten_bytes <= _IN_PROCESS_BYTES_MAX:
-                    threads = min(slots, os.cpu_count() or 1)
-                    indexed, repeated = run_here(rewrite, plan.units, threads=threads), False
-                else:
-                    units = IndexUnits.of(rewrite, plan.units, slots)
-                    results = run_units(self.scope.spark, units)
-                    indexed = [one for group in results.results for one in group]
-                    repeated = results.repeated_attempts
-                messages = plan.messages(indexed)
-                if needs_merged_manifests(plan, messages):
-                    self._merge_manifests(plan.table)
-        except Exception as error:
-            raise translate(error, statement=self.statement) from error
+        with errors_translated(self.statement), cancellable(self.scope.spark, lambda: _work(plan)):
+            rewrite, slots = plan.rewrite(transaction), self.scope.slots
+            if plan.rewritten_bytes <= _IN_PROCESS_BYTES_MAX:
+                threads = min(slots, os.cpu_count() or 1)
+                indexed, repeated = run_here(rewrite, plan.units, threads=threads), False
+            else:
+                units = IndexUnits.of(rewrite, plan.units, slots)
+                results = run_units(self.scope.spark, units)
+                indexed = [one for group in results.results for one in group]
+                repeated = results.repeated_attempts
+            messages = plan.messages(indexed)
+            if needs_merged_manifests(plan, messages):
+                self._merge_manifests(plan.table)
         self.partitions.update(tuple(message.partition) for message in messages)
         return Messages(messages, repeated)
 

@@ -40,10 +40,10 @@ class Handler:
     """
 
     run: Callable[[], Outcome]
-    dry_run: Callable[[], str] | None
-    explain: Callable[[str], list[str]] | None
-    preview: Callable[[], Replaced | ChangedRows] | None
-    unconfirmed: Callable[[str], UnconfirmedError | None] | None
+    dry_run: Callable[[], str] | None = None
+    explain: Callable[[str], list[str]] | None = None
+    preview: Callable[[], Replaced | ChangedRows] | None = None
+    unconfirmed: Callable[[str], UnconfirmedError | None] | None = None
     changed: Changed = nothing_changed
     needs: tuple[TableName, ...] = ()
     creates: TableName | None = None

@@ -6,6 +6,7 @@ The type checker proves that every kind has a handler.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Never, assert_never
 
 from paimon_magics.errors import (
@@ -34,7 +35,7 @@ from paimon_magics.session.statements.handler import (
     unconfirmed,
     way_back,
 )
-from paimon_magics.session.statements.queries import query_handler, steps_text, view_handler
+from paimon_magics.session.statements.queries import create_view, query_handler, steps_text
 from paimon_magics.session.statements.rows import (
     insert_handler,
     row_change_handler,
@@ -43,7 +44,7 @@ from paimon_magics.session.statements.rows import (
 from paimon_magics.session.statements.show import Shown, show_handler
 from paimon_magics.session.statements.tags_and_branches import (
     alter_tags_handler,
-    show_tags_handler,
+    show_tags,
 )
 from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge, run_merge
 from paimon_magics.session.writes.ordering import in_order
@@ -124,7 +125,7 @@ def handler_of(
         case TruncateTable():
             return truncate_handler(scope, statement, parameters)
         case CreateTemporaryView():
-            return view_handler(scope, statement, parameters)
+            return Handler(run=partial(create_view, scope, statement, parameters))
         case CreateTable():
             return create_table_handler(scope, statement, parameters)
         case DropTable():
@@ -136,19 +137,23 @@ def handler_of(
         case Call():
             return call_handler(scope, statement, parameters)
         case ShowTags():
-            return show_tags_handler(scope, statement)
+            return Handler(run=partial(show_tags, scope, statement))
         case CreateDatabase():
-            return create_database_handler(scope, statement)
+            return Handler(run=partial(_create_database, scope, statement))
         case DropDatabase():
-            return drop_database_handler(scope, statement)
+            return Handler(
+                run=partial(_drop_database, scope, statement),
+                unconfirmed=lambda mode: _unconfirmed_drop(scope, statement),
+            )
         case UseDatabase():
-            return use_handler(scope, statement)
+            return Handler(run=partial(_use, scope, statement))
         case Explain():
             return _explain_handler(scope, statement, parameters)
         case Refused():
-            return _refused_handler(statement)
+            refuse = partial(_refuse, statement)
+            return Handler(run=refuse, dry_run=refuse)
         case PassThrough():
-            return _spark_handler(scope, statement, parameters)
+            return Handler(run=partial(pass_to_spark, scope, statement, parameters))
         case _:
             assert_never(statement)
 
@@ -162,26 +167,11 @@ def _explain_handler(
         lines = explained(scope, inner, statement.mode, set())
         return explanation(scope, statement.text, lines)
 
-    return Handler(run=run, dry_run=None, explain=None, preview=None, unconfirmed=None)
+    return Handler(run=run)
 
 
-def _refused_handler(statement: Refused) -> Handler:
-    def refuse() -> Never:
-        raise refused(statement)
-
-    return Handler(run=refuse, dry_run=refuse, explain=None, preview=None, unconfirmed=None)
-
-
-def _spark_handler(
-    scope: StatementScope, statement: PassThrough, parameters: Mapping[str, object]
-) -> Handler:
-    return Handler(
-        run=lambda: pass_to_spark(scope, statement, parameters),
-        dry_run=None,
-        explain=None,
-        preview=None,
-        unconfirmed=None,
-    )
+def _refuse(statement: Refused) -> Never:
+    raise refused(statement)
 
 
 # The handler of MERGE INTO.
@@ -273,39 +263,6 @@ def _clause(merge: MergeInto, clause: PlannedClause) -> str:
 
 
 # CREATE DATABASE, DROP DATABASE and USE.
-
-
-def create_database_handler(scope: StatementScope, statement: CreateDatabase) -> Handler:
-    """CREATE DATABASE."""
-    return Handler(
-        run=lambda: _create_database(scope, statement),
-        dry_run=None,
-        explain=None,
-        preview=None,
-        unconfirmed=None,
-    )
-
-
-def drop_database_handler(scope: StatementScope, statement: DropDatabase) -> Handler:
-    """DROP DATABASE; with CASCADE it also drops the tables."""
-    return Handler(
-        run=lambda: _drop_database(scope, statement),
-        dry_run=None,
-        explain=None,
-        preview=None,
-        unconfirmed=lambda mode: _unconfirmed_drop(scope, statement),
-    )
-
-
-def use_handler(scope: StatementScope, statement: UseDatabase) -> Handler:
-    """USE."""
-    return Handler(
-        run=lambda: _use(scope, statement),
-        dry_run=None,
-        explain=None,
-        preview=None,
-        unconfirmed=None,
-    )
 
 
 def _unconfirmed_drop(scope: StatementScope, statement: DropDatabase) -> UnconfirmedError | None:

@@ -22,9 +22,8 @@ from paimon_magics.session.queries.planned_reads import read_plan
 from paimon_magics.session.queries.relations import Relation, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
 from paimon_magics.session.queries.table_frames import frame_of_plain_query
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.statements.handler import Handler
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.sizes import printed_plan
 from paimon_magics.statements.queries.plain_queries import plain_query
 from paimon_magics.statements.queries.query_traits import used_names
@@ -76,22 +75,7 @@ def query_handler(
         run=lambda: _run(scope, statement, parameters, include_buffer),
         dry_run=dry_run,
         explain=explain,
-        preview=None,
-        unconfirmed=None,
         needs=subject_of(statement).sources,
-    )
-
-
-def view_handler(
-    scope: StatementScope, statement: CreateTemporaryView, parameters: Mapping[str, object]
-) -> Handler:
-    """CREATE TEMPORARY VIEW."""
-    return Handler(
-        run=lambda: _create_view(scope, statement, parameters),
-        dry_run=None,
-        explain=None,
-        preview=None,
-        unconfirmed=None,
     )
 
 
@@ -118,17 +102,16 @@ def _run(
     )
 
 
-def _create_view(
+def create_view(
     scope: StatementScope, statement: CreateTemporaryView, parameters: Mapping[str, object]
 ) -> Outcome:
+    """CREATE TEMPORARY VIEW."""
     frame, source = _frame_of_new_view(scope, statement, parameters)
-    try:
+    with errors_translated(statement.text, 0):
         if statement.or_replace:
             frame.createOrReplaceTempView(statement.name)
         else:
             frame.createTempView(statement.name)
-    except Exception as error:
-        raise located(translate(error), statement.text, 0) from error
     note_view(scope, statement.name, frame, source)
     return Outcome(
         statement.text,

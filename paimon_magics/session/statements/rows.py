@@ -97,7 +97,6 @@ def truncate_handler(
     return Handler(
         run=lambda: remove_partitions(scope, table(), statement.text, "TRUNCATE TABLE", specs()),
         dry_run=lambda: f"Would remove rows of `{table().name}`.",
-        explain=None,
         preview=lambda: Replaced(table(), sizes_of_replaced(table(), specs=specs())),
         unconfirmed=unconfirmed,
         changed=lambda: (statement.name,),

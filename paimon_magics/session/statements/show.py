@@ -80,10 +80,6 @@ def show_handler(
     """SHOW and DESCRIBE. They change nothing, and can't be planned without running."""
     return Handler(
         run=lambda: _run(scope, statement, parameters),
-        dry_run=None,
-        explain=None,
-        preview=None,
-        unconfirmed=None,
     )
 
 

@@ -16,9 +16,8 @@ from paimon_magics.planning.jobs.progress import Work
 from paimon_magics.planning.schemas.format_rules import fits_spark
 from paimon_magics.planning.writes.distributions import ByBucket
 from paimon_magics.session.provenance import Operation, provenance
-from paimon_magics.session.scope import StatementScope
+from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.transactions import begun, committed, committed_compaction
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.postponed import stored_rows_frame
 from paimon_magics.spark.progress import doing
 from paimon_magics.spark.queries import cancellable
@@ -122,13 +121,10 @@ class SparkEngine(SparkTransactions):
 
     def rewritten(self, plan: Plan, transaction: Transaction) -> Messages:
         """See `CompactionEngine.rewritten`."""
-        try:
-            with cancellable(self.scope.spark, lambda: _work(plan)):
-                if isinstance(plan, AppendCompaction):
-                    return self._appends(plan, transaction)
-                return self._merged(plan, transaction)
-        except Exception as error:
-            raise translate(error, statement=self.statement) from error
+        with errors_translated(self.statement), cancellable(self.scope.spark, lambda: _work(plan)):
+            if isinstance(plan, AppendCompaction):
+                return self._appends(plan, transaction)
+            return self._merged(plan, transaction)
 
     def _appends(self, plan: AppendCompaction, transaction: Transaction) -> Messages:
         slots, settings = self.scope.slots, self.scope.settings
@@ -204,7 +200,7 @@ class _SparkSettling(SparkEngine):
     def moved(self, plan: PostponedRows, transaction: Transaction) -> Moved:
         """See `SettlingEngine.moved`."""
         scope, table = self.scope, plan.table
-        try:
+        with errors_translated(self.statement):
             spec = plan.spec(transaction, slots=scope.slots, settings=scope.settings)
             with cancellable(scope.spark, lambda: _waiting_work(plan)):
                 if plan.size_bytes <= _WAITING_IN_PROCESS_BYTES_MAX or not fits_spark(table.schema):
@@ -223,8 +219,6 @@ class _SparkSettling(SparkEngine):
                         order=RowOrder(is_kept=True),
                     )
             written = completed(table, spec, job.written, transaction.base_snapshot_id)
-        except Exception as error:
-            raise translate(error, statement=self.statement) from error
         return Moved(written.messages, written.rows, job.repeated_attempts)
 
     def committed_whole(self, request: CommitRequest) -> CommitReceipt:

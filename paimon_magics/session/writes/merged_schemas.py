@@ -20,7 +20,7 @@ from paimon_magics.planning.schemas.merged_columns import MergeRules, merged_col
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.schemas.type_changes import can_retype
 from paimon_magics.session.queries.frames import frame_of_query
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located, located
 from paimon_magics.spark.types import columns_of
 from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.data_types import as_nullable
@@ -162,11 +162,9 @@ def _changes(
     if names is not None:
         lacking = names.difference(name.lower() for name in table.schema.column_names)
         given = tuple(one for one in given if one.name.lower() in lacking)
-    try:
+    with errors_located(text, position):
         changes = merged_columns(table.schema, given, rules)
         after = plan_alteration(table.schema, changes).schema
-    except PaimonMagicsError as error:
-        raise located(error, text, position) from None
     if isinstance(statement, MergeInto):  # a wrong clause fails before the table is changed
         plan_merge(statement, after, frame.columns, fills_missing=True)
     return table, changes

@@ -41,7 +41,7 @@ from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.resolution import resolve
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located, errors_translated, located
 from paimon_magics.session.spark_settings import with_settings
 from paimon_magics.session.writes.exactness import check_exact, check_policy
 from paimon_magics.spark.casting import partition_values, project
@@ -160,12 +160,10 @@ def prepare_insert(
 
 
 def _check_target(scope: StatementScope, insert: Insert, table: Table) -> None:
-    try:
+    with errors_located(insert.text, insert.target_position):
         check_writable(table.name, table.schema)
         if not insert.overwrite:
             check_cross_partition_size(table, scope.settings.cross_partition_rows_max)
-    except PaimonMagicsError as error:
-        raise located(error, insert.text, insert.target_position) from None
 
 
 def _prepare_again(
@@ -261,10 +259,8 @@ def partition_constants(
 ) -> dict[str, str | None]:
     """Evaluate a PARTITION clause to values as text, cast to the columns' types."""
     items: list[tuple[Column, str]] = [(schema.column(name), sql) for name, sql in static.items()]
-    try:
+    with errors_translated(statement):
         return partition_values(scope.spark, items, parameters, schema.partition_default_name)
-    except Exception as error:
-        raise translate(error, statement=statement) from error
 
 
 def fetched_values(prepared: PreparedWrite, statement: str) -> pyarrow.Table:

@@ -37,6 +37,9 @@ from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.progress import doing
 from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.table_write import write_spec
+from paimon_magics.tables.writing.write_spec import WriteSpec
 
 _Receipt = TypeVar("_Receipt")
 _Plan = TypeVar("_Plan")
@@ -104,6 +107,12 @@ def begun(
             raise
     reach("statement.begun")
     return transaction
+
+
+def append_spec(scope: StatementScope, table: Table, transaction: Transaction) -> WriteSpec:
+    """What the writers of rows need to know that are added to a table."""
+    slots, settings = scope.slots, scope.settings
+    return write_spec(table, transaction, overwrite=False, slots=slots, settings=settings)
 
 
 def transact(
