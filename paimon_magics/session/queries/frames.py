@@ -8,10 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.small_inserts import buffered_entries
-from paimon_magics.errors import (
-    InvalidValueError,
-    UnknownNameError,
-)
+from paimon_magics.errors import InvalidValueError, UnknownNameError
 from paimon_magics.planning.reads.read_points import Latest, point_of_read
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.planning.schemas.table_schema import TableSchema

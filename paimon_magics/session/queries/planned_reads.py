@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from paimon_magics.coordinator.client.interface import CoordinatorClient
-from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
+from paimon_magics.errors import OutdatedPlanError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.planning.reads.read_points import AtSnapshot, point_of_read
 from paimon_magics.planning.reads.scans import (
     LocalLimits,
@@ -393,6 +393,15 @@ class SnapshotLeases:
             return False
         self._snapshots.append((table, snapshot_id))
         return True
+
+    def require(self, table: TableName, snapshot_id: int) -> None:
+        """Keep a snapshot of a table. Raises OutdatedPlanError if it has expired."""
+        if not self.hold(replace(table, system_table=None), snapshot_id):
+            raise OutdatedPlanError(
+                f"Snapshot {snapshot_id} of `{table}` expired before it was read.",
+                hint="Nothing was written. Run the statement again, or keep snapshots longer: "
+                "'snapshot.num-retained.min', 'snapshot.time-retained'.",
+            )
 
     def hold_of(self, frame: DataFrame) -> None:
         """Keep what a frame keeps that the query reads."""

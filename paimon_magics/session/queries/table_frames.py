@@ -6,13 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from paimon_magics.errors import (
-    InvalidValueError,
-    OutdatedPlanError,
-    UnknownNameError,
-    nearest,
-    value_text,
-)
+from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest, value_text
 from paimon_magics.planning.reads.column_texts import calls_of_a_row, mentioned
 from paimon_magics.planning.reads.views import shown_columns
 from paimon_magics.planning.schemas.table_schema import Column
@@ -396,11 +390,7 @@ def frame_of_state(
     of `partitions` (serialised) only, if given. The snapshot does not expire while the frame is
     there. Raises OutdatedPlanError if it has expired."""
     with SnapshotLeases(scope.committer) as leases:
-        if not leases.hold(replace(table.name, system_table=None), int(snapshot.id)):
-            raise OutdatedPlanError(
-                f"Snapshot {snapshot.id} of `{table.name}` expired before it was read.",
-                hint="Nothing was written. Run the statement again.",
-            )
+        leases.require(table.name, int(snapshot.id))
         read = plan_data_read(
             table,
             ReadRequest(options=_ALL_LEVELS, zone=scope.zone, partitions=partitions),

@@ -15,21 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.boundary import short_errors
-from paimon_magics.columnar.layouts import (
-    SizeHistogram,
-    by_partition,
-    cells,
-    size_histogram,
-)
+from paimon_magics.columnar.layouts import SizeHistogram, by_partition, cells, size_histogram
 from paimon_magics.columnar.time_zones import UTC, in_zone, process_zone
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.formatting import count_text, size_text, stored_rows_text
-from paimon_magics.planning.reports.health import (
-    Figures,
-    Finding,
-    LayoutRules,
-    findings,
-)
+from paimon_magics.planning.reports.health import Figures, Finding, LayoutRules, findings
 from paimon_magics.planning.reports.view_queries import PartitionNames, buckets_sql
 from paimon_magics.session.rendering import render_text
 from paimon_magics.session.reports.report import Bar, Chart

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from paimon_magics.errors import (
-    UnconfirmedError,
-    UnknownNameError,
-    UnsupportedStatementError,
-)
+from paimon_magics.errors import UnconfirmedError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.planning.commits.expiry import TIME_RETAINED, retention_note, with_time_retained
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.alterations import plan_alter_table
@@ -44,17 +40,10 @@ from paimon_magics.session.writes.partitions import (
     remove_partitions,
 )
 from paimon_magics.spark.queries import known_to_spark
-from paimon_magics.statements.statement import (
-    CreateTable,
-    DropTable,
-    Insert,
-    TableName,
-)
+from paimon_magics.statements.statement import CreateTable, DropTable, Insert, TableName
 from paimon_magics.statements.table_changes import AlterTable, DropPartitions, RenameTable
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
-from paimon_magics.tables.manifests.partitions import (
-    list_partitions,
-)
+from paimon_magics.tables.manifests.partitions import list_partitions
 from paimon_magics.tables.table import Table
 
 

@@ -9,11 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Never, assert_never
 
-from paimon_magics.errors import (
-    UnconfirmedError,
-    UnknownNameError,
-    nearest,
-)
+from paimon_magics.errors import UnconfirmedError, UnknownNameError, nearest
 from paimon_magics.planning.reads.predicates import condition_text
 from paimon_magics.planning.row_changes.merges import PlannedClause
 from paimon_magics.session.outcome import Outcome
@@ -42,10 +38,7 @@ from paimon_magics.session.statements.rows import (
     truncate_handler,
 )
 from paimon_magics.session.statements.show import Shown, show_handler
-from paimon_magics.session.statements.tags_and_branches import (
-    alter_tags_handler,
-    show_tags,
-)
+from paimon_magics.session.statements.tags_and_branches import alter_tags_handler, show_tags
 from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge, run_merge
 from paimon_magics.session.writes.ordering import in_order
 from paimon_magics.session.writes.outcomes import rows_taken

@@ -41,10 +41,7 @@ from paimon_magics.session.writes.rows_by_key import PreparedKeys
 from paimon_magics.session.writes.small_inserts import run_small_change, small_change
 from paimon_magics.statements.lexing.tokens import tokenize
 from paimon_magics.statements.row_changes import Delete, RowChange
-from paimon_magics.statements.statement import (
-    Insert,
-    TruncateTable,
-)
+from paimon_magics.statements.statement import Insert, TruncateTable
 from paimon_magics.statements.subjects import subject_of
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 from paimon_magics.tables.table import Table

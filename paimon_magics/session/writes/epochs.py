@@ -20,11 +20,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from paimon_magics.errors import (
-    InvalidValueError,
-    UnknownOutcomeError,
-    UnsupportedStatementError,
-)
+from paimon_magics.errors import InvalidValueError, UnknownOutcomeError, UnsupportedStatementError
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list

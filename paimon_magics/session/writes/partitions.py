@@ -8,11 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_magics.coordinator.client.interface import Attempts
-from paimon_magics.errors import (
-    PaimonMagicsError,
-    UnknownNameError,
-    nearest,
-)
+from paimon_magics.errors import PaimonMagicsError, UnknownNameError, nearest
 from paimon_magics.planning.commits.requests import (
     CommitReceipt,
     CommitRequest,
@@ -26,9 +22,7 @@ from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import Operation, provenance
 from paimon_magics.session.scope import StatementScope, errors_located, errors_translated
 from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, rows_back
-from paimon_magics.session.writes.prepare import (
-    partition_constants,
-)
+from paimon_magics.session.writes.prepare import partition_constants
 from paimon_magics.session.writes.row_selection import ChangeOnTable, changed_outcome
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.spark.char_columns import with_char_columns

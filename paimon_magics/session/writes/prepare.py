@@ -8,10 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.errors import (
-    InvalidValueError,
-    PaimonMagicsError,
-)
+from paimon_magics.errors import InvalidValueError, PaimonMagicsError
 from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_keys, read_rows
 from paimon_magics.planning.commits.requests import (
     Append,
@@ -55,9 +52,7 @@ from paimon_magics.statements.statement import Insert, TableName, TableReference
 from paimon_magics.tables.manifests.partitions import partitions_max
 from paimon_magics.tables.snapshots.latest import latest_state
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.bucket_counts import (
-    check_cross_partition_size,
-)
+from paimon_magics.tables.writing.bucket_counts import check_cross_partition_size
 
 if TYPE_CHECKING:
     import pyarrow
@@ -143,13 +138,17 @@ def prepare_insert(
         raise _place(translate(error), insert) from error
     change = change_of(scope, insert, schema, constants, mode)
     made_of(projected, frame)
-    again = partial(_prepare_again, scope, insert, parameters)
+
+    def again() -> PreparedWrite:
+        scope.tables.renew()
+        return prepare_insert(scope, insert, parameters, frame=given, mode=mode, own_rows=own_rows)
+
     return PreparedWrite(
         table,
         projected,
         change,
         state[0],
-        partial(again, frame=given, mode=mode, own_rows=own_rows),
+        again,
         column=projection,
         check=_exactness(scope, frame, taken, is_given=is_given),
         has_kinds=kinds and schema.rowkind_field is None,
@@ -164,20 +163,6 @@ def _check_target(scope: StatementScope, insert: Insert, table: Table) -> None:
         check_writable(table.name, table.schema)
         if not insert.overwrite:
             check_cross_partition_size(table, scope.settings.cross_partition_rows_max)
-
-
-def _prepare_again(
-    scope: StatementScope,
-    insert: Insert,
-    parameters: Mapping[str, object],
-    *,
-    frame: DataFrame | None,
-    mode: str | None,
-    own_rows: bool,
-) -> PreparedWrite:
-    """Plan an INSERT on its tables as they are now."""
-    scope.tables.renew()
-    return prepare_insert(scope, insert, parameters, frame=frame, mode=mode, own_rows=own_rows)
 
 
 def _taken_by(

@@ -11,13 +11,7 @@ import pyarrow as pa
 
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.reads.views import (
-    KIND_NAMES,
-    OLDER,
-    PARTLY,
-    UNCHANGED,
-    UPDATE_AFTER,
-)
+from paimon_magics.planning.reads.views import KIND_NAMES, OLDER, PARTLY, UNCHANGED, UPDATE_AFTER
 from paimon_magics.planning.row_changes.merged_updates import UnseenCounts, unseen_notes
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.losses import ColumnLoss, loss_texts

@@ -50,12 +50,7 @@ from paimon_magics.session.writes.append_changes import (
     run_append_change,
 )
 from paimon_magics.session.writes.keyed_rows import check_seen, keyed_rows, with_key_buckets
-from paimon_magics.session.writes.outcomes import (
-    NOTHING_WRITTEN,
-    finished,
-    of_write,
-    with_losses,
-)
+from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, finished, of_write, with_losses
 from paimon_magics.session.writes.prepare import PreparedWrite
 from paimon_magics.session.writes.row_selection import (
     ChangeOnTable,

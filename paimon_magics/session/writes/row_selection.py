@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from paimon_magics.errors import OutdatedPlanError, UnknownNameError, UnsupportedStatementError
+from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
@@ -284,11 +284,7 @@ def placed_frame(
     """`placed_rows` of files of a snapshot, 0 for none, which stays for as long as the frame does.
     Raises OutdatedPlanError if it has expired."""
     with SnapshotLeases(scope.committer) as leases:
-        if snapshot_id and not leases.hold(replace(table.name, system_table=None), snapshot_id):
-            raise OutdatedPlanError(
-                f"Snapshot {snapshot_id} of `{table.name}` expired before it was read.",
-                hint="Nothing was written. Run the statement again, or keep snapshots longer: "
-                "'snapshot.num-retained.min', 'snapshot.time-retained'.",
-            )
+        if snapshot_id:
+            leases.require(table.name, snapshot_id)
         rows = placed_rows(scope.spark, files, columns, more, scope.slots, keys)
         return leases.noted(rows)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from paimon_magics.columnar.value_bounds import can_have
 from paimon_magics.coordinator.client.small_inserts import InsertReceipt, SmallInserts
@@ -22,12 +23,13 @@ from paimon_magics.session.writes.exactness import is_strict
 from paimon_magics.session.writes.row_selection import kind_of
 from paimon_magics.settings import WAITS
 from paimon_magics.statements.row_changes import RowChange, Update
-from paimon_magics.statements.statement import (
-    TableName,
-)
+from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.schema.history import version_of
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.table import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _FLUSH_MS = 300_000
 _UNCOUNTED = (
@@ -44,7 +46,7 @@ class PendingInsert:
         table: Table,
         answer: Future[InsertReceipt],
         visible: bool,
-        kind: str = "INSERT INTO",
+        kind: str,
     ) -> None:
         self._scope = scope
         self._table = table
@@ -59,6 +61,23 @@ class PendingInsert:
         if self._visible and receipt.mode == "async_mode":
             snapshot_id = flush_queue(self._scope, self._table.name)[1]
         return _outcome(self._table.name, self._kind, receipt, snapshot_id, visible=self._visible)
+
+
+def send_to_log(
+    scope: StatementScope,
+    table: Table,
+    log: SmallInserts,
+    rows: pa.Table | LoggedChange,
+    *,
+    wait: str | None,
+    label: str | None = None,
+    kind: str = "INSERT INTO",
+) -> PendingInsert:
+    """Send rows, or a change of rows, to the log of the table. `wait` says when that is answered;
+    the default is the table's mode. Raises errors of ours where it is not taken."""
+    mode = "async_mode" if wait is not None else None
+    answer = log.insert(table.name, rows, label=label, mode=mode, version=version_of(table))
+    return PendingInsert(scope, table, answer, wait == "visible", kind)
 
 
 def check_wait(wait: str | None) -> None:
@@ -188,14 +207,8 @@ def run_small_change(
     """
     inserts = inserts_of(scope, table)
     assert inserts is not None
-    answer = inserts.insert(
-        table.name,
-        logged,
-        mode="async_mode" if wait is not None else None,
-        version=version_of(table),
-    )
-    visible = wait == "visible"
-    outcome = PendingInsert(scope, table, answer, visible, kind_of(change)).outcome()
+    kind = kind_of(change)
+    outcome = send_to_log(scope, table, inserts, logged, wait=wait, kind=kind).outcome()
     outcome.statement, outcome.query = change.text, None
     return outcome
 
