@@ -176,16 +176,16 @@ def _condition(on: object) -> str:
 def _update(set: Mapping[str, str] | None) -> str:
     if set is None:
         return "UPDATE SET *"
-    given = values_by_column(set, _EXAMPLE)
-    return "UPDATE SET " + ", ".join(f"{column} = {value}" for column, value in given)
+    pairs = values_by_column(set, _EXAMPLE)
+    return "UPDATE SET " + ", ".join(f"{column} = {value}" for column, value in pairs)
 
 
 def _insert(values: Mapping[str, str] | None) -> str:
     if values is None:
         return "INSERT *"
-    given = values_by_column(values, _EXAMPLE)
-    columns = ", ".join(column for column, _ in given)
-    return f"INSERT ({columns}) VALUES ({', '.join(value for _, value in given)})"
+    pairs = values_by_column(values, _EXAMPLE)
+    columns = ", ".join(column for column, _ in pairs)
+    return f"INSERT ({columns}) VALUES ({', '.join(value for _, value in pairs)})"
 
 
 # Texts of SQL that Python's callers give: values by column, which become parts of a statement.
@@ -203,12 +203,12 @@ def values_by_column(values: object, example: str) -> list[tuple[str, str]]:
             else f"Values by column are expected, not {value_text(values)}.",
             hint=f"Give a dictionary: {{'amount': '{example}'}}.",
         )
-    found = []
+    pairs = []
     for column, value in values.items():
         text = sql_text(value, f"The value of `{column}`", example)
         path = ".".join(quoted(part.strip("`")) for part in str(column).split("."))
-        found.append((path, text if text.strip().upper() == "DEFAULT" else f"({text})"))
-    return found
+        pairs.append((path, text if text.strip().upper() == "DEFAULT" else f"({text})"))
+    return pairs
 
 
 def sql_text(value: object, what: str, example: str) -> str:

@@ -134,9 +134,9 @@ class Outcome:
     ) -> Outcome:
         """Return an outcome of rows that are in memory already; showing them runs no job."""
         frame = frame_of_rows(spark, rows)
-        made = cls(statement, kind, dataframe=frame, query=query, in_query=in_query)
-        made.display_rows, made._page = max(rows.num_rows, 1), in_zone(rows, made.zone)
-        return made
+        outcome = cls(statement, kind, dataframe=frame, query=query, in_query=in_query)
+        outcome.display_rows, outcome._page = max(rows.num_rows, 1), in_zone(rows, outcome.zone)
+        return outcome
 
     def release(self) -> None:
         """Give up the rows that have not been fetched, so that their snapshots may expire. What was
@@ -264,15 +264,15 @@ class Outcome:
 
         frame = self._rows()
         with errors_translated(self.statement), cancellable(frame.sparkSession, work_of(frame)):
-            found = fetch(with_nullable_fields(with_json_texts(frame)))
-        return in_zone(found, self.zone) if isinstance(found, pa.Table) else found
+            result = fetch(with_nullable_fields(with_json_texts(frame)))
+        return in_zone(result, self.zone) if isinstance(result, pa.Table) else result
 
     def _fetch(self, frame: DataFrame) -> Callable[[DataFrame], pyarrow.Table]:
         """How the rows of a frame, or of one made of it, come into this process."""
         rows = reads_of(frame).rows_at_most
         if rows is not None and rows <= _FEW_ROWS:
             return few_fetched
-        return lambda found: found.toArrow()
+        return lambda part: part.toArrow()
 
     def _arrow_schema(self) -> pyarrow.Schema:
         """The schema of `to_arrow`."""

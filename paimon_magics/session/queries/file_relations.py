@@ -104,22 +104,22 @@ def frame_of_files(scope: StatementScope, files: FileRelation) -> DataFrame:
     Raises UnknownNameError if there is no file, InvalidValueError for a file of another format, and
     what `staged` raises.
     """
-    given = {key.lower() for key, _ in files.options}
+    set_keys = {key.lower() for key, _ in files.options}
     options = dict(files.options)
     if files.format == "csv":
-        guessed = {key: value for key, value in _GUESSED.items() if key.lower() not in given}
+        guessed = {key: value for key, value in _GUESSED.items() if key.lower() not in set_keys}
         options |= guessed
         if guessed:
-            scope.note(_told(files.path, guessed))
+            scope.note(_reading_note(files.path, guessed))
     is_here = not _SCHEME.match(files.path) and runs_here(scope.spark)
     path = _found_here(files.path) if is_here else files.path
     if files.format == "csv" and is_here and len(options.get("sep", ",")) == 1:
-        found = quoting(path.removeprefix("file://"), options.get("sep", ","))
-        found = {key: value for key, value in found.items() if key.lower() not in given}
-        if "multiLine" in found:
+        quotes = quoting(path.removeprefix("file://"), options.get("sep", ","))
+        quotes = {key: value for key, value in quotes.items() if key.lower() not in set_keys}
+        if "multiLine" in quotes:
             scope.note("Texts in it have line ends, so each file was read as a whole, by one task.")
-        options |= found
-    if files.format == "json" and is_here and "multiline" not in given and _is_list(path):
+        options |= quotes
+    if files.format == "json" and is_here and "multiline" not in set_keys and _is_list(path):
         options["multiLine"] = "true"
     reader = reader_options(files.format, options)
     try:
@@ -128,17 +128,19 @@ def frame_of_files(scope: StatementScope, files: FileRelation) -> DataFrame:
     except PaimonMagicsError:
         raise
     except Exception as error:
-        told = translate(error)
+        ours = translate(error)
         if getattr(error, "getCondition", lambda: "")() == "PATH_NOT_FOUND":
             raise _missing(files.path) from error
-        if isinstance(told, TableDamagedError):  # the footer can't be read
+        if isinstance(ours, TableDamagedError):  # the footer can't be read
             raise InvalidValueError(
-                f"`{files.path}` can't be read as {files.format}: {told.message}",
+                f"`{files.path}` can't be read as {files.format}: {ours.message}",
                 hint="Write the file's format before the dot, as in csv.`my.csv`.",
             ) from error
-        raise told from error
-    if files.format == "csv" and "sep" not in given and len(frame.columns) == 1:
-        found_in = next((one for one in _SEPARATORS if one in frame.columns[0]), None)
+        raise ours from error
+    if files.format == "csv" and "sep" not in set_keys and len(frame.columns) == 1:
+        found_in = next(
+            (separator for separator in _SEPARATORS if separator in frame.columns[0]), None
+        )
         if found_in is not None:
             scope.note(f"It has one column; WITH ('sep' = '{found_in}') splits it into several.")
     return frame
@@ -158,7 +160,7 @@ def _frame(
     return file_frame(scope.spark, files.format, copy, options), copy
 
 
-def _told(path: str, guessed: Mapping[str, str]) -> str:
+def _reading_note(path: str, guessed: Mapping[str, str]) -> str:
     parts = []
     if "header" in guessed:
         parts.append("names from its first line")
@@ -187,7 +189,9 @@ def _missing(path: str) -> UnknownNameError:
     hint = "Check the path."
     if not _SCHEME.match(path):
         if whole.parent.is_dir():
-            hint = likely_meant(whole.name, (one.name for one in whole.parent.iterdir())) or hint
+            hint = (
+                likely_meant(whole.name, (entry.name for entry in whole.parent.iterdir())) or hint
+            )
         else:
             hint = f"There is no folder {whole.parent} either."
         if not os.path.isabs(path):
@@ -197,9 +201,9 @@ def _missing(path: str) -> UnknownNameError:
 
 def _is_list(path: str) -> bool:
     """Whether a JSON file holds a list, which Spark can't read line by line, only as a whole."""
-    for found in glob.glob(path.removeprefix("file://")):
-        if os.path.isfile(found):
-            with open(found, "rb") as file:
+    for name in glob.glob(path.removeprefix("file://")):
+        if os.path.isfile(name):
+            with open(name, "rb") as file:
                 return file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
     return False
 
@@ -232,14 +236,14 @@ def quoting(path: str, separator: str) -> dict[str, str]:
 
 def _beginning(path: str) -> str:
     plain = re.sub(r"\\(.)", r"\1", path)  # Spark escapes a pattern's characters in a name
-    for found in [plain] if plain != path else sorted(glob.glob(path)):
-        if os.path.isdir(found):
-            found = next(iter(sorted(glob.glob(os.path.join(glob.escape(found), "[!._]*")))), "")
-        if not os.path.isfile(found):
+    for name in [plain] if plain != path else sorted(glob.glob(path)):
+        if os.path.isdir(name):
+            name = next(iter(sorted(glob.glob(os.path.join(glob.escape(name), "[!._]*")))), "")
+        if not os.path.isfile(name):
             continue
-        opened = gzip.open if found.endswith(".gz") else open
+        opened = gzip.open if name.endswith(".gz") else open
         try:
-            with opened(found, "rb") as file:
+            with opened(name, "rb") as file:
                 return file.read(_LOOKED_AT_BYTES).decode("utf-8-sig", "replace")
         except OSError:
             return ""

@@ -145,7 +145,7 @@ class _Reading:
         """Whether rows are read that are not in the table's files, or rows to change."""
         return self.include_buffer or self.selection is not None
 
-    def given(self, reference: TableReference) -> DataFrame | None:
+    def frame_for(self, reference: TableReference) -> DataFrame | None:
         """The frame that takes the place of the reference."""
         chosen = self.selection
         is_target = chosen is not None and reference.range.start == chosen.position
@@ -166,19 +166,19 @@ class _Reading:
         # The statement's target has been found before: neither Spark is asked about its name again,
         # nor the catalog.
         known = chosen.table if chosen is not None and is_target else None
-        found = relation_of(self.scope, reference, self.statement, self.bound, self.names, known)
-        if chosen is not None and chosen.shows_row_ids and isinstance(found, Relation):
-            found = replace(found, names_row_ids=True)
-        if chosen is None or not isinstance(found, Relation) or found.name != chosen.table:
-            return found
-        if not found.options:
-            found = replace(found, snapshot_id=chosen.snapshot_id)
+        meaning = relation_of(self.scope, reference, self.statement, self.bound, self.names, known)
+        if chosen is not None and chosen.shows_row_ids and isinstance(meaning, Relation):
+            meaning = replace(meaning, names_row_ids=True)
+        if chosen is None or not isinstance(meaning, Relation) or meaning.name != chosen.table:
+            return meaning
+        if not meaning.options:
+            meaning = replace(meaning, snapshot_id=chosen.snapshot_id)
         if not is_target:
-            return found
+            return meaning
         if chosen.conditions is None:
-            return replace(found, names=None)
+            return replace(meaning, names=None)
         filters, bound = chosen.conditions.filters, chosen.conditions.bound
-        return replace(found, filters=filters, bound=bound)
+        return replace(meaning, filters=filters, bound=bound)
 
 
 def _known_frame(reading: _Reading, query: QueryText, wanted: WholeAggregates) -> DataFrame | None:
@@ -206,7 +206,7 @@ def _views(
     views, with_ids = [], []
     frames: dict[str, str] = {}
     for reference in query.references:
-        given_frame = reading.given(reference)
+        given_frame = reading.frame_for(reference)
         if given_frame is not None:
             leases.hold_of(given_frame)
             views.append((reference, scope.views.pass_by(given_frame)))
@@ -283,8 +283,8 @@ def _view_of(
     if is_metadata(relation.name):
         frame = metadata_frame(scope, relation)
         return scope.views.pass_by(frame), frame
-    kept = kept_read(scope, relation, leases)
-    return kept.view, kept.frame
+    table_read = kept_read(scope, relation, leases)
+    return table_read.view, table_read.frame
 
 
 def _shows_row_ids(scope: StatementScope, relation: Relation) -> bool:
@@ -298,7 +298,7 @@ def buffered_frame(
     scope: StatementScope, relation: Relation, leases: SnapshotLeases
 ) -> DataFrame | None:
     """The frame of a table with rows that are not loaded yet; None where it has none."""
-    return frame_with_buffer(scope, relation, lambda one: kept_read(scope, one, leases).frame)
+    return frame_with_buffer(scope, relation, lambda rows: kept_read(scope, rows, leases).frame)
 
 
 def is_known(scope: StatementScope, relation: Relation, statement: str, query: QueryText) -> bool:
@@ -323,11 +323,11 @@ def known_row(
     read = planned_read(scope, relation, leases, with_entries=with_bounds).read
     if not are_decided(read, relation.filters):
         return None
-    found = {call.name: _value(read, call) for call in calls}
-    if None in found.values():
+    results = {call.name: _value(read, call) for call in calls}
+    if None in results.values():
         return None
-    values = ", ".join(value for value in found.values() if value is not None)
-    names = ", ".join(map(quoted, found))
+    values = ", ".join(value for value in results.values() if value is not None)
+    names = ", ".join(map(quoted, results))
     return f"(VALUES ({values}) AS known ({names}))"
 
 
@@ -438,9 +438,9 @@ def _upserted(
     if changed is not None:
         keys = pa.concat_tables([keys, changed.cast(keys.schema)])
     if changed is not None or needs_rows_below(table_schema):
-        found = rows_with_keys(spark, whole(), keys)
+        stored = rows_with_keys(spark, whole(), keys)
         old = pa.Table.from_batches(
-            [conform(to_batch, schema) for to_batch in found.to_batches()], schema
+            [conform(to_batch, schema) for to_batch in stored.to_batches()], schema
         )
     if changed is not None:
         rows = changed_rows(table_schema, entries, lambda _: old)

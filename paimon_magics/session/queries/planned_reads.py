@@ -204,11 +204,11 @@ def _resolved(table: Table, relation: Relation, zone: str) -> Resolved:
     return find_target(table, point_of_read(table.schema, dict(relation.options)), zone)
 
 
-def _hold(leases: SnapshotLeases, name: TableName, found: Resolved) -> bool:
+def _hold(leases: SnapshotLeases, name: TableName, point: Resolved) -> bool:
     """Keep the snapshot of a read from expiring. Returns whether it still existed. Tags keep
     theirs."""
-    ids = snapshot_ids(found.target)
-    if not ids or found.kept_by_tag:
+    ids = snapshot_ids(point.target)
+    if not ids or point.kept_by_tag:
         return True
     return leases.hold(replace(name, system_table=None), min(ids))
 
@@ -226,7 +226,7 @@ def _read(
     scope: StatementScope,
     table: Table,
     relation: Relation,
-    found: Resolved,
+    point: Resolved,
     *,
     with_entries: bool = False,
 ) -> DataRead:
@@ -242,7 +242,7 @@ def _read(
     return plan_data_read(
         table,
         request,
-        target=found.target,
+        target=point.target,
         manifests=scope.manifests(table),
         batch_rows=scope.settings.batch_rows,
     )

@@ -76,7 +76,7 @@ def relation_of(
         (option,) = options
         options[option] = bounds_value(scope.spark, reference.bounds, option, bound)
     options = with_settings(scope, name, options)
-    named = {value.text for one in reference.filters for value in one.values}
+    named = {value.text for condition in reference.filters for value in condition.values}
     values = tuple((key, value) for key, value in sorted(bound.items()) if key in named)
     return Relation(
         name,

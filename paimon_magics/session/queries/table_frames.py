@@ -54,10 +54,10 @@ def frame_of_table(
     """Return all rows of a table or system table as a lazy frame, with Paimon's read options;
     `include_buffer` as in `frame_of_query`. With `in_order` the two rows of an update stay next to
     each other; without it Spark may cut files anywhere."""
-    given = with_settings(scope, name, options or {})
-    return _frame_and_source(scope, name, given, include_buffer=include_buffer, in_order=in_order)[
-        0
-    ]
+    all_options = with_settings(scope, name, options or {})
+    return _frame_and_source(
+        scope, name, all_options, include_buffer=include_buffer, in_order=in_order
+    )[0]
 
 
 def chosen_of_table(
@@ -77,11 +77,11 @@ def chosen_of_table(
     not honoured, and what Spark says of the condition as our errors.
     """
     condition = _condition(where)
-    given = with_settings(scope, name, options)
+    all_options = with_settings(scope, name, options)
     frame, source = _frame_and_source(
         scope,
         name,
-        given,
+        all_options,
         include_buffer=include_buffer,
         in_order=False,
         lists_null=condition is not None and lists_null(condition, {}),
@@ -96,12 +96,12 @@ def chosen_of_table(
         plain = _cut(frame, condition, outputs)
         if source is None:
             return plain
-        told = condition is None or has_only_conditions(condition)
+        only_filters = condition is None or has_only_conditions(condition)
         filters = () if condition is None else conditions_in(condition)
-        chosen = _Chosen(frame, source, outputs, condition, filters, told)
-        found = chosen.read(Narrowed(None)) or plain
-    note_source(found, chosen)
-    return found
+        chosen = _Chosen(frame, source, outputs, condition, filters, only_filters)
+        narrowed = chosen.read(Narrowed(None)) or plain
+    note_source(narrowed, chosen)
+    return narrowed
 
 
 def frame_of_plain_query(
@@ -113,7 +113,7 @@ def frame_of_plain_query(
     relation = relation_of(scope, plain.reference, statement, {})
     if not isinstance(relation, Relation) or is_metadata(relation.name):
         return None
-    texts = [one.text for one in plain.columns or ()]
+    texts = [column.text for column in plain.columns or ()]
     if not all(map(calls_of_a_row, [*texts, plain.where or ""])):
         return None
     options = dict(relation.options)
@@ -132,10 +132,10 @@ def frame_of_plain_query(
         outputs = _outputs(frame.alias(alias), source, plain, names)
         if outputs is None:
             return None
-        filters, told = reference.filters, reference.only_filters
-        chosen = _Chosen(frame, source, outputs, plain.where, filters, told, alias)
-        found = chosen.read(Narrowed(None))
-    return None if found is None else (found, chosen)
+        filters, only_filters = reference.filters, reference.only_filters
+        chosen = _Chosen(frame, source, outputs, plain.where, filters, only_filters, alias)
+        narrowed = chosen.read(Narrowed(None))
+    return None if narrowed is None else (narrowed, chosen)
 
 
 def _outputs(
@@ -145,10 +145,10 @@ def _outputs(
     not as many as `names`, and where one may use what another one gives a name to."""
     known = {column.name.lower(): column.name for column in source.columns}
     chosen = plain.columns or [ChosenColumn(quoted(column), column) for column in frame.columns]
-    own = frame.selectExpr(*(one.text for one in chosen)).columns
-    given = {name for name in own if name.lower() not in {name.lower() for name in source.names}}
-    for name, one in zip(own, chosen, strict=False):
-        if mentioned(one.text, given - {name}) != frozenset():
+    own = frame.selectExpr(*(choice.text for choice in chosen)).columns
+    aliases = {name for name in own if name.lower() not in {name.lower() for name in source.names}}
+    for name, choice in zip(own, chosen, strict=False):
+        if mentioned(choice.text, aliases - {name}) != frozenset():
             return None
     shown = own if names is None else names
     if not len(chosen) == len(own) == len(shown) or len({name.lower() for name in shown}) < len(
@@ -156,8 +156,8 @@ def _outputs(
     ):
         return None
     return tuple(
-        _Output(name, one.text, known.get((one.stored or "").lower()), name != before)
-        for name, before, one in zip(shown, own, chosen, strict=True)
+        _Output(name, choice.text, known.get((choice.stored or "").lower()), name != before)
+        for name, before, choice in zip(shown, own, chosen, strict=True)
     )
 
 
@@ -170,27 +170,27 @@ def _frame_and_source(
     in_order: bool,
     lists_null: bool = False,
 ) -> tuple[DataFrame, Source | None]:
-    given = tuple(sorted((options or {}).items()))
-    relation = Relation(name, given, unordered=not in_order, lists_null=lists_null)
+    items = tuple(sorted((options or {}).items()))
+    relation = Relation(name, items, unordered=not in_order, lists_null=lists_null)
     if is_metadata(name):
         return metadata_frame(scope, relation), None
     with SnapshotLeases(scope.committer) as leases:
         if include_buffer:
-            found = buffered_frame(scope, relation, leases)
-            if found is not None:
-                return leases.noted(found), None
+            buffered = buffered_frame(scope, relation, leases)
+            if buffered is not None:
+                return leases.noted(buffered), None
         # What is done with the frame decides what is read of it: nothing is read before.
-        kept = kept_read(scope, relation, leases, by_spark=True)
-        frame = leases.noted(_new_frame(kept), (name.object_name,))
-    source = _TableSource(scope.connection, relation, kept)
+        first = kept_read(scope, relation, leases, by_spark=True)
+        frame = leases.noted(_new_frame(first), (name.object_name,))
+    source = _TableSource(scope.connection, relation, first)
     note_source(frame, source)
     return frame, source
 
 
-def _new_frame(kept: KeptRead) -> DataFrame:
+def _new_frame(read: KeptRead) -> DataFrame:
     """A frame of its own for a caller: the kept one stays for other queries. A text takes one call
     of the JVM, `select("*")` nine."""
-    return kept.frame.where("true")
+    return read.frame.where("true")
 
 
 @dataclass(frozen=True)
@@ -240,10 +240,10 @@ class _TableSource:
         )
         try:
             with SnapshotLeases(scope.committer) as leases:
-                kept = kept_read(scope, relation, leases, self.first.planned)
-                if kept.view == self.first.view:
+                narrowed = kept_read(scope, relation, leases, self.first.planned)
+                if narrowed.view == self.first.view:
                     return None
-                return leases.noted(_new_frame(kept), (relation.name.object_name,))
+                return leases.noted(_new_frame(narrowed), (relation.name.object_name,))
         finally:
             scope.views.drop_passing()
 
@@ -262,7 +262,7 @@ class _Output:
 @dataclass(frozen=True)
 class _Chosen:
     """Some columns and rows of a source, whose frame with all of them is `frame`. `filters` are
-    conditions in the condition `where`, and all there is in it if it is `told`. The texts may
+    conditions in the condition `where`, and the whole of it with `only_filters`. The texts may
     qualify names by `alias`."""
 
     frame: DataFrame
@@ -270,7 +270,7 @@ class _Chosen:
     outputs: tuple[_Output, ...]
     where: str | None
     filters: tuple[ColumnFilter, ...]
-    told: bool
+    only_filters: bool
     alias: str = ""
 
     @property
@@ -311,15 +311,19 @@ class _Chosen:
             for output in self.outputs
             if output.stored is not None
         }
-        given = [one for one in wanted.filters if one.column.lower() in stored]
-        renamed = (replace(one, column=stored[one.column.lower()]) for one in given)
-        told = self.told and len(given) == len(wanted.filters)
+        passed_on = [
+            condition for condition in wanted.filters if condition.column.lower() in stored
+        ]
+        renamed = (
+            replace(condition, column=stored[condition.column.lower()]) for condition in passed_on
+        )
+        only_filters = self.only_filters and len(passed_on) == len(wanted.filters)
         base = self.source.read(
             Narrowed(
                 used,
                 (*self.filters, *renamed),
                 wanted.bound,
-                wanted.rows if told else None,
+                wanted.rows if only_filters else None,
                 wanted.lists_null,
             )
         )
@@ -332,9 +336,9 @@ class _Chosen:
 
 def _cut(frame: DataFrame, where: str | None, outputs: Sequence[_Output]) -> DataFrame:
     rows = frame if where is None else frame.where(where)
-    found = rows.selectExpr(*(output.text for output in outputs))
+    selected = rows.selectExpr(*(output.text for output in outputs))
     renamed = any(output.is_renamed for output in outputs)
-    return found.toDF(*(output.name for output in outputs)) if renamed else found
+    return selected.toDF(*(output.name for output in outputs)) if renamed else selected
 
 
 def _condition(where: object) -> str | None:
@@ -351,33 +355,33 @@ def _chosen(columns: object, known: Sequence[str], table: TableName) -> tuple[st
     """The names of the chosen columns as the table spells them, in the order given."""
     if columns is None:
         return tuple(known)
-    given = None if isinstance(columns, str | bytes | Mapping) else columns
-    names = list(given) if isinstance(given, Sequence) else []
+    values = None if isinstance(columns, str | bytes | Mapping) else columns
+    names = list(values) if isinstance(values, Sequence) else []
     wrong = [name for name in names if not isinstance(name, str)]
     if not names or wrong:
-        said = "an empty list" if isinstance(given, Sequence) else value_text(columns)
-        said = f"a list with {value_text(wrong[0])} in it" if wrong else said
+        problem = "an empty list" if isinstance(values, Sequence) else value_text(columns)
+        problem = f"a list with {value_text(wrong[0])} in it" if wrong else problem
         raise InvalidValueError(
-            f"`columns` of table() is {said}, not a list of columns' names.",
+            f"`columns` of table() is {problem}, not a list of columns' names.",
             hint="Give their names in a list, as in columns=['id', 'amount']; leave it out for all "
             "columns.",
         )
-    found = []
+    chosen = []
     for name in names:
-        same = [one for one in known if one == name] or [
-            one for one in known if one.lower() == name.lower()
+        same = [column for column in known if column == name] or [
+            column for column in known if column.lower() == name.lower()
         ]
         if not same:
             raise UnknownNameError(
                 f"`{table}` has no column `{name}`.",
                 hint=nearest(name, known, what="columns"),
             )
-        if same[0] in found:
+        if same[0] in chosen:
             raise InvalidValueError(
                 f"`columns` of table() names `{same[0]}` twice.", hint="Name each column once."
             )
-        found.append(same[0])
-    return tuple(found)
+        chosen.append(same[0])
+    return tuple(chosen)
 
 
 # Frames of whole states of a table.

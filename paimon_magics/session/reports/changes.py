@@ -58,7 +58,7 @@ def changes_of(scope: StatementScope, name: TableName, start: str, end: str) -> 
     read = _read(scope, name, table, start, end)
     rows, notes = read.rows, list(read.notes)
     counts = Counter(rows.column("rowkind").to_pylist())
-    said = ", ".join(f"{counts[one]:,} {word}" for one, word in _KINDS.items() if counts[one])
+    kinds = ", ".join(f"{counts[kind]:,} {word}" for kind, word in _KINDS.items() if counts[kind])
     note = f"These are the newest {_ROWS_MAX:,} rows; there are older ones." if read.follow else ""
     first = _first_state(scope, name, start)
     has_updates_only = schema.is_primary_key_table and schema.changelog_producer == "none"
@@ -79,7 +79,7 @@ def changes_of(scope: StatementScope, name: TableName, start: str, end: str) -> 
     )  # fmt: skip
     summary = (
         f"{name}, after {start} up to {end}: {count_text(rows.num_rows, 'row')}"
-        f"{' at least' if read.follow else ''}{f' ({said})' if said else ''}"
+        f"{' at least' if read.follow else ''}{f' ({kinds})' if kinds else ''}"
     )
     return Report("CHANGES", summary, (section,), tuple(notes))
 

@@ -28,7 +28,7 @@ from paimon_magics.session.statements.handler import (
 )
 from paimon_magics.session.statements.losses import loss_of_alteration
 from paimon_magics.session.writes.insert import run_insert
-from paimon_magics.session.writes.merged_schemas import harm_told
+from paimon_magics.session.writes.merged_schemas import harm_of_changes
 from paimon_magics.session.writes.new_tables import filled
 from paimon_magics.session.writes.ordering import nothing_changed
 from paimon_magics.session.writes.outcomes import Replaced, rows_taken
@@ -215,19 +215,19 @@ def _alter_table(
             return done(statement, "ALTER TABLE", target, f"`{name}` is `{target}` now.")
         case (DropPartitions() as drop,):
             specs = partition_specs(scope, table, statement.text, drop.specs, parameters)
-            kept = _existing(table, specs, drop, statement)
-            if not kept:
+            existing = _existing(table, specs, drop, statement)
+            if not existing:
                 return done(statement, "ALTER TABLE", name, "No partition to drop.")
             return remove_partitions(
-                scope, table, statement.text, "ALTER TABLE … DROP PARTITION", kept
+                scope, table, statement.text, "ALTER TABLE … DROP PARTITION", existing
             )
         case _:
-            told = harm_told(scope, table, statement.changes)
+            harm = harm_of_changes(scope, table, statement.changes)
             with errors_located(statement.text, statement.name_position):
                 scope.definitions.alter_table(name, statement.changes, table.schema.schema_id)
             outcome = done(statement, "ALTER TABLE", name, f"Table `{name}` altered.")
-            if told is not None:
-                outcome.notes = told.notes
+            if harm is not None:
+                outcome.notes = harm.notes
             return outcome
 
 
@@ -264,7 +264,7 @@ def _unconfirmed_alter(
     scope: StatementScope, statement: AlterTable, parameters: Mapping[str, object]
 ) -> UnconfirmedError | None:
     table = scope.load(statement.name, statement.text, 0)
-    harm = harmed(statement, harm_told(scope, table, statement.changes))
+    harm = harmed(statement, harm_of_changes(scope, table, statement.changes))
     if harm is not None:
         return harm
     loss = loss_of_alteration(statement, table)
@@ -285,11 +285,11 @@ def _existing(
     statement: AlterTable,
 ) -> list[PartitionSpec]:
     """The specs that match a partition; a spec without a match is an error unless IF EXISTS."""
-    found = [partition_texts(table, values) for values in list_partitions(table)]
-    kept = []
+    partitions = [partition_texts(table, values) for values in list_partitions(table)]
+    existing = []
     for spec in specs:
-        if any(matches(texts, spec) for texts in found):
-            kept.append(spec)
+        if any(matches(texts, spec) for texts in partitions):
+            existing.append(spec)
         elif not drop.if_exists:
             shown = ", ".join(
                 f"{key} = {'NULL' if value is None else repr(value)}" for key, value in spec
@@ -300,4 +300,4 @@ def _existing(
                 statement=statement.text,
                 position=statement.name_position,
             )
-    return kept
+    return existing

@@ -25,9 +25,9 @@ from paimon_magics.session.statements.ddl import (
 )
 from paimon_magics.session.statements.handler import (
     Handler,
+    database_outcome,
     explained,
     explanation,
-    said,
     unconfirmed,
     way_back,
 )
@@ -88,9 +88,9 @@ def run_statement(
     if is_for_spark(scope, statement):
         return pass_to_spark(scope, statement, parameters)
     handler = handler_of(scope, statement, parameters, include_buffer=include_buffer, wait=wait)
-    with in_order(scope, handler.changed) as told:
+    with in_order(scope, handler.changed) as notes:
         outcome = handler.run()
-    outcome.notes = (*told, *outcome.notes)
+    outcome.notes = (*notes, *outcome.notes)
     return outcome
 
 
@@ -279,7 +279,7 @@ def _create_database(scope: StatementScope, statement: CreateDatabase) -> Outcom
         statement.name, properties, if_not_exists=statement.if_not_exists
     )
     word = "created" if created else "exists already"
-    return said(statement, "CREATE DATABASE", f"Database `{statement.name}` {word}.")
+    return database_outcome(statement, "CREATE DATABASE", f"Database `{statement.name}` {word}.")
 
 
 def _drop_database(scope: StatementScope, statement: DropDatabase) -> Outcome:
@@ -294,7 +294,7 @@ def _drop_database(scope: StatementScope, statement: DropDatabase) -> Outcome:
         if dropped
         else f"There is no database `{statement.name}`."
     )
-    return said(statement, "DROP DATABASE", message)
+    return database_outcome(statement, "DROP DATABASE", message)
 
 
 def _use(scope: StatementScope, statement: UseDatabase) -> Outcome:
@@ -316,4 +316,4 @@ def _use(scope: StatementScope, statement: UseDatabase) -> Outcome:
             position=max(statement.text.find(statement.database), 0),
         )
     scope.connection.state.database = database
-    return said(statement, "USE", f"The current database is `{database}`.")
+    return database_outcome(statement, "USE", f"The current database is `{database}`.")

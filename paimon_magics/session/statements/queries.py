@@ -128,17 +128,17 @@ def _frame_of_new_view(
     if plain is not None:
         # Whatever is wrong with the query is told of the query as a whole.
         with contextlib.suppress(PaimonMagicsError):
-            found = frame_of_plain_query(scope, statement.text, plain, statement.columns)
-            if found is not None:
-                return found
+            narrowed = frame_of_plain_query(scope, statement.text, plain, statement.columns)
+            if narrowed is not None:
+                return narrowed
     frame = frame_of_query(scope, statement.text, statement.query, parameters)
     names = statement.columns
     if names is None:
         return frame, None
     if len(names) != len(frame.columns):
-        given = count_text(len(names), "column")
+        count = count_text(len(names), "column")
         raise InvalidValueError(
-            f"View `{statement.name}` names {given}, and its query gives {len(frame.columns)}.",
+            f"View `{statement.name}` names {count}, and its query gives {len(frame.columns)}.",
             hint=f"The query's columns are: {', '.join(frame.columns)}.",
         )
     return made_of(frame.toDF(*names), frame), None
@@ -197,18 +197,18 @@ def table_reads(
 ) -> list[TableRead]:
     """Return the query's reads, in the order of its text. `bound` are the values of its bind names.
     Raises errors of ours."""
-    found = []
+    reads = []
     names = used_names(statement, query)
     for reference in query.references:
         relation = relation_of(scope, reference, statement, bound, names)
         if not isinstance(relation, Relation):
-            found.append(TableRead(str(reference.name), _outside(relation)))
+            reads.append(TableRead(str(reference.name), _outside(relation)))
         elif is_metadata(relation.name):
-            found.append(TableRead(str(relation.name), "metadata, read on the driver"))
+            reads.append(TableRead(str(relation.name), "metadata, read on the driver"))
         else:
             plan, read = read_plan(scope, relation)
             known = is_known(scope, relation, statement, query)
-            found.append(
+            reads.append(
                 TableRead(
                     str(relation.name),
                     _known_text(read) if known else _scans_text(plan, read),
@@ -217,11 +217,11 @@ def table_reads(
                     opens_files=not known and plan.known_rows is None,
                 )
             )
-    return found
+    return reads
 
 
-def _outside(found: SparkOwn | FileRelation | GivenFrame) -> str:
-    match found:
+def _outside(meaning: SparkOwn | FileRelation | GivenFrame) -> str:
+    match meaning:
         case SparkOwn():
             return "Spark's own table or view"
         case FileRelation(format=kind):
@@ -281,9 +281,9 @@ def _conditions(read: DataRead, relation: Relation, more: Sequence[str]) -> list
     used = {(predicate.column.lower(), predicate.operator) for predicate in read.predicates}
     chosen = [condition_text(predicate) for predicate in read.predicates]
     others = [
-        condition_text(one)
-        for one in relation.filters
-        if (one.column.lower(), one.operator) not in used
+        condition_text(condition)
+        for condition in relation.filters
+        if (condition.column.lower(), condition.operator) not in used
     ] + list(more)
     lines = [f"files are chosen by {' AND '.join(chosen)}"] if chosen else []
     return lines + ([f"left to Spark alone: {' AND '.join(others)}"] if others else [])

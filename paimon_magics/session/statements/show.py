@@ -127,10 +127,10 @@ def _show_create(scope: StatementScope, statement: ShowCreateTable) -> Outcome:
 def _show_tables(scope: StatementScope, statement: ShowTables) -> Outcome:
     database = statement.database or scope.database
     if database == SYSTEM_DATABASE:
-        found = catalog_table_names(scope.catalog)
+        tables = catalog_table_names(scope.catalog)
     else:
-        found = scope.catalog.list_tables(database)
-    names = _matching(found, statement.pattern)
+        tables = scope.catalog.list_tables(database)
+    names = _matching(tables, statement.pattern)
     views = _matching(temporary_views(scope.spark), statement.pattern)
     return listing(
         scope,

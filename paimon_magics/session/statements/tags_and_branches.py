@@ -143,7 +143,7 @@ def _returned(change: VersionChange, receipt: VersionReceipt) -> dict[str, list[
 
 
 def _message(name: TableName, change: VersionChange, receipt: VersionReceipt) -> str:
-    changed = ", ".join(f"`{one}`" for one in receipt.changed)
+    changed = ", ".join(f"`{changed_name}`" for changed_name in receipt.changed)
     match change:
         case CreateTag(tag=tag):
             return (
@@ -157,8 +157,8 @@ def _message(name: TableName, change: VersionChange, receipt: VersionReceipt) ->
             return f"Tag {changed} of `{name}` replaced."
         case DeleteTags(tags=tags):
             missing = ", ".join(f"`{tag}`" for tag in tags if tag not in receipt.changed)
-            said = [f"Tag {changed} of `{name}` deleted."] if changed else []
-            return " ".join([*said, *([f"`{name}` has no tag {missing}."] if missing else [])])
+            deleted = [f"Tag {changed} of `{name}` deleted."] if changed else []
+            return " ".join([*deleted, *([f"`{name}` has no tag {missing}."] if missing else [])])
         case RenameTag(tag=tag):
             return f"Tag `{tag}` of `{name}` is {changed} now."
         case CreateBranch(branch=branch):

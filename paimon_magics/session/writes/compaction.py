@@ -133,8 +133,8 @@ class SparkEngine(SparkTransactions):
             return Messages(rewritten_here(plan, transaction, threads=threads, settings=settings))
         rewrite = plan.rewrite(transaction, slots=slots, settings=settings)
         results = run_units(self.scope.spark, AppendUnits.of(rewrite, plan.units, slots))
-        found = [one for group in results.results for one in group]
-        return Messages(plan.messages(found, transaction), results.repeated_attempts)
+        files = [file for group in results.results for file in group]
+        return Messages(plan.messages(files, transaction), results.repeated_attempts)
 
     def _merged(self, plan: CompactionPlan, transaction: Transaction) -> Messages:
         slots, settings = self.scope.slots, self.scope.settings
@@ -143,8 +143,8 @@ class SparkEngine(SparkTransactions):
         tasks = plan.tasks(slots)
         units = RewriteUnits.of(plan.spec(transaction), tasks, slots)
         results = run_units(self.scope.spark, units)
-        found = [one for group in results.results for one in group]
-        messages = compaction_messages(plan, tasks, found, transaction)
+        files = [file for group in results.results for file in group]
+        messages = compaction_messages(plan, tasks, files, transaction)
         return Messages(messages, results.repeated_attempts)
 
 

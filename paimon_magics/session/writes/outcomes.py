@@ -19,10 +19,9 @@ from paimon_magics.planning.schemas.written_options import options_not_applied
 from paimon_magics.planning.writes.inserts import rows_hidden_by
 from paimon_magics.planning.writes.losses import ColumnLoss, in_order, loss_texts
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.scope import StatementScope
+from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.compaction import compact_plan, planned_compaction
 from paimon_magics.session.writes.prepare import PreparedWrite
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.statement import TableName
@@ -95,7 +94,7 @@ def write_outcome(
 def with_losses(outcome: Outcome, table: Table, losses: Sequence[ColumnLoss]) -> Outcome:
     """The outcome with the numbers of values that were rounded or cut."""
     columns = table.schema.columns
-    outcome.values_changed = {one.column: one.rows for one in in_order(columns, losses)}
+    outcome.values_changed = {loss.column: loss.rows for loss in in_order(columns, losses)}
     outcome.notes = (*outcome.notes, *loss_texts(columns, losses))
     return outcome
 
@@ -217,11 +216,8 @@ def replaced_by_insert(prepared: PreparedWrite) -> Replaced:
             return Replaced(table, sizes_of_replaced(table, specs=specs))
         case OverwriteTouched():
             keys = list(table.schema.partition_keys)
-            try:
-                with cancellable(frame.sparkSession):
-                    written = frame.select(*keys).distinct().toArrow()
-            except Exception as error:
-                raise translate(error) from error
+            with errors_translated(), cancellable(frame.sparkSession):
+                written = frame.select(*keys).distinct().toArrow()
             values = [tuple(row.values()) for row in written.to_pylist()]
             return Replaced(table, sizes_of_replaced(table, partitions=values))
 
@@ -242,5 +238,5 @@ def rows_taken(sizes: Sequence[PartitionSize]) -> str:
     rows, files = sum(size.rows for size in sizes), sum(size.files for size in sizes)
     size = size_text(sum(size.size_bytes for size in sizes))
     where = f" of {count_text(len(sizes), 'partition')}" if sizes[0].partition else ""
-    told = stored_rows_text(rows, is_merged=any(size.is_merged for size in sizes))
-    return f"{told} in {count_text(files, 'file')} ({size}){where}"
+    rows_text = stored_rows_text(rows, is_merged=any(size.is_merged for size in sizes))
+    return f"{rows_text} in {count_text(files, 'file')} ({size}){where}"

@@ -177,9 +177,9 @@ def deleted_partitions(
         return None  # it names other columns, or is wrong: then rows are looked at
     # A subquery in the condition runs jobs.
     with errors_translated(delete.text, where.start), cancellable(scope.spark):
-        found = fetched(selected.select(_NUMBER)).column(0).to_pylist()
+        chosen = fetched(selected.select(_NUMBER)).column(0).to_pylist()
     values = [column.to_pylist() for column in stored.values]
-    return tuple(_spec(table, [column[number] for column in values]) for number in sorted(found))
+    return tuple(_spec(table, [column[number] for column in values]) for number in sorted(chosen))
 
 
 def _spec(table: Table, values: list[Any]) -> PartitionSpec:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.errors import InvalidValueError, PaimonMagicsError
+from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.read_sets import Found, ReadSet, read_keys, read_rows
 from paimon_magics.planning.commits.requests import (
     Append,
@@ -38,7 +38,7 @@ from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.resolution import resolve
-from paimon_magics.session.scope import StatementScope, errors_located, errors_translated, located
+from paimon_magics.session.scope import StatementScope, errors_located, errors_translated
 from paimon_magics.session.spark_settings import with_settings
 from paimon_magics.session.writes.exactness import check_exact, check_policy
 from paimon_magics.spark.casting import partition_values, project
@@ -114,18 +114,18 @@ def prepare_insert(
     schema = table.schema
     _check_target(scope, insert, table)
     static = static_partition_columns(insert, schema)
-    given = frame
+    source = frame
     if frame is None:
         frame = frame_of_query(scope.filling(), insert.text, insert.source, parameters)
-    kinds = given is not None and frame.columns[-1] == KIND
+    kinds = source is not None and frame.columns[-1] == KIND
     sources = match_columns(insert, schema, frame.columns[:-1] if kinds else frame.columns)
     bound = bind(insert.source.parameters, parameters, insert.text, scope.zone)
     constants = partition_constants(scope, schema, static, bound, insert.text)
     fixed = zip(schema.columns, sources, strict=True)
-    assert set(constants) == {one.name for one, source in fixed if isinstance(source, Constant)}
+    assert set(constants) == {column.name for column, value in fixed if isinstance(value, Constant)}
     taken = _taken_by(frame, schema, sources)
     is_exact = scope.settings.store_assignment != "ansi"
-    try:
+    with errors_translated(insert.text, insert.source.range.start):
         if insert.by_name:
             frame = made_of(with_fields_by_name(frame, taken), frame)
         columns = (*schema.columns, _KIND_COLUMN) if kinds else schema.columns
@@ -134,14 +134,12 @@ def prepare_insert(
         is_given = own_rows or insert.source.is_values
         losses = [] if is_given and is_exact else lossy_columns(frame, taken)
         projected = projection(more=losses)
-    except Exception as error:
-        raise _place(translate(error), insert) from error
     change = change_of(scope, insert, schema, constants, mode)
     made_of(projected, frame)
 
     def again() -> PreparedWrite:
         scope.tables.renew()
-        return prepare_insert(scope, insert, parameters, frame=given, mode=mode, own_rows=own_rows)
+        return prepare_insert(scope, insert, parameters, frame=source, mode=mode, own_rows=own_rows)
 
     return PreparedWrite(
         table,
@@ -154,7 +152,7 @@ def prepare_insert(
         has_kinds=kinds and schema.rowkind_field is None,
         keys_repeat=kinds,
         changeable=partial(changeable, frame, taken),
-        read_set=None if given is not None else own_read_set(scope, insert, table, state, bound),
+        read_set=None if source is not None else own_read_set(scope, insert, table, state, bound),
     )
 
 
@@ -255,13 +253,13 @@ def fetched_values(prepared: PreparedWrite, statement: str) -> pyarrow.Table:
     try:
         return fetched(prepared.frame)
     except Exception as error:
-        found = translate(error, statement=statement)
-        if isinstance(found, InvalidValueError) and not found.message.startswith("Column `"):
+        ours = translate(error, statement=statement)
+        if isinstance(ours, InvalidValueError) and not ours.message.startswith("Column `"):
             column = _failing_column(prepared)
             if column is not None:
-                said = found.message[:1].lower() + found.message[1:]
-                found = InvalidValueError(f"Column `{column}`: {said}", hint=found.hint)
-        raise found from error
+                message = ours.message[:1].lower() + ours.message[1:]
+                ours = InvalidValueError(f"Column `{column}`: {message}", hint=ours.hint)
+        raise ours from error
 
 
 def _failing_column(prepared: PreparedWrite) -> str | None:
@@ -273,10 +271,6 @@ def _failing_column(prepared: PreparedWrite) -> str | None:
         except Exception:
             return name
     return None
-
-
-def _place(error: PaimonMagicsError, insert: Insert) -> PaimonMagicsError:
-    return located(error, insert.text, insert.source.range.start)
 
 
 # What a statement reads of the table that it writes to: `INSERT INTO t SELECT … FROM t`.
@@ -306,17 +300,19 @@ def own_read_set(
     if table.schema.is_primary_key_table:
         return read_keys(snapshot_id, manifest_list=name)
     filters = own[0].filters if len(own) == 1 else ()
-    found = Found(column_predicates(filters, table.schema.columns, bound))
-    return read_rows(snapshot_id, found, manifest_list=name)
+    conditions = Found(column_predicates(filters, table.schema.columns, bound))
+    return read_rows(snapshot_id, conditions, manifest_list=name)
 
 
-def reads_now(scope: StatementScope, statement: str, table: Table, one: TableReference) -> bool:
+def reads_now(
+    scope: StatementScope, statement: str, table: Table, reference: TableReference
+) -> bool:
     """Whether a reference in a statement's text reads the latest rows of the table."""
-    if one.time_travel is not None or one.options:
+    if reference.time_travel is not None or reference.options:
         return False
-    if one.name.object_name.lower() != table.name.object_name.lower():
+    if reference.name.object_name.lower() != table.name.object_name.lower():
         return False  # spares the catalog
-    meaning = resolve(scope, one, statement)
+    meaning = resolve(scope, reference, statement)
     if not isinstance(meaning, TableName) or meaning != table.name:
         return False
     return not any(

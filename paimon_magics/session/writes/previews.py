@@ -93,11 +93,11 @@ def _numbers(change: RowChange, prepared: PreparedChange) -> str:
     if isinstance(prepared, PreparedWrite):
         losses = counted_losses(prepared.frame)
     by_kinds = isinstance(prepared, PreparedWrite)
-    told = files_told(prepared.table, files, by_kinds=by_kinds)
+    files_text = files_told(prepared.table, files, by_kinds=by_kinds)
     schema = prepared.table.schema
     notes = unseen_notes(schema, unseen, be="would be")
     notes += loss_texts(schema.columns, losses, be="would be")
-    return " ".join([f"{count_text(rows, 'row')} would be {done}; {told}", *notes])
+    return " ".join([f"{count_text(rows, 'row')} would be {done}; {files_text}", *notes])
 
 
 def files_told(table: Table, files: int, *, by_kinds: bool) -> str:
@@ -167,18 +167,18 @@ def preview_merge(
     with ExitStack() as released:
         prepared = prepare_merge(scope, merge, parameters, source, released)
         table = prepared.insert.table
-        kept = prepared.insert.frame.persist()
-        released.callback(kept.unpersist)
+        rows = prepared.insert.frame.persist()
+        released.callback(rows.unpersist)
         with errors_translated(merge.text, merge.target_position), cancellable(scope.spark):
-            counts, files = _counts(prepared, kept)
-            losses = counted_losses(kept)
-            sample = _merge_sample(prepared, kept)
-    told = files_told(table, files, by_kinds=table.schema.is_primary_key_table)
+            counts, files = _counts(prepared, rows)
+            losses = counted_losses(rows)
+            sample = _merge_sample(prepared, rows)
+    files_text = files_told(table, files, by_kinds=table.schema.is_primary_key_table)
     notes = unseen_notes(table.schema, counts.unseen, be="would be")
     notes += loss_texts(table.schema.columns, losses, be="would be")
     line = (
         f"`{table.name}`: {count_text(counts.updated, 'row')} would be updated, {counts.deleted:,} "
-        f"deleted, {counts.inserted:,} inserted; {told}{_read(prepared)}"
+        f"deleted, {counts.inserted:,} inserted; {files_text}{_read(prepared)}"
     )
     return ChangedRows(table, " ".join([line, *notes]), sample)
 
@@ -214,7 +214,7 @@ def _merge_sample(prepared: PreparedMerge, rows: DataFrame) -> pa.Table:
     has_kinds = KIND in rows.columns
     taken = [*names, KIND] if has_kinds else names
     shown = rows.where(f"{KIND} NOT IN ({OLDER}, {UNCHANGED})") if has_kinds else rows
-    found = fetched(shown.select(*(quoted(name) for name in taken)).limit(ROWS_MAX))
-    numbers = found.column(KIND).to_pylist() if has_kinds else [0] * found.num_rows
+    sample = fetched(shown.select(*(quoted(name) for name in taken)).limit(ROWS_MAX))
+    numbers = sample.column(KIND).to_pylist() if has_kinds else [0] * sample.num_rows
     kinds = [KIND_NAMES[UPDATE_AFTER if number == PARTLY else number] for number in numbers]
-    return with_kinds(found.select(names), kinds)
+    return with_kinds(sample.select(names), kinds)

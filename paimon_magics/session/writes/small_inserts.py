@@ -102,14 +102,14 @@ def flush_table(scope: StatementScope, name: TableName) -> Outcome:
     """Make acknowledged inserts visible; see `Session.flush`."""
     lsn, snapshot_id = flush_queue(scope, name)
     where = "" if snapshot_id is None else f" (snapshot {snapshot_id})"
-    told = f"All inserts of `{name}` up to record {lsn} are visible{where}."
+    message = f"All inserts of `{name}` up to record {lsn} are visible{where}."
     return Outcome(
         statement=f"flush({name})",
         query="",
         kind="FLUSH",
         table=str(name),
         snapshot_id=snapshot_id,
-        message=told if lsn else f"No small inserts of `{name}` waited to be loaded.",
+        message=message if lsn else f"No small inserts of `{name}` waited to be loaded.",
     )
 
 
@@ -152,10 +152,10 @@ def _outcome(
     where = f"visible in snapshot {snapshot_id}" if snapshot_id is not None else "visible"
     inserts = kind == "INSERT INTO"
     soon = "loaded" if inserts else "carried out"
-    told = where if is_visible else f"{soon} with others soon"
+    state = where if is_visible else f"{soon} with others soon"
     notes = (f"Answered in {receipt.mode}: {receipt.fallback}.",) if receipt.fallback else ()
     if receipt.trouble and not is_visible:
-        told = "durable in the coordinator's log, and not visible for now"
+        state = "durable in the coordinator's log, and not visible for now"
         notes = (*notes, f"Rows of `{name}` can't be loaded: {receipt.trouble}")
     if not inserts:
         notes = (*notes, _UNCOUNTED)
@@ -167,7 +167,7 @@ def _outcome(
         snapshot_id=snapshot_id if is_visible else None,
         rows_written=receipt.rows if inserts else None,
         message=f"{kind} `{name}`: {count_text(receipt.rows, 'row' if inserts else 'key')} "
-        f"acknowledged{again} (record {receipt.lsn}), {told}.",
+        f"acknowledged{again} (record {receipt.lsn}), {state}.",
         notes=notes,
     )
 
@@ -190,8 +190,8 @@ def small_change(
     if isinstance(change, Update) and is_strict(scope.spark):
         return None  # Spark has to check the types of what is assigned
     bound = bind(change.selection.query.parameters, parameters, change.text, scope.zone)
-    found = logged_change(change, table.name, table.schema, bound)
-    return found if found is not None and _fits(found, table) else None
+    logged = logged_change(change, table.name, table.schema, bound)
+    return logged if logged is not None and _fits(logged, table) else None
 
 
 def run_small_change(
