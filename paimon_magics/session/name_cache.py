@@ -7,6 +7,7 @@ statement of this process that is not a query makes all entries old.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -14,12 +15,15 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.statements.data_types import DataType
 from paimon_magics.statements.statement import TableName
 
 if TYPE_CHECKING:
     from paimon_magics.tables.catalog.catalog import Catalog
     from paimon_magics.tables.catalog.databases import Visibility
+
+_log = logging.getLogger(__name__)
 
 _OLD_SECONDS = 30.0
 _ENTRIES_MAX = 2_000
@@ -165,8 +169,10 @@ class KnownNames:
                     catalog = Catalog.open(self._options)
                     catalog.visibility = self._visibility
                 value = read(catalog)
+            except (PaimonMagicsError, OSError):
+                pass  # no such table, or it can't be reached: nothing to offer
             except Exception:
-                value = None  # no such table, or it can't be reached: nothing to offer
+                _log.info("The names of the catalog could not be read.", exc_info=True)
             with self._lock:
                 entry.value = value
                 entry.is_requested = False

@@ -148,13 +148,13 @@ def stream_of(value: Any) -> pa.RecordBatchReader | None:
     known = ("Spark", "pandas-on-Spark", "pandas", "polars", "Arrow", "Outcome")
     if kind is None or kind in known:
         return None
-    return opened_stream(value, kind)
+    return _opened_stream(value, kind)
 
 
 def _batches_for_spark(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
-    for batch in batches_of(reader):
+    for batch in _batches_of(reader):
         yield from _for_spark(pa.Table.from_batches([batch])).to_batches()
 
 
@@ -378,7 +378,7 @@ def _is_atomic(pa: Any, kind: Any) -> bool:
 # Streams of Arrow data from other libraries: opened, read, and kept for frames of them.
 
 
-def opened_stream(producer: Any, kind: str) -> pa.RecordBatchReader:
+def _opened_stream(producer: Any, kind: str) -> pa.RecordBatchReader:
     """Return a reader of what has `__arrow_c_stream__`; `kind` names its library in errors.
 
     Raises InvalidValueError if the producer fails, or has values without columns.
@@ -391,7 +391,7 @@ def opened_stream(producer: Any, kind: str) -> pa.RecordBatchReader:
         raise _unreadable(kind, error) from error
 
 
-def batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a reader. Raises InvalidValueError if its producer fails."""
     while True:
         try:

@@ -162,7 +162,7 @@ def checked_sink(
         if takes_changes(schema, frame.columns):
             empty = with_changes(empty, ROW_KINDS)
         prepare_insert(scope, insert_of_frame(name), {}, frame=empty)
-    clear_half_begun(scope, checkpoint)
+    _clear_half_begun(scope, checkpoint)
     return sink_of(scope.connection, name, mode, checkpoint)
 
 
@@ -183,7 +183,7 @@ def refuse_options(options: Mapping[str, str], known: tuple[str, ...]) -> None:
 # Makes the checkpoint of a query ready before Spark opens it (`tables.stores.checkpoints`).
 
 
-def clear_half_begun(scope: StatementScope, checkpoint: str) -> None:
+def _clear_half_begun(scope: StatementScope, checkpoint: str) -> None:
     """Delete what a kill in the first moment of a query left in its checkpoint, since Spark would
     refuse it. A batch that has begun is never touched.
 

@@ -102,7 +102,7 @@ def frame_of_files(scope: StatementScope, files: FileRelation) -> DataFrame:
     """Return the rows of the files as a lazy frame; adds a note on how a CSV file was read.
 
     Raises UnknownNameError if there is no file, InvalidValueError for a file of another format, and
-    what `staged` raises.
+    what `_staged` raises.
     """
     set_keys = {key.lower() for key, _ in files.options}
     options = dict(files.options)
@@ -114,17 +114,17 @@ def frame_of_files(scope: StatementScope, files: FileRelation) -> DataFrame:
     is_here = not _SCHEME.match(files.path) and runs_here(scope.spark)
     path = _found_here(files.path) if is_here else files.path
     if files.format == "csv" and is_here and len(options.get("sep", ",")) == 1:
-        quotes = quoting(path.removeprefix("file://"), options.get("sep", ","))
+        quotes = _quoting(path.removeprefix("file://"), options.get("sep", ","))
         quotes = {key: value for key, value in quotes.items() if key.lower() not in set_keys}
         if "multiLine" in quotes:
             scope.note("Texts in it have line ends, so each file was read as a whole, by one task.")
         options |= quotes
     if files.format == "json" and is_here and "multiline" not in set_keys and _is_list(path):
         options["multiLine"] = "true"
-    reader = reader_options(files.format, options)
+    reader = _reader_options(files.format, options)
     try:
         frame, path = _frame(scope, files, path, reader)
-        check_lines(scope, files.format, path, files.path, options, frame)
+        _check_lines(scope, files.format, path, files.path, options, frame)
     except PaimonMagicsError:
         raise
     except Exception as error:
@@ -156,7 +156,7 @@ def _frame(
     except Exception as error:
         if not lacks_file_system(error):
             raise
-    copy = staged(scope, files.path)
+    copy = _staged(scope, files.path)
     return file_frame(scope.spark, files.format, copy, options), copy
 
 
@@ -215,7 +215,7 @@ def _is_list(path: str) -> bool:
 # and Spark would silently cut such rows in two.
 
 
-def quoting(path: str, separator: str) -> dict[str, str]:
+def _quoting(path: str, separator: str) -> dict[str, str]:
     """Return options of Spark's reader for the files at a local path, pattern or folder; decided by
     the first 4 MiB of the first file."""
     text = _beginning(path)
@@ -254,7 +254,7 @@ def _beginning(path: str) -> str:
 # the catalog's keys. A copy lives in a temporary folder as long as the connection.
 
 
-def staged(scope: StatementScope, path: str) -> str:
+def _staged(scope: StatementScope, path: str) -> str:
     """Copy the object, or all objects of the folder, at `path`; return the `file:` URI of the copy.
     Adds a note.
 
@@ -340,10 +340,10 @@ def _copy(reader: ObjectReader, target: Path) -> None:
 # explicit PERMISSIVE nothing is looked at.
 
 
-def reader_options(kind: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The options for Spark's reader that let a mode hold for all lines: Spark looks only at the
-    columns that a statement reads. In FAILFAST Spark's own error for a JSON file would not say
-    which line: `check_lines` refuses it. Raises InvalidValueError for a mode that Spark has not."""
+def _reader_options(kind: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The options for Spark's reader that let a mode hold for all lines. Spark alone looks only at
+    the columns that a statement reads. In FAILFAST its error for a JSON file would not name the
+    line, so `_check_lines` refuses the file. Raises InvalidValueError for an unknown mode."""
     mode = _mode(options)
     if mode not in ("", "PERMISSIVE", "DROPMALFORMED", "FAILFAST"):
         raise InvalidValueError(
@@ -357,7 +357,7 @@ def reader_options(kind: str, options: Mapping[str, str]) -> dict[str, str]:
     return dict(options)
 
 
-def check_lines(
+def _check_lines(
     scope: StatementScope,
     kind: str,
     path: str,

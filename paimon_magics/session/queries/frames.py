@@ -188,7 +188,7 @@ def _known_frame(reading: _Reading, query: QueryText, wanted: WholeAggregates) -
         relation = reading.relation_of(wanted.reference)
         if not isinstance(relation, Relation) or is_metadata(relation.name):
             return None
-        row = known_row(scope, relation, wanted.calls, reading.leases)
+        row = _known_row(scope, relation, wanted.calls, reading.leases)
     if row is None:
         return None
     if wanted.where is not None:
@@ -240,7 +240,7 @@ def _views(
                         frames[name] = scope.views.pass_by(frame)
                     view = frames[name]
                 case SparkOwn():
-                    narrow = frame_of_view(scope, reference, reading.names, reading.bound)
+                    narrow = _frame_of_view(scope, reference, reading.names, reading.bound)
                     if narrow is None:
                         continue
                     leases.hold_of(narrow)
@@ -294,24 +294,19 @@ def _shows_row_ids(scope: StatementScope, relation: Relation) -> bool:
     return kind_of(table_of(scope, relation), relation) is ViewKind.ROW_TRACKING
 
 
-def buffered_frame(
-    scope: StatementScope, relation: Relation, leases: SnapshotLeases
-) -> DataFrame | None:
-    """The frame of a table with rows that are not loaded yet; None where it has none."""
-    return frame_with_buffer(scope, relation, lambda rows: kept_read(scope, rows, leases).frame)
-
-
 def is_known(scope: StatementScope, relation: Relation, statement: str, query: QueryText) -> bool:
     """Whether a query of `relation` is answered by manifests alone."""
     wanted = whole_aggregates(statement, query)
     with SnapshotLeases(scope.committer) as leases:
-        return wanted is not None and (known_row(scope, relation, wanted.calls, leases) is not None)
+        return wanted is not None and (
+            _known_row(scope, relation, wanted.calls, leases) is not None
+        )
 
 
 # The results of aggregates that are known without reading a table's rows, as a relation of SQL.
 
 
-def known_row(
+def _known_row(
     scope: StatementScope,
     relation: Relation,
     calls: Sequence[AggregateCall],
@@ -360,12 +355,11 @@ def _value(read: DataRead, call: AggregateCall) -> str | None:
 # loading will map them. Records that can't be loaded (future dead letters) are left out.
 
 
-def frame_with_buffer(
-    scope: StatementScope, relation: Relation, read: Callable[[Relation], DataFrame]
+def buffered_frame(
+    scope: StatementScope, relation: Relation, leases: SnapshotLeases
 ) -> DataFrame | None:
     """Return the rows that `relation` will have when all inserts acknowledged now are loaded. None
-    if it takes no small inserts, or is not the table's current state. `read` gives the frame of the
-    rows in the table.
+    if it takes no small inserts, or is not the table's current state.
 
     Raises InvalidValueError if the session has no coordinator to ask, CommitConflictError while the
     coordinator does not know what is acknowledged.
@@ -384,6 +378,10 @@ def frame_with_buffer(
             hint="Connect with coordinator='embedded' or the address of a coordinator, or leave "
             "`include_buffer` (--include-buffer) out.",
         )
+
+    def read(stored: Relation) -> DataFrame:
+        return kept_read(scope, stored, leases).frame
+
     buffer = scope.committer.administration().queues.buffer(name)
     if buffer.acknowledged == buffer.published:
         return read(replace(relation, snapshot_id=buffer.snapshot_id))
@@ -460,7 +458,7 @@ def note_view(scope: StatementScope, name: str, frame: DataFrame, source: Source
     scope.connection.state.views[name.lower()] = view
 
 
-def frame_of_view(
+def _frame_of_view(
     scope: StatementScope,
     reference: TableReference,
     names: frozenset[str] | None,

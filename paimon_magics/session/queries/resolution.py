@@ -32,10 +32,10 @@ class GivenFrame:
     frame: Any
 
 
-Meaning = TableName | SparkOwn | FileRelation | GivenFrame
+_Meaning = TableName | SparkOwn | FileRelation | GivenFrame
 
 
-def resolve(scope: StatementScope, reference: TableReference, statement: str) -> Meaning:
+def resolve(scope: StatementScope, reference: TableReference, statement: str) -> _Meaning:
     """Return what a reference means; for a Paimon table its full name. Adds a note to the
     connection if the name could mean something else too.
 

@@ -29,7 +29,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.times import moments_in_zone
 from paimon_magics.statements.clauses.names import named
 
-DRAIN_SECONDS = 60.0
+_DRAIN_SECONDS = 60.0
 
 _Row = TypeVar("_Row")
 _Columns = Mapping[str, tuple[pa.DataType, Callable[[_Row, int], object]]]
@@ -228,7 +228,7 @@ class Administration:
         return _outcome("RESUME", [f"Table `{name}` takes commits again, as it is."])
 
     def drain(
-        self, seconds: float = DRAIN_SECONDS, *, waits: Callable[[int], None] = lambda count: None
+        self, seconds: float = _DRAIN_SECONDS, *, waits: Callable[[int], None] = lambda count: None
     ) -> Outcome:
         """Pause, and wait until nothing is pending, at most `seconds`.
 

@@ -64,7 +64,7 @@ def difference_of(scope: StatementScope, name: TableName, before: str, after: st
     Raises UnknownNameError for a state that does not exist, InvalidValueError for two empty ones.
     """
     table = scope.catalog.load(name)
-    sides = sides_of(scope, table, before, after)
+    sides = _sides_of(scope, table, before, after)
     gone, new = _other_files(*sides)
     counts, sample, query, note = _rows(scope, table, sides, gone, new)
     keys = table.schema.partition_keys
@@ -108,13 +108,13 @@ def overwritten_rows(
 ) -> str:
     """Return the query for the rows that differ between a snapshot and the one before, with the
     columns `rowkind` and `names`; columns that the snapshot lacks are NULL."""
-    after = side_of(scope, table, snapshot)
+    after = _side_of(scope, table, snapshot)
     columns = {column.name: column for column in after.columns}
     if snapshot == "1":
         changes = f"SELECT 'added' AS `change`, * FROM {named_table(table.name)} VERSION AS OF 1"
         shown, is_paired = list(columns), False
     else:
-        before = side_of(scope, table, str(int(snapshot) - 1))
+        before = _side_of(scope, table, str(int(snapshot) - 1))
         changes, shown = changed_rows(table, before, after, *_other_files(before, after))
         is_paired = table.schema.is_primary_key_table
     types = {column.name: to_spark_sql(column.type) for column in table.schema.columns}
@@ -377,7 +377,7 @@ class Side:
         return f"{named_table(name)} VERSION AS OF {self.version}"
 
 
-def sides_of(scope: StatementScope, table: Table, before: str, after: str) -> tuple[Side, Side]:
+def _sides_of(scope: StatementScope, table: Table, before: str, after: str) -> tuple[Side, Side]:
     """The two states that a caller names; 0 is the empty one, and so is a time before the table's
     first snapshot. Raises UnknownNameError for a state that does not exist, InvalidValueError for
     two empty ones."""
@@ -399,7 +399,7 @@ def _side(scope: StatementScope, table: Table, text: str) -> Side | None:
     if text == _EMPTY:
         return None
     try:
-        return side_of(scope, table, text)
+        return _side_of(scope, table, text)
     except UnknownNameError:
         # Its first snapshot is number 1: where that has expired, the state of a time before the
         # one that is first now is gone.
@@ -417,7 +417,7 @@ def _point(scope: StatementScope, table: Table, text: str) -> AtTimestamp | AtVe
     return AtTimestamp(text) if is_time else AtVersion(text)
 
 
-def side_of(scope: StatementScope, table: Table, text: str) -> Side:
+def _side_of(scope: StatementScope, table: Table, text: str) -> Side:
     """The state of a snapshot, a tag or a time; `yesterday` and `today` are when that day began,
     unless a tag has the name. Raises UnknownNameError if there is none."""
     point = _point(scope, table, text)

@@ -79,7 +79,7 @@ class Reporting:
 
     def snapshots(self, name: str) -> Report:
         """A table's snapshots, newest first; two can be compared. Without a Spark job."""
-        return self._report(lambda scope: timeline_of(scope, self._table(name), name))
+        return self._report(lambda scope: _timeline_of(scope, self._table(name), name))
 
     def diff(self, name: str, before: str, after: str) -> Report:
         """The difference of two states in rows, files and schema. Each state is a snapshot, a tag,
@@ -118,7 +118,7 @@ class Reporting:
         frames: Mapping[str, object] | None = None,
     ) -> Report:
         """How a query prunes files, step by step. Runs nothing."""
-        return self._report(lambda scope: pruning_of(scope, text, dict(parameters or {})), frames)
+        return self._report(lambda scope: _pruning_of(scope, text, dict(parameters or {})), frames)
 
     def queue(self) -> Report:
         """The coordinator, its open transactions, and its queues of small inserts."""
@@ -148,7 +148,7 @@ class Reporting:
 # A report on a table's snapshots in time; two of them can be picked and compared.
 
 
-def timeline_of(scope: StatementScope, name: TableName, shown: str) -> Report:
+def _timeline_of(scope: StatementScope, name: TableName, shown: str) -> Report:
     """Report the snapshots of a table that have not expired, the newest first. `shown` is the
     table's name in the report. Raises UnknownNameError."""
     snapshots = timeline(table_view(scope.catalog, name))
@@ -255,7 +255,7 @@ def _coordinator(status: Status, in_zone: Callable[[str], str]) -> pa.Table:
 # A report on how a query prunes files, table by table.
 
 
-def pruning_of(scope: StatementScope, text: str, parameters: Mapping[str, object]) -> Report:
+def _pruning_of(scope: StatementScope, text: str, parameters: Mapping[str, object]) -> Report:
     """Report what a query, or the query of an INSERT, reads: a section for each table. Runs
     nothing.
 

@@ -93,13 +93,13 @@ def _table(scope: StatementScope, statement: Call, call: PlannedCall) -> TableNa
 
 def _run(scope: StatementScope, statement: Call, planned: PlannedCall) -> Outcome:
     if isinstance(planned.change, CompactDatabase):
-        return run_database_compaction(scope, statement, planned.change)
+        return _run_database_compaction(scope, statement, planned.change)
     call = ProcedureCall(scope, statement, _table(scope, statement, planned), planned.position)
     match planned.change:
         case CompactTable() as request:
             return run_compaction(call, request)
         case CompactManifest() as request:
-            return run_manifest_compaction(call, request)
+            return _run_manifest_compaction(call, request)
         case RewriteFileIndex() as request:
             return run_file_index_rewriting(call, request)
         case RescaleBuckets() as request:
@@ -111,13 +111,13 @@ def _run(scope: StatementScope, statement: Call, planned: PlannedCall) -> Outcom
 def _lines(scope: StatementScope, statement: Call, planned: PlannedCall) -> list[str]:
     """What the call would do."""
     if isinstance(planned.change, CompactDatabase):
-        return database_lines(scope, statement, planned.change)
+        return _database_lines(scope, statement, planned.change)
     call = ProcedureCall(scope, statement, _table(scope, statement, planned), planned.position)
     match planned.change:
         case CompactTable() as request:
             return compaction_lines(call, request)
         case CompactManifest() as request:
-            return manifest_lines(call, request)
+            return _manifest_lines(call, request)
         case RewriteFileIndex() as request:
             return file_index_lines(call, request)
         case RescaleBuckets() as request:
@@ -132,7 +132,7 @@ def _lines(scope: StatementScope, statement: Call, planned: PlannedCall) -> list
 # A table that can't be compacted stops nobody: the others are, and the notes say what became of it.
 
 
-def run_database_compaction(
+def _run_database_compaction(
     scope: StatementScope, statement: Call, request: CompactDatabase
 ) -> Outcome:
     """Run CALL sys.compact_database. It returns how many tables were compacted and how many could
@@ -157,7 +157,7 @@ def run_database_compaction(
     return outcome
 
 
-def database_lines(scope: StatementScope, statement: Call, request: CompactDatabase) -> list[str]:
+def _database_lines(scope: StatementScope, statement: Call, request: CompactDatabase) -> list[str]:
     """What CALL sys.compact_database would compact."""
     tables = _tables(scope, statement, request)
     if not tables:
@@ -203,7 +203,7 @@ def _pattern(statement: Call, parameter: str, text: str) -> re.Pattern[str]:
 # CALL sys.compact_manifest: a snapshot with the same files, whose manifests are merged.
 
 
-def run_manifest_compaction(call: ProcedureCall, request: CompactManifest) -> Outcome:
+def _run_manifest_compaction(call: ProcedureCall, request: CompactManifest) -> Outcome:
     """Run CALL sys.compact_manifest. It returns true, also where there was nothing to do."""
     scope = call.scope
     table, target_bytes = _checked(call, request)
@@ -230,7 +230,7 @@ def run_manifest_compaction(call: ProcedureCall, request: CompactManifest) -> Ou
     return outcome
 
 
-def manifest_lines(call: ProcedureCall, request: CompactManifest) -> list[str]:
+def _manifest_lines(call: ProcedureCall, request: CompactManifest) -> list[str]:
     """The manifests that CALL sys.compact_manifest would be about."""
     table, target_bytes = _checked(call, request)
     return [_described(table, counted_manifests(table, target_bytes))]

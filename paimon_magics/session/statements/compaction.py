@@ -200,7 +200,7 @@ def _check(table: Table, request: CompactTable, order: SortOrder | None) -> None
             "configured.",
             hint="`full` compacts all files of a bucket, `minor` those that a writer would pick.",
         )
-    check_choice(request.partitions, request.where)
+    _check_choice(request.partitions, request.where)
     if order is not None and request.partition_idle_time is not None:
         raise InvalidValueError(
             "sort compact do not support 'partition_idle_time'.",
@@ -262,7 +262,7 @@ def option_pairs(text: str, example: str) -> Iterator[tuple[str, str]]:
 # Source: `SparkProcedureUtils`.
 
 
-def check_choice(partitions: str | None, where: str | None) -> None:
+def _check_choice(partitions: str | None, where: str | None) -> None:
     """Raise InvalidValueError if partitions are chosen in two ways."""
     if partitions is not None and where is not None:
         raise InvalidValueError(
@@ -369,7 +369,7 @@ def _planned(call: ProcedureCall, request: RescaleBuckets) -> _Rescaling:
     """The checks of Paimon's `RescaleProcedure`, and of what can't be written here."""
     table = call.load()
     with call.errors_located():
-        check_choice(request.partitions, request.where)
+        _check_choice(request.partitions, request.where)
         table = replace(table, schema=_rescaled(table, request.bucket_num))
         check_writable(table.name, table.schema)
         snapshot = latest_snapshot(table.paimon)

@@ -114,7 +114,7 @@ def handler_of(
         case Delete() | Update():
             return row_change_handler(scope, statement, parameters, wait)
         case MergeInto():
-            return merge_handler(scope, statement, parameters)
+            return _merge_handler(scope, statement, parameters)
         case TruncateTable():
             return truncate_handler(scope, statement, parameters)
         case CreateTemporaryView():
@@ -170,7 +170,7 @@ def _refuse(statement: Refused) -> Never:
 # The handler of MERGE INTO.
 
 
-def merge_handler(
+def _merge_handler(
     scope: StatementScope, merge: MergeInto, parameters: Mapping[str, object]
 ) -> Handler:
     """MERGE INTO."""

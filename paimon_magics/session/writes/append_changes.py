@@ -46,7 +46,7 @@ _PLACES = (
     Column(0, FILE_COLUMN, AtomicType("INT")),
     Column(0, PLACE_COLUMN, AtomicType("BIGINT")),
 )
-ROW_ID_COLUMN = Column(0, ROW_ID, AtomicType("BIGINT"))
+_ROW_ID = Column(0, ROW_ID, AtomicType("BIGINT"))
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def prepare_append_change(on: ChangeOnTable) -> PreparedAppendChange:
         return placed_frame(on.scope, table, on.snapshot_id, files, columns, ids)
 
     rows = on.selected_of(read, {column.name for column in written})
-    more = (ROW_ID_COLUMN,) if keeps_ids else ()
+    more = (_ROW_ID,) if keeps_ids else ()
     values = on.new_values(rows, [*_PLACES, *more, *written])
     row_by_row = chooses_row_by_row(on.change)
     return PreparedAppendChange(table, on.snapshot_id, plan, values, assigned, row_by_row)
@@ -91,7 +91,7 @@ def prepare_append_change(on: ChangeOnTable) -> PreparedAppendChange:
 def with_row_id(ids: Sequence[Column]) -> tuple[Column, ...]:
     """The columns of ids, with the row's own among them."""
     has_own = any(column.name == ROW_ID for column in ids)
-    return (*ids,) if has_own else (*ids, ROW_ID_COLUMN)
+    return (*ids,) if has_own else (*ids, _ROW_ID)
 
 
 def _plan(on: ChangeOnTable) -> TableChange | None:

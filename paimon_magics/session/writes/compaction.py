@@ -72,7 +72,7 @@ def compact_plan(
     With nothing said, it waits for others as long as for a turn (`exclusive_wait_ms`)."""
     if claims_wait_ms is None:
         claims_wait_ms = scope.settings.exclusive_wait_ms
-    engine = SparkEngine(scope, statement)
+    engine = _SparkEngine(scope, statement)
     return compact_by(engine, plan, extent, claims_wait_ms=claims_wait_ms)
 
 
@@ -112,7 +112,7 @@ class SparkTransactions:
         return committed_compaction(self.scope, request)
 
 
-class SparkEngine(SparkTransactions):
+class _SparkEngine(SparkTransactions):
     """A `CompactionEngine` of a session. It shows progress, and stops when it is interrupted."""
 
     def planned(self, table: Table, extent: CompactionScope) -> Plan | None:
@@ -190,7 +190,7 @@ def settle(scope: StatementScope, table: Table, extent: CompactionScope, stateme
     return settle_postponed(_SparkSettling(scope, statement), table, extent)
 
 
-class _SparkSettling(SparkEngine):
+class _SparkSettling(_SparkEngine):
     """A `SettlingEngine` of a session."""
 
     def waiting(self, table: Table, extent: CompactionScope) -> PostponedRows | None:

@@ -127,7 +127,7 @@ def analyzed_source(
         return known
     if known.keys:
         # An error in the statement is raised before a job runs.
-        merged_rows(on, merge_target(without_rows(on), conditions), source)
+        merged_rows(on, merge_target(_without_rows(on), conditions), source)
         known = _ranged(on, known, released)
     if keys and all_bytes >= min(_LOOKUP_BYTES_MIN, least):
         known = replace(known, lookup=_lookup(on, keys, source, known.source, released))
@@ -348,7 +348,7 @@ def target_conditions(on: MergeOnTable) -> Conditions:
     return Conditions(filters, tuple((name, bound[name]) for name in sorted(names)))
 
 
-def without_rows(on: MergeOnTable) -> MergeOnTable:
+def _without_rows(on: MergeOnTable) -> MergeOnTable:
     """The same MERGE on the table before its first snapshot, to check the statement: its files are
     not looked at."""
     return replace(on, chosen=replace(on.chosen, snapshot_id=0))

@@ -153,7 +153,7 @@ def _merged_columns(
     if merge_rules_of(scope, merge) is None:
         return ()
     table = scope.load(merge.target, merge.text, merge.target_position)
-    method_of_merge(table, merge)
+    _method_of_merge(table, merge)
     chosen = Selection(replace(table.name, system_table=None), latest_snapshot_id(table), -1, ())
     rows = _source(scope, merge, parameters, chosen, source)
     return merge_columns_of_source(scope, merge, without_losses(rows))
@@ -190,7 +190,7 @@ def prepare_merge(
     runs."""
     on, rows = _planned(scope, merge, parameters, source)
     conditions = target_conditions(on)
-    check_target(on, conditions.predicates(on.table.schema))
+    _check_target(on, conditions.predicates(on.table.schema))
     analyzed = analyzed_source(on, conditions, rows, released)
     lookup = analyzed.lookup
     target = merge_target(on, analyzed.conditions, None if lookup is None else lookup.keys)
@@ -224,14 +224,14 @@ def _planned(
     table = scope.load(merge.target, merge.text, merge.target_position)
     # Taken before the rows are selected: a later commit then counts as newer than the plan.
     base, manifest_list = latest_state(table)
-    method = method_of_merge(table, merge)
+    method = _method_of_merge(table, merge)
     shows_ids = names_row_ids(merge.text[merge.within.range.start :])
     name = replace(table.name, system_table=None)
     chosen = Selection(name, base, -1, (), shows_row_ids=shows_ids)
     rows = _source(scope, merge, parameters, chosen, source)
     fills = merge_rules_of(scope, merge) is not None
     plan = plan_merge(merge, table.schema, rows.columns, fills_missing=fills)
-    update = merged_update_of_merge(table, merge, plan)
+    update = _merged_update_of_merge(table, merge, plan)
     on = MergeOnTable(scope, merge, plan, table, chosen, parameters, method, manifest_list, update)
     return on, rows
 
@@ -365,7 +365,7 @@ def _outcome(
 # Which tables a MERGE may change, by its clauses.
 
 
-def method_of_merge(table: Table, merge: MergeInto) -> ChangeMethod:
+def _method_of_merge(table: Table, merge: MergeInto) -> ChangeMethod:
     """How rows are changed. Raises UnsupportedStatementError where a clause can't be done."""
     check_no_file_calls(merge.text, merge.within.range.start, "MERGE")
     with errors_located(merge.text, merge.target_position):
@@ -382,7 +382,7 @@ def method_of_merge(table: Table, merge: MergeInto) -> ChangeMethod:
     return method
 
 
-def merged_update_of_merge(table: Table, merge: MergeInto, plan: MergePlan) -> MergedUpdate | None:
+def _merged_update_of_merge(table: Table, merge: MergeInto, plan: MergePlan) -> MergedUpdate | None:
     """What the merge engine makes of the rows that a MERGE updates; None where it updates none, or
     the table has no keys.
 
@@ -409,7 +409,7 @@ def _is_null(merge: MergeInto, value: Value) -> bool:
     return isinstance(value, ToDefault)
 
 
-def check_target(on: MergeOnTable, predicates: Sequence[ColumnPredicate]) -> None:
+def _check_target(on: MergeOnTable, predicates: Sequence[ColumnPredicate]) -> None:
     """Raise UnsupportedStatementError for what can't be done to rows of a table with keys. The rows
     that matter meet `predicates`."""
     merge, plan, table, schema = on.merge, on.plan, on.table, on.table.schema

@@ -115,10 +115,10 @@ def finished(
     if outcome.snapshot_id is not None and buckets:
         id = outcome.snapshot_id
         if overwrote:
-            notes += compact_written(scope, table, buckets, outcome.statement, overwritten=id)
+            notes += _compact_written(scope, table, buckets, outcome.statement, overwritten=id)
         else:
             added = None if files_each is None else (id, files_each)
-            notes += compact_written(scope, table, buckets, outcome.statement, added=added)
+            notes += _compact_written(scope, table, buckets, outcome.statement, added=added)
     outcome.notes = (*outcome.notes, *notes)
     return outcome
 
@@ -151,7 +151,7 @@ def _write_notes(table: Table, *, compacts: bool) -> tuple[str, ...]:
 # on it: a failure or an interrupt leaves it out, and a note says so.
 
 
-def compact_written(
+def _compact_written(
     scope: StatementScope,
     table: Table,
     buckets: frozenset[BucketKey],

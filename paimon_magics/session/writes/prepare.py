@@ -152,7 +152,7 @@ def prepare_insert(
         has_kinds=kinds and schema.rowkind_field is None,
         keys_repeat=kinds,
         changeable=partial(changeable, frame, taken),
-        read_set=None if source is not None else own_read_set(scope, insert, table, state, bound),
+        read_set=None if source is not None else _own_read_set(scope, insert, table, state, bound),
     )
 
 
@@ -280,7 +280,7 @@ def _failing_column(prepared: PreparedWrite) -> str | None:
 # read the table, don't stand in its way.
 
 
-def own_read_set(
+def _own_read_set(
     scope: StatementScope,
     insert: Insert,
     table: Table,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
-ROWS_MAX = 10
+_ROWS_MAX = 10
 """How many rows a preview shows."""
 
 _KIND = "rowkind"
@@ -93,14 +93,14 @@ def _numbers(change: RowChange, prepared: PreparedChange) -> str:
     if isinstance(prepared, PreparedWrite):
         losses = counted_losses(prepared.frame)
     by_kinds = isinstance(prepared, PreparedWrite)
-    files_text = files_told(prepared.table, files, by_kinds=by_kinds)
+    files_text = _files_text(prepared.table, files, by_kinds=by_kinds)
     schema = prepared.table.schema
     notes = unseen_notes(schema, unseen, be="would be")
     notes += loss_texts(schema.columns, losses, be="would be")
     return " ".join([f"{count_text(rows, 'row')} would be {done}; {files_text}", *notes])
 
 
-def files_told(table: Table, files: int, *, by_kinds: bool) -> str:
+def _files_text(table: Table, files: int, *, by_kinds: bool) -> str:
     """What becomes of the `files` that have changed rows; `by_kinds` rows of a kind are written."""
     if by_kinds:
         return "their new state would be written as rows of a kind, merged by key."
@@ -125,7 +125,7 @@ def _sample(on: ChangeOnTable) -> pa.Table:
     names = [column.name for column in columns]
     shown = [path for path in on.paths if path.column in columns]
     values = [f"{VALUE_PREFIX}{path.number}" for path in shown]
-    rows = fetched(_of(on.selected(), [*names, *values]).limit(ROWS_MAX))
+    rows = fetched(_of(on.selected(), [*names, *values]).limit(_ROWS_MAX))
     before = rows.select(names)
     if not isinstance(on.change, Update):
         return with_kinds(before, ["-D"] * before.num_rows)
@@ -173,7 +173,7 @@ def preview_merge(
             counts, files = _counts(prepared, rows)
             losses = counted_losses(rows)
             sample = _merge_sample(prepared, rows)
-    files_text = files_told(table, files, by_kinds=table.schema.is_primary_key_table)
+    files_text = _files_text(table, files, by_kinds=table.schema.is_primary_key_table)
     notes = unseen_notes(table.schema, counts.unseen, be="would be")
     notes += loss_texts(table.schema.columns, losses, be="would be")
     line = (
@@ -214,7 +214,7 @@ def _merge_sample(prepared: PreparedMerge, rows: DataFrame) -> pa.Table:
     has_kinds = KIND in rows.columns
     taken = [*names, KIND] if has_kinds else names
     shown = rows.where(f"{KIND} NOT IN ({OLDER}, {UNCHANGED})") if has_kinds else rows
-    sample = fetched(shown.select(*(quoted(name) for name in taken)).limit(ROWS_MAX))
+    sample = fetched(shown.select(*(quoted(name) for name in taken)).limit(_ROWS_MAX))
     numbers = sample.column(KIND).to_pylist() if has_kinds else [0] * sample.num_rows
     kinds = [KIND_NAMES[UPDATE_AFTER if number == PARTLY else number] for number in numbers]
     return with_kinds(sample.select(names), kinds)
