@@ -153,7 +153,7 @@ class MergeBuilder:
 
 @contextlib.contextmanager
 def _naming_sides() -> Iterator[None]:
-    """Of a column of some other name than the two sides', errors tell what the sides are called."""
+    """Errors for a column that is qualified by another name say what the two sides are called."""
     try:
         yield
     except UnknownNameError as error:

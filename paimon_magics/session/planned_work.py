@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Reads:
     """What a frame reads: the names in its query, and the plans of the Paimon tables. `leases` keep
     their snapshots: each ends when the last Reads that has it is gone. `rows_at_most` is how many
-    rows the frame has at most, None where that is not known. `plan` is set where the frame's rows
+    rows the frame has at most; None if unknown. `plan` is set where the frame's rows
     are those of one table, and come from the tasks of that plan."""
 
     names: tuple[str, ...] = ()

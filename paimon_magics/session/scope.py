@@ -105,7 +105,7 @@ class Epoch:
 class StatementScope:
     """What one statement works with.
 
-    `frames` are the Python variables whose frames its query may name; None where it can name none.
+    `frames` are the Python variables whose frames its query may name; None if it can't name any.
     `notes` are for the user, on what its names came to mean. `epoch` is the micro-batch that it
     writes. With `fills_table` the rows that it reads become rows of a table.
     """

@@ -149,7 +149,7 @@ def checked_sink(
         )
     if not checkpoint:
         raise InvalidValueError(
-            f"The stream into `{name}` has no checkpoint, so that it could not go on after a stop.",
+            f"The stream into `{name}` has no checkpoint. It could not continue after a stop.",
             hint="Give it a folder of its own: checkpoint='…', or "
             ".option('checkpointLocation', '…').",
         )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.2
 _PARTS_OF_A_SLOT = 8
-"""More parts of state than so many for each task that can run at once are reported."""
+"""A stream reports more parts of state than this for each task that can run at once."""
 
 
 @short_errors

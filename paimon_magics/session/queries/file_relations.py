@@ -438,7 +438,7 @@ def _file(path: str) -> str:
 
 
 def _line_number(path: str, line: str) -> int | None:
-    """The number of a line in a file on this machine; None where it is not there, or not known."""
+    """The number of a line in a file on this machine; None if it is elsewhere, or unknown."""
     place = urlparse(path)
     if place.scheme != "file":
         return None

@@ -312,7 +312,7 @@ def _known_row(
     calls: Sequence[AggregateCall],
     leases: SnapshotLeases,
 ) -> str | None:
-    """A relation of one row with the results of `calls`, named as they are; None where they are not
+    """A relation of one row with the results of `calls`, named as they are. None if they are not
     known from manifests."""
     with_bounds = any(call.column is not None for call in calls)
     read = planned_read(scope, relation, leases, with_entries=with_bounds).read
@@ -465,7 +465,7 @@ def _frame_of_view(
     bound: Mapping[str, object],
 ) -> DataFrame | None:
     """The rows of a view that the query of `reference` can use, with the columns among `names`
-    (None for all); None where Spark reads the view."""
+    (None for all). None if Spark reads the view."""
     name = reference.name.object_name
     view = scope.connection.state.views.get(name.lower())
     if view is None or view.source is None or reference.name.database is not None:

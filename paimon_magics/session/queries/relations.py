@@ -36,10 +36,10 @@ class Relation:
     if the query may use any column. `filters` are conditions that the query applies, `bound` the
     values of the bind names in them. `unordered`: rows may come in any order. `snapshot_id` is the
     latest snapshot (0 for none), if the caller has determined it already. `names_row_ids`: the
-    query may name the ids of rows, which a table with row tracking then shows. `rows_wanted`: so
-    many rows that meet the filters are enough, whichever; None for all. `lists_null`: a condition
-    may compare a column with a list that has NULL in it. `file_call` is a call by which the query
-    asks for the files of rows.
+    query may name the ids of rows, which a table with row tracking then shows. `rows_wanted` is
+    the upper bound on the rows needed (LIMIT without ORDER BY); None for all. `lists_null`: a
+    condition may compare a column with a list that has NULL in it. `file_call` is a call by which
+    the query asks for the files of rows.
     """
 
     name: TableName

@@ -329,7 +329,7 @@ def _refuse_paimon(scope: StatementScope, statement: PassThrough) -> None:
 
 
 def _refuse_view(scope: StatementScope, statement: Delete | Update | MergeInto) -> None:
-    """Refuse to change the rows of a temporary view, of which Spark says something unclear."""
+    """Refuse to change the rows of a temporary view: Spark's own error is unclear."""
     name = statement.target
     if name.catalog or name.database or not is_temporary_view(scope.spark, name.object_name):
         return

@@ -107,7 +107,7 @@ def chosen_of_table(
 def frame_of_plain_query(
     scope: StatementScope, statement: str, plain: PlainQuery, names: Sequence[str] | None = None
 ) -> tuple[DataFrame, Source] | None:
-    """The frame of a plain query of a table, and the source that reads less of it; None where the
+    """The frame of a plain query of a table, and the source that reads less of it. None if the
     query is not of a table's data, or each row may depend on others. `names` are those of the
     columns, None for the query's own."""
     relation = relation_of(scope, plain.reference, statement, {})
@@ -141,8 +141,8 @@ def frame_of_plain_query(
 def _outputs(
     frame: DataFrame, source: Source, plain: PlainQuery, names: Sequence[str] | None
 ) -> tuple[_Output, ...] | None:
-    """The columns of a plain query of a source's frame; None where their names are not unique or
-    not as many as `names`, and where one may use what another one gives a name to."""
+    """The columns of a plain query of a source's frame; None if their names are not unique or
+    not as many as `names`, or if one may refer to the alias of another."""
     known = {column.name.lower(): column.name for column in source.columns}
     chosen = plain.columns or [ChosenColumn(quoted(column), column) for column in frame.columns]
     own = frame.selectExpr(*(choice.text for choice in chosen)).columns
@@ -219,11 +219,11 @@ class _TableSource:
         return limits is not None and limits.take(read.planned.raw, read.planned.splits)
 
     def row_count(self) -> int | None:
-        """The number of its rows, where the manifests tell it."""
+        """The number of its rows, if the manifests have it."""
         return row_count(self.first.read)
 
     def read(self, wanted: Narrowed) -> DataFrame | None:
-        """A frame of fewer columns and files; None where they are the same, or the session is
+        """A frame of fewer columns and files. None if they are the same, or the session is
         closed."""
         if self.connection.state.closed:
             return None
@@ -294,7 +294,7 @@ class _Chosen:
         return self.source.is_small
 
     def row_count(self) -> int | None:
-        """The number of the rows, where all are chosen and the manifests tell it."""
+        """The number of the rows, if all are chosen and the manifests have it."""
         return self.source.row_count() if self.where is None else None
 
     def read(self, wanted: Narrowed) -> DataFrame | None:

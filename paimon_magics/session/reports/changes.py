@@ -88,7 +88,7 @@ def changes_of(scope: StatementScope, name: TableName, start: str, end: str) -> 
 class _Step:
     """The changes of the snapshot `id`, or, without an id, all changes between two tags.
 
-    `rows` is about how many there are; None where nobody knows, as for an overwrite. With
+    `rows` is about how many there are; None if unknown, as for an overwrite. With
     `has_before` the state before the snapshot can be read.
     """
 
@@ -200,10 +200,10 @@ def _step_sql(
 
 
 def _overwrite_note(step: _Step) -> str:
-    text = f"Snapshot {step.id} is an overwrite, of which Paimon keeps no changes"
+    text = f"Snapshot {step.id} is an overwrite. Paimon keeps no changes of it"
     if step.has_before:
-        return f"{text}: its differences from snapshot {step.start} are shown."
-    return f"{text}, and the snapshot before it has expired: the rows that it removed are left out."
+        return f"{text}; its differences from snapshot {step.start} are shown."
+    return f"{text}. The snapshot before it has expired, so the rows that it removed are left out."
 
 
 def _with_authors(changes: _Changes) -> pa.Table:

@@ -262,7 +262,7 @@ def _row(
 
 def _is_unique(distinct: int | None, rows: int | None, title: str) -> bool | None:
     """Whether each row has a value of its own; None if it is not known. An estimate far below the
-    number of rows tells that values repeat; none tells that they don't."""
+    number of rows shows that values repeat; no estimate shows that they don't."""
     if distinct is None or rows is None:
         return None
     if title == _EXACT:

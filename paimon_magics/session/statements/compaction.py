@@ -251,7 +251,7 @@ def option_pairs(text: str, example: str) -> Iterator[tuple[str, str]]:
         key, equals, value = pair.partition("=")
         if not equals:
             raise InvalidValueError(
-                f"`options` has '{pair}', which is no pair of an option and its value.",
+                f"`options` has '{pair}', which is not an option with its value.",
                 hint=f"Write options => '{example}'.",
             )
         yield key.strip(), value.strip()
@@ -314,12 +314,12 @@ def _matching(scope: StatementScope, table: Table, stored: StoredPartitions, whe
 #
 # As Paimon's `RescaleProcedure`: the rows of one snapshot are read and overwrite their partitions.
 # Where others changed rows of these meanwhile, the newer snapshot is read and written instead, so
-# that nothing of theirs is lost. Rows are merged by that; there is no changelog of it.
+# that their changes are not lost. This merges rows; there is no changelog of it.
 
 
 @dataclass(frozen=True)
 class _Rescaling:
-    """What is written anew: `files` (MANIFEST_ENTRIES) of `partitions` (None for all) at
+    """What is rewritten: `files` (MANIFEST_ENTRIES) of `partitions` (None for all) at
     `snapshot`, pypaimon's. `table` has the new number of buckets in its options."""
 
     table: Table
@@ -401,7 +401,7 @@ def _rescaled(table: Table, bucket_num: int | None) -> TableSchema:
         )
     if not fits_spark(schema):
         raise UnsupportedStatementError(
-            f"`{table.name}` has timestamps finer than microseconds, which writing anew would cut.",
+            f"`{table.name}` has timestamps finer than microseconds. Rewriting would cut them.",
             hint="Rescale it with an engine that keeps them, such as Flink.",
         )
     if bucket_num is None and schema.bucket_mode == "POSTPONE_MODE":

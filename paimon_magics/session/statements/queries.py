@@ -126,7 +126,7 @@ def _frame_of_new_view(
 ) -> tuple[DataFrame, Source | None]:
     plain = plain_query(statement.text, statement.query)
     if plain is not None:
-        # Whatever is wrong with the query is told of the query as a whole.
+        # Errors are those of the whole query, below.
         with contextlib.suppress(PaimonMagicsError):
             narrowed = frame_of_plain_query(scope, statement.text, plain, statement.columns)
             if narrowed is not None:

@@ -1,4 +1,4 @@
-"""Compacts a table by Spark, or in this process where that is faster."""
+"""Compacts a table by Spark, or in this process if that is faster."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def compact_plan(
     claims_wait_ms: int | None = None,
 ) -> Compacted:
     """Run a planned compaction of a statement: see `coordinator.client.compacting.compact_plan`.
-    With nothing said, it waits for others as long as for a turn (`exclusive_wait_ms`)."""
+    By default it waits for others as long as for a turn (`exclusive_wait_ms`)."""
     if claims_wait_ms is None:
         claims_wait_ms = scope.settings.exclusive_wait_ms
     engine = _SparkEngine(scope, statement)

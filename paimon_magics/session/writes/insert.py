@@ -226,7 +226,7 @@ def insert_rows(
     if inserts is None:
         if label is not None:
             raise InvalidValueError(
-                f"`{name}` takes no small inserts here, so that an insert can't have a label.",
+                f"`{name}` takes no small inserts here: an insert can't have a label.",
                 hint=f"This is why: {why_not_logged(scope, table)}",
             )
         outcome = write_frame_to(scope, arrow, name, "append")

@@ -4,7 +4,7 @@ such rows are written anew or get deletion vectors, and new rows are added, all 
 The tasks that change files count their rows, and find a row that is changed twice. One job changes
 rows and adds new ones; where these need a shuffle of their own, there are two, and Spark keeps the
 rows until the second: the source is computed once.
-What happens when this process dies is said in `session/writes/transactions.py`.
+`session/writes/transactions.py` says what happens when this process dies.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class MergeOnTable:
 class MergePlaces:
     """The target's rows with their places, as `frame`: the table's columns at the positions
     `needed`, and the columns `more` of places and row ids. `plan` is None for a table without
-    snapshots. `updated` are the columns that get new values, None where no row is updated."""
+    snapshots. `updated` are the columns that get new values; None if no row is updated."""
 
     plan: TableChange | None
     updated: frozenset[str] | None

@@ -1,8 +1,8 @@
 """Both sides of a MERGE: what it asks its source for, the rows of its target that it reads, and the
 rows that it makes of them.
 
-Spark keeps the source from then on, so that it is computed once, and what was found is what is
-joined.
+Spark keeps the source from then on: it is computed once, and the rows that were analyzed are the
+rows that are joined.
 """
 
 from __future__ import annotations

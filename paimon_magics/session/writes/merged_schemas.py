@@ -82,7 +82,7 @@ def merge_columns(
     parameters: Mapping[str, object],
     frame: DataFrame | None = None,
 ) -> tuple[str, ...]:
-    """Change the columns of an INSERT's table, if asked for, so that it takes all columns of its
+    """Add or widen columns of an INSERT's table, if the settings say so, for all columns of its
     query, or of `frame` in its place. Return notes for the Outcome on what was changed.
 
     Raises InvalidTableError for types that can't be merged, with nothing changed.
@@ -260,7 +260,7 @@ def _unknown(why: Collection[str]) -> str:
         return ""
     more = f" (and {len(why) - 1:,} more)" if len(why) > 1 else ""
     return (
-        "Whether all stored rows can be read as the new type is not known, since they could not be "
+        "It is unknown whether all stored rows can be read as the new type. They could not be "
         f"read: {next(iter(why))}{more}"
     )
 

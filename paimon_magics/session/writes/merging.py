@@ -2,8 +2,8 @@
 
 The source is computed once for each run: the writers of a primary-key table count the changed rows
 and find one that is changed twice. Where they can't, Spark keeps these rows, in memory and on its
-disks, while they are counted and written. What happens when this process dies is said in
-`session/writes/transactions.py`.
+disks, while they are counted and written. `session/writes/transactions.py` says what
+happens when this process dies.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class PreparedMerge:
     table, and the rows that are written, with their kinds. `again` plans it on the table as it is
     then. The range of the source's `keys`, once it is known, leaves out files of the table;
     `lookup` finds the rows that are read. `joined_bytes` is the upper bound on the size of the rows
-    that are joined, None where it is unknown."""
+    that are joined; None if unknown."""
 
     plan: MergePlan
     method: ChangeMethod
@@ -376,15 +376,15 @@ def _method_of_merge(table: Table, merge: MergeInto) -> ChangeMethod:
                 raise UnsupportedStatementError(
                     f"A MERGE can't delete rows of `{table.name}`: its merge engine "
                     f"{table.schema.merge_engine} takes no deletes.",
-                    hint="Leave out the DELETE clause, and delete these rows by a DELETE of its "
-                    "own, which takes them from their files.",
+                    hint="Leave out the DELETE clause. Delete these rows by a separate DELETE "
+                    "statement.",
                 )
     return method
 
 
 def _merged_update_of_merge(table: Table, merge: MergeInto, plan: MergePlan) -> MergedUpdate | None:
-    """What the merge engine makes of the rows that a MERGE updates; None where it updates none, or
-    the table has no keys.
+    """What the merge engine makes of the rows that a MERGE updates. None if it updates none, or the
+    table has no keys.
 
     Raises UnsupportedStatementError for assignments that the engine does not carry out.
     """

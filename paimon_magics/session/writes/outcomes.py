@@ -38,7 +38,7 @@ _CLAIMS_WAIT_MS = 60_000  # the rows are committed, and show after the next comp
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
     """What a statement wrote. `rewritten` files took the place of others, `vectors` are those that
-    were written; None where the statement did neither."""
+    were written; None if the statement did neither."""
 
     rows: int
     files: int

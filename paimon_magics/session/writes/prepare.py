@@ -75,10 +75,10 @@ class PreparedWrite:
     same statement on the table's then current state. `check` raises InvalidValueError for rows that
     storing would change. `column(only=…)` makes the frame of one column of an INSERT. With
     `has_kinds` the frame has a column of the rows' kinds behind the table's, with `has_buckets` one
-    of their buckets, too. With `keys_repeat` rows with kinds are changes of which a later one of a
-    key counts more. `read_set` is what the rows were made of, if they are made of rows of the
-    table. With `own_buckets` no two tasks of the frame have rows of one bucket. With `marks_unseen`
-    some kinds say that a row is not seen. `changeable` tells the casts that may change values.
+    of their buckets, too. With `keys_repeat` rows with kinds are changes, and a later one of a
+    key replaces an earlier one. `read_set` is what the rows were made of, if they are made of rows
+    of the table. With `own_buckets` no two tasks of the frame have rows of one bucket. With `marks_unseen`
+    some kinds say that a row is not seen. `changeable` lists the casts that may change values.
     """
 
     table: Table
@@ -287,8 +287,8 @@ def _own_read_set(
     state: tuple[int, str],
     bound: Mapping[str, object],
 ) -> ReadSet | None:
-    """What the commit of an INSERT INTO is checked against, None where its query does not read the
-    table as it is now. `state` tells the latest snapshot before the query was planned
+    """What the commit of an INSERT INTO is checked against; None if its query does not read the
+    table as it is now. `state` is the latest snapshot before the query was planned
     (`latest_state`), `bound` are the values of the bind names."""
     if insert.overwrite or table.schema.merge_engine == "first-row":
         return None  # an overwrite has a check of its own; first-row keeps rows that are there

@@ -1,8 +1,8 @@
 """DELETE and UPDATE: one commit that changes the rows that they select.
 
 The selected rows are those of one snapshot. The condition and the values are evaluated once for
-each row, by Spark, in the job that writes; those of few keys in this process (`rows_by_key`). What
-happens when this process dies is said in `session/writes/transactions.py`.
+each row, by Spark, in the job that writes; those of few keys in this process (`rows_by_key`).
+`session/writes/transactions.py` says what happens when this process dies.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def _counted_write(
 
 def chosen_rows(on: ChangeOnTable) -> DataFrame | None:
     """All columns of the rows of a snapshot that the condition may select, each bucket from one
-    task. None where a raw scan is the better reader, or rows have to be merged first.
+    task. None if a raw scan is the better reader, or rows have to be merged first.
 
     Raises what `planned_read` raises.
     """
@@ -273,8 +273,8 @@ def _has_plain_columns(schema: TableSchema) -> bool:
 
 
 def _plan(scope: StatementScope, read: DataRead) -> ReadPlan | None:
-    """The tasks that read the files; None where these are not all Spark's to scan, or too few, or
-    where Arrow reads their format no faster."""
+    """The tasks that read the files. None if Spark can't scan all of them, if they are too few, or
+    if Arrow does not read their format faster."""
     usual = plan_of(scope, read, local_limits(scope, read))
     formats = {scan.format for scan in usual.raw_scans}
     if formats != {"parquet"} or usual.tasks or read.stores != {"file"}:

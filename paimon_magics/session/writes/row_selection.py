@@ -67,7 +67,7 @@ def check_no_file_calls(text: str, position: int, kind: str) -> None:
     if call is not None:
         raise UnsupportedStatementError(
             f"{call} has no answer for the rows that {kind} changes.",
-            hint="Name the rows by their columns; SELECT input_file_name() tells where they lie.",
+            hint="Name the rows by their columns; SELECT input_file_name() shows their files.",
             statement=text,
             position=position,
         )
@@ -242,7 +242,7 @@ def _is_null(update: Update, path: AssignedPath) -> bool:
 
 
 def operation_of(change: RowChange, rows: int) -> Operation:
-    """What a snapshot tells of a DELETE or UPDATE that changed `rows`."""
+    """What a snapshot records of a DELETE or UPDATE that changed `rows`."""
     if isinstance(change, Delete):
         return Operation("DELETE", deleted=rows)
     return Operation("UPDATE", updated=rows)
@@ -256,8 +256,8 @@ def changed_outcome(
     written: WrittenFiles,
     unseen: UnseenCounts = ALL_SEEN,
 ) -> Outcome:
-    """The outcome of a DELETE or UPDATE that changed `rows`; None where it committed nothing. The
-    `unseen` rows of an UPDATE did not change, or in part."""
+    """The outcome of a DELETE or UPDATE that changed `rows`; without a receipt it committed nothing.
+    The `unseen` rows of an UPDATE did not change, or in part."""
     deletes = isinstance(change, Delete)
     done = f"{count_text(rows, 'row')} {'deleted' if deletes else 'updated'}"
     outcome = write_outcome(change.text, kind_of(change), table, receipt, written, done)

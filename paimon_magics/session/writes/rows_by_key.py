@@ -6,7 +6,7 @@ values over a local relation of the rows, which it does without a job; all other
 as they were read. A condition that only compares key columns needs no evaluation, and neither do
 plain values (`planning/row_changes/plain_values.py`).
 
-What happens when this process dies is said in `session/writes/transactions.py`.
+`session/writes/transactions.py` says what happens when this process dies.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _NUMBER = Column(0, "__paimon_magics_number", AtomicType("BIGINT"))
 class PreparedKeys:
     """A planned DELETE or UPDATE of few keys. `rows` evaluates the statement: it returns the rows
     to write, in the table's columns, with their kinds in the last one. `again` plans it on the
-    table's then current state, None where that has to be done otherwise. `manifest_list` names the
+    table's then current state; None if that has to be done otherwise. `manifest_list` names the
     delta manifest list of the snapshot that was read."""
 
     table: Table
@@ -76,7 +76,7 @@ class PreparedKeys:
 
 def prepare_by_key(on: ChangeOnTable) -> PreparedKeys | None:
     """Plan a change of the rows of a snapshot, and read those with the keys that the condition
-    names. None if it does not fix the whole key, or if more has to be read than is worth it.
+    names. None if it does not fix the whole key, or if too much has to be read.
 
     Raises TableDamagedError for files that can't be read, and what planning the statement raises.
     """
@@ -243,7 +243,7 @@ def _with_kind(rows: pa.Table, kind: int) -> pa.Table:
 def commit_by_key(
     scope: StatementScope, change: RowChange, prepared: PreparedKeys, attempts: Attempts
 ) -> tuple[CommitReceipt, CompletedWrite] | None:
-    """Write the rows and commit them, in one transaction. None where no row is selected.
+    """Write the rows and commit them, in one transaction. None if no row is selected.
 
     Raises OutdatedPlanError if others have changed the rows meanwhile.
     """

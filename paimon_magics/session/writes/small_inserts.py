@@ -114,7 +114,7 @@ def flush_table(scope: StatementScope, name: TableName) -> Outcome:
 
 
 def inserts_of(scope: StatementScope, table: Table) -> SmallInserts | None:
-    """The client for small inserts into the table; None if the table takes none, or if there is no
+    """The client for small inserts into the table. None if the table takes none, or there is no
     coordinator."""
     if not takes_small_inserts(table.schema) or table.name.branch is not None:
         return None
@@ -180,8 +180,8 @@ def _outcome(
 def small_change(
     scope: StatementScope, change: RowChange, table: Table, parameters: Mapping[str, object]
 ) -> LoggedChange | None:
-    """The small change that a statement is; None where its table, or the session, takes none, or
-    where Spark has to decide what it does.
+    """The small change that a statement is. None if its table, or the session, takes none, or if
+    Spark has to decide what it does.
 
     Raises errors of ours for parameters without a value, and for wrong assignments.
     """

@@ -72,7 +72,7 @@ def run_write(
     write: Callable[[PreparedWrite, WriteSpec], JobWritten],
     operation: Callable[[CompletedWrite], Operation],
 ) -> tuple[PreparedWrite, CommitReceipt, CompletedWrite]:
-    """Write planned rows by `write`, and commit them in one transaction. `operation` tells what
+    """Write planned rows by `write`, and commit them in one transaction. `operation` says what
     became of them. Return the plan that was written: where `plans_in_turn` says so, an append is
     planned again when its turn has come. An overwrite keeps its plan: it replaces what was there
     before."""
