@@ -77,8 +77,9 @@ class PreparedWrite:
     `has_kinds` the frame has a column of the rows' kinds behind the table's, with `has_buckets` one
     of their buckets, too. With `keys_repeat` rows with kinds are changes, and a later one of a
     key replaces an earlier one. `read_set` is what the rows were made of, if they are made of rows
-    of the table. With `own_buckets` no two tasks of the frame have rows of one bucket. With `marks_unseen`
-    some kinds say that a row is not seen. `changeable` lists the casts that may change values.
+    of the table. With `own_buckets` no two tasks of the frame have rows of one bucket. With
+    `marks_unseen` some kinds say that a row is not seen. `changeable` lists the casts that may
+    change values.
     """
 
     table: Table

@@ -256,8 +256,8 @@ def changed_outcome(
     written: WrittenFiles,
     unseen: UnseenCounts = ALL_SEEN,
 ) -> Outcome:
-    """The outcome of a DELETE or UPDATE that changed `rows`; without a receipt it committed nothing.
-    The `unseen` rows of an UPDATE did not change, or in part."""
+    """The outcome of a DELETE or UPDATE that changed `rows`. Without a receipt it committed
+    nothing. The `unseen` rows of an UPDATE did not change, or in part."""
     deletes = isinstance(change, Delete)
     done = f"{count_text(rows, 'row')} {'deleted' if deletes else 'updated'}"
     outcome = write_outcome(change.text, kind_of(change), table, receipt, written, done)
