@@ -75,16 +75,13 @@ def profile_of(
         if rows != 0 and not _is_known(column, known.get(column.name, Bounds()))
     ]
     wants_job = effort is Effort.DISTINCT or (effort is Effort.NEEDED and bool(lacking))
+    targets = lacking if wants_job else []
     if effort is Effort.DISTINCT:
         targets = [
             column for column in columns if column in lacking or column.name not in partitions
         ]
-    else:
-        targets = lacking if wants_job else []
-    is_exact = (
-        manifests.stored_rows is not None
-        and manifests.stored_rows * len(targets) <= _EXACT_VALUES_MAX
-    )
+    stored = manifests.stored_rows
+    is_exact = stored is not None and stored * len(targets) <= _EXACT_VALUES_MAX
     title = _EXACT if is_exact else _ESTIMATED
     counts = {column.name: _COUNTS[title] for column in targets}
     counts |= dict.fromkeys(partitions, _COUNTS[_EXACT])
