@@ -75,8 +75,8 @@ class Diagnosis:
             lines.append(title)
             lines += [f"  {name:{_NAME_WIDTH}} {value}".rstrip() for name, value in facts]
         lines.append("To do")
-        for number, one in enumerate(self.advice, start=1):
-            lines += [f"  {number}. {one.problem}", f"     {one.remedy}".rstrip()]
+        for number, advice in enumerate(self.advice, start=1):
+            lines += [f"  {number}. {advice.problem}", f"     {advice.remedy}".rstrip()]
         if not self.advice:
             lines.append("  nothing")
         return redacted("\n".join(lines))
@@ -94,8 +94,8 @@ class Diagnosis:
                 for title, facts in self.sections
             ],
             "todo": [
-                {"problem": redacted(one.problem), "remedy": redacted(one.remedy)}
-                for one in self.advice
+                {"problem": redacted(advice.problem), "remedy": redacted(advice.remedy)}
+                for advice in self.advice
             ],
         }
 
@@ -127,41 +127,41 @@ class _Findings:
 def doctor(session: Session | None = None) -> Diagnosis:
     """Check everything that a session depends on. `session` defaults to the open one."""
     session = session or active_session()
-    found = _Findings()
-    found.add("Versions", _versions(found))
-    found.add("Spark", _spark(session, found))
-    found.add("Connection", _connection(session, found))
+    findings = _Findings()
+    findings.add("Versions", _versions(findings))
+    findings.add("Spark", _spark(session, findings))
+    findings.add("Connection", _connection(session, findings))
     if session is not None:
         options = dict(session.catalog_options)
-        found.add("Catalog options", ((k, masked(k, v)) for k, v in sorted(options.items())))
-        found.add("Store", _store(options, found))
-        found.add("Coordinator", _coordinator(session, options, found))
-        found.add("Settings", _settings(session.settings))
-    return found.whole()
+        findings.add("Catalog options", ((k, masked(k, v)) for k, v in sorted(options.items())))
+        findings.add("Store", _store(options, findings))
+        findings.add("Coordinator", _coordinator(session, options, findings))
+        findings.add("Settings", _settings(session.settings))
+    return findings.whole()
 
 
 def doctor_of_place(words: PlaceWords, settings: Settings | None = None) -> Diagnosis:
     """Check everything that a session on the place of `words` would depend on; without a place, on
     the one that the environment names. Starts neither Spark nor a coordinator."""
     settings = settings or Settings()
-    found = _Findings()
-    found.add("Versions", _versions(found))
-    found.add("Spark", _spark(None, found))
+    findings = _Findings()
+    findings.add("Versions", _versions(findings))
+    findings.add("Spark", _spark(None, findings))
     try:
         _check_coordinator_answers(words, settings)
         place = found_target(words, settings)
     except PaimonMagicsError as error:
         shown = words.shown or os.environ.get("PAIMON_WAREHOUSE", "")
-        found.add("Warehouse", (("place", shown), ("reached", f"no: {found.refused(error)}")))
-        return found.whole()
+        findings.add("Warehouse", (("place", shown), ("reached", f"no: {findings.refused(error)}")))
+        return findings.whole()
     options = place.catalog.options
     what = "new: no table is there yet" if place.store.is_new else "there"
-    found.add("Warehouse", (("place", place.catalog.warehouse), ("reached", what)))
-    found.add("Catalog options", ((k, masked(k, v)) for k, v in sorted(options.items())))
+    findings.add("Warehouse", (("place", place.catalog.warehouse), ("reached", what)))
+    findings.add("Catalog options", ((k, masked(k, v)) for k, v in sorted(options.items())))
     store = place.store
-    found.add("Store", (("kind", store.kind), *store.facts, ("tried", store.tried)))
-    found.add("Coordinator", _coordinator_of(place, settings, found))
-    return found.whole()
+    findings.add("Store", (("kind", store.kind), *store.facts, ("tried", store.tried)))
+    findings.add("Coordinator", _coordinator_of(place, settings, findings))
+    return findings.whole()
 
 
 def _check_coordinator_answers(words: PlaceWords, settings: Settings) -> None:
@@ -172,7 +172,7 @@ def _check_coordinator_answers(words: PlaceWords, settings: Settings) -> None:
         check_answers(chosen, settings.coordinator_ca)
 
 
-def _versions(found: _Findings) -> Facts:
+def _versions(findings: _Findings) -> Facts:
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     facts = [("Python", f"{platform.python_version()} ({sys.executable})"), ("System", system)]
     versions: dict[str, str] = {}
@@ -182,7 +182,7 @@ def _versions(found: _Findings) -> Facts:
         except importlib.metadata.PackageNotFoundError:
             versions[name] = "not installed"
             if name != "paimon-magics":  # a checkout works without being installed
-                found.advise(
+                findings.advise(
                     f"{name} is not installed for this Python.",
                     f"Run {sys.executable} -m pip install paimon-magics, or choose the Python, or "
                     "the notebook's kernel, that has it.",
@@ -190,13 +190,13 @@ def _versions(found: _Findings) -> Facts:
     try:
         newest = newest_java(versions["pyspark"]) if versions["pyspark"][:1].isdigit() else None
         java = find_java(os.environ, newest)
-        told = f"{java.version} in {java.home} ({java.source})"
+        java_text = f"{java.version} in {java.home} ({java.source})"
     except PaimonMagicsError as error:
-        told = found.refused(error)
-    return (*facts, *versions.items(), ("Java", told))
+        java_text = findings.refused(error)
+    return (*facts, *versions.items(), ("Java", java_text))
 
 
-def _spark(session: Session | None, found: _Findings) -> Facts:
+def _spark(session: Session | None, findings: _Findings) -> Facts:
     log = log_file()
     started = (("log", str(log) if log is not None else "that of the session that was given"),)
     if session is None:
@@ -210,7 +210,7 @@ def _spark(session: Session | None, found: _Findings) -> Facts:
             ("Python processes", _sockets(conf.get(UNIX_SOCKETS, "false"))),
         )
     except Exception as error:  # its JVM is gone
-        found.advise(
+        findings.advise(
             "Spark does not answer.",
             "Connect again, which starts a new one: %paimon connect, or paimon_magics.connect(…); "
             "Spark's log says why it ended.",
@@ -226,7 +226,7 @@ def _sockets(unix: str | None) -> str:
     return f"reached by TCP: a job takes up to 40 ms longer than with {UNIX_SOCKETS}=true"
 
 
-def _connection(session: Session | None, found: _Findings) -> Facts:
+def _connection(session: Session | None, findings: _Findings) -> Facts:
     failed = failed_connect()
     facts = [("session", "none" if session is None else "closed" if session.closed else "open")]
     if session is not None:
@@ -234,27 +234,27 @@ def _connection(session: Session | None, found: _Findings) -> Facts:
     if failed is not None:
         where = f" to {failed.place}" if failed.place else ""
         facts.append(("last connect", f"failed{where}: {failed.error}"))
-        found.advise(f"The last connect{where} failed. {failed.error}", failed.hint)
+        findings.advise(f"The last connect{where} failed. {failed.error}", failed.hint)
     return tuple(facts)
 
 
-def _store(options: Mapping[str, str], found: _Findings) -> Facts:
+def _store(options: Mapping[str, str], findings: _Findings) -> Facts:
     try:
         report = probe_store(options)
     except PaimonMagicsError as error:
-        found.refused(error)
+        findings.refused(error)
         return (("tried", f"failed: {error}"),)
     return (("kind", report.kind), *report.facts, ("tried", report.tried))
 
 
-def _coordinator(session: Session, options: Mapping[str, str], found: _Findings) -> Facts:
+def _coordinator(session: Session, options: Mapping[str, str], findings: _Findings) -> Facts:
     facts: list[tuple[str, str]] = [("what commits", session.coordinator)]
     is_running = True
     if session.coordinator == EMBEDDED:
         own, is_running = _own_process(options)
         facts += own
     if session.coordinator != IN_PROCESS and is_running:
-        facts += _asked(partial(_status_of, session), found)
+        facts += _status_facts(partial(_status_of, session), findings)
     return tuple(facts)
 
 
@@ -264,7 +264,7 @@ def _status_of(session: Session) -> Status:
     return session.administration.status_now()
 
 
-def _coordinator_of(place: ConnectTarget, settings: Settings, found: _Findings) -> Facts:
+def _coordinator_of(place: ConnectTarget, settings: Settings, findings: _Findings) -> Facts:
     """The facts on the coordinator of a place, without a session."""
     facts: list[tuple[str, str]] = [("what commits", place.coordinator)]
     client = place.remote
@@ -278,10 +278,10 @@ def _coordinator_of(place: ConnectTarget, settings: Settings, found: _Findings) 
             try:
                 living_lease(place.catalog)
             except PaimonMagicsError as error:
-                facts.append(("owner", found.refused(error)))
+                facts.append(("owner", findings.refused(error)))
     if client is not None:
         with closing(client):
-            facts += _asked(client.administration().status, found)
+            facts += _status_facts(client.administration().status, findings)
     return tuple(facts)
 
 
@@ -297,35 +297,37 @@ def _own_process(options: Mapping[str, str]) -> tuple[list[tuple[str, str]], boo
     return facts, running is not None
 
 
-def _asked(status_now: Callable[[], Status], found: _Findings) -> list[tuple[str, str]]:
+def _status_facts(status_now: Callable[[], Status], findings: _Findings) -> list[tuple[str, str]]:
     """Facts from the status that a coordinator reports."""
     try:
         status = status_now()
     except PaimonMagicsError as error:
-        found.refused(error)
+        findings.refused(error)
         return [("answers", f"no: {error}")]
     if status.problem:
-        found.advise(
+        findings.advise(
             f"The coordinator takes no commits: {status.problem}",
             f"End its process ({status.process} on {status.host}) when the cause is gone: the next "
             "statement that writes, or its administrator, starts it again.",
         )
     if status.store_trouble:
-        found.advise(
+        findings.advise(
             f"The coordinator does not reach its store: {status.store_trouble}",
             "Connect again with credentials that work: your own coordinator then uses them. A "
             "coordinator that runs as a service gets them from its administrator.",
         )
     for stopped in status.stopped_tables:
-        found.advise(
+        findings.advise(
             f"The table in {stopped.location} is stopped: {stopped.reason}",
             "Look at its rows, write again what is missing, then run %paimon coordinator resume "
             "with its name.",
         )
-    said = [status.problem, *(stopped.reason for stopped in status.stopped_tables)]
+    reported = [status.problem, *(stopped.reason for stopped in status.stopped_tables)]
     for problem in status.problems:
-        if problem not in said and not (status.store_trouble and status.store_trouble in problem):
-            found.advise(problem, "Its administrator finds more on its page and in its log.")
+        if problem not in reported and not (
+            status.store_trouble and status.store_trouble in problem
+        ):
+            findings.advise(problem, "Its administrator finds more on its page and in its log.")
     facts = [
         ("address", status.address),
         ("version", status.version),
@@ -344,8 +346,8 @@ def _settings(settings: Settings) -> Facts:
 
 
 def _environment(environment: Mapping[str, str]) -> Facts:
-    found = sorted(name for name in environment if name in _VARIABLES or name.startswith(_PREFIXES))
-    return tuple((name, _shown(name, environment[name])) for name in found)
+    names = sorted(name for name in environment if name in _VARIABLES or name.startswith(_PREFIXES))
+    return tuple((name, _shown(name, environment[name])) for name in names)
 
 
 def _shown(name: str, value: str) -> str:

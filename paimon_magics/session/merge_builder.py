@@ -144,14 +144,16 @@ class MergeBuilder:
         )
 
     def _add(self, kind: str, condition: str | None, action: str) -> Self:
-        more = "" if condition is None else f" AND ({sql_text(condition, 'A condition', _EXAMPLE)})"
+        more = (
+            "" if condition is None else f" AND ({_sql_text(condition, 'A condition', _EXAMPLE)})"
+        )
         self._clauses.append(f"WHEN {kind}{more} THEN {action}")
         return self
 
 
 @contextlib.contextmanager
 def _naming_sides() -> Iterator[None]:
-    """Of a column of some other name than the two sides', errors tell what the sides are called."""
+    """Errors for a column that is qualified by another name say what the two sides are called."""
     try:
         yield
     except UnknownNameError as error:
@@ -176,22 +178,22 @@ def _condition(on: object) -> str:
 def _update(set: Mapping[str, str] | None) -> str:
     if set is None:
         return "UPDATE SET *"
-    given = values_by_column(set, _EXAMPLE)
-    return "UPDATE SET " + ", ".join(f"{column} = {value}" for column, value in given)
+    pairs = _values_by_column(set, _EXAMPLE)
+    return "UPDATE SET " + ", ".join(f"{column} = {value}" for column, value in pairs)
 
 
 def _insert(values: Mapping[str, str] | None) -> str:
     if values is None:
         return "INSERT *"
-    given = values_by_column(values, _EXAMPLE)
-    columns = ", ".join(column for column, _ in given)
-    return f"INSERT ({columns}) VALUES ({', '.join(value for _, value in given)})"
+    pairs = _values_by_column(values, _EXAMPLE)
+    columns = ", ".join(column for column, _ in pairs)
+    return f"INSERT ({columns}) VALUES ({', '.join(value for _, value in pairs)})"
 
 
 # Texts of SQL that Python's callers give: values by column, which become parts of a statement.
 
 
-def values_by_column(values: object, example: str) -> list[tuple[str, str]]:
+def _values_by_column(values: object, example: str) -> list[tuple[str, str]]:
     """The columns, or fields of structs, that get values, and the values in brackets. `example` is
     a text that the error shows as a value. Raises InvalidValueError for what is no dictionary of
     texts, and for one without any."""
@@ -203,15 +205,15 @@ def values_by_column(values: object, example: str) -> list[tuple[str, str]]:
             else f"Values by column are expected, not {value_text(values)}.",
             hint=f"Give a dictionary: {{'amount': '{example}'}}.",
         )
-    found = []
+    pairs = []
     for column, value in values.items():
-        text = sql_text(value, f"The value of `{column}`", example)
+        text = _sql_text(value, f"The value of `{column}`", example)
         path = ".".join(quoted(part.strip("`")) for part in str(column).split("."))
-        found.append((path, text if text.strip().upper() == "DEFAULT" else f"({text})"))
-    return found
+        pairs.append((path, text if text.strip().upper() == "DEFAULT" else f"({text})"))
+    return pairs
 
 
-def sql_text(value: object, what: str, example: str) -> str:
+def _sql_text(value: object, what: str, example: str) -> str:
     """`value`, if it is a text of SQL; raises InvalidValueError about `what` otherwise."""
     if not isinstance(value, str) or not value.strip():
         raise InvalidValueError(
@@ -236,8 +238,8 @@ def delete_statement(name: TableName, where: object) -> Delete:
 
 def update_statement(name: TableName, values: object, where: object) -> Update:
     """`UPDATE … SET … WHERE …`, with `values` by column. Raises InvalidValueError for what is no
-    condition, and as `values_by_column`."""
-    pairs = values_by_column(values, "amount + 1")
+    condition, and as `_values_by_column`."""
+    pairs = _values_by_column(values, "amount + 1")
     assignments = ", ".join(f"{column} = {value}" for column, value in pairs)
     text = f"UPDATE {table_text(name)} SET {assignments} WHERE {_where(where, 'update')}"
     statement = parse_statement(text)

@@ -7,6 +7,7 @@ statement of this process that is not a query makes all entries old.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.statements.data_types import DataType
 from paimon_magics.statements.statement import TableName
 
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
     from paimon_magics.tables.catalog.catalog import Catalog
     from paimon_magics.tables.catalog.databases import Visibility
 
+_log = logging.getLogger(__name__)
+
 _OLD_SECONDS = 30.0
-_KEPT_MAX = 2_000
+_ENTRIES_MAX = 2_000
 _SNAPSHOTS = 50
 _PARTITIONS = 2_000
 
@@ -62,10 +66,10 @@ class KnownTag:
 
 
 @dataclass
-class _Kept:
+class _Entry:
     value: Any = None
     read_at: float = float("-inf")
-    is_asked: bool = False
+    is_requested: bool = False
 
 
 class KnownNames:
@@ -76,9 +80,11 @@ class KnownNames:
     ) -> None:
         self._options = dict(catalog_options)
         self._visibility = visibility
-        self._kept: dict[Hashable, _Kept] = {}
+        self._entries: dict[Hashable, _Entry] = {}
         self._lock = threading.Lock()
-        self._asked: queue.SimpleQueue[tuple[_Kept, Callable[[Catalog], Any]]] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[tuple[_Entry, Callable[[Catalog], Any]]] = (
+            queue.SimpleQueue()
+        )
         self._idle = threading.Event()
         self._idle.set()
         self._open = 0
@@ -98,8 +104,8 @@ class KnownNames:
     def table(self, name: TableName) -> KnownTable | None:
         """A table's columns; None while they are unknown. `name` includes its database."""
         key = ("table", replace(name, catalog=None))
-        found: KnownTable | None = self._get(key, lambda c: _table(c, name))
-        return found
+        table: KnownTable | None = self._get(key, lambda c: _table(c, name))
+        return table
 
     def partitions(self, name: TableName) -> tuple[tuple[str | None, ...], ...]:
         """The values of the partition keys of each partition, as text, the last ones first."""
@@ -120,8 +126,8 @@ class KnownNames:
     def forget(self) -> None:
         """Mark all entries as old. They still answer until they have been read again."""
         with self._lock:
-            for kept in self._kept.values():
-                kept.read_at = float("-inf")
+            for entry in self._entries.values():
+                entry.read_at = float("-inf")
 
     def wait(self, seconds: float) -> bool:
         """Wait at most so many seconds until all pending reads are done. Returns whether they
@@ -130,31 +136,31 @@ class KnownNames:
 
     def _get(self, key: Hashable, read: Callable[[Catalog], Any]) -> Any:
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is None:
-                if len(self._kept) >= _KEPT_MAX:
-                    self._kept.clear()
-                kept = self._kept[key] = _Kept()
-            if not kept.is_asked and time.monotonic() - kept.read_at > _OLD_SECONDS:
-                kept.is_asked = True
+            entry = self._entries.get(key)
+            if entry is None:
+                if len(self._entries) >= _ENTRIES_MAX:
+                    self._entries.clear()
+                entry = self._entries[key] = _Entry()
+            if not entry.is_requested and time.monotonic() - entry.read_at > _OLD_SECONDS:
+                entry.is_requested = True
                 self._open += 1
                 self._idle.clear()
-                self._asked.put((kept, read))
+                self._requests.put((entry, read))
                 if self._thread is None:
                     self._thread = threading.Thread(
                         target=self._read_on, name="paimon-magics-names", daemon=True
                     )
                     self._thread.start()
-            return kept.value
+            return entry.value
 
     def _read_on(self) -> None:
         catalog: Catalog | None = None
         while True:
-            kept, read = self._asked.get()
+            entry, read = self._requests.get()
             # Set before the read, so that a `forget` meanwhile makes it old again.
             begun = time.monotonic()
             with self._lock:
-                kept.read_at = begun
+                entry.read_at = begun
             value = None
             try:
                 if catalog is None:
@@ -163,11 +169,13 @@ class KnownNames:
                     catalog = Catalog.open(self._options)
                     catalog.visibility = self._visibility
                 value = read(catalog)
+            except (PaimonMagicsError, OSError):
+                pass  # no such table, or it can't be reached: nothing to offer
             except Exception:
-                value = None  # no such table, or it can't be reached: nothing to offer
+                _log.info("The names of the catalog could not be read.", exc_info=True)
             with self._lock:
-                kept.value = value
-                kept.is_asked = False
+                entry.value = value
+                entry.is_requested = False
                 self._open -= 1
                 if not self._open:
                     self._idle.set()
@@ -235,8 +243,12 @@ def _tag_times(catalog: Catalog, name: TableName) -> tuple[KnownTag, ...]:
     from paimon_magics.tables.snapshots.chain import list_tags, load_tag
 
     table = load_stored(catalog, _plain(name))
-    found = ((tag, load_tag(table, tag)) for tag in list_tags(table)[-_SNAPSHOTS:])
-    known = [KnownTag(tag, one["id"], one["timeMillis"]) for tag, one in found if one is not None]
+    documents = ((tag, load_tag(table, tag)) for tag in list_tags(table)[-_SNAPSHOTS:])
+    known = [
+        KnownTag(tag, document["id"], document["timeMillis"])
+        for tag, document in documents
+        if document is not None
+    ]
     return tuple(sorted(known, key=lambda tag: -tag.snapshot_id))
 
 
@@ -248,7 +260,8 @@ def _snapshots(catalog: Catalog, name: TableName) -> tuple[KnownSnapshot, ...]:
     latest = latest_document(table)
     if latest is None:
         return ()
-    found = list_snapshots(table, max(latest["id"] - _SNAPSHOTS, 0), _SNAPSHOTS)
+    documents = list_snapshots(table, max(latest["id"] - _SNAPSHOTS, 0), _SNAPSHOTS)
     return tuple(
-        KnownSnapshot(one["id"], one["commitKind"], one["timeMillis"]) for one in reversed(found)
+        KnownSnapshot(document["id"], document["commitKind"], document["timeMillis"])
+        for document in reversed(documents)
     )

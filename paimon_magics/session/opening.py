@@ -225,12 +225,12 @@ def _opened(words: PlaceWords, settings: Settings, spark: SparkSession | None) -
         if not was_there and _is_more_than_a_folder(words):
             # More can be wrong than with a folder, so it is checked before a JVM starts.
             ready.result()
-        found = adopt(spark) if spark is not None else start(settings)
+        session = adopt(spark) if spark is not None else start(settings)
         try:
-            return ready.result()(found)
+            return ready.result()(session)
         except BaseException:
             if not was_there:
-                found.stop()  # the next attempt may want it with other settings
+                session.stop()  # the next attempt may want it with other settings
             raise
 
 
@@ -277,12 +277,12 @@ def _prepared(words: PlaceWords, settings: Settings) -> Callable[[SparkSession],
 
 
 def _check_same(
-    opened: Session, words: PlaceWords, wanted: Settings, given: Mapping[str, object]
+    opened: Session, words: PlaceWords, wanted: Settings, changes: Mapping[str, object]
 ) -> None:
     """Raise SetupError unless `opened` is the requested session."""
     if words.names_a_place:
         _check_same_place(opened, words, wanted)
-    for name in given:
+    for name in changes:
         if name in _AT_ONCE:
             continue
         if getattr(opened.settings, name) != getattr(wanted, name):

@@ -20,9 +20,9 @@ from paimon_magics.columnar.time_zones import UTC, in_zone
 from paimon_magics.errors import InvalidValueError, StatementError, nearest
 from paimon_magics.session.planned_work import reads_of, work_of
 from paimon_magics.session.rendering import render_html, render_text
+from paimon_magics.session.scope import errors_translated
 from paimon_magics.spark.arrow_streams import arrow_stream
 from paimon_magics.spark.columns import with_json_texts, with_nullable_fields
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import few_fetched
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.rows import frame_of_rows
@@ -134,9 +134,9 @@ class Outcome:
     ) -> Outcome:
         """Return an outcome of rows that are in memory already; showing them runs no job."""
         frame = frame_of_rows(spark, rows)
-        made = cls(statement, kind, dataframe=frame, query=query, in_query=in_query)
-        made.display_rows, made._page = max(rows.num_rows, 1), in_zone(rows, made.zone)
-        return made
+        outcome = cls(statement, kind, dataframe=frame, query=query, in_query=in_query)
+        outcome.display_rows, outcome._page = max(rows.num_rows, 1), in_zone(rows, outcome.zone)
+        return outcome
 
     def release(self) -> None:
         """Give up the rows that have not been fetched, so that their snapshots may expire. What was
@@ -263,19 +263,16 @@ class Outcome:
         import pyarrow as pa
 
         frame = self._rows()
-        try:
-            with cancellable(frame.sparkSession, work_of(frame)):
-                found = fetch(with_nullable_fields(with_json_texts(frame)))
-        except Exception as error:
-            raise translate(error, statement=self.statement) from error
-        return in_zone(found, self.zone) if isinstance(found, pa.Table) else found
+        with errors_translated(self.statement), cancellable(frame.sparkSession, work_of(frame)):
+            result = fetch(with_nullable_fields(with_json_texts(frame)))
+        return in_zone(result, self.zone) if isinstance(result, pa.Table) else result
 
     def _fetch(self, frame: DataFrame) -> Callable[[DataFrame], pyarrow.Table]:
         """How the rows of a frame, or of one made of it, come into this process."""
         rows = reads_of(frame).rows_at_most
         if rows is not None and rows <= _FEW_ROWS:
             return few_fetched
-        return lambda found: found.toArrow()
+        return lambda part: part.toArrow()
 
     def _arrow_schema(self) -> pyarrow.Schema:
         """The schema of `to_arrow`."""
@@ -425,8 +422,6 @@ def _batches(
 ) -> Generator[pyarrow.RecordBatch]:
     """Yield the rows of the frame in the types of `schema`; raises errors of ours. The frame keeps
     the snapshots that are read for as long as this generator exists."""
-    try:
+    with errors_translated(statement):
         for batch in arrow_stream(with_nullable_fields(with_json_texts(frame)), work_of(frame)):
             yield batch if batch.schema == schema else batch.cast(schema)
-    except Exception as error:
-        raise translate(error, statement=statement) from error

@@ -79,7 +79,7 @@ def _in_zone(value: object, zone: str) -> object:
                 return moment.astimezone(datetime.UTC)
             return moment
         case list():
-            return [_in_zone(one, zone) for one in value]
+            return [_in_zone(item, zone) for item in value]
     return value
 
 
@@ -204,9 +204,9 @@ def with_values(text: str, values: Mapping[str, object]) -> str:
     literal (a Spark column, a numpy array) stays."""
     parts, end = [], 0
     for place, name in parameter_ranges(text):
-        found = literal(values.get(name, ...))
-        if found is not None:
-            parts += [text[end : place.start], found]
+        shown_value = literal(values.get(name, ...))
+        if shown_value is not None:
+            parts += [text[end : place.start], shown_value]
             end = place.end
     return "".join([*parts, text[end:]])
 
@@ -244,7 +244,7 @@ def literal(value: object) -> str | None:
         case datetime.date():
             return f"DATE'{value.isoformat()}'"
         case list():
-            items = [literal(one) for one in value]
+            items = [literal(item) for item in value]
             return None if None in items else f"array({', '.join(map(str, items))})"
         case _:
             return None

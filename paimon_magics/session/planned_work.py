@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Reads:
     """What a frame reads: the names in its query, and the plans of the Paimon tables. `leases` keep
     their snapshots: each ends when the last Reads that has it is gone. `rows_at_most` is how many
-    rows the frame has at most, None where that is not known. `plan` is set where the frame's rows
+    rows the frame has at most; None if unknown. `plan` is set where the frame's rows
     are those of one table, and come from the tasks of that plan."""
 
     names: tuple[str, ...] = ()
@@ -81,11 +81,11 @@ def work_of(
     reads = reads_of(frame)
 
     def work() -> Work:
-        found = distribution() if distribution is not None else None
+        rule = distribution() if distribution is not None else None
         spark = estimated_sources(frame)
         sources = tuple(dict.fromkeys(reads.names))
         target = "" if distribution is None else "files"
-        if isinstance(found, (ByBucket, ByAssigner)):
+        if isinstance(rule, (ByBucket, ByAssigner)):
             target = "buckets"
         amounts: tuple[int | None, int | None, int | None] = None, None, None
         if spark.has_functions:
@@ -94,8 +94,8 @@ def work_of(
             amounts = _amounts(reads.planned)
         else:
             amounts = spark.rows, spark.size_bytes, None
-        plain = not spark.shuffles and not isinstance(found, ByAssigner)
-        return Work(sources, *amounts, _shuffle(found), target, plain)
+        plain = not spark.shuffles and not isinstance(rule, ByAssigner)
+        return Work(sources, *amounts, _shuffle(rule), target, plain)
 
     return work
 
@@ -117,12 +117,12 @@ def _shuffle(distribution: Distribution | None) -> str:
 def _amounts(planned: tuple[PlannedSplits, ...]) -> tuple[int, int, int]:
     """Rows, bytes and files to read. Rows are stored rows; merging may leave fewer."""
     rows = size_bytes = files = 0
-    for one in planned:
-        for raw in one.raw:
+    for read in planned:
+        for raw in read.raw:
             rows += sum(raw.row_counts)
             size_bytes += sum(raw.sizes_bytes)
             files += len(raw.paths)
-        for split in one.splits:
+        for split in read.splits:
             rows += sum(file.rows for file in split.files)
             size_bytes += sum(file.size_bytes for file in split.files)
             files += len(split.files)

@@ -11,12 +11,7 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.spark_calls import SparkCalls
 from paimon_magics.session.queries.table_frames import frame_of_table
 from paimon_magics.session.scope import statement_scope
-from paimon_magics.session.streaming import (
-    checked_sink,
-    place_of,
-    refuse_options,
-    stream_options,
-)
+from paimon_magics.session.streaming import checked_sink, place_of, refuse_options, stream_options
 from paimon_magics.session.writes.insert import write_frame_to
 from paimon_magics.session.writes.new_tables import WantedTable, write_to_new
 from paimon_magics.spark.data_source import TABLE_KEYS, asked_table
@@ -60,9 +55,9 @@ class FormatAnswers:
 
     def load(self, options: Mapping[str, str]) -> DataFrame:
         """Return the rows of a table with Paimon's read options, as `Session.table` does."""
-        name, given = self._asked(options)
+        name, more = self._table_of(options)
         with statement_scope(self._connection) as scope:
-            return frame_of_table(scope, name, given)
+            return frame_of_table(scope, name, more)
 
     def save(
         self,
@@ -78,8 +73,8 @@ class FormatAnswers:
         Raises StatementError for a table that exists in mode `error`, InvalidValueError for another
         mode, UnsupportedStatementError for options beside a table that exists.
         """
-        table, given = self._asked(options, name)
-        dynamic = given.pop(_DYNAMIC.lower(), "static").lower() == "dynamic"
+        table, more = self._table_of(options, name)
+        dynamic = more.pop(_DYNAMIC.lower(), "static").lower() == "dynamic"
         kind = (mode or "error").lower()
         if kind not in ("append", "overwrite", "error", "errorifexists", "default", "ignore"):
             raise InvalidValueError(
@@ -96,74 +91,50 @@ class FormatAnswers:
                 )
             wanted = "dynamic" if dynamic and kind == "overwrite" else kind
             if exists:
-                _refuse_table_options(table, given, parts)
+                _refuse_table_options(table, more, parts)
                 write_frame_to(scope, frame, table, wanted)
                 return
-            key = given.pop("primary-key", None)
+            key = more.pop("primary-key", None)
             keys = None if key is None else [part.strip() for part in key.split(",")]
-            new = WantedTable.of(keys, list(parts) or None, given, create=True)
+            new = WantedTable.of(keys, list(parts) or None, more, create=True)
             assert new is not None
             write_to_new(scope, frame, table, None, new)
 
     def stream_options(self, options: Mapping[str, str], name: str | None) -> dict[str, str] | None:
         """Check the options of a stream and return them as the data source takes them."""
         with statement_scope(self._connection) as scope:
-            table, given = self._asked(options, name)
-            return stream_options(scope, table, given)
+            table, more = self._table_of(options, name)
+            return stream_options(scope, table, more)
 
     def stream_sink(
         self, frame: DataFrame | None, options: Mapping[str, str], mode: str, name: str | None
     ) -> Callable[[DataFrame, int], None] | None:
         """Return the function that writes micro-batches, as `Session.write_stream` does."""
-        table, given = self._asked(options, name)
-        refuse_options(given, (_CHECKPOINT,))
-        by_case = {key.lower(): value for key, value in given.items()}
+        table, more = self._table_of(options, name)
+        refuse_options(more, (_CHECKPOINT,))
+        by_case = {key.lower(): value for key, value in more.items()}
         checkpoint = by_case.get(_CHECKPOINT.lower())
         with statement_scope(self._connection) as scope:
             return checked_sink(scope, frame, table, mode, checkpoint)
 
-    def _asked(
+    def _table_of(
         self, options: Mapping[str, str], name: str | None = None
     ) -> tuple[TableName, dict[str, str]]:
         """The table that a call names, and its other options."""
-        given = {key: value for key, value in options.items() if key.lower() not in TABLE_KEYS}
+        more = {key: value for key, value in options.items() if key.lower() not in TABLE_KEYS}
         if name is not None:
-            return self._connection.full_name(named(name)), given
+            return self._connection.full_name(named(name)), more
         words = {key.lower(): value for key, value in options.items()}
-        return asked_table(words, place_of(self._connection)), given
+        return asked_table(words, place_of(self._connection)), more
 
 
 @short_errors
-class PysparkAnswers(FormatAnswers):
-    """Answers for one session, also to calls that name its tables. `run` runs a statement."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        run: Callable[[str, Mapping[str, object]], object],
-    ) -> None:
-        super().__init__(connection)
-        self._names = SparkCalls(connection, run)  # type: ignore[arg-type]
-
-    def table(self, name: str, options: Mapping[str, str]) -> DataFrame | None:
-        """See `SparkCalls.table`."""
-        return self._names.table(name, options)
-
-    def query(self, text: str, args: object, formatted: bool) -> DataFrame | None:
-        """See `SparkCalls.query`."""
-        return self._names.query(text, args, formatted)
-
-    def exists(self, name: str) -> bool | None:
-        """See `SparkCalls.exists`."""
-        return self._names.exists(name)
-
-    def refuse(self, call: str, name: str) -> None:
-        """See `SparkCalls.refuse`."""
-        self._names.refuse(call, name)
+class PysparkAnswers(SparkCalls, FormatAnswers):
+    """Answers for one session, also to calls that name its tables."""
 
     def stream_options(self, options: Mapping[str, str], name: str | None) -> dict[str, str] | None:
         """As in the format; None for a name that is Spark's."""
-        if name is not None and not self._names.is_paimons(name):
+        if name is not None and not self.is_paimons(name):
             return None
         return super().stream_options(options, name)
 
@@ -171,22 +142,22 @@ class PysparkAnswers(FormatAnswers):
         self, frame: DataFrame | None, options: Mapping[str, str], mode: str, name: str | None
     ) -> Callable[[DataFrame, int], None] | None:
         """As in the format; None for a name that is Spark's."""
-        if name is not None and not self._names.is_paimons(name):
+        if name is not None and not self.is_paimons(name):
             return None
         return super().stream_sink(frame, options, mode, name)
 
 
-def _refuse_table_options(name: TableName, given: Mapping[str, str], parts: Sequence[str]) -> None:
+def _refuse_table_options(name: TableName, more: Mapping[str, str], parts: Sequence[str]) -> None:
     """Raise UnsupportedStatementError for what belongs to a new table."""
-    merges = next((key for key in given if key.startswith(_MERGE)), None)
+    merges = next((key for key in more if key.startswith(_MERGE)), None)
     if merges is not None:
         raise UnsupportedStatementError(
             f"The option '{merges}' is set for the session here.",
             hint=f"spark.conf.set('spark.paimon.{merges}', 'true')",
         )
-    if given:
+    if more:
         raise UnsupportedStatementError(
-            f"`{name}` exists: the option '{next(iter(given))}' is one of a new table.",
+            f"`{name}` exists: the option '{next(iter(more))}' is one of a new table.",
             hint="Options of a table are set by ALTER TABLE … SET TBLPROPERTIES.",
         )
     del parts  # Spark's writers repeat them with each append

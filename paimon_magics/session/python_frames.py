@@ -111,11 +111,11 @@ def spark_frame(spark: SparkSession, value: Any) -> DataFrame:
     """
     match frame_kind(value):
         case "Spark":
-            found: DataFrame = value
+            frame_of_spark: DataFrame = value
         case "pandas-on-Spark":
-            found = value.to_spark()
+            frame_of_spark = value.to_spark()
         case "Outcome":
-            found = value.dataframe
+            frame_of_spark = value.dataframe
         case _:
             reader = stream_of(value)
             if reader is None:
@@ -123,15 +123,15 @@ def spark_frame(spark: SparkSession, value: Any) -> DataFrame:
             schema = _for_spark(reader.schema.empty_table()).schema
             frame, spooled = frame_of_stream(spark, schema, _batches_for_spark(reader))
             return note_reads(frame, Reads(leases=(spooled,))) if spooled is not None else frame
-    if type(found).__module__.startswith("pyspark.sql.connect") != type(
+    if type(frame_of_spark).__module__.startswith("pyspark.sql.connect") != type(
         spark
     ).__module__.startswith("pyspark.sql.connect"):
         raise InvalidValueError(
             "The frame belongs to another Spark session than this one.",
             hint="Make the frame with session.spark, or pass frame.toArrow().",
         )
-    planned = narrowed(found, "run")
-    return found if planned is found else made_of(planned, found)
+    planned = narrowed(frame_of_spark, "run")
+    return frame_of_spark if planned is frame_of_spark else made_of(planned, frame_of_spark)
 
 
 def stream_of(value: Any) -> pa.RecordBatchReader | None:
@@ -148,13 +148,13 @@ def stream_of(value: Any) -> pa.RecordBatchReader | None:
     known = ("Spark", "pandas-on-Spark", "pandas", "polars", "Arrow", "Outcome")
     if kind is None or kind in known:
         return None
-    return opened_stream(value, kind)
+    return _opened_stream(value, kind)
 
 
 def _batches_for_spark(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
-    for batch in batches_of(reader):
+    for batch in _batches_of(reader):
         yield from _for_spark(pa.Table.from_batches([batch])).to_batches()
 
 
@@ -328,7 +328,7 @@ def _plain_type(kind: Any, column: str, *, times_as_numbers: bool) -> Any:
     if of.is_map(kind):
         return pa.map_(plain(kind.key_type), plain(kind.item_type))
     if of.is_struct(kind):
-        inner = [pa.field(one.name, plain(one.type), one.nullable) for one in kind]
+        inner = [pa.field(field.name, plain(field.type), field.nullable) for field in kind]
         return pa.struct(inner)
     if of.is_fixed_size_binary(kind):
         return pa.binary()
@@ -378,7 +378,7 @@ def _is_atomic(pa: Any, kind: Any) -> bool:
 # Streams of Arrow data from other libraries: opened, read, and kept for frames of them.
 
 
-def opened_stream(producer: Any, kind: str) -> pa.RecordBatchReader:
+def _opened_stream(producer: Any, kind: str) -> pa.RecordBatchReader:
     """Return a reader of what has `__arrow_c_stream__`; `kind` names its library in errors.
 
     Raises InvalidValueError if the producer fails, or has values without columns.
@@ -391,7 +391,7 @@ def opened_stream(producer: Any, kind: str) -> pa.RecordBatchReader:
         raise _unreadable(kind, error) from error
 
 
-def batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a reader. Raises InvalidValueError if its producer fails."""
     while True:
         try:

@@ -28,5 +28,5 @@ def refused(statement: Refused) -> UnsupportedStatementError:
 
 def instead_of(kind: str) -> str:
     """The alternative to a statement of this kind, found by its first words."""
-    found = [words for words in INSTEAD if kind.startswith(words)]
-    return INSTEAD[max(found, key=len)] if found else _LISTED
+    prefixes = [words for words in INSTEAD if kind.startswith(words)]
+    return INSTEAD[max(prefixes, key=len)] if prefixes else _LISTED

@@ -98,10 +98,10 @@ def _rows(page: pyarrow.Table, rows_max: int) -> list[list[str]]:
         [cut_text(shown_value(value)) for value in shown_values(column)] for column in shown.columns
     ]
     rows: list[list[str]] = []
-    kept = 0
+    characters = 0
     for row in zip(*columns, strict=True):
-        kept += sum(len(cell) + _CELL_CHARACTERS for cell in row)
-        if rows and kept > _KEPT_CHARACTERS_MAX:
+        characters += sum(len(cell) + _CELL_CHARACTERS for cell in row)
+        if rows and characters > _KEPT_CHARACTERS_MAX:
             break
         rows.append(list(row))
     return rows
@@ -112,19 +112,19 @@ def shown_values(column: pyarrow.ChunkedArray) -> list[Any]:
     return python_values(column)
 
 
-def _footer(page: pyarrow.Table, rows_max: int, kept: int | None) -> str:
-    """The line below the rows: how many there are, how many of them are `kept` if the limits cut
+def _footer(page: pyarrow.Table, rows_max: int, shown: int | None) -> str:
+    """The line below the rows: how many there are, how many of them are `shown` if the limits cut
     some off, and the zone of instants (Spark's session zone)."""
-    found = page.num_rows
-    if kept is not None and kept < min(found, rows_max):
-        of_all = f" of {found:,}" if found <= rows_max else f" of more than {rows_max:,}"
-        count = f"the first {count_text(kept, 'row')}{of_all}"
+    fetched = page.num_rows
+    if shown is not None and shown < min(fetched, rows_max):
+        of_all = f" of {fetched:,}" if fetched <= rows_max else f" of more than {rows_max:,}"
+        count = f"the first {count_text(shown, 'row')}{of_all}"
         count += ", more than a notebook should keep; .to_pandas() has all of them"
-    elif found > rows_max:
+    elif fetched > rows_max:
         count = "the first row" if rows_max == 1 else f"the first {rows_max} rows"
         count += "; more follow"
     else:
-        count = count_text(found, "row")
+        count = count_text(fetched, "row")
     return "; ".join([count, *zones_text(page.schema)])
 
 
@@ -192,7 +192,9 @@ def type_text(data_type: pyarrow.DataType) -> str:
     if types.is_list(data_type) or types.is_large_list(data_type):
         return f"ARRAY<{type_text(data_type.value_type)}>"
     if types.is_struct(data_type):
-        return f"STRUCT<{', '.join(f'{one.name}: {type_text(one.type)}' for one in data_type)}>"
+        return (
+            f"STRUCT<{', '.join(f'{field.name}: {type_text(field.type)}' for field in data_type)}>"
+        )
     return _TYPE_NAMES.get(str(data_type), str(data_type).upper())
 
 

@@ -26,6 +26,7 @@ from paimon_magics.planning.reads.spark_settings import PAIMON_PREFIX, REFUSED
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.times import tell_moments
 from paimon_magics.settings import Settings
+from paimon_magics.spark.failures import translate
 from paimon_magics.spark.session_settings import settings_of
 from paimon_magics.spark.views import Views
 from paimon_magics.statements.statement import TableName
@@ -104,7 +105,7 @@ class Epoch:
 class StatementScope:
     """What one statement works with.
 
-    `frames` are the Python variables whose frames its query may name; None where it can name none.
+    `frames` are the Python variables whose frames its query may name; None if it can't name any.
     `notes` are for the user, on what its names came to mean. `epoch` is the micro-batch that it
     writes. With `fills_table` the rows that it reads become rows of a table.
     """
@@ -199,10 +200,8 @@ class StatementScope:
 
     def load(self, name: TableName, statement: str, position: int) -> Table:
         """Load the table of that name; errors point at `position` in `statement`."""
-        try:
+        with errors_located(statement, position):
             return self.tables.load(self.full_name(name))
-        except PaimonMagicsError as error:
-            raise located(error, statement, position) from None
 
     def manifests(self, table: Table | StoredTable) -> ManifestCache:
         """The manifests of the table, as far as they were read before."""
@@ -233,3 +232,24 @@ def located(error: PaimonMagicsError, statement: str, position: int) -> PaimonMa
     if error.position is None:
         error.statement, error.position = statement, position
     return error
+
+
+@contextmanager
+def errors_located(statement: str, position: int) -> Iterator[None]:
+    """Let the errors of the body that have no position point at `position` in `statement`."""
+    try:
+        yield
+    except PaimonMagicsError as error:
+        raise located(error, statement, position) from None
+
+
+@contextmanager
+def errors_translated(statement: str | None = None, position: int | None = None) -> Iterator[None]:
+    """Raise our errors for what Spark raises in the body. `position` is where in `statement` errors
+    without a position point at."""
+    try:
+        yield
+    except Exception as error:
+        if statement is not None and position is not None:
+            raise located(translate(error), statement, position) from error
+        raise translate(error, statement=statement) from error

@@ -86,16 +86,16 @@ def stream_options(
     branch = dict(request.reads).get("branch", "main")
     if branch != "main":
         scope.tables.load(replace(_itself(name), branch=branch))
-    given = {key: value for key, value in options.items() if key.lower() != "scan.timestamp"}
+    checked = {key: value for key, value in options.items() if key.lower() != "scan.timestamp"}
     if isinstance(request.start, FromTime) and isinstance(request.start.time, str):
-        given["scan.timestamp-millis"] = str(moment_ms(request.start.time, scope.zone))
-    return given | {"table": f"{quoted(name.database or '')}.{quoted(name.object_name)}"}
+        checked["scan.timestamp-millis"] = str(moment_ms(request.start.time, scope.zone))
+    return checked | {"table": f"{quoted(name.database or '')}.{quoted(name.object_name)}"}
 
 
 def stream_frame(scope: StatementScope, name: TableName, options: Mapping[str, str]) -> DataFrame:
     """The table as a streaming frame. Raises what `stream_options` raises."""
-    given = stream_options(scope, name, options)
-    return streaming_frame(scope.spark, given)
+    checked = stream_options(scope, name, options)
+    return streaming_frame(scope.spark, checked)
 
 
 def start_stream(
@@ -149,7 +149,7 @@ def checked_sink(
         )
     if not checkpoint:
         raise InvalidValueError(
-            f"The stream into `{name}` has no checkpoint, so that it could not go on after a stop.",
+            f"The stream into `{name}` has no checkpoint. It could not continue after a stop.",
             hint="Give it a folder of its own: checkpoint='…', or "
             ".option('checkpointLocation', '…').",
         )
@@ -162,7 +162,7 @@ def checked_sink(
         if takes_changes(schema, frame.columns):
             empty = with_changes(empty, ROW_KINDS)
         prepare_insert(scope, insert_of_frame(name), {}, frame=empty)
-    clear_half_begun(scope, checkpoint)
+    _clear_half_begun(scope, checkpoint)
     return sink_of(scope.connection, name, mode, checkpoint)
 
 
@@ -173,7 +173,7 @@ def _itself(name: TableName) -> TableName:
 def refuse_options(options: Mapping[str, str], known: tuple[str, ...]) -> None:
     """Raise UnsupportedStatementError for options of a writer that it does not have."""
     for key in options:
-        if key.lower() not in {one.lower() for one in known}:
+        if key.lower() not in {option.lower() for option in known}:
             raise UnsupportedStatementError(
                 f"A stream into a table has no option '{key}'.",
                 hint=f"It has {', '.join(known)}. Options of a table are set by ALTER TABLE.",
@@ -183,7 +183,7 @@ def refuse_options(options: Mapping[str, str], known: tuple[str, ...]) -> None:
 # Makes the checkpoint of a query ready before Spark opens it (`tables.stores.checkpoints`).
 
 
-def clear_half_begun(scope: StatementScope, checkpoint: str) -> None:
+def _clear_half_begun(scope: StatementScope, checkpoint: str) -> None:
     """Delete what a kill in the first moment of a query left in its checkpoint, since Spark would
     refuse it. A batch that has begun is never touched.
 

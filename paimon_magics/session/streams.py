@@ -13,7 +13,7 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.opening import connection_on
 from paimon_magics.session.place_words import PlaceWords
 from paimon_magics.session.reports.report import Report
-from paimon_magics.session.reports.stream import StreamState, stream_of
+from paimon_magics.session.reports.stream import StreamProgress, StreamState, stream_of
 from paimon_magics.session.scope import statement_scope
 from paimon_magics.session.writes.epochs import write_epoch
 from paimon_magics.settings import Settings
@@ -28,22 +28,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.2
 _PARTS_OF_A_SLOT = 8
-"""More parts of state than so many for each task that can run at once are told of."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamProgress:
-    """How far a stream is. `epochs` counts its micro-batches, with those before its last stop.
-    `rows` are those written since then, and `snapshot_id` is the last snapshot that it made; None
-    before the first one, and on Spark Connect, where the server writes. `behind` is the number of
-    snapshots of the source that it has not read yet; None for other sources, and on PySpark 4.1.
-    `rows_per_second` is the speed of the last micro-batch that Spark has reported."""
-
-    epochs: int
-    rows: int | None
-    snapshot_id: int | None
-    behind: int | None
-    rows_per_second: float | None = None
+"""A stream reports more parts of state than this for each task that can run at once."""
 
 
 @short_errors
@@ -73,12 +58,12 @@ class Stream:
         """How far the stream is; asks Spark for its last report."""
         return self._progress(last_report(self.query))
 
-    def _progress(self, told: dict[str, Any]) -> StreamProgress:
+    def _progress(self, report: dict[str, Any]) -> StreamProgress:
         written = self._sink.written
-        epochs = written.epochs or int(told.get("batchId", -1)) + 1
+        epochs = written.epochs or int(report.get("batchId", -1)) + 1
         rows = written.rows if written.epochs else None
-        speed = told.get("processedRowsPerSecond")
-        return StreamProgress(epochs, rows, written.snapshot_id, _behind(told), speed)
+        speed = report.get("processedRowsPerSecond")
+        return StreamProgress(epochs, rows, written.snapshot_id, _behind(report), speed)
 
     def report(self) -> Report:
         """The stream as a report, which a notebook shows: its progress, followed while it is looked
@@ -92,20 +77,11 @@ class Stream:
         failed = None if self.is_active else self.query.exception()
         state = "failed" if failed is not None else "running" if self.is_active else "ended"
         reason = "" if failed is None else str(self._reason(failed))
-        told = last_report(self.query)
-        now, parts = self._progress(told), _state_parts(told)
+        report = last_report(self.query)
+        parts = _state_parts(report)
         is_many = parts is not None and parts > self._connection.slots * _PARTS_OF_A_SLOT
-        return StreamState(
-            self.table,
-            state,
-            now.epochs,
-            now.rows,
-            now.rows_per_second,
-            now.snapshot_id,
-            now.behind,
-            reason,
-            parts if is_many else None,
-        )
+        progress = self._progress(report)
+        return StreamState(self.table, state, progress, reason, parts if is_many else None)
 
     def stop(self) -> None:
         """Stop the stream. The batch that is being written is given up or finished; it is whole in
@@ -158,19 +134,19 @@ class Stream:
         return self._sink.written.error or translate(error)
 
 
-def _behind(told: dict[str, Any]) -> int | None:
+def _behind(report: dict[str, Any]) -> int | None:
     """The snapshots between what was read and the latest, from Spark's report on our source; from
     PySpark 4.2 on."""
-    for source in told.get("sources", ()):
+    for source in report.get("sources", ()):
         ends = [_snapshot_of(source.get(key)) for key in ("endOffset", "latestOffset")]
         if ends[0] is not None and ends[1] is not None:
             return max(ends[1] - ends[0], 0)
     return None
 
 
-def _state_parts(told: dict[str, Any]) -> int | None:
+def _state_parts(report: dict[str, Any]) -> int | None:
     """The parts of the query's state, from Spark's report; None for a query without state."""
-    counts = [one.get("numShufflePartitions") for one in told.get("stateOperators", ())]
+    counts = [operator.get("numShufflePartitions") for operator in report.get("stateOperators", ())]
     return max((count for count in counts if count), default=None)
 
 
@@ -209,14 +185,13 @@ class StreamSink:
     words: PlaceWords = field(repr=False)
     settings: Settings
     written: Written = field(default_factory=Written)
-    _given: Connection | None = None
+    _original: Connection | None = None
     _connection: Connection | None = None
     _query_id: str = ""
 
     def __getstate__(self) -> dict[str, Any]:
         """The sink without what belongs to this process."""
-        kept = self.__dict__ | {"_given": None, "_connection": None, "written": Written()}
-        return kept
+        return self.__dict__ | {"_original": None, "_connection": None, "written": Written()}
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Write micro-batch `number` of the query."""
@@ -243,9 +218,9 @@ class StreamSink:
         known = self._connection
         if known is not None and known.spark is spark:
             return known
-        if self._given is not None:
+        if self._original is not None:
             views = Views(spark, self.settings.kept_views_max)
-            self._connection = self._given.beside(spark=spark, views=views)
+            self._connection = self._original.beside(spark=spark, views=views)
         else:
             self._connection = connection_on(self.words, self.settings, spark)
         return self._connection
@@ -258,4 +233,4 @@ def sink_of(connection: Connection, table: TableName, mode: str, checkpoint: str
         coordinator=connection.coordinator,
         token=connection.words.token,
     )
-    return StreamSink(table, mode, checkpoint, words, connection.settings, _given=connection)
+    return StreamSink(table, mode, checkpoint, words, connection.settings, _original=connection)

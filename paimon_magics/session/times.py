@@ -25,14 +25,14 @@ def moments_in_zone(text: str, zone: str) -> str:
     """Return the text with its moments in `zone`, each followed by the zone's name."""
     rules = rules_of(zone)
 
-    def told(found: re.Match[str]) -> str:
+    def moved(match: re.Match[str]) -> str:
         try:
-            moment = datetime.datetime.fromisoformat(f"{found[1]}+00:00").astimezone(rules)
+            moment = datetime.datetime.fromisoformat(f"{match[1]}+00:00").astimezone(rules)
         except (ValueError, OverflowError):
-            return found[0]
+            return match[0]
         return f"{clock_text(moment)} {zone}"
 
-    return text if zone == UTC else _MOMENT.sub(told, text)
+    return text if zone == UTC else _MOMENT.sub(moved, text)
 
 
 def tell_moments(error: PaimonMagicsError, zone: str) -> None:
@@ -69,19 +69,19 @@ def value_in_zone(value: Any, data_type: pa.DataType, zone: str) -> Any:
                 return value
             return value.astimezone(rules_of(zone)).replace(tzinfo=None)
         case dict() if types.is_struct(data_type):
-            kinds = {one.name: one.type for one in data_type}
+            kinds = {field.name: field.type for field in data_type}
             return {
                 name: value_in_zone(part, kinds[name], zone) if name in kinds else part
                 for name, part in value.items()
             }
         case list() | tuple() if types.is_list(data_type):
-            return [value_in_zone(one, data_type.value_type, zone) for one in value]
+            return [value_in_zone(part, data_type.value_type, zone) for part in value]
         case list() | tuple() | dict() if types.is_map(data_type):
             pairs = value.items() if isinstance(value, dict) else value
             key, item = data_type.key_type, data_type.item_type
             return [
-                (value_in_zone(one, key, zone), value_in_zone(other, item, zone))
-                for one, other in pairs
+                (value_in_zone(left, key, zone), value_in_zone(right, item, zone))
+                for left, right in pairs
             ]
     return value
 

@@ -73,7 +73,7 @@ _EXACT_TYPES = {
 
 
 class CutValueError(ValueError):
-    """A value of which no column holds all, such as the nanoseconds of a time."""
+    """A value that no column can hold in full, such as a time with nanoseconds."""
 
 
 def kind_of(value: object) -> str:
@@ -100,7 +100,7 @@ def _has_zone(value: Any) -> bool:
 def plain(value: Any) -> Any:
     """The value as Python's own: scalars of numpy, rows as dictionaries, None for what is missing.
 
-    Raises CutValueError for a value of which something would be lost in any column.
+    Raises CutValueError for a value that no column can hold in full.
     """
     match _kind_of_type(type(value)):
         case "missing":
@@ -356,7 +356,7 @@ def shown(value: object) -> str:
 
 
 def columns_of(rows: Sequence[Any]) -> dict[str, list[Any]] | None:
-    """The values of each column, None where a row has none; or None for rows without names.
+    """The values of each column; a row without one has None. None for rows without names.
 
     Raises InvalidValueError, which names the row: where some rows have names and others have none,
     and for a name that is no text or comes twice. Also for rows without any column.

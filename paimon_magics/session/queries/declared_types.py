@@ -46,7 +46,7 @@ def columns_of_query(
 def _declared(
     scope: StatementScope, statement: str, query: QueryText, parameters: Mapping[str, object]
 ) -> tuple[RowField, ...] | None:
-    """The columns as the tables declare them; None where the query reads something else."""
+    """The columns as the tables declare them. None if the query reads something else."""
     spark = scope.spark
     bound = bind(query.parameters, parameters, statement, scope.zone)
     views = []

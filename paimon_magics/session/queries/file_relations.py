@@ -102,43 +102,45 @@ def frame_of_files(scope: StatementScope, files: FileRelation) -> DataFrame:
     """Return the rows of the files as a lazy frame; adds a note on how a CSV file was read.
 
     Raises UnknownNameError if there is no file, InvalidValueError for a file of another format, and
-    what `staged` raises.
+    what `_staged` raises.
     """
-    given = {key.lower() for key, _ in files.options}
+    set_keys = {key.lower() for key, _ in files.options}
     options = dict(files.options)
     if files.format == "csv":
-        guessed = {key: value for key, value in _GUESSED.items() if key.lower() not in given}
+        guessed = {key: value for key, value in _GUESSED.items() if key.lower() not in set_keys}
         options |= guessed
         if guessed:
-            scope.note(_told(files.path, guessed))
+            scope.note(_reading_note(files.path, guessed))
     is_here = not _SCHEME.match(files.path) and runs_here(scope.spark)
     path = _found_here(files.path) if is_here else files.path
     if files.format == "csv" and is_here and len(options.get("sep", ",")) == 1:
-        found = quoting(path.removeprefix("file://"), options.get("sep", ","))
-        found = {key: value for key, value in found.items() if key.lower() not in given}
-        if "multiLine" in found:
+        quotes = _quoting(path.removeprefix("file://"), options.get("sep", ","))
+        quotes = {key: value for key, value in quotes.items() if key.lower() not in set_keys}
+        if "multiLine" in quotes:
             scope.note("Texts in it have line ends, so each file was read as a whole, by one task.")
-        options |= found
-    if files.format == "json" and is_here and "multiline" not in given and _is_list(path):
+        options |= quotes
+    if files.format == "json" and is_here and "multiline" not in set_keys and _is_list(path):
         options["multiLine"] = "true"
-    reader = reader_options(files.format, options)
+    reader = _reader_options(files.format, options)
     try:
         frame, path = _frame(scope, files, path, reader)
-        check_lines(scope, files.format, path, files.path, options, frame)
+        _check_lines(scope, files.format, path, files.path, options, frame)
     except PaimonMagicsError:
         raise
     except Exception as error:
-        told = translate(error)
+        ours = translate(error)
         if getattr(error, "getCondition", lambda: "")() == "PATH_NOT_FOUND":
             raise _missing(files.path) from error
-        if isinstance(told, TableDamagedError):  # the footer can't be read
+        if isinstance(ours, TableDamagedError):  # the footer can't be read
             raise InvalidValueError(
-                f"`{files.path}` can't be read as {files.format}: {told.message}",
+                f"`{files.path}` can't be read as {files.format}: {ours.message}",
                 hint="Write the file's format before the dot, as in csv.`my.csv`.",
             ) from error
-        raise told from error
-    if files.format == "csv" and "sep" not in given and len(frame.columns) == 1:
-        found_in = next((one for one in _SEPARATORS if one in frame.columns[0]), None)
+        raise ours from error
+    if files.format == "csv" and "sep" not in set_keys and len(frame.columns) == 1:
+        found_in = next(
+            (separator for separator in _SEPARATORS if separator in frame.columns[0]), None
+        )
         if found_in is not None:
             scope.note(f"It has one column; WITH ('sep' = '{found_in}') splits it into several.")
     return frame
@@ -154,11 +156,11 @@ def _frame(
     except Exception as error:
         if not lacks_file_system(error):
             raise
-    copy = staged(scope, files.path)
+    copy = _staged(scope, files.path)
     return file_frame(scope.spark, files.format, copy, options), copy
 
 
-def _told(path: str, guessed: Mapping[str, str]) -> str:
+def _reading_note(path: str, guessed: Mapping[str, str]) -> str:
     parts = []
     if "header" in guessed:
         parts.append("names from its first line")
@@ -187,7 +189,9 @@ def _missing(path: str) -> UnknownNameError:
     hint = "Check the path."
     if not _SCHEME.match(path):
         if whole.parent.is_dir():
-            hint = likely_meant(whole.name, (one.name for one in whole.parent.iterdir())) or hint
+            hint = (
+                likely_meant(whole.name, (entry.name for entry in whole.parent.iterdir())) or hint
+            )
         else:
             hint = f"There is no folder {whole.parent} either."
         if not os.path.isabs(path):
@@ -197,9 +201,9 @@ def _missing(path: str) -> UnknownNameError:
 
 def _is_list(path: str) -> bool:
     """Whether a JSON file holds a list, which Spark can't read line by line, only as a whole."""
-    for found in glob.glob(path.removeprefix("file://")):
-        if os.path.isfile(found):
-            with open(found, "rb") as file:
+    for name in glob.glob(path.removeprefix("file://")):
+        if os.path.isfile(name):
+            with open(name, "rb") as file:
                 return file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
     return False
 
@@ -211,7 +215,7 @@ def _is_list(path: str) -> bool:
 # and Spark would silently cut such rows in two.
 
 
-def quoting(path: str, separator: str) -> dict[str, str]:
+def _quoting(path: str, separator: str) -> dict[str, str]:
     """Return options of Spark's reader for the files at a local path, pattern or folder; decided by
     the first 4 MiB of the first file."""
     text = _beginning(path)
@@ -232,14 +236,14 @@ def quoting(path: str, separator: str) -> dict[str, str]:
 
 def _beginning(path: str) -> str:
     plain = re.sub(r"\\(.)", r"\1", path)  # Spark escapes a pattern's characters in a name
-    for found in [plain] if plain != path else sorted(glob.glob(path)):
-        if os.path.isdir(found):
-            found = next(iter(sorted(glob.glob(os.path.join(glob.escape(found), "[!._]*")))), "")
-        if not os.path.isfile(found):
+    for name in [plain] if plain != path else sorted(glob.glob(path)):
+        if os.path.isdir(name):
+            name = next(iter(sorted(glob.glob(os.path.join(glob.escape(name), "[!._]*")))), "")
+        if not os.path.isfile(name):
             continue
-        opened = gzip.open if found.endswith(".gz") else open
+        opened = gzip.open if name.endswith(".gz") else open
         try:
-            with opened(found, "rb") as file:
+            with opened(name, "rb") as file:
                 return file.read(_LOOKED_AT_BYTES).decode("utf-8-sig", "replace")
         except OSError:
             return ""
@@ -250,7 +254,7 @@ def _beginning(path: str) -> str:
 # the catalog's keys. A copy lives in a temporary folder as long as the connection.
 
 
-def staged(scope: StatementScope, path: str) -> str:
+def _staged(scope: StatementScope, path: str) -> str:
     """Copy the object, or all objects of the folder, at `path`; return the `file:` URI of the copy.
     Adds a note.
 
@@ -336,10 +340,10 @@ def _copy(reader: ObjectReader, target: Path) -> None:
 # explicit PERMISSIVE nothing is looked at.
 
 
-def reader_options(kind: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The options for Spark's reader that let a mode hold for all lines: Spark looks only at the
-    columns that a statement reads. In FAILFAST Spark's own error for a JSON file would not say
-    which line: `check_lines` refuses it. Raises InvalidValueError for a mode that Spark has not."""
+def _reader_options(kind: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The options for Spark's reader that let a mode hold for all lines. Spark alone looks only at
+    the columns that a statement reads. In FAILFAST its error for a JSON file would not name the
+    line, so `_check_lines` refuses the file. Raises InvalidValueError for an unknown mode."""
     mode = _mode(options)
     if mode not in ("", "PERMISSIVE", "DROPMALFORMED", "FAILFAST"):
         raise InvalidValueError(
@@ -353,7 +357,7 @@ def reader_options(kind: str, options: Mapping[str, str]) -> dict[str, str]:
     return dict(options)
 
 
-def check_lines(
+def _check_lines(
     scope: StatementScope,
     kind: str,
     path: str,
@@ -434,7 +438,7 @@ def _file(path: str) -> str:
 
 
 def _line_number(path: str, line: str) -> int | None:
-    """The number of a line in a file on this machine; None where it is not there, or not known."""
+    """The number of a line in a file on this machine; None if it is elsewhere, or unknown."""
     place = urlparse(path)
     if place.scheme != "file":
         return None

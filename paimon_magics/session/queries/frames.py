@@ -8,11 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.small_inserts import buffered_entries
-from paimon_magics.errors import (
-    InvalidValueError,
-    PaimonMagicsError,
-    UnknownNameError,
-)
+from paimon_magics.errors import InvalidValueError, UnknownNameError
 from paimon_magics.planning.reads.read_points import Latest, point_of_read
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.planning.schemas.table_schema import TableSchema
@@ -31,7 +27,7 @@ from paimon_magics.session.queries.planned_reads import (
 )
 from paimon_magics.session.queries.relations import Relation, Selection, check_plain, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.spark_settings import check_settings
 from paimon_magics.spark.frame_steps import Narrowed, Source
 from paimon_magics.spark.progress import is_connect
@@ -149,7 +145,7 @@ class _Reading:
         """Whether rows are read that are not in the table's files, or rows to change."""
         return self.include_buffer or self.selection is not None
 
-    def given(self, reference: TableReference) -> DataFrame | None:
+    def frame_for(self, reference: TableReference) -> DataFrame | None:
         """The frame that takes the place of the reference."""
         chosen = self.selection
         is_target = chosen is not None and reference.range.start == chosen.position
@@ -170,31 +166,29 @@ class _Reading:
         # The statement's target has been found before: neither Spark is asked about its name again,
         # nor the catalog.
         known = chosen.table if chosen is not None and is_target else None
-        found = relation_of(self.scope, reference, self.statement, self.bound, self.names, known)
-        if chosen is not None and chosen.shows_row_ids and isinstance(found, Relation):
-            found = replace(found, names_row_ids=True)
-        if chosen is None or not isinstance(found, Relation) or found.name != chosen.table:
-            return found
-        if not found.options:
-            found = replace(found, snapshot_id=chosen.snapshot_id)
+        meaning = relation_of(self.scope, reference, self.statement, self.bound, self.names, known)
+        if chosen is not None and chosen.shows_row_ids and isinstance(meaning, Relation):
+            meaning = replace(meaning, names_row_ids=True)
+        if chosen is None or not isinstance(meaning, Relation) or meaning.name != chosen.table:
+            return meaning
+        if not meaning.options:
+            meaning = replace(meaning, snapshot_id=chosen.snapshot_id)
         if not is_target:
-            return found
+            return meaning
         if chosen.conditions is None:
-            return replace(found, names=None)
+            return replace(meaning, names=None)
         filters, bound = chosen.conditions.filters, chosen.conditions.bound
-        return replace(found, filters=filters, bound=bound)
+        return replace(meaning, filters=filters, bound=bound)
 
 
 def _known_frame(reading: _Reading, query: QueryText, wanted: WholeAggregates) -> DataFrame | None:
     """The frame of a query whose aggregates are known without its table's rows; None for others."""
     scope = reading.scope
-    try:
+    with errors_located(reading.statement, wanted.reference.range.start):
         relation = reading.relation_of(wanted.reference)
         if not isinstance(relation, Relation) or is_metadata(relation.name):
             return None
-        row = known_row(scope, relation, wanted.calls, reading.leases)
-    except PaimonMagicsError as error:
-        raise located(error, reading.statement, wanted.reference.range.start) from None
+        row = _known_row(scope, relation, wanted.calls, reading.leases)
     if row is None:
         return None
     if wanted.where is not None:
@@ -212,12 +206,12 @@ def _views(
     views, with_ids = [], []
     frames: dict[str, str] = {}
     for reference in query.references:
-        given_frame = reading.given(reference)
+        given_frame = reading.frame_for(reference)
         if given_frame is not None:
             leases.hold_of(given_frame)
             views.append((reference, scope.views.pass_by(given_frame)))
             continue
-        try:
+        with errors_located(statement, reference.range.start):
             match reading.relation_of(reference):
                 case Relation() as relation:
                     frame = None
@@ -246,14 +240,12 @@ def _views(
                         frames[name] = scope.views.pass_by(frame)
                     view = frames[name]
                 case SparkOwn():
-                    narrow = frame_of_view(scope, reference, reading.names, reading.bound)
+                    narrow = _frame_of_view(scope, reference, reading.names, reading.bound)
                     if narrow is None:
                         continue
                     leases.hold_of(narrow)
                     view = scope.views.pass_by(narrow)
             views.append((reference, view))
-        except PaimonMagicsError as error:
-            raise located(error, statement, reference.range.start) from None
     return views, with_ids
 
 
@@ -291,8 +283,8 @@ def _view_of(
     if is_metadata(relation.name):
         frame = metadata_frame(scope, relation)
         return scope.views.pass_by(frame), frame
-    kept = kept_read(scope, relation, leases)
-    return kept.view, kept.frame
+    table_read = kept_read(scope, relation, leases)
+    return table_read.view, table_read.frame
 
 
 def _shows_row_ids(scope: StatementScope, relation: Relation) -> bool:
@@ -302,40 +294,35 @@ def _shows_row_ids(scope: StatementScope, relation: Relation) -> bool:
     return kind_of(table_of(scope, relation), relation) is ViewKind.ROW_TRACKING
 
 
-def buffered_frame(
-    scope: StatementScope, relation: Relation, leases: SnapshotLeases
-) -> DataFrame | None:
-    """The frame of a table with rows that are not loaded yet; None where it has none."""
-    return frame_with_buffer(scope, relation, lambda one: kept_read(scope, one, leases).frame)
-
-
 def is_known(scope: StatementScope, relation: Relation, statement: str, query: QueryText) -> bool:
     """Whether a query of `relation` is answered by manifests alone."""
     wanted = whole_aggregates(statement, query)
     with SnapshotLeases(scope.committer) as leases:
-        return wanted is not None and (known_row(scope, relation, wanted.calls, leases) is not None)
+        return wanted is not None and (
+            _known_row(scope, relation, wanted.calls, leases) is not None
+        )
 
 
 # The results of aggregates that are known without reading a table's rows, as a relation of SQL.
 
 
-def known_row(
+def _known_row(
     scope: StatementScope,
     relation: Relation,
     calls: Sequence[AggregateCall],
     leases: SnapshotLeases,
 ) -> str | None:
-    """A relation of one row with the results of `calls`, named as they are; None where they are not
+    """A relation of one row with the results of `calls`, named as they are. None if they are not
     known from manifests."""
     with_bounds = any(call.column is not None for call in calls)
     read = planned_read(scope, relation, leases, with_entries=with_bounds).read
     if not are_decided(read, relation.filters):
         return None
-    found = {call.name: _value(read, call) for call in calls}
-    if None in found.values():
+    results = {call.name: _value(read, call) for call in calls}
+    if None in results.values():
         return None
-    values = ", ".join(value for value in found.values() if value is not None)
-    names = ", ".join(map(quoted, found))
+    values = ", ".join(value for value in results.values() if value is not None)
+    names = ", ".join(map(quoted, results))
     return f"(VALUES ({values}) AS known ({names}))"
 
 
@@ -368,12 +355,11 @@ def _value(read: DataRead, call: AggregateCall) -> str | None:
 # loading will map them. Records that can't be loaded (future dead letters) are left out.
 
 
-def frame_with_buffer(
-    scope: StatementScope, relation: Relation, read: Callable[[Relation], DataFrame]
+def buffered_frame(
+    scope: StatementScope, relation: Relation, leases: SnapshotLeases
 ) -> DataFrame | None:
     """Return the rows that `relation` will have when all inserts acknowledged now are loaded. None
-    if it takes no small inserts, or is not the table's current state. `read` gives the frame of the
-    rows in the table.
+    if it takes no small inserts, or is not the table's current state.
 
     Raises InvalidValueError if the session has no coordinator to ask, CommitConflictError while the
     coordinator does not know what is acknowledged.
@@ -392,6 +378,10 @@ def frame_with_buffer(
             hint="Connect with coordinator='embedded' or the address of a coordinator, or leave "
             "`include_buffer` (--include-buffer) out.",
         )
+
+    def read(stored: Relation) -> DataFrame:
+        return kept_read(scope, stored, leases).frame
+
     buffer = scope.committer.administration().queues.buffer(name)
     if buffer.acknowledged == buffer.published:
         return read(replace(relation, snapshot_id=buffer.snapshot_id))
@@ -446,9 +436,9 @@ def _upserted(
     if changed is not None:
         keys = pa.concat_tables([keys, changed.cast(keys.schema)])
     if changed is not None or needs_rows_below(table_schema):
-        found = rows_with_keys(spark, whole(), keys)
+        stored = rows_with_keys(spark, whole(), keys)
         old = pa.Table.from_batches(
-            [conform(to_batch, schema) for to_batch in found.to_batches()], schema
+            [conform(to_batch, schema) for to_batch in stored.to_batches()], schema
         )
     if changed is not None:
         rows = changed_rows(table_schema, entries, lambda _: old)
@@ -468,14 +458,14 @@ def note_view(scope: StatementScope, name: str, frame: DataFrame, source: Source
     scope.connection.state.views[name.lower()] = view
 
 
-def frame_of_view(
+def _frame_of_view(
     scope: StatementScope,
     reference: TableReference,
     names: frozenset[str] | None,
     bound: Mapping[str, object],
 ) -> DataFrame | None:
     """The rows of a view that the query of `reference` can use, with the columns among `names`
-    (None for all); None where Spark reads the view."""
+    (None for all). None if Spark reads the view."""
     name = reference.name.object_name
     view = scope.connection.state.views.get(name.lower())
     if view is None or view.source is None or reference.name.database is not None:

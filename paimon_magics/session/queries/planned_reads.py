@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from paimon_magics.coordinator.client.interface import CoordinatorClient
-from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
+from paimon_magics.errors import OutdatedPlanError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.planning.reads.read_points import AtSnapshot, point_of_read
 from paimon_magics.planning.reads.scans import (
     LocalLimits,
@@ -50,7 +50,7 @@ another store in tens of them, where several tasks would wait at the same time."
 
 @dataclass(frozen=True)
 class PlannedRead:
-    """A read of a table at a point. `key` tells it from all other reads."""
+    """A read of a table at a point. `key` identifies it."""
 
     key: Hashable
     read: DataRead
@@ -155,7 +155,7 @@ def _strategy(
     scope: StatementScope, relation: Relation, read: DataRead, *, by_spark: bool = False
 ) -> tuple[ReadPlan, LocalLimits | None]:
     """How a relation is read: from the manifests, in this process, by Spark's own scans, or in
-    tasks; and up to where in this process."""
+    tasks; and the limits of reading in this process."""
     rows = row_count(read) if _needs_no_column(read, relation) else None
     if rows is not None:
         return ReadPlan((), (), known_rows=rows), None
@@ -180,7 +180,7 @@ def _check_files(plan: ReadPlan, relation: Relation, call: str) -> None:
 
 
 def limits_of(scope: StatementScope, read: DataRead, relation: Relation) -> LocalLimits | None:
-    """Up to where this process reads the rows of a query itself."""
+    """The limits within which this process reads the rows of a query itself."""
     wanted = relation.rows_wanted if are_decided(read, relation.filters) else None
     return local_limits(scope, read, wanted)
 
@@ -204,11 +204,11 @@ def _resolved(table: Table, relation: Relation, zone: str) -> Resolved:
     return find_target(table, point_of_read(table.schema, dict(relation.options)), zone)
 
 
-def _hold(leases: SnapshotLeases, name: TableName, found: Resolved) -> bool:
+def _hold(leases: SnapshotLeases, name: TableName, point: Resolved) -> bool:
     """Keep the snapshot of a read from expiring. Returns whether it still existed. Tags keep
     theirs."""
-    ids = snapshot_ids(found.target)
-    if not ids or found.protected_by_tag:
+    ids = snapshot_ids(point.target)
+    if not ids or point.protected_by_tag:
         return True
     return leases.hold(replace(name, system_table=None), min(ids))
 
@@ -226,7 +226,7 @@ def _read(
     scope: StatementScope,
     table: Table,
     relation: Relation,
-    found: Resolved,
+    point: Resolved,
     *,
     with_entries: bool = False,
 ) -> DataRead:
@@ -242,7 +242,7 @@ def _read(
     return plan_data_read(
         table,
         request,
-        target=found.target,
+        target=point.target,
         manifests=scope.manifests(table),
         batch_rows=scope.settings.batch_rows,
     )
@@ -309,8 +309,8 @@ def plan_of(scope: StatementScope, read: DataRead, limits: LocalLimits | None = 
 def local_limits(
     scope: StatementScope, read: DataRead, first_rows: int | None = None
 ) -> LocalLimits | None:
-    """Up to where this process reads the rows of a read itself; None where Spark has to. A VARIANT
-    has no form outside of Spark's tasks. `first_rows`: so many are wanted, whichever."""
+    """The limits within which this process reads the rows itself; None if Spark has to. A VARIANT
+    has no form outside of Spark's tasks. `first_rows` is how many rows are needed, of any."""
     settings = scope.settings
     shown = set(read.reader.columns)
     if any(
@@ -374,7 +374,7 @@ class SnapshotLeases:
         self.planned: list[PlannedSplits] = []
         """The plans of the query's reads."""
         self.rows_at_most: int | None = None
-        """How many rows the query has at most, where that is known."""
+        """The upper bound on the query's rows, if it is known."""
         self.plan: ReadPlan | None = None
         """The plan of the one table whose rows the query selects, to change them."""
 
@@ -393,6 +393,15 @@ class SnapshotLeases:
             return False
         self._snapshots.append((table, snapshot_id))
         return True
+
+    def require(self, table: TableName, snapshot_id: int) -> None:
+        """Keep a snapshot of a table. Raises OutdatedPlanError if it has expired."""
+        if not self.hold(replace(table, system_table=None), snapshot_id):
+            raise OutdatedPlanError(
+                f"Snapshot {snapshot_id} of `{table}` expired before it was read.",
+                hint="Nothing was written. Run the statement again, or keep snapshots longer: "
+                "'snapshot.num-retained.min', 'snapshot.time-retained'.",
+            )
 
     def hold_of(self, frame: DataFrame) -> None:
         """Keep what a frame keeps that the query reads."""

@@ -36,10 +36,10 @@ class Relation:
     if the query may use any column. `filters` are conditions that the query applies, `bound` the
     values of the bind names in them. `unordered`: rows may come in any order. `snapshot_id` is the
     latest snapshot (0 for none), if the caller has determined it already. `names_row_ids`: the
-    query may name the ids of rows, which a table with row tracking then shows. `rows_wanted`: so
-    many rows that meet the filters are enough, whichever; None for all. `lists_null`: a condition
-    may compare a column with a list that has NULL in it. `file_call` is a call by which the query
-    asks for the files of rows.
+    query may name the ids of rows, which a table with row tracking then shows. `rows_wanted` is
+    the upper bound on the rows needed (LIMIT without ORDER BY); None for all. `lists_null`: a
+    condition may compare a column with a list that has NULL in it. `file_call` is a call by which
+    the query asks for the files of rows.
     """
 
     name: TableName
@@ -71,12 +71,12 @@ def relation_of(
     check_variables(scope, statement)
     options = dict(reference.options)
     if reference.time_travel is not None:
-        options |= travel_options(scope.spark, reference.time_travel, bound)
+        options |= _travel_options(scope.spark, reference.time_travel, bound)
     if reference.bounds:
         (option,) = options
-        options[option] = bounds_value(scope.spark, reference.bounds, option, bound)
+        options[option] = _bounds_value(scope.spark, reference.bounds, option, bound)
     options = with_settings(scope, name, options)
-    named = {value.text for one in reference.filters for value in one.values}
+    named = {value.text for condition in reference.filters for value in condition.values}
     values = tuple((key, value) for key, value in sorted(bound.items()) if key in named)
     return Relation(
         name,
@@ -107,7 +107,7 @@ def check_plain(reference: TableReference) -> None:
 # columns, and nothing that gives another value each time.
 
 
-def travel_options(
+def _travel_options(
     spark: SparkSession, clause: TimeTravel, bound: Mapping[str, object]
 ) -> dict[str, str]:
     """Return the read option that a clause stands for. Spark evaluates its value, which may contain
@@ -132,7 +132,7 @@ def travel_options(
     return {"scan.version" if is_version else "scan.timestamp-millis": value}
 
 
-def bounds_value(
+def _bounds_value(
     spark: SparkSession, texts: Sequence[str], option: str, bound: Mapping[str, object]
 ) -> str:
     """Return the value of the read `option` that a change function stands for: the values of its

@@ -32,10 +32,10 @@ class GivenFrame:
     frame: Any
 
 
-Meaning = TableName | SparkOwn | FileRelation | GivenFrame
+_Meaning = TableName | SparkOwn | FileRelation | GivenFrame
 
 
-def resolve(scope: StatementScope, reference: TableReference, statement: str) -> Meaning:
+def resolve(scope: StatementScope, reference: TableReference, statement: str) -> _Meaning:
     """Return what a reference means; for a Paimon table its full name. Adds a note to the
     connection if the name could mean something else too.
 
@@ -62,9 +62,9 @@ def resolve(scope: StatementScope, reference: TableReference, statement: str) ->
         _tell_of_frame(scope, name, "a table of Spark's own")
         return SparkOwn()
     if name.database is not None:
-        found = file_relation(reference)
-        if found is not None:
-            return found
+        files = file_relation(reference)
+        if files is not None:
+            return files
     elif frame_kind(frame := _variable(scope, name)) is not None:
         scope.note(f"`{name.object_name}` is Python's variable, {frame_text(frame)}.")
         return GivenFrame(name.object_name, frame)
@@ -136,5 +136,5 @@ def _frame_meant(scope: StatementScope, name: TableName) -> str:
     if name.object_name in scope.frames:
         value = value_text(scope.frames[name.object_name])
         return f"Python's variable `{name.object_name}` is {value}, not a DataFrame."
-    frames = [one for one, value in scope.frames.items() if frame_kind(value) is not None]
+    frames = [variable for variable, value in scope.frames.items() if frame_kind(value) is not None]
     return likely_meant(name.object_name, frames)

@@ -80,30 +80,30 @@ class SparkCalls:
 
         Raises UnknownNameError for an unknown read option.
         """
-        found = self._named(name)
-        if found is None or not self._is_read(found) or not is_alive(self.spark):
+        table = self._named(name)
+        if table is None or not self._is_read(table) or not is_alive(self.spark):
             return None
         return frame_of_table(
-            StatementScope(self._connection), self._connection.full_name(found), options
+            StatementScope(self._connection), self._connection.full_name(table), options
         )
 
     def exists(self, name: str) -> bool | None:
         """Whether Paimon has the table; an unqualified name is one of the session's database. None
         for a name that Spark may have."""
-        found = self._named(name)
-        if found is None or not self._is_read(found):
+        table = self._named(name)
+        if table is None or not self._is_read(table):
             return None
-        return self._exists(found)
+        return self._exists(table)
 
     def is_paimons(self, name: str) -> bool:
         """Whether a table's name means one of Paimon's."""
-        found = self._named(name)
-        return found is not None and self._taken(found) is not None
+        table = self._named(name)
+        return table is not None and self._taken(table) is not None
 
     def refuse(self, call: str, name: str) -> None:
         """Raise UnsupportedStatementError if Paimon has a table of that name."""
-        found = self._named(name)
-        taken = None if found is None else self._taken(found)
+        table = self._named(name)
+        taken = None if table is None else self._taken(table)
         if taken is None:
             return
         hint = _INSTEAD.get(call.rpartition(".")[2], "Run the statement for it by session.run.")
@@ -189,9 +189,9 @@ class SparkCalls:
         if name.database is None and is_alive(self.spark):  # Spark may have been stopped
             databases.append(self.spark.catalog.currentDatabase())
         for database in dict.fromkeys(databases):
-            found = self._of_any_case(replace(name, database=database))
-            if found is not None:
-                return found
+            match = self._of_any_case(replace(name, database=database))
+            if match is not None:
+                return match
         return None
 
     def _of_any_case(self, name: TableName) -> TableName | None:
@@ -231,8 +231,8 @@ def _read(statement: Statement) -> Iterable[TableName]:
     if isinstance(statement, Explain):
         return (*_read(statement.inner), *_changed(statement.inner))
     subject = subject_of(statement)
-    told = (subject.table,) if subject.only_tells and subject.table is not None else ()
-    return (*subject.sources, *told)
+    described = (subject.table,) if subject.only_tells and subject.table is not None else ()
+    return (*subject.sources, *described)
 
 
 def _not_by_sql(text: str, name: TableName) -> UnsupportedStatementError:
@@ -329,7 +329,7 @@ def _refuse_paimon(scope: StatementScope, statement: PassThrough) -> None:
 
 
 def _refuse_view(scope: StatementScope, statement: Delete | Update | MergeInto) -> None:
-    """Refuse to change the rows of a temporary view, of which Spark says something unclear."""
+    """Refuse to change the rows of a temporary view: Spark's own error is unclear."""
     name = statement.target
     if name.catalog or name.database or not is_temporary_view(scope.spark, name.object_name):
         return

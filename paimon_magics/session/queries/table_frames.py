@@ -6,13 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from paimon_magics.errors import (
-    InvalidValueError,
-    OutdatedPlanError,
-    UnknownNameError,
-    nearest,
-    value_text,
-)
+from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest, value_text
 from paimon_magics.planning.reads.column_texts import calls_of_a_row, mentioned
 from paimon_magics.planning.reads.views import shown_columns
 from paimon_magics.planning.schemas.table_schema import Column
@@ -26,9 +20,8 @@ from paimon_magics.session.queries.planned_reads import (
     plan_of,
 )
 from paimon_magics.session.queries.relations import Relation, relation_of
-from paimon_magics.session.scope import StatementScope
+from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.spark_settings import check_settings, with_settings
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.frame_steps import Narrowed, Source, conditions_in, has_only_conditions
 from paimon_magics.spark.narrowing import note_source
 from paimon_magics.spark.reading import read_frame
@@ -61,10 +54,10 @@ def frame_of_table(
     """Return all rows of a table or system table as a lazy frame, with Paimon's read options;
     `include_buffer` as in `frame_of_query`. With `in_order` the two rows of an update stay next to
     each other; without it Spark may cut files anywhere."""
-    given = with_settings(scope, name, options or {})
-    return _frame_and_source(scope, name, given, include_buffer=include_buffer, in_order=in_order)[
-        0
-    ]
+    all_options = with_settings(scope, name, options or {})
+    return _frame_and_source(
+        scope, name, all_options, include_buffer=include_buffer, in_order=in_order
+    )[0]
 
 
 def chosen_of_table(
@@ -84,11 +77,11 @@ def chosen_of_table(
     not honoured, and what Spark says of the condition as our errors.
     """
     condition = _condition(where)
-    given = with_settings(scope, name, options)
+    all_options = with_settings(scope, name, options)
     frame, source = _frame_and_source(
         scope,
         name,
-        given,
+        all_options,
         include_buffer=include_buffer,
         in_order=False,
         lists_null=condition is not None and lists_null(condition, {}),
@@ -98,31 +91,29 @@ def chosen_of_table(
     names = _chosen(columns, frame.columns, name)
     if condition is None and names == tuple(frame.columns):
         return frame
-    try:
+    with errors_translated(condition or ""):
         outputs = tuple(_Output(name, quoted(name), name) for name in names)
         plain = _cut(frame, condition, outputs)
         if source is None:
             return plain
-        told = condition is None or has_only_conditions(condition)
+        only_filters = condition is None or has_only_conditions(condition)
         filters = () if condition is None else conditions_in(condition)
-        chosen = _Chosen(frame, source, outputs, condition, filters, told)
-        found = chosen.read(Narrowed(None)) or plain
-    except Exception as error:
-        raise translate(error, statement=condition or "") from error
-    note_source(found, chosen)
-    return found
+        chosen = _Chosen(frame, source, outputs, condition, filters, only_filters)
+        narrowed = chosen.read(Narrowed(None)) or plain
+    note_source(narrowed, chosen)
+    return narrowed
 
 
 def frame_of_plain_query(
     scope: StatementScope, statement: str, plain: PlainQuery, names: Sequence[str] | None = None
 ) -> tuple[DataFrame, Source] | None:
-    """The frame of a plain query of a table, and the source that reads less of it; None where the
+    """The frame of a plain query of a table, and the source that reads less of it. None if the
     query is not of a table's data, or each row may depend on others. `names` are those of the
     columns, None for the query's own."""
     relation = relation_of(scope, plain.reference, statement, {})
     if not isinstance(relation, Relation) or is_metadata(relation.name):
         return None
-    texts = [one.text for one in plain.columns or ()]
+    texts = [column.text for column in plain.columns or ()]
     if not all(map(calls_of_a_row, [*texts, plain.where or ""])):
         return None
     options = dict(relation.options)
@@ -137,29 +128,27 @@ def frame_of_plain_query(
     if source is None:
         return None
     alias, reference = plain.reference.alias, plain.reference
-    try:
+    with errors_translated(statement):
         outputs = _outputs(frame.alias(alias), source, plain, names)
         if outputs is None:
             return None
-        filters, told = reference.filters, reference.only_filters
-        chosen = _Chosen(frame, source, outputs, plain.where, filters, told, alias)
-        found = chosen.read(Narrowed(None))
-    except Exception as error:
-        raise translate(error, statement=statement) from error
-    return None if found is None else (found, chosen)
+        filters, only_filters = reference.filters, reference.only_filters
+        chosen = _Chosen(frame, source, outputs, plain.where, filters, only_filters, alias)
+        narrowed = chosen.read(Narrowed(None))
+    return None if narrowed is None else (narrowed, chosen)
 
 
 def _outputs(
     frame: DataFrame, source: Source, plain: PlainQuery, names: Sequence[str] | None
 ) -> tuple[_Output, ...] | None:
-    """The columns of a plain query of a source's frame; None where their names are not unique or
-    not as many as `names`, and where one may use what another one gives a name to."""
+    """The columns of a plain query of a source's frame; None if their names are not unique or
+    not as many as `names`, or if one may refer to the alias of another."""
     known = {column.name.lower(): column.name for column in source.columns}
     chosen = plain.columns or [ChosenColumn(quoted(column), column) for column in frame.columns]
-    own = frame.selectExpr(*(one.text for one in chosen)).columns
-    given = {name for name in own if name.lower() not in {name.lower() for name in source.names}}
-    for name, one in zip(own, chosen, strict=False):
-        if mentioned(one.text, given - {name}) != frozenset():
+    own = frame.selectExpr(*(choice.text for choice in chosen)).columns
+    aliases = {name for name in own if name.lower() not in {name.lower() for name in source.names}}
+    for name, choice in zip(own, chosen, strict=False):
+        if mentioned(choice.text, aliases - {name}) != frozenset():
             return None
     shown = own if names is None else names
     if not len(chosen) == len(own) == len(shown) or len({name.lower() for name in shown}) < len(
@@ -167,8 +156,8 @@ def _outputs(
     ):
         return None
     return tuple(
-        _Output(name, one.text, known.get((one.stored or "").lower()), name != before)
-        for name, before, one in zip(shown, own, chosen, strict=True)
+        _Output(name, choice.text, known.get((choice.stored or "").lower()), name != before)
+        for name, before, choice in zip(shown, own, chosen, strict=True)
     )
 
 
@@ -181,27 +170,27 @@ def _frame_and_source(
     in_order: bool,
     lists_null: bool = False,
 ) -> tuple[DataFrame, Source | None]:
-    given = tuple(sorted((options or {}).items()))
-    relation = Relation(name, given, unordered=not in_order, lists_null=lists_null)
+    items = tuple(sorted((options or {}).items()))
+    relation = Relation(name, items, unordered=not in_order, lists_null=lists_null)
     if is_metadata(name):
         return metadata_frame(scope, relation), None
     with SnapshotLeases(scope.committer) as leases:
         if include_buffer:
-            found = buffered_frame(scope, relation, leases)
-            if found is not None:
-                return leases.noted(found), None
+            buffered = buffered_frame(scope, relation, leases)
+            if buffered is not None:
+                return leases.noted(buffered), None
         # What is done with the frame decides what is read of it: nothing is read before.
-        kept = kept_read(scope, relation, leases, by_spark=True)
-        frame = leases.noted(_new_frame(kept), (name.object_name,))
-    source = _TableSource(scope.connection, relation, kept)
+        first = kept_read(scope, relation, leases, by_spark=True)
+        frame = leases.noted(_new_frame(first), (name.object_name,))
+    source = _TableSource(scope.connection, relation, first)
     note_source(frame, source)
     return frame, source
 
 
-def _new_frame(kept: KeptRead) -> DataFrame:
+def _new_frame(read: KeptRead) -> DataFrame:
     """A frame of its own for a caller: the kept one stays for other queries. A text takes one call
     of the JVM, `select("*")` nine."""
-    return kept.frame.where("true")
+    return read.frame.where("true")
 
 
 @dataclass(frozen=True)
@@ -230,11 +219,11 @@ class _TableSource:
         return limits is not None and limits.take(read.planned.raw, read.planned.splits)
 
     def row_count(self) -> int | None:
-        """The number of its rows, where the manifests tell it."""
+        """The number of its rows, if the manifests have it."""
         return row_count(self.first.read)
 
     def read(self, wanted: Narrowed) -> DataFrame | None:
-        """A frame of fewer columns and files; None where they are the same, or the session is
+        """A frame of fewer columns and files. None if they are the same, or the session is
         closed."""
         if self.connection.state.closed:
             return None
@@ -251,10 +240,10 @@ class _TableSource:
         )
         try:
             with SnapshotLeases(scope.committer) as leases:
-                kept = kept_read(scope, relation, leases, self.first.planned)
-                if kept.view == self.first.view:
+                narrowed = kept_read(scope, relation, leases, self.first.planned)
+                if narrowed.view == self.first.view:
                     return None
-                return leases.noted(_new_frame(kept), (relation.name.object_name,))
+                return leases.noted(_new_frame(narrowed), (relation.name.object_name,))
         finally:
             scope.views.drop_passing()
 
@@ -273,7 +262,7 @@ class _Output:
 @dataclass(frozen=True)
 class _Chosen:
     """Some columns and rows of a source, whose frame with all of them is `frame`. `filters` are
-    conditions in the condition `where`, and all there is in it if it is `told`. The texts may
+    conditions in the condition `where`, and the whole of it with `only_filters`. The texts may
     qualify names by `alias`."""
 
     frame: DataFrame
@@ -281,7 +270,7 @@ class _Chosen:
     outputs: tuple[_Output, ...]
     where: str | None
     filters: tuple[ColumnFilter, ...]
-    told: bool
+    only_filters: bool
     alias: str = ""
 
     @property
@@ -305,7 +294,7 @@ class _Chosen:
         return self.source.is_small
 
     def row_count(self) -> int | None:
-        """The number of the rows, where all are chosen and the manifests tell it."""
+        """The number of the rows, if all are chosen and the manifests have it."""
         return self.source.row_count() if self.where is None else None
 
     def read(self, wanted: Narrowed) -> DataFrame | None:
@@ -322,15 +311,19 @@ class _Chosen:
             for output in self.outputs
             if output.stored is not None
         }
-        given = [one for one in wanted.filters if one.column.lower() in stored]
-        renamed = (replace(one, column=stored[one.column.lower()]) for one in given)
-        told = self.told and len(given) == len(wanted.filters)
+        passed_on = [
+            condition for condition in wanted.filters if condition.column.lower() in stored
+        ]
+        renamed = (
+            replace(condition, column=stored[condition.column.lower()]) for condition in passed_on
+        )
+        only_filters = self.only_filters and len(passed_on) == len(wanted.filters)
         base = self.source.read(
             Narrowed(
                 used,
                 (*self.filters, *renamed),
                 wanted.bound,
-                wanted.rows if told else None,
+                wanted.rows if only_filters else None,
                 wanted.lists_null,
             )
         )
@@ -343,9 +336,9 @@ class _Chosen:
 
 def _cut(frame: DataFrame, where: str | None, outputs: Sequence[_Output]) -> DataFrame:
     rows = frame if where is None else frame.where(where)
-    found = rows.selectExpr(*(output.text for output in outputs))
+    selected = rows.selectExpr(*(output.text for output in outputs))
     renamed = any(output.is_renamed for output in outputs)
-    return found.toDF(*(output.name for output in outputs)) if renamed else found
+    return selected.toDF(*(output.name for output in outputs)) if renamed else selected
 
 
 def _condition(where: object) -> str | None:
@@ -362,33 +355,33 @@ def _chosen(columns: object, known: Sequence[str], table: TableName) -> tuple[st
     """The names of the chosen columns as the table spells them, in the order given."""
     if columns is None:
         return tuple(known)
-    given = None if isinstance(columns, str | bytes | Mapping) else columns
-    names = list(given) if isinstance(given, Sequence) else []
+    values = None if isinstance(columns, str | bytes | Mapping) else columns
+    names = list(values) if isinstance(values, Sequence) else []
     wrong = [name for name in names if not isinstance(name, str)]
     if not names or wrong:
-        said = "an empty list" if isinstance(given, Sequence) else value_text(columns)
-        said = f"a list with {value_text(wrong[0])} in it" if wrong else said
+        problem = "an empty list" if isinstance(values, Sequence) else value_text(columns)
+        problem = f"a list with {value_text(wrong[0])} in it" if wrong else problem
         raise InvalidValueError(
-            f"`columns` of table() is {said}, not a list of columns' names.",
+            f"`columns` of table() is {problem}, not a list of columns' names.",
             hint="Give their names in a list, as in columns=['id', 'amount']; leave it out for all "
             "columns.",
         )
-    found = []
+    chosen = []
     for name in names:
-        same = [one for one in known if one == name] or [
-            one for one in known if one.lower() == name.lower()
+        same = [column for column in known if column == name] or [
+            column for column in known if column.lower() == name.lower()
         ]
         if not same:
             raise UnknownNameError(
                 f"`{table}` has no column `{name}`.",
                 hint=nearest(name, known, what="columns"),
             )
-        if same[0] in found:
+        if same[0] in chosen:
             raise InvalidValueError(
                 f"`columns` of table() names `{same[0]}` twice.", hint="Name each column once."
             )
-        found.append(same[0])
-    return tuple(found)
+        chosen.append(same[0])
+    return tuple(chosen)
 
 
 # Frames of whole states of a table.
@@ -401,11 +394,7 @@ def frame_of_state(
     of `partitions` (serialised) only, if given. The snapshot does not expire while the frame is
     there. Raises OutdatedPlanError if it has expired."""
     with SnapshotLeases(scope.committer) as leases:
-        if not leases.hold(replace(table.name, system_table=None), int(snapshot.id)):
-            raise OutdatedPlanError(
-                f"Snapshot {snapshot.id} of `{table.name}` expired before it was read.",
-                hint="Nothing was written. Run the statement again.",
-            )
+        leases.require(table.name, int(snapshot.id))
         read = plan_data_read(
             table,
             ReadRequest(options=_ALL_LEVELS, zone=scope.zone, partitions=partitions),

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -15,10 +16,11 @@ from paimon_magics.boundary import short_errors
 from paimon_magics.columnar.time_zones import rules_of
 from paimon_magics.coordinator.client.administration import (
     CompactedTable,
+    DeadLetter,
     Pause,
     Phase,
     Status,
-    Transactions,
+    UnfinishedTransaction,
     WaitingInserts,
 )
 from paimon_magics.errors import UnknownNameError
@@ -27,60 +29,52 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.times import moments_in_zone
 from paimon_magics.statements.clauses.names import named
 
-DRAIN_SECONDS = 60.0
+_DRAIN_SECONDS = 60.0
 
-TRANSACTIONS_SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("table", pa.string()),
-        ("state", pa.string()),
-        ("user", pa.string()),
-        ("notebook", pa.string()),
-        ("host", pa.string()),
-        ("engine", pa.string()),
-        ("age_seconds", pa.int64()),
-        ("lease_seconds", pa.int64()),
-        ("reason", pa.string()),
-    ]
-)
+_Row = TypeVar("_Row")
+_Columns = Mapping[str, tuple[pa.DataType, Callable[[_Row, int], object]]]
+"""The columns of a table: each one's type, and its value at a moment, in milliseconds."""
 
-
-QUEUES_SCHEMA = pa.schema(
-    [
-        ("table", pa.string()),
-        ("state", pa.string()),
-        ("mode", pa.string()),
-        ("acknowledged", pa.int64()),
-        ("visible", pa.int64()),
-        ("waiting_rows", pa.int64()),
-        ("waiting_bytes", pa.int64()),
-        ("oldest_seconds", pa.int64()),
-        ("dead_letters", pa.int64()),
-        ("last_error", pa.string()),
-    ]
-)
-
-COMPACTIONS_SCHEMA = pa.schema(
-    [
-        ("table", pa.string()),
-        ("state", pa.string()),
-        ("buckets", pa.int64()),
-        ("bytes", pa.int64()),
-        ("large_buckets", pa.int64()),
-        ("large_bytes", pa.int64()),
-        ("waiting_seconds", pa.int64()),
-        ("why", pa.string()),
-    ]
-)
-
-DEAD_LETTERS_SCHEMA = pa.schema(
-    [
-        ("record", pa.int64()),
-        ("rows", pa.int64()),
-        ("reason", pa.string()),
-        ("since", pa.timestamp("ms", tz="UTC")),
-    ]
-)
+_TRANSACTIONS: _Columns[UnfinishedTransaction] = {
+    "id": (pa.string(), lambda row, _: row.id),
+    "table": (pa.string(), lambda row, _: row.table),
+    "state": (pa.string(), lambda row, _: row.phase.value),
+    "user": (pa.string(), lambda row, _: row.owner or None),
+    "notebook": (pa.string(), lambda row, _: row.origin.notebook or None),
+    "host": (pa.string(), lambda row, _: row.origin.host or None),
+    "engine": (pa.string(), lambda row, _: row.origin.engine or None),
+    "age_seconds": (pa.int64(), lambda row, now_ms: (now_ms - row.begun_at_ms) // 1000),
+    "lease_seconds": (pa.int64(), lambda row, now_ms: _lease_seconds(row, now_ms)),
+    "reason": (pa.string(), lambda row, _: row.reason or None),
+}
+_QUEUES: _Columns[WaitingInserts] = {
+    "table": (pa.string(), lambda row, _: str(row.table)),
+    "state": (pa.string(), lambda row, _: _queue_state(row)),
+    "mode": (pa.string(), lambda row, _: row.mode),
+    "acknowledged": (pa.int64(), lambda row, _: row.acknowledged),
+    "visible": (pa.int64(), lambda row, _: row.published),
+    "waiting_rows": (pa.int64(), lambda row, _: row.waiting_rows),
+    "waiting_bytes": (pa.int64(), lambda row, _: row.waiting_bytes),
+    "oldest_seconds": (pa.int64(), lambda row, now_ms: _seconds_since(row.oldest_ms, now_ms)),
+    "dead_letters": (pa.int64(), lambda row, _: row.dead_letters),
+    "last_error": (pa.string(), lambda row, _: row.closed or row.last_error),
+}
+_COMPACTIONS: _Columns[CompactedTable] = {
+    "table": (pa.string(), lambda row, _: str(row.table)),
+    "state": (pa.string(), lambda row, _: row.state),
+    "buckets": (pa.int64(), lambda row, _: row.buckets),
+    "bytes": (pa.int64(), lambda row, _: row.size_bytes),
+    "large_buckets": (pa.int64(), lambda row, _: row.large_buckets),
+    "large_bytes": (pa.int64(), lambda row, _: row.large_bytes),
+    "waiting_seconds": (pa.int64(), lambda row, now_ms: _seconds_since(row.since_ms, now_ms)),
+    "why": (pa.string(), lambda row, _: row.why or None),
+}
+_DEAD_LETTERS: _Columns[DeadLetter] = {
+    "record": (pa.int64(), lambda row, _: row.lsn),
+    "rows": (pa.int64(), lambda row, _: row.rows),
+    "reason": (pa.string(), lambda row, _: row.why),
+    "since": (pa.timestamp("ms", tz="UTC"), lambda row, _: row.at_ms),
+}
 
 
 @short_errors
@@ -116,8 +110,8 @@ class Administration:
         return Outcome.of_rows(self._connection.spark, "transactions", "TRANSACTIONS", rows, "")
 
     def transaction_rows(self) -> pa.Table:
-        """The same as an Arrow table (`TRANSACTIONS_SCHEMA`)."""
-        return _told(_rows(self._coordinator.transactions()), "reason", self._connection.zone)
+        """The same as an Arrow table."""
+        return self._rows(_TRANSACTIONS, self._coordinator.transactions(), "reason")
 
     def status_now(self) -> Status:
         """The coordinator's current status."""
@@ -128,19 +122,17 @@ class Administration:
         return moments_in_zone(text, self._connection.zone)
 
     def queue_rows(self) -> pa.Table:
-        """The queues of small inserts, by table (`QUEUES_SCHEMA`)."""
-        return self._queues(self._coordinator.queues.queues())
+        """The queues of small inserts, by table, as an Arrow table."""
+        return self._rows(_QUEUES, self._coordinator.queues.queues(), "last_error")
 
     def queues(self, table: str | None = None) -> Outcome:
         """The queues of small inserts, by table; with a name, that table's queue."""
-        found = self._coordinator.queues.queues()
+        queues = self._coordinator.queues.queues()
         if table is not None:
             full = self._connection.full_name(named(table))
-            found = tuple(one for one in found if one.table == full)
-        return Outcome.of_rows(self._connection.spark, "queue", "QUEUE", self._queues(found), "")
-
-    def _queues(self, queues: Sequence[WaitingInserts]) -> pa.Table:
-        return _told(_queue_rows(queues), "last_error", self._connection.zone)
+            queues = tuple(queue for queue in queues if queue.table == full)
+        rows = self._rows(_QUEUES, queues, "last_error")
+        return Outcome.of_rows(self._connection.spark, "queue", "QUEUE", rows, "")
 
     def compactions(self) -> Outcome:
         """The tables that the coordinator compacts by itself, with what waits and why."""
@@ -148,19 +140,37 @@ class Administration:
         return Outcome.of_rows(self._connection.spark, "compactions", "COMPACTIONS", rows, "")
 
     def compaction_rows(self) -> pa.Table:
-        """The same as an Arrow table (`COMPACTIONS_SCHEMA`)."""
+        """The same as an Arrow table."""
         try:
-            found = self._coordinator.compactions.status().tables
+            tables = self._coordinator.compactions.status().tables
         except UnknownNameError:  # a coordinator of an earlier version
-            found = ()
-        return _told(_compaction_rows(found), "why", self._connection.zone)
+            tables = ()
+        return self._rows(_COMPACTIONS, tables, "why")
+
+    def _rows(self, columns: _Columns[_Row], rows: Sequence[_Row], text: str) -> pa.Table:
+        """The rows as an Arrow table. The moments in the column `text` are in the session's
+        zone."""
+        now_ms, zone = _now_ms(), self._connection.zone
+        table = pa.table(
+            {
+                name: pa.array([value(row, now_ms) for row in rows], kind)
+                for name, (kind, value) in columns.items()
+            }
+        )
+        place = table.schema.get_field_index(text)
+        texts = [
+            value and moments_in_zone(value, zone) for value in table.column(place).to_pylist()
+        ]
+        return table.set_column(place, table.schema.field(place), pa.array(texts, pa.string()))
 
     def pause_compactions(self) -> Outcome:
         """Let the coordinator begin no compaction of its own; statements still compact."""
         pause = self._coordinator.compactions.pause()
         since = _when(pause.since_ms, self._connection.zone)
-        told = f"The coordinator compacts nothing: paused by {pause.by or 'somebody'} since {since}"
-        return _outcome("PAUSE COMPACTIONS", [f"{told}."])
+        line = (
+            f"The coordinator compacts nothing: paused by {pause.by or 'somebody'} since {since}."
+        )
+        return _outcome("PAUSE COMPACTIONS", [line])
 
     def resume_compactions(self) -> Outcome:
         """End the pause of compactions."""
@@ -171,21 +181,16 @@ class Administration:
         """The acknowledged small inserts of a table that could not be loaded, with the reasons."""
         full = self._connection.full_name(named(table))
         letters = self._coordinator.queues.dead_letters(full)
-        rows = [
-            {"record": letter.lsn, "rows": letter.rows, "reason": letter.why, "since": letter.at_ms}
-            for letter in letters
-        ]
-        found = pa.Table.from_pylist(rows, schema=DEAD_LETTERS_SCHEMA)
-        found = _told(found, "reason", self._connection.zone)
-        return Outcome.of_rows(self._connection.spark, f"dead {table}", "DEAD LETTERS", found, "")
+        rows = self._rows(_DEAD_LETTERS, letters, "reason")
+        return Outcome.of_rows(self._connection.spark, f"dead {table}", "DEAD LETTERS", rows, "")
 
     def retry(self, table: str, record: int) -> Outcome:
         """Insert the rows of a dead letter again, as they were sent. Raises InvalidValueError if
         they still do not fit."""
         full = self._connection.full_name(named(table))
         lsn = self._coordinator.queues.retry(full, record)
-        told = f"The rows of record {record} of `{full}` are acknowledged again (record {lsn})."
-        return _outcome("RETRY", [told])
+        line = f"The rows of record {record} of `{full}` are acknowledged again (record {lsn})."
+        return _outcome("RETRY", [line])
 
     def discard(self, table: str, record: int) -> Outcome:
         """Delete a dead letter with its rows."""
@@ -223,7 +228,7 @@ class Administration:
         return _outcome("RESUME", [f"Table `{name}` takes commits again, as it is."])
 
     def drain(
-        self, seconds: float = DRAIN_SECONDS, *, waits: Callable[[int], None] = lambda count: None
+        self, seconds: float = _DRAIN_SECONDS, *, waits: Callable[[int], None] = lambda count: None
     ) -> Outcome:
         """Pause, and wait until nothing is pending, at most `seconds`.
 
@@ -237,11 +242,12 @@ class Administration:
         count = len(pending) + len(status.pending_commits)
         lines.append(f"After {seconds:g} s {_counted(count, 'is', 'are')} still pending:")
         now_ms = _now_ms()
-        for one in pending:
-            age = (now_ms - one.begun_at_ms) // 1000
-            who = one.origin.describe(one.owner)
+        for transaction in pending:
+            age = (now_ms - transaction.begun_at_ms) // 1000
+            owner = transaction.origin.describe(transaction.owner)
             lines.append(
-                f"  {one.id} on `{one.table}` of {who}, {one.phase.value}, begun {age:,} s ago"
+                f"  {transaction.id} on `{transaction.table}` of {owner}, "
+                f"{transaction.phase.value}, begun {age:,} s ago"
             )
         lines += [f"  {commit}" for commit in status.pending_commits]
         lines.append("Run the same again to go on waiting, or end one: `%paimon abort ID`.")
@@ -250,16 +256,6 @@ class Administration:
 
 def _outcome(kind: str, lines: list[str]) -> Outcome:
     return Outcome(statement=kind.lower(), kind=kind, message="\n".join(lines), query="")
-
-
-def _told(rows: pa.Table, name: str, zone: str) -> pa.Table:
-    """Return the rows with the moments in one text column converted to `zone`."""
-    place = rows.schema.get_field_index(name)
-    texts = [
-        None if text is None else moments_in_zone(text, zone)
-        for text in rows.column(place).to_pylist()
-    ]
-    return rows.set_column(place, rows.schema.field(place), pa.array(texts, pa.string()))
 
 
 def _status_lines(status: Status, zone: str) -> list[str]:
@@ -297,72 +293,21 @@ def _paused(pause: Pause, zone: str) -> str:
     )
 
 
-def _rows(transactions: Transactions) -> pa.Table:
-    now_ms = _now_ms()
-    rows = [
-        {
-            "id": transaction.id,
-            "table": transaction.table,
-            "state": transaction.phase.value,
-            "user": transaction.owner or None,
-            "notebook": transaction.origin.notebook or None,
-            "host": transaction.origin.host or None,
-            "engine": transaction.origin.engine or None,
-            "age_seconds": (now_ms - transaction.begun_at_ms) // 1000,
-            "lease_seconds": (transaction.expires_at_ms - now_ms) // 1000
-            if transaction.phase is Phase.ACTIVE
-            else None,
-            "reason": transaction.reason or None,
-        }
-        for transaction in transactions
-    ]
-    return pa.Table.from_pylist(rows, schema=TRANSACTIONS_SCHEMA)
+def _lease_seconds(transaction: UnfinishedTransaction, now_ms: int) -> int | None:
+    is_active = transaction.phase is Phase.ACTIVE
+    return (transaction.expires_at_ms - now_ms) // 1000 if is_active else None
 
 
-def _queue_rows(queues: Sequence[WaitingInserts]) -> pa.Table:
-    now_ms = _now_ms()
-    rows = [
-        {
-            "table": str(queue.table),
-            "state": "closed" if queue.closed else "held" if queue.held_by else "open",
-            "mode": queue.mode,
-            "acknowledged": queue.acknowledged,
-            "visible": queue.published,
-            "waiting_rows": queue.waiting_rows,
-            "waiting_bytes": queue.waiting_bytes,
-            "oldest_seconds": None
-            if queue.oldest_ms is None
-            else (now_ms - queue.oldest_ms) // 1000,
-            "dead_letters": queue.dead_letters,
-            "last_error": queue.closed or queue.last_error,
-        }
-        for queue in queues
-    ]
-    return pa.Table.from_pylist(rows, schema=QUEUES_SCHEMA)
+def _queue_state(queue: WaitingInserts) -> str:
+    return "closed" if queue.closed else "held" if queue.held_by else "open"
 
 
-def _compaction_rows(tables: Sequence[CompactedTable]) -> pa.Table:
-    now_ms = _now_ms()
-    rows = [
-        {
-            "table": str(table.table),
-            "state": table.state,
-            "buckets": table.buckets,
-            "bytes": table.size_bytes,
-            "large_buckets": table.large_buckets,
-            "large_bytes": table.large_bytes,
-            "waiting_seconds": None
-            if table.since_ms is None
-            else (now_ms - table.since_ms) // 1000,
-            "why": table.why or None,
-        }
-        for table in tables
-    ]
-    return pa.Table.from_pylist(rows, schema=COMPACTIONS_SCHEMA)
+def _seconds_since(at_ms: int | None, now_ms: int) -> int | None:
+    return None if at_ms is None else (now_ms - at_ms) // 1000
 
 
-def _counted(count: int, one: str, several: str) -> str:
-    return f"{count:,} {one if count == 1 else several}"
+def _counted(count: int, singular: str, plural: str) -> str:
+    return f"{count:,} {singular if count == 1 else plural}"
 
 
 def _when(at_ms: int, zone: str) -> str:

@@ -58,7 +58,7 @@ def changes_of(scope: StatementScope, name: TableName, start: str, end: str) -> 
     read = _read(scope, name, table, start, end)
     rows, notes = read.rows, list(read.notes)
     counts = Counter(rows.column("rowkind").to_pylist())
-    said = ", ".join(f"{counts[one]:,} {word}" for one, word in _KINDS.items() if counts[one])
+    kinds = ", ".join(f"{counts[kind]:,} {word}" for kind, word in _KINDS.items() if counts[kind])
     note = f"These are the newest {_ROWS_MAX:,} rows; there are older ones." if read.follow else ""
     first = _first_state(scope, name, start)
     has_updates_only = schema.is_primary_key_table and schema.changelog_producer == "none"
@@ -79,7 +79,7 @@ def changes_of(scope: StatementScope, name: TableName, start: str, end: str) -> 
     )  # fmt: skip
     summary = (
         f"{name}, after {start} up to {end}: {count_text(rows.num_rows, 'row')}"
-        f"{' at least' if read.follow else ''}{f' ({said})' if said else ''}"
+        f"{' at least' if read.follow else ''}{f' ({kinds})' if kinds else ''}"
     )
     return Report("CHANGES", summary, (section,), tuple(notes))
 
@@ -88,7 +88,7 @@ def changes_of(scope: StatementScope, name: TableName, start: str, end: str) -> 
 class _Step:
     """The changes of the snapshot `id`, or, without an id, all changes between two tags.
 
-    `rows` is about how many there are; None where nobody knows, as for an overwrite. With
+    `rows` is about how many there are; None if unknown, as for an overwrite. With
     `has_before` the state before the snapshot can be read.
     """
 
@@ -200,10 +200,10 @@ def _step_sql(
 
 
 def _overwrite_note(step: _Step) -> str:
-    text = f"Snapshot {step.id} is an overwrite, of which Paimon keeps no changes"
+    text = f"Snapshot {step.id} is an overwrite. Paimon keeps no changes of it"
     if step.has_before:
-        return f"{text}: its differences from snapshot {step.start} are shown."
-    return f"{text}, and the snapshot before it has expired: the rows that it removed are left out."
+        return f"{text}; its differences from snapshot {step.start} are shown."
+    return f"{text}. The snapshot before it has expired, so the rows that it removed are left out."
 
 
 def _with_authors(changes: _Changes) -> pa.Table:

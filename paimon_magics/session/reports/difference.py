@@ -64,7 +64,7 @@ def difference_of(scope: StatementScope, name: TableName, before: str, after: st
     Raises UnknownNameError for a state that does not exist, InvalidValueError for two empty ones.
     """
     table = scope.catalog.load(name)
-    sides = sides_of(scope, table, before, after)
+    sides = _sides_of(scope, table, before, after)
     gone, new = _other_files(*sides)
     counts, sample, query, note = _rows(scope, table, sides, gone, new)
     keys = table.schema.partition_keys
@@ -108,25 +108,25 @@ def overwritten_rows(
 ) -> str:
     """Return the query for the rows that differ between a snapshot and the one before, with the
     columns `rowkind` and `names`; columns that the snapshot lacks are NULL."""
-    after = side_of(scope, table, snapshot)
+    after = _side_of(scope, table, snapshot)
     columns = {column.name: column for column in after.columns}
     if snapshot == "1":
         changes = f"SELECT 'added' AS `change`, * FROM {named_table(table.name)} VERSION AS OF 1"
-        found, is_paired = list(columns), False
+        shown, is_paired = list(columns), False
     else:
-        before = side_of(scope, table, str(int(snapshot) - 1))
-        changes, found = changed_rows(table, before, after, *_other_files(before, after))
+        before = _side_of(scope, table, str(int(snapshot) - 1))
+        changes, shown = changed_rows(table, before, after, *_other_files(before, after))
         is_paired = table.schema.is_primary_key_table
     types = {column.name: to_spark_sql(column.type) for column in table.schema.columns}
     values = (
         quoted(name)
-        if name in found
+        if name in shown
         else f"CAST(NULL AS {types.get(name, 'BIGINT')}) AS {quoted(name)}"
         for name in names
     )
     return (
         f"SELECT rowkind, {', '.join(values)} "
-        f"FROM ({kinds_sql(changes, found, is_paired=is_paired)})"
+        f"FROM ({kinds_sql(changes, shown, is_paired=is_paired)})"
     )
 
 
@@ -147,27 +147,11 @@ def _files(gone: pa.Table, new: pa.Table) -> pa.Table:
         grouped = files.group_by(["partition"], use_threads=False).aggregate(
             [("file_name", "count"), ("record_count", "sum"), ("file_size_in_bytes", "sum")]
         )
-        for row in grouped.to_pylist():
-            parts.append(
-                {
-                    "partition": row["partition"],
-                    "files": sign,
-                    "file_count": row["file_name_count"],
-                    "record_count": row["record_count_sum"],
-                    "file_size_in_bytes": row["file_size_in_bytes_sum"],
-                }
-            )
-    schema = pa.schema(
-        [
-            ("partition", pa.string()),
-            ("files", pa.string()),
-            ("file_count", pa.int64()),
-            ("record_count", pa.int64()),
-            ("file_size_in_bytes", pa.int64()),
-        ]
-    )
-    found = pa.Table.from_pylist(parts, schema=schema)
-    return found.sort_by([("partition", "ascending"), ("files", "ascending")])
+        partitions, *sums = grouped.columns
+        signs = pa.array([sign] * grouped.num_rows, pa.string())
+        names = ("partition", "files", "file_count", "record_count", "file_size_in_bytes")
+        parts.append(pa.table([partitions, signs, *sums], names=names))
+    return pa.concat_tables(parts).sort_by([("partition", "ascending"), ("files", "ascending")])
 
 
 def _rows(
@@ -242,12 +226,12 @@ def _query(
         for was, column in shared
     )
     now = ", ".join(quoted(column.name) for _, column in shared)
-    one = f"SELECT {old} FROM {before.source(name, after)}{where}"
-    other = f"SELECT {now} FROM {after.source(name, before)}{where}"
+    earlier = f"SELECT {old} FROM {before.source(name, after)}{where}"
+    later = f"SELECT {now} FROM {after.source(name, before)}{where}"
     if not schema.is_primary_key_table:
         return (
-            f"SELECT 'removed' AS `change`, * FROM ({one} EXCEPT ALL {other}) "
-            f"UNION ALL SELECT 'added' AS `change`, * FROM ({other} EXCEPT ALL {one})"
+            f"SELECT 'removed' AS `change`, * FROM ({earlier} EXCEPT ALL {later}) "
+            f"UNION ALL SELECT 'added' AS `change`, * FROM ({later} EXCEPT ALL {earlier})"
         )
     keys = [quoted(key) for key in schema.primary_keys]
     joined = " AND ".join(f"was.{key} = now.{key}" for key in keys)
@@ -265,7 +249,7 @@ def _query(
         f"SELECT CASE WHEN was.{keys[0]} IS NULL THEN 'added' WHEN now.{keys[0]} IS NULL THEN "
         f"'removed' ELSE 'changed' END AS `change`, {values}, "
         f"if(was.{keys[0]} IS NULL, NULL, struct(was.*)) AS `before` "
-        f"FROM ({one}) AS was FULL OUTER JOIN ({other}) AS now ON {joined} WHERE NOT ({same})"
+        f"FROM ({earlier}) AS was FULL OUTER JOIN ({later}) AS now ON {joined} WHERE NOT ({same})"
     )
 
 
@@ -313,16 +297,8 @@ _COUNTS = pa.schema([("partition", pa.string()), *((word, pa.int64()) for word i
 def _grown(new: pa.Table) -> pa.Table:
     grouped = new.group_by(["partition"], use_threads=False).aggregate([("record_count", "sum")])
     grouped = grouped.sort_by([("partition", "ascending")])
-    rows = [
-        {
-            "partition": one["partition"],
-            "added": one["record_count_sum"],
-            "removed": 0,
-            "changed": 0,
-        }
-        for one in grouped.to_pylist()
-    ]
-    return pa.Table.from_pylist(rows, schema=_COUNTS)
+    none = pa.array([0] * grouped.num_rows, pa.int64())
+    return pa.Table.from_arrays([*grouped.columns, none, none], schema=_COUNTS)
 
 
 def _schema_changes(scope: StatementScope, table: Table, sides: tuple[Side, Side]) -> pa.Table:
@@ -401,7 +377,7 @@ class Side:
         return f"{named_table(name)} VERSION AS OF {self.version}"
 
 
-def sides_of(scope: StatementScope, table: Table, before: str, after: str) -> tuple[Side, Side]:
+def _sides_of(scope: StatementScope, table: Table, before: str, after: str) -> tuple[Side, Side]:
     """The two states that a caller names; 0 is the empty one, and so is a time before the table's
     first snapshot. Raises UnknownNameError for a state that does not exist, InvalidValueError for
     two empty ones."""
@@ -423,7 +399,7 @@ def _side(scope: StatementScope, table: Table, text: str) -> Side | None:
     if text == _EMPTY:
         return None
     try:
-        return side_of(scope, table, text)
+        return _side_of(scope, table, text)
     except UnknownNameError:
         # Its first snapshot is number 1: where that has expired, the state of a time before the
         # one that is first now is gone.
@@ -441,7 +417,7 @@ def _point(scope: StatementScope, table: Table, text: str) -> AtTimestamp | AtVe
     return AtTimestamp(text) if is_time else AtVersion(text)
 
 
-def side_of(scope: StatementScope, table: Table, text: str) -> Side:
+def _side_of(scope: StatementScope, table: Table, text: str) -> Side:
     """The state of a snapshot, a tag or a time; `yesterday` and `today` are when that day began,
     unless a tag has the name. Raises UnknownNameError if there is none."""
     point = _point(scope, table, text)

@@ -81,16 +81,16 @@ def partitions_of(scope: StatementScope, name: TableName, shown: str) -> Report:
     small files, and findings. Raises UnknownNameError."""
     layout = layout_of(scope.catalog, name, shown, scope.zone)
     hidden = () if layout.has_partitions else ("partition",)
-    found = sizes_of(layout).sort_by("partition")
-    worst = found.sort_by([("small_file_count", "descending"), ("partition", "ascending")])
+    sizes = sizes_of(layout).sort_by("partition")
+    worst = sizes.sort_by([("small_file_count", "descending"), ("partition", "ascending")])
     bars = tuple(
         Bar(
-            one["partition"] or shown,
-            one["small_file_count"],
-            f"{one['small_file_count']:,} of {one['file_count']:,} ({one['small_share']:.0%})",
+            row["partition"] or shown,
+            row["small_file_count"],
+            f"{row['small_file_count']:,} of {row['file_count']:,} ({row['small_share']:.0%})",
         )
-        for one in worst.slice(0, _DRAWN).to_pylist()
-        if one["small_file_count"]
+        for row in worst.slice(0, _DRAWN).to_pylist()
+        if row["small_file_count"]
     )
     chart = Chart(
         f"Small files of each partition: below {size_text(layout.rules.small_below_bytes)} of a "
@@ -103,18 +103,18 @@ def partitions_of(scope: StatementScope, name: TableName, shown: str) -> Report:
         lambda rows: files_of(scope.renewed(), name, shown, str(rows[0]["partition"])),
     )
     section = Section(
-        "", found, sizes_sql(layout), _PARTITIONS_SHOWN,
-        charts=(chart,) if bars else (), actions=(action,) if found.num_rows > 1 else (),
+        "", sizes, sizes_sql(layout), _PARTITIONS_SHOWN,
+        charts=(chart,) if bars else (), actions=(action,) if sizes.num_rows > 1 else (),
         hidden=hidden,
     )  # fmt: skip
-    said = [
+    notes = [
         f"{finding.severity.word}: {finding.text}"
         + (f"\n    {finding.statement}" if finding.statement else "")
         for finding in layout.findings()
     ]
     if hidden:
-        said.insert(0, "The table is not partitioned.")
-    return Report("PARTITIONS", layout.summary(), (section,), tuple(said))
+        notes.insert(0, "The table is not partitioned.")
+    return Report("PARTITIONS", layout.summary(), (section,), tuple(notes))
 
 
 def _known_name(files: pa.Table, partition: str, schema: TableSchema) -> str:
@@ -126,7 +126,7 @@ def _known_name(files: pa.Table, partition: str, schema: TableSchema) -> str:
         for key, sign, value in pairs
     )
     # SHOW PARTITIONS shows the text `null` like NULL, so both are tried.
-    names = ("/".join(one) for one in itertools.product(*meant))
+    names = ("/".join(parts) for parts in itertools.product(*meant))
     return next((name for name in (partition, *names) if _within(files, name).num_rows), partition)
 
 
@@ -142,8 +142,8 @@ def _within(files: pa.Table, partition: str) -> pa.Table:
 
 def _of_partition(files: pa.Table, partition: str, shown: str, keys: Sequence[str]) -> pa.Table:
     names = files.column("partition")
-    found = _within(files, partition)
-    if not found.num_rows:
+    within = _within(files, partition)
+    if not within.num_rows:
         if not keys:
             raise UnknownNameError(
                 f"`{shown}` has no partition `{partition}`.", hint="The table is not partitioned."
@@ -153,4 +153,4 @@ def _of_partition(files: pa.Table, partition: str, shown: str, keys: Sequence[st
             f"`{shown}` has no files in a partition `{partition}`.",
             hint=nearest(partition, known, what="partitions"),
         )
-    return found
+    return within

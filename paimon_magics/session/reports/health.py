@@ -66,8 +66,8 @@ class Health:
         """A row for each finding."""
         rows = [
             (name, finding.severity.word, finding.text, finding.statement)
-            for name, found in self.findings.items()
-            for finding in found
+            for name, findings in self.findings.items()
+            for finding in findings
         ]
         names = ("table", "severity", "finding", "statement")
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
@@ -78,9 +78,9 @@ class Health:
         """The sums of each partition of each table, and its share of small files."""
         parts = []
         for layout in self.layouts:
-            found = sizes_of(layout)
-            names = pa.array([layout.name] * found.num_rows, pa.string())
-            parts.append(found.add_column(0, "table", names))
+            sizes = sizes_of(layout)
+            names = pa.array([layout.name] * sizes.num_rows, pa.string())
+            parts.append(sizes.add_column(0, "table", names))
         return pa.concat_tables(parts) if parts else pa.table({})
 
     @property
@@ -111,9 +111,9 @@ class Health:
 
     def __str__(self) -> str:
         lines = []
-        for layout, found in zip(self.layouts, self.findings.values(), strict=True):
+        for layout, findings in zip(self.layouts, self.findings.values(), strict=True):
             lines.append(f"{layout.summary()}")
-            for finding in found:
+            for finding in findings:
                 lines.append(f"  {finding.severity.word}: {finding.text}")
                 if finding.statement:
                     lines.append(f"    {finding.statement}")
@@ -140,13 +140,13 @@ def tables_of(catalog: Catalog, text: str | None, database: str) -> list[str]:
 def sizes_of(layout: Layout) -> pa.Table:
     """The sums of each partition with `small_share`. Partitions that need attention come first: in
     a primary-key table those with most sorted runs, else those with most small files."""
-    found = layout.partitions()
+    sizes = layout.partitions()
     small, files = (
-        found.column(name).cast(pa.float64()) for name in ("small_file_count", "file_count")
+        sizes.column(name).cast(pa.float64()) for name in ("small_file_count", "file_count")
     )
-    found = found.append_column("small_share", pc.round(pc.divide(small, files), 2))
+    sizes = sizes.append_column("small_share", pc.round(pc.divide(small, files), 2))
     by = "sorted_run_count" if layout.rules.is_primary_key_table else "small_file_count"
-    return found.sort_by([(by, "descending"), ("partition", "ascending")])
+    return sizes.sort_by([(by, "descending"), ("partition", "ascending")])
 
 
 def sizes_sql(layout: Layout) -> str:
@@ -158,13 +158,13 @@ def sizes_sql(layout: Layout) -> str:
 def rules_text(layout: Layout) -> str:
     """The table's own rules in words: what its options ask for."""
     rules = layout.rules
-    said = (
+    small = (
         f"target-file-size {size_text(rules.target_bytes)}; a file below "
         f"{size_text(rules.small_below_bytes)} is small"
     )
     if rules.is_primary_key_table:
-        return f"{said}; compaction from {rules.run_trigger} sorted runs in a bucket on"
-    return f"{said}; compaction from {count_text(rules.files_min, 'small file')} in a partition on"
+        return f"{small}; compaction from {rules.run_trigger} sorted runs in a bucket on"
+    return f"{small}; compaction from {count_text(rules.files_min, 'small file')} in a partition on"
 
 
 def sizes_chart(layout: Layout, title: str = "") -> Chart:
@@ -189,23 +189,23 @@ def worst_partitions(layout: Layout, count: int = _WORST_SHOWN) -> pa.Table:
     """The `count` worst partitions with small files, in the order of `sizes_of`, and the number of
     their files in each step of sizes. No rows without small files, without a finding, or with fewer
     than two partitions."""
-    found = sizes_of(layout)
+    sizes = sizes_of(layout)
     is_good = worst(layout.findings()) is Severity.GOOD
-    if found.num_rows < 2 or is_good or not layout.figures.small_files:
-        return found.slice(0, 0)
-    found = found.filter(pc.greater(found.column("small_file_count"), 0)).slice(0, count)
+    if sizes.num_rows < 2 or is_good or not layout.figures.small_files:
+        return sizes.slice(0, 0)
+    sizes = sizes.filter(pc.greater(sizes.column("small_file_count"), 0)).slice(0, count)
     counts = partition_sizes(layout.files, layout.rules.target_bytes)
-    names = found.column("partition").to_pylist()
+    names = sizes.column("partition").to_pylist()
     steps = {
         step: [counts[name][place] for name in names]
         for place, step in enumerate(step_texts(layout.histogram))
     }
-    shares = [f"{share:.0%}" for share in found.column("small_share").to_pylist()]
+    shares = [f"{share:.0%}" for share in sizes.column("small_share").to_pylist()]
     return pa.table(
         {
             "partition": names,
-            "files": found.column("file_count"),
-            "small": found.column("small_file_count"),
+            "files": sizes.column("file_count"),
+            "small": sizes.column("small_file_count"),
             "share": shares,
             **{step: column for step, column in steps.items() if any(column)},
         }

@@ -15,21 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.boundary import short_errors
-from paimon_magics.columnar.layouts import (
-    SizeHistogram,
-    by_partition,
-    cells,
-    size_histogram,
-)
+from paimon_magics.columnar.layouts import SizeHistogram, by_partition, cells, size_histogram
 from paimon_magics.columnar.time_zones import UTC, in_zone, process_zone
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.formatting import count_text, size_text, stored_rows_text
-from paimon_magics.planning.reports.health import (
-    Figures,
-    Finding,
-    LayoutRules,
-    findings,
-)
+from paimon_magics.planning.reports.health import Figures, Finding, LayoutRules, findings
 from paimon_magics.planning.reports.view_queries import PartitionNames, buckets_sql
 from paimon_magics.session.rendering import render_text
 from paimon_magics.session.reports.report import Bar, Chart
@@ -165,14 +155,14 @@ def layout_of(catalog: Catalog, name: TableName, shown: str, zone: str = UTC) ->
     rules = LayoutRules.of(schema)
     named = layout_files(view, zone)
     files = in_zone(named.files, zone)
-    found = in_zone(cells(files, rules.small_below_bytes), zone)
+    buckets = in_zone(cells(files, rules.small_below_bytes), zone)
     snapshot_id = None if view.snapshot is None else int(view.snapshot["id"])
     histogram = size_histogram(files, rules.target_bytes)
     names = PartitionNames.of(schema, process_zone(), named.twice)
-    figures = _figures(files, found, rules)
+    figures = _figures(files, buckets, rules)
     full = replace(name, catalog=None)
     return Layout(
-        shown, full, names, snapshot_id, found, rules, figures, histogram, files,
+        shown, full, names, snapshot_id, buckets, rules, figures, histogram, files,
     )  # fmt: skip
 
 
@@ -194,21 +184,21 @@ def step_texts(histogram: SizeHistogram) -> list[str]:
     return [*spans, f"{edges[-1]} and more"]
 
 
-def _figures(files: pa.Table, found: pa.Table, rules: LayoutRules) -> Figures:
+def _figures(files: pa.Table, buckets: pa.Table, rules: LayoutRules) -> Figures:
     if not files.num_rows:
         return Figures()
-    partitions = by_partition(found)
+    partitions = by_partition(buckets)
     small = np.asarray(partitions.column("small_file_count"))
     worst_place = int(small.argmax())
     mergeable, after = _mergeable(files, rules)
-    runs = np.asarray(found.column("sorted_run_count"))
-    skewed, most, median = _skew(found)
+    runs = np.asarray(buckets.column("sorted_run_count"))
+    skewed, most, median = _skew(buckets)
     return Figures(
         partitions=partitions.num_rows,
-        cells=found.num_rows,
+        cells=buckets.num_rows,
         files=files.num_rows,
-        rows=int(pc.sum(found.column("record_count")).as_py()),
-        total_bytes=int(pc.sum(found.column("file_size_in_bytes")).as_py()),
+        rows=int(pc.sum(buckets.column("record_count")).as_py()),
+        total_bytes=int(pc.sum(buckets.column("file_size_in_bytes")).as_py()),
         small_files=int(small.sum()),
         mergeable_files=mergeable,
         files_after=files.num_rows - mergeable + after,
@@ -237,11 +227,11 @@ def _mergeable(files: pa.Table, rules: LayoutRules) -> tuple[int, int]:
     return int(counts[enough].sum()), int(np.maximum(left, 1).sum())
 
 
-def _skew(found: pa.Table) -> tuple[str, int, int]:
+def _skew(buckets: pa.Table) -> tuple[str, int, int]:
     """The partition whose largest and median bucket differ most, and the bytes of those two."""
-    encoded = found.column("partition").combine_chunks().dictionary_encode()
+    encoded = buckets.column("partition").combine_chunks().dictionary_encode()
     codes = np.asarray(encoded.indices)
-    sizes = np.asarray(found.column("file_size_in_bytes"))
+    sizes = np.asarray(buckets.column("file_size_in_bytes"))
     order = np.lexsort((sizes, codes))
     codes, sizes = codes[order], sizes[order]
     starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])

@@ -57,8 +57,8 @@ class ArrowRows:
     """Rows in this process's memory. `query` is the query or table that gives them; `given` names
     the columns that it gives, None for all."""
 
-    def __init__(self, rows: pa.Table, query: str, given: Sequence[str] | None = None) -> None:
-        self._rows, self._query, self._given = rows, query, given
+    def __init__(self, rows: pa.Table, query: str, columns: Sequence[str] | None = None) -> None:
+        self._rows, self._query, self._columns = rows, query, columns
         self.kinds = kinds_of(rows.schema)
         self._seen: tuple[RowFilter, pa.Table] = RowFilter(), rows
 
@@ -67,14 +67,17 @@ class ArrowRows:
         self.sql(row_filter)  # refuses invalid filters
         if self._seen[0] != row_filter:
             self._seen = row_filter, filtered(self._rows, row_filter, self.kinds)
-        found = self._seen[1]
+        matching = self._seen[1]
         return Page(
-            found.slice(offset, count), offset, found.num_rows > offset + count, found.num_rows
+            matching.slice(offset, count),
+            offset,
+            matching.num_rows > offset + count,
+            matching.num_rows,
         )
 
     def sql(self, row_filter: RowFilter) -> str:
         """See Rows."""
-        return filter_sql(self._query, row_filter, self.kinds, self._given)
+        return filter_sql(self._query, row_filter, self.kinds, self._columns)
 
 
 class QueryRows:
@@ -86,7 +89,7 @@ class QueryRows:
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = weakref.ref(outcome)
-        self._query, self._given = outcome.sql, outcome.in_query
+        self._query, self._columns = outcome.sql, outcome.in_query
         first = outcome.page()
         self.kinds = kinds_of(first.schema)
         self._window: tuple[RowFilter, int, pa.Table] = RowFilter(), 0, first
@@ -95,20 +98,20 @@ class QueryRows:
         """See Rows. One Spark job at most."""
         self.sql(row_filter)
         seen, start, rows = self._window
-        held = start + rows.num_rows
-        has_all = seen == row_filter and start <= offset and (offset + count < held)
+        end = start + rows.num_rows
+        has_all = seen == row_filter and start <= offset and (offset + count < end)
         if not has_all:
             start, rows = offset, self._fetched(row_filter, offset, max(_WINDOW_ROWS, count) + 1)
             self._window = row_filter, start, rows
-        found = rows.slice(offset - start, count)
+        matching = rows.slice(offset - start, count)
         follow = start + rows.num_rows > offset + count
-        is_end = not follow and (found.num_rows > 0 or offset == 0)
-        total = offset + found.num_rows if is_end else None
-        return Page(found, offset, follow, total)
+        is_end = not follow and (matching.num_rows > 0 or offset == 0)
+        total = offset + matching.num_rows if is_end else None
+        return Page(matching, offset, follow, total)
 
     def sql(self, row_filter: RowFilter) -> str:
         """See Rows."""
-        return filter_sql(self._query, row_filter, self.kinds, self._given)
+        return filter_sql(self._query, row_filter, self.kinds, self._columns)
 
     def _fetched(self, row_filter: RowFilter, offset: int, count: int) -> pa.Table:
         outcome = self._outcome()

@@ -75,28 +75,27 @@ def profile_of(
         if rows != 0 and not _is_known(column, known.get(column.name, Bounds()))
     ]
     wants_job = effort is Effort.DISTINCT or (effort is Effort.NEEDED and bool(lacking))
+    targets = lacking if wants_job else []
     if effort is Effort.DISTINCT:
-        asked = [column for column in columns if column in lacking or column.name not in partitions]
-    else:
-        asked = lacking if wants_job else []
-    is_exact = (
-        manifests.stored_rows is not None
-        and manifests.stored_rows * len(asked) <= _EXACT_VALUES_MAX
-    )
+        targets = [
+            column for column in columns if column in lacking or column.name not in partitions
+        ]
+    stored = manifests.stored_rows
+    is_exact = stored is not None and stored * len(targets) <= _EXACT_VALUES_MAX
     title = _EXACT if is_exact else _ESTIMATED
-    counts = {column.name: _COUNTS[title] for column in asked}
+    counts = {column.name: _COUNTS[title] for column in targets}
     counts |= dict.fromkeys(partitions, _COUNTS[_EXACT])
     counted: Mapping[str, Any] = {}
     if wants_job:
-        rows, counted = _counted(scope, name, _query(asked, counts, title))
+        rows, counted = _counted(scope, name, _query(targets, counts, title))
     drawn = []
     for column in columns:
         row = _row(column, known.get(column.name, Bounds()), counted, rows, scope.zone)
         distinct = partitions.get(column.name, row.get(title))
         is_unique = True if key == (column.name,) else _is_unique(distinct, rows, title)
         drawn.append({**row, title: distinct, "unique": is_unique})
-    found = pa.Table.from_pylist(drawn, schema=_schema(title))
-    how = f"one Spark job for {count_text(len(asked), 'column')}" if wants_job else "no Spark job"
+    profile = pa.Table.from_pylist(drawn, schema=_schema(title))
+    how = f"one Spark job for {count_text(len(targets), 'column')}" if wants_job else "no Spark job"
     count = "an unknown number of rows" if rows is None else count_text(rows, "row")
     notes = []
     if needs_merge:
@@ -104,20 +103,20 @@ def profile_of(
             "Rows of one key lie in several files: only a job can tell which of them count."
         )
     if not wants_job and lacking:
-        unsaid = ", ".join(one.name for one in lacking)
+        unsaid = ", ".join(missing.name for missing in lacking)
         notes.append(f"File statistics do not have all of {unsaid}: a Spark job would.")
-    if asked and not is_exact:
+    if targets and not is_exact:
         notes.append(
             f"{_ESTIMATED} is an estimate (approx_count_distinct): of three columns two are within "
             "5 %, nearly all within 10 %."
         )
-    if None in found.column(5).to_pylist() and effort is not Effort.DISTINCT:
+    if None in profile.column(5).to_pylist() and effort is not Effort.DISTINCT:
         notes.append(_COUNT_ALL.format(shown))
     notes += _moments(columns, scope.zone)
     # Without a job, the query would give more than the rows if statistics are lacking.
     query = f"{_query(columns, counts, title)} FROM {table_text(name)})"
     text = query if wants_job or not lacking else ""
-    section = Section("", found, text, in_query=tuple(found.column_names[:-2]))
+    section = Section("", profile, text, in_query=tuple(profile.column_names[:-2]))
     return Report("PROFILE", f"{shown}: {count}, {how}", (section,), tuple(notes))
 
 
@@ -202,8 +201,8 @@ def _query(columns: Sequence[Column], counts: Mapping[str, str], title: str) -> 
     for column in columns:
         name = quoted(column.name)
         is_ordered = _is_ordered(column)
-        bounds = [f"CAST({one}({name}) AS STRING)" if is_ordered else "CAST(NULL AS STRING)"
-                  for one in ("min", "max")]  # fmt: skip
+        bounds = [f"CAST({function}({name}) AS STRING)" if is_ordered else "CAST(NULL AS STRING)"
+                  for function in ("min", "max")]  # fmt: skip
         is_counted = is_ordered and column.name in counts
         values = {
             "column": text_literal(column.name),
@@ -224,11 +223,11 @@ def _counted(
     """Run the job; return the number of rows, and the profile row of each column."""
     frame = frame_of_table(scope, name)
     text = query.partition("(SELECT ")[2]
-    found = Outcome(f"profile {name}", "SELECT", dataframe=frame).fetched(
+    result = Outcome(f"profile {name}", "SELECT", dataframe=frame).fetched(
         lambda frame: frame.selectExpr("count(*) AS rows", text).toArrow()
     )
-    (row,) = found.to_pylist()
-    return row["rows"], {one["column"]: one for one in row["columns"]}
+    (row,) = result.to_pylist()
+    return row["rows"], {profile["column"]: profile for profile in row["columns"]}
 
 
 def _row(
@@ -238,16 +237,16 @@ def _row(
     rows: int | None,
     zone: str,
 ) -> dict[str, Any]:
-    found = counted.get(column.name)
+    profile = counted.get(column.name)
     base = {"column": column.name, "type": to_spark_sql(column.type)}
-    if found is not None:
-        return {**found, "from": _JOB}
+    if profile is not None:
+        return {**profile, "from": _JOB}
     if rows == 0:
         return {**base, "nulls": 0, "from": _FILES}
     exact = bounds.is_exact
     least, greatest = (
-        _text(one, column, zone) if exact and one is not None else None
-        for one in (bounds.least, bounds.greatest)
+        _text(bound, column, zone) if exact and bound is not None else None
+        for bound in (bounds.least, bounds.greatest)
     )
     return {
         **base,
@@ -260,7 +259,7 @@ def _row(
 
 def _is_unique(distinct: int | None, rows: int | None, title: str) -> bool | None:
     """Whether each row has a value of its own; None if it is not known. An estimate far below the
-    number of rows tells that values repeat; none tells that they don't."""
+    number of rows shows that values repeat; no estimate shows that they don't."""
     if distinct is None or rows is None:
         return None
     if title == _EXACT:

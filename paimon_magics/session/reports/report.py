@@ -95,23 +95,23 @@ class Section:
     def text(self) -> str:
         """The section as text: heading, bar charts, first rows and note."""
         rows = self.text_rows()
-        found = []
+        lines = []
         if self.heading:
-            found.append(self.heading)
+            lines.append(self.heading)
         for chart in self.charts:
             if chart.shape is Shape.BARS:
-                found += [chart.title, *bar_lines(chart), ""]
+                lines += [chart.title, *bar_lines(chart), ""]
         if rows.num_columns:
-            found.append(render_text(self._marked(rows), _SHOWN))
+            lines.append(render_text(self._marked(rows), _SHOWN))
         if self.note:
-            found.append(self.note)
-        return "\n".join(found)
+            lines.append(self.note)
+        return "\n".join(lines)
 
     def _marked(self, rows: pa.Table) -> pa.Table:
         """The rows; if they are changes, with a column that names the changed columns."""
         if not any(self.changed):
             return rows
-        names = [", ".join(one) or None for one in self.changed]
+        names = [", ".join(columns) or None for columns in self.changed]
         return rows.append_column("changed", pa.array(names, pa.string()))
 
 
@@ -139,8 +139,8 @@ class Report:
         return self.sections[0].sql if self.sections else ""
 
     def __str__(self) -> str:
-        kept = [section for section in self.sections if not section.only_live]
-        parts = [self.summary, *(section.text() for section in kept), *self.notes]
+        sections = [section for section in self.sections if not section.only_live]
+        parts = [self.summary, *(section.text() for section in sections), *self.notes]
         return "\n\n".join(part for part in parts if part)
 
     def __repr__(self) -> str:
@@ -154,17 +154,17 @@ def report_in_zone(report: Report, zone: Callable[[], str]) -> Report:
 
     def anew() -> Report | None:
         assert report.refresh is not None
-        found = report.refresh()
-        return None if found is None else report_in_zone(found, zone)
+        renewed = report.refresh()
+        return None if renewed is None else report_in_zone(renewed, zone)
 
-    def asked(run: Callable[..., Report]) -> Callable[..., Report]:
-        return lambda *given: report_in_zone(run(*given), zone)
+    def converted(run: Callable[..., Report]) -> Callable[..., Report]:
+        return lambda *picks: report_in_zone(run(*picks), zone)
 
     sections = tuple(
         replace(
             section,
             rows=in_zone(section.rows, now),
-            actions=tuple(replace(action, run=asked(action.run)) for action in section.actions),
+            actions=tuple(replace(action, run=converted(action.run)) for action in section.actions),
         )
         for section in report.sections
     )

@@ -19,32 +19,41 @@ _MANY_PARTS = (
 
 
 @dataclass(frozen=True, slots=True)
+class StreamProgress:
+    """How far a stream is. `epochs` counts its micro-batches, with those before its last stop.
+    `rows` are those written since then, and `snapshot_id` is the last snapshot that it made; None
+    before the first one, and on Spark Connect, where the server writes. `behind` is the number of
+    snapshots of the source that it has not read yet; None for other sources, and on PySpark 4.1.
+    `rows_per_second` is the speed of the last micro-batch that Spark has reported."""
+
+    epochs: int
+    rows: int | None
+    snapshot_id: int | None
+    behind: int | None
+    rows_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StreamState:
     """A stream at one moment. `state` is "running", "ended" or "failed", `reason` why it failed.
-    `epochs` counts micro-batches. `rows` were written since it was started, at `rows_per_second` in
-    the last micro-batch; `snapshot_id` is the last snapshot that it made. `behind` is the number of
-    snapshots of its source that it has not read. `state_parts` is the number of parts that Spark
-    keeps its state in, if these are many for the tasks that run at once. What is None is not
-    known."""
+    `state_parts` is the number of parts that Spark keeps its state in; None if it is not known, or
+    not large for the number of tasks that run at once."""
 
     table: str
     state: str
-    epochs: int
-    rows: int | None
-    rows_per_second: float | None
-    snapshot_id: int | None
-    behind: int | None
+    progress: StreamProgress
     reason: str = ""
     state_parts: int | None = None
 
     def __str__(self) -> str:
-        parts = [count_text(self.epochs, "epoch")]
-        if self.rows is not None:
-            parts.append(count_text(self.rows, "row"))
-        if self.snapshot_id is not None:
-            parts.append(f"snapshot {self.snapshot_id}")
-        if self.behind:
-            parts.append(f"{count_text(self.behind, 'snapshot')} behind")
+        progress = self.progress
+        parts = [count_text(progress.epochs, "epoch")]
+        if progress.rows is not None:
+            parts.append(count_text(progress.rows, "row"))
+        if progress.snapshot_id is not None:
+            parts.append(f"snapshot {progress.snapshot_id}")
+        if progress.behind:
+            parts.append(f"{count_text(progress.behind, 'snapshot')} behind")
         if self.state_parts:
             parts.append(f"state in {self.state_parts} parts")
         return f"{self.table}, {self.state}: {', '.join(parts)}"
@@ -75,14 +84,15 @@ def stream_of(look: Callable[[], StreamState | None], stop: Callable[[], None]) 
 
 def _rows(state: StreamState) -> pa.Table:
     """One row: what changes while the stream runs."""
-    speed = state.rows_per_second
+    progress = state.progress
+    speed = progress.rows_per_second
     return pa.table(
         {
             "state": pa.array([state.state]),
-            "epochs": pa.array([state.epochs], pa.int64()),
-            "rows": pa.array([state.rows], pa.int64()),
+            "epochs": pa.array([progress.epochs], pa.int64()),
+            "rows": pa.array([progress.rows], pa.int64()),
             "rows_per_second": pa.array([None if speed is None else round(speed)], pa.int64()),
-            "snapshot_written": pa.array([state.snapshot_id], pa.int64()),
-            "snapshots_behind": pa.array([state.behind], pa.int64()),
+            "snapshot_written": pa.array([progress.snapshot_id], pa.int64()),
+            "snapshots_behind": pa.array([progress.behind], pa.int64()),
         }
     )

@@ -79,7 +79,7 @@ class Reporting:
 
     def snapshots(self, name: str) -> Report:
         """A table's snapshots, newest first; two can be compared. Without a Spark job."""
-        return self._report(lambda scope: timeline_of(scope, self._table(name), name))
+        return self._report(lambda scope: _timeline_of(scope, self._table(name), name))
 
     def diff(self, name: str, before: str, after: str) -> Report:
         """The difference of two states in rows, files and schema. Each state is a snapshot, a tag,
@@ -118,7 +118,7 @@ class Reporting:
         frames: Mapping[str, object] | None = None,
     ) -> Report:
         """How a query prunes files, step by step. Runs nothing."""
-        return self._report(lambda scope: pruning_of(scope, text, dict(parameters or {})), frames)
+        return self._report(lambda scope: _pruning_of(scope, text, dict(parameters or {})), frames)
 
     def queue(self) -> Report:
         """The coordinator, its open transactions, and its queues of small inserts."""
@@ -148,22 +148,24 @@ class Reporting:
 # A report on a table's snapshots in time; two of them can be picked and compared.
 
 
-def timeline_of(scope: StatementScope, name: TableName, shown: str) -> Report:
+def _timeline_of(scope: StatementScope, name: TableName, shown: str) -> Report:
     """Report the snapshots of a table that have not expired, the newest first. `shown` is the
     table's name in the report. Raises UnknownNameError."""
-    found = timeline(table_view(scope.catalog, name))
-    kinds = Counter(found.column("commit_kind").to_pylist())
-    said = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
-    summary = f"{shown}: {count_text(found.num_rows, 'snapshot')}" + (f" ({said})" if said else "")
-    newest = found.slice(0, _DRAWN).to_pylist()
+    snapshots = timeline(table_view(scope.catalog, name))
+    kinds = Counter(snapshots.column("commit_kind").to_pylist())
+    kind_counts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
+    summary = f"{shown}: {count_text(snapshots.num_rows, 'snapshot')}" + (
+        f" ({kind_counts})" if kind_counts else ""
+    )
+    newest = snapshots.slice(0, _DRAWN).to_pylist()
     bars = tuple(
         Bar(
-            str(one["snapshot_id"]),
-            one["rows"] or 0,
-            f"{one['commit_kind']}, {count_text(one['rows'] or 0, 'row')}",
-            _LETTERS.get(one["commit_kind"], "?"),
+            str(snapshot["snapshot_id"]),
+            snapshot["rows"] or 0,
+            f"{snapshot['commit_kind']}, {count_text(snapshot['rows'] or 0, 'row')}",
+            _LETTERS.get(snapshot["commit_kind"], "?"),
         )
-        for one in reversed(newest)
+        for snapshot in reversed(newest)
     )
     legend = ", ".join(f"{_LETTERS.get(kind, '?')} {kind}" for kind in sorted(kinds))
     chart = Chart(f"Rows added or removed by each commit ({legend})", bars, Shape.COLUMNS)
@@ -175,8 +177,8 @@ def timeline_of(scope: StatementScope, name: TableName, shown: str) -> Report:
     )
     query = snapshots_sql(table_text(name, "snapshots"), process_zone())
     section = Section(
-        "", found, query, _SHOWN, in_query=_IN_SQL,
-        actions=actions if found.num_rows > 1 else (), charts=(chart,) if bars else (),
+        "", snapshots, query, _SHOWN, in_query=_IN_SQL,
+        actions=actions if snapshots.num_rows > 1 else (), charts=(chart,) if bars else (),
     )  # fmt: skip
     note = retention_note(scope.catalog.load(name).schema)
     return Report("TIMELINE", summary, (section,), (note,) if note else ())
@@ -208,8 +210,8 @@ def queue_of(administration: Administration) -> Report:
         f"{count_text(waiting, 'row')} of small inserts {'waits' if waiting == 1 else 'wait'}"
     )
     bars = tuple(
-        Bar(one["table"], one["waiting_rows"], count_text(one["waiting_rows"], "row"))
-        for one in queues.to_pylist()
+        Bar(queue["table"], queue["waiting_rows"], count_text(queue["waiting_rows"], "row"))
+        for queue in queues.to_pylist()
     )
     charts = (Chart("Rows that wait to be loaded", bars),) if waiting else ()
     sections = (
@@ -253,7 +255,7 @@ def _coordinator(status: Status, in_zone: Callable[[str], str]) -> pa.Table:
 # A report on how a query prunes files, table by table.
 
 
-def pruning_of(scope: StatementScope, text: str, parameters: Mapping[str, object]) -> Report:
+def _pruning_of(scope: StatementScope, text: str, parameters: Mapping[str, object]) -> Report:
     """Report what a query, or the query of an INSERT, reads: a section for each table. Runs
     nothing.
 
@@ -314,11 +316,13 @@ def _section(read: TableRead) -> Section:
         for pruning_step in read.pruning_steps
     )
     charts = (Chart("Files left after each step", bars),) if bars else ()
-    note = " ".join(f"{said[0].upper()}{said[1:]}." for said in (read.how, *read.conditions))
+    note = " ".join(
+        f"{sentence[0].upper()}{sentence[1:]}." for sentence in (read.how, *read.conditions)
+    )
     table = pa.Table.from_pylist(rows, schema=_SCHEMA) if rows else pa.table({})
     return Section(read.name, table, "", charts=charts, note=note)
 
 
-def _amount(one: PruningStep) -> str:
-    files = count_text(one.files, "file")
-    return files if one.size_bytes is None else f"{files}, {size_text(one.size_bytes)}"
+def _amount(step: PruningStep) -> str:
+    files = count_text(step.files, "file")
+    return files if step.size_bytes is None else f"{files}, {size_text(step.size_bytes)}"

@@ -16,17 +16,16 @@ from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import Operation, provenance
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.statements.compaction import (
+    ProcedureCall,
     compaction_lines,
+    option_pairs,
     rescale_lines,
     run_compaction,
     run_rescale,
 )
-from paimon_magics.session.statements.file_indexes import (
-    file_index_lines,
-    run_file_index_rewriting,
-)
+from paimon_magics.session.statements.file_indexes import file_index_lines, run_file_index_rewriting
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.statements.losses import loss_of_change
 from paimon_magics.session.statements.tags_and_branches import run_version_change
@@ -64,7 +63,6 @@ def call_handler(
         run=lambda: _run(scope, statement, planned()),
         dry_run=lambda: " ".join(_lines(scope, statement, planned())),
         explain=lambda mode: _lines(scope, statement, planned()),
-        preview=None,
         unconfirmed=lambda mode: _unconfirmed(scope, statement, planned()),
     )
 
@@ -88,47 +86,45 @@ def _planned(
 
 def _table(scope: StatementScope, statement: Call, call: PlannedCall) -> TableName:
     """The full name of the call's table."""
-    try:
+    with errors_located(statement.text, call.position):
         name = named(call.table or "")
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, call.position) from None
     return scope.full_name(name)
 
 
-def _run(scope: StatementScope, statement: Call, call: PlannedCall) -> Outcome:
-    if isinstance(call.change, CompactDatabase):
-        return run_database_compaction(scope, statement, call.change)
-    name = _table(scope, statement, call)
-    match call.change:
-        case CompactTable():
-            return run_compaction(scope, statement, name, call.change, call.position)
-        case CompactManifest():
-            return run_manifest_compaction(scope, statement, name, call.change, call.position)
-        case RewriteFileIndex():
-            return run_file_index_rewriting(scope, statement, name, call.change, call.position)
-        case RescaleBuckets():
-            return run_rescale(scope, statement, name, call.change, call.position)
+def _run(scope: StatementScope, statement: Call, planned: PlannedCall) -> Outcome:
+    if isinstance(planned.change, CompactDatabase):
+        return _run_database_compaction(scope, statement, planned.change)
+    call = ProcedureCall(scope, statement, _table(scope, statement, planned), planned.position)
+    match planned.change:
+        case CompactTable() as request:
+            return run_compaction(call, request)
+        case CompactManifest() as request:
+            return _run_manifest_compaction(call, request)
+        case RewriteFileIndex() as request:
+            return run_file_index_rewriting(call, request)
+        case RescaleBuckets() as request:
+            return run_rescale(call, request)
         case change:
-            return run_version_change(scope, statement, name, change, call.position)
+            return run_version_change(scope, statement, call.name, change, call.position)
 
 
-def _lines(scope: StatementScope, statement: Call, call: PlannedCall) -> list[str]:
+def _lines(scope: StatementScope, statement: Call, planned: PlannedCall) -> list[str]:
     """What the call would do."""
-    if isinstance(call.change, CompactDatabase):
-        return database_lines(scope, statement, call.change)
-    name = _table(scope, statement, call)
-    match call.change:
-        case CompactTable():
-            return compaction_lines(scope, statement, name, call.change, call.position)
-        case CompactManifest():
-            return manifest_lines(scope, statement, name, call.change, call.position)
-        case RewriteFileIndex():
-            return file_index_lines(scope, statement, name, call.change, call.position)
-        case RescaleBuckets():
-            return rescale_lines(scope, statement, name, call.change, call.position)
+    if isinstance(planned.change, CompactDatabase):
+        return _database_lines(scope, statement, planned.change)
+    call = ProcedureCall(scope, statement, _table(scope, statement, planned), planned.position)
+    match planned.change:
+        case CompactTable() as request:
+            return compaction_lines(call, request)
+        case CompactManifest() as request:
+            return _manifest_lines(call, request)
+        case RewriteFileIndex() as request:
+            return file_index_lines(call, request)
+        case RescaleBuckets() as request:
+            return rescale_lines(call, request)
         case _:
-            scope.load(name, statement.text, call.position)
-            return [f"Would call sys.{call.procedure} for `{name}`."]
+            call.load()
+            return [f"Would call sys.{planned.procedure} for `{call.name}`."]
 
 
 # CALL sys.compact_database: compacts the tables whose names match, one after the other.
@@ -136,18 +132,18 @@ def _lines(scope: StatementScope, statement: Call, call: PlannedCall) -> list[st
 # A table that can't be compacted stops nobody: the others are, and the notes say what became of it.
 
 
-def run_database_compaction(
-    scope: StatementScope, statement: Call, asked: CompactDatabase
+def _run_database_compaction(
+    scope: StatementScope, statement: Call, request: CompactDatabase
 ) -> Outcome:
     """Run CALL sys.compact_database. It returns how many tables were compacted and how many could
     not be, in the words of Paimon's `CompactDatabaseProcedure`."""
-    tables = _tables(scope, statement, asked)
+    tables = _tables(scope, statement, request)
     position = statement.procedure_position
-    wanted = CompactTable(options=asked.options)
+    request_of_table = CompactTable(options=request.options)
     failed: list[str] = []
     for name in tables:
         try:
-            run_compaction(scope, statement, name, wanted, position)
+            run_compaction(ProcedureCall(scope, statement, name, position), request_of_table)
         except PaimonMagicsError as error:
             failed.append(f"`{name}`: {error.message}")
     done = len(tables) - len(failed)
@@ -161,9 +157,9 @@ def run_database_compaction(
     return outcome
 
 
-def database_lines(scope: StatementScope, statement: Call, asked: CompactDatabase) -> list[str]:
+def _database_lines(scope: StatementScope, statement: Call, request: CompactDatabase) -> list[str]:
     """What CALL sys.compact_database would compact."""
-    tables = _tables(scope, statement, asked)
+    tables = _tables(scope, statement, request)
     if not tables:
         return ["No table matches: nothing to compact."]
     shown = ", ".join(f"`{name}`" for name in tables[:_NOTES_MAX])
@@ -174,13 +170,13 @@ def database_lines(scope: StatementScope, statement: Call, asked: CompactDatabas
     ]
 
 
-def _tables(scope: StatementScope, statement: Call, asked: CompactDatabase) -> list[TableName]:
+def _tables(scope: StatementScope, statement: Call, request: CompactDatabase) -> list[TableName]:
     """The tables that match: `CompactDatabaseProcedure.shouldCompactTable`."""
-    databases = _pattern(statement, "including_databases", asked.including_databases or ".*")
-    included = _pattern(statement, "including_tables", asked.including_tables or ".*")
+    databases = _pattern(statement, "including_databases", request.including_databases or ".*")
+    included = _pattern(statement, "including_tables", request.including_tables or ".*")
     excluded = None
-    if asked.excluding_tables is not None and asked.excluding_tables.strip():
-        excluded = _pattern(statement, "excluding_tables", asked.excluding_tables)
+    if request.excluding_tables is not None and request.excluding_tables.strip():
+        excluded = _pattern(statement, "excluding_tables", request.excluding_tables)
     catalog = scope.catalog
     return [
         TableName(table, database=database)
@@ -207,23 +203,20 @@ def _pattern(statement: Call, parameter: str, text: str) -> re.Pattern[str]:
 # CALL sys.compact_manifest: a snapshot with the same files, whose manifests are merged.
 
 
-def run_manifest_compaction(
-    scope: StatementScope, statement: Call, name: TableName, asked: CompactManifest, position: int
-) -> Outcome:
+def _run_manifest_compaction(call: ProcedureCall, request: CompactManifest) -> Outcome:
     """Run CALL sys.compact_manifest. It returns true, also where there was nothing to do."""
-    table, target_bytes = _checked(scope, statement, name, asked, position)
-    rows = pa.table({"result": pa.array([True])})
-    outcome = Outcome.of_rows(scope.spark, statement.text, "CALL", rows)
-    outcome.table = str(table.name)
-    if asked.dry_run:
+    scope = call.scope
+    table, target_bytes = _checked(call, request)
+    outcome = call.outcome(table)
+    if request.dry_run:
         outcome.message = _described(table, counted_manifests(table, target_bytes))
         return outcome
     before = counted_manifests(table, target_bytes)
     attempts = Attempts(reruns_max=0)
     transaction = begun(scope, table.name, None, attempts, compacts=True)
-    properties = provenance(scope, statement.text, Operation("COMPACT"))
-    request = CommitRequest(transaction, CompactManifests(target_bytes), properties=properties)
-    receipt = committed(scope, request)
+    properties = provenance(scope, call.text, Operation("COMPACT"))
+    commit = CommitRequest(transaction, CompactManifests(target_bytes), properties=properties)
+    receipt = committed(scope, commit)
     outcome.notes = attempts.notes()
     outcome.snapshot_id, outcome.commit_kind = receipt.snapshot_id, receipt.commit_kind
     if receipt.snapshot_id is None:
@@ -237,11 +230,9 @@ def run_manifest_compaction(
     return outcome
 
 
-def manifest_lines(
-    scope: StatementScope, statement: Call, name: TableName, asked: CompactManifest, position: int
-) -> list[str]:
+def _manifest_lines(call: ProcedureCall, request: CompactManifest) -> list[str]:
     """The manifests that CALL sys.compact_manifest would be about."""
-    table, target_bytes = _checked(scope, statement, name, asked, position)
+    table, target_bytes = _checked(call, request)
     return [_described(table, counted_manifests(table, target_bytes))]
 
 
@@ -254,26 +245,16 @@ def _described(table: Table, counts: ManifestCounts) -> str:
     )
 
 
-def _checked(
-    scope: StatementScope, statement: Call, name: TableName, asked: CompactManifest, position: int
-) -> tuple[Table, int | None]:
+def _checked(call: ProcedureCall, request: CompactManifest) -> tuple[Table, int | None]:
     """The table, and the target size that `options` give."""
-    table = scope.load(name, statement.text, position)
-    try:
-        return table, _target_bytes(asked.options)
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, statement.procedure_position) from None
+    table = call.load()
+    with call.errors_located():
+        return table, _target_bytes(request.options)
 
 
 def _target_bytes(options: str | None) -> int | None:
     target = None
-    for pair in filter(None, (part.strip() for part in (options or "").split(","))):
-        key, equals, value = (part.strip() for part in pair.partition("="))
-        if not equals:
-            raise InvalidValueError(
-                f"`options` has '{pair}', which is no pair of an option and its value.",
-                hint=f"Write options => '{_TARGET}=16 mb'.",
-            )
+    for key, value in option_pairs(options or "", f"{_TARGET}=16 mb"):
         if key not in (_TARGET, *_WITHOUT_EFFECT):
             raise InvalidValueError(
                 f"The option '{key}' says nothing about merging manifests.",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,12 +14,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.coordinator.client.compacting import Compacted
 from paimon_magics.coordinator.client.settling import Settled
-from paimon_magics.errors import (
-    InvalidValueError,
-    PaimonMagicsError,
-    UnknownNameError,
-    UnsupportedStatementError,
-)
+from paimon_magics.errors import InvalidValueError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.planning.commits.requests import OverwriteTouched
 from paimon_magics.planning.compaction.schedule import not_compacted
 from paimon_magics.planning.compaction.sort_orders import SortOrder, sort_order
@@ -28,7 +25,7 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.table_frames import frame_of_state
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.writes.compaction import (
     compact_table,
     planned_compaction,
@@ -62,16 +59,42 @@ _BUCKETS_MAX = 32_767  # the most that Paimon can number
 _FIXED = ("HASH_FIXED", "POSTPONE_MODE")
 
 
-def run_compaction(
-    scope: StatementScope, statement: Call, name: TableName, asked: CompactTable, position: int
-) -> Outcome:
+@dataclass(frozen=True)
+class ProcedureCall:
+    """CALL of a procedure on the table `name`, which is named at `position` of the statement."""
+
+    scope: StatementScope
+    statement: Call
+    name: TableName
+    position: int
+
+    @property
+    def text(self) -> str:
+        """The statement's text."""
+        return self.statement.text
+
+    def load(self) -> Table:
+        """Load the table; errors point at its name."""
+        return self.scope.load(self.name, self.text, self.position)
+
+    def errors_located(self) -> AbstractContextManager[None]:
+        """Let errors of the body point at the procedure."""
+        return errors_located(self.text, self.statement.procedure_position)
+
+    def outcome(self, table: Table, **columns: pa.Array) -> Outcome:
+        """The outcome of the call, with one row; by default it says true."""
+        rows = pa.table(columns or {"result": pa.array([True])})
+        outcome = Outcome.of_rows(self.scope.spark, self.text, "CALL", rows)
+        outcome.table = str(table.name)
+        return outcome
+
+
+def run_compaction(call: ProcedureCall, request: CompactTable) -> Outcome:
     """Run CALL sys.compact. It returns true, also where there was nothing to do, as Paimon's."""
-    table, extent = _extent(scope, statement, name, asked, position)
-    settled = settle(scope, table, extent, statement.text)
-    done = compact_table(scope, table, extent, statement.text)
-    rows = pa.table({"result": pa.array([True])})
-    outcome = Outcome.of_rows(scope.spark, statement.text, "CALL", rows)
-    outcome.table = str(table.name)
+    table, extent = _extent(call, request)
+    settled = settle(call.scope, table, extent, call.text)
+    done = compact_table(call.scope, table, extent, call.text)
+    outcome = call.outcome(table)
     outcome.message = _message(table, settled, done)
     outcome.notes = (*settled.notes, *done.notes)
     receipt = done.receipt or settled.receipt
@@ -81,14 +104,12 @@ def run_compaction(
     return outcome
 
 
-def compaction_lines(
-    scope: StatementScope, statement: Call, name: TableName, asked: CompactTable, position: int
-) -> list[str]:
+def compaction_lines(call: ProcedureCall, request: CompactTable) -> list[str]:
     """What CALL sys.compact would do, a line for each decision. Nothing is written."""
-    table, extent = _extent(scope, statement, name, asked, position)
-    waiting = postponed_rows(scope, table, extent)
+    table, extent = _extent(call, request)
+    waiting = postponed_rows(call.scope, table, extent)
     lines = [] if waiting is None else [_waiting_line(waiting)]
-    plan = planned_compaction(scope, table, extent)
+    plan = planned_compaction(call.scope, table, extent)
     if plan is None:
         return lines or [f"{table.name}: nothing to compact."]
     return [
@@ -151,40 +172,36 @@ def _message(table: Table, settled: Settled, done: Compacted) -> str:
     )
 
 
-def _extent(
-    scope: StatementScope, statement: Call, name: TableName, asked: CompactTable, position: int
-) -> tuple[Table, CompactionScope]:
+def _extent(call: ProcedureCall, request: CompactTable) -> tuple[Table, CompactionScope]:
     """The table with the options of the call, and what of it is compacted. Raises errors of ours
     with a position in the statement."""
-    table = scope.load(name, statement.text, position)
-    try:
-        table = _with_options(table, asked)
-        order = sort_order(table.schema, asked.order_strategy, asked.order_by)
-        _check(table, asked, order)
+    table = call.load()
+    with call.errors_located():
+        table = _with_options(table, request)
+        order = sort_order(table.schema, request.order_strategy, request.order_by)
+        _check(table, request, order)
         partitions = chosen_partitions(
-            scope, table, asked.partitions, asked.where, asked.partition_idle_time
+            call.scope, table, request.partitions, request.where, request.partition_idle_time
         )
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, statement.procedure_position) from None
     is_clustered = table.schema.flag("clustering.incremental")
-    strategy = (asked.compact_strategy or ("minor" if is_clustered else "full")).lower()
+    strategy = (request.compact_strategy or ("minor" if is_clustered else "full")).lower()
     # As in Paimon (`SparkPostponeCompactProcedure`), which has no full compaction of such tables.
     is_postponed = table.schema.bucket_mode == "POSTPONE_MODE"
     is_full = strategy == "full" and not is_postponed
     return table, CompactionScope(is_full, partitions, order=order, picks_again=not is_full)
 
 
-def _check(table: Table, asked: CompactTable, order: SortOrder | None) -> None:
+def _check(table: Table, request: CompactTable, order: SortOrder | None) -> None:
     """The checks of Paimon's `CompactProcedure`."""
-    strategy = asked.compact_strategy
+    strategy = request.compact_strategy
     if strategy is not None and strategy.lower() not in _STRATEGIES:
         raise InvalidValueError(
             f"The compact strategy only supports 'full' or 'minor', but '{strategy}' is "
             "configured.",
             hint="`full` compacts all files of a bucket, `minor` those that a writer would pick.",
         )
-    check_choice(asked.partitions, asked.where)
-    if order is not None and asked.partition_idle_time is not None:
+    _check_choice(request.partitions, request.where)
+    if order is not None and request.partition_idle_time is not None:
         raise InvalidValueError(
             "sort compact do not support 'partition_idle_time'.",
             hint="Name the partitions with `partitions` or `where`.",
@@ -218,22 +235,26 @@ def _check(table: Table, asked: CompactTable, order: SortOrder | None) -> None:
         check_compactable(table)
 
 
-def _with_options(table: Table, asked: CompactTable) -> Table:
+def _with_options(table: Table, request: CompactTable) -> Table:
     """The table with dynamic options in front of its own."""
-    if asked.options is None:
+    if request.options is None:
         return table
-    given = {}
-    for pair in filter(None, (part.strip() for part in asked.options.split(","))):
+    dynamic = dict(option_pairs(request.options, "num-levels=5,target-file-size=64 mb"))
+    schema = table.schema
+    merged = tuple({**dict(schema.options), **dynamic}.items())
+    return replace(table, schema=replace(schema, options=merged))
+
+
+def option_pairs(text: str, example: str) -> Iterator[tuple[str, str]]:
+    """The options that a procedure's parameter `options` lists. Raises InvalidValueError."""
+    for pair in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = pair.partition("=")
         if not equals:
             raise InvalidValueError(
-                f"`options` has '{pair}', which is no pair of an option and its value.",
-                hint="Write options => 'num-levels=5,target-file-size=64 mb'.",
+                f"`options` has '{pair}', which is not an option with its value.",
+                hint=f"Write options => '{example}'.",
             )
-        given[key.strip()] = value.strip()
-    schema = table.schema
-    merged = tuple({**dict(schema.options), **given}.items())
-    return replace(table, schema=replace(schema, options=merged))
+        yield key.strip(), value.strip()
 
 
 # The partitions that a procedure is limited to, by its parameters.
@@ -241,7 +262,7 @@ def _with_options(table: Table, asked: CompactTable) -> Table:
 # Source: `SparkProcedureUtils`.
 
 
-def check_choice(partitions: str | None, where: str | None) -> None:
+def _check_choice(partitions: str | None, where: str | None) -> None:
     """Raise InvalidValueError if partitions are chosen in two ways."""
     if partitions is not None and where is not None:
         raise InvalidValueError(
@@ -264,15 +285,15 @@ def chosen_partitions(
     if partitions is None and where is None and partition_idle_time is None:
         return None
     stored = stored_partitions(table)
-    kept = np.ones(len(stored.encoded), dtype=bool)
+    matches = np.ones(len(stored.encoded), dtype=bool)
     if partitions is not None:
-        kept &= partitions_of_specs(table, stored, partitions)
+        matches &= partitions_of_specs(table, stored, partitions)
     if where is not None:
-        kept &= _matching(scope, table, stored, where)
+        matches &= _matching(scope, table, stored, where)
     if partition_idle_time is not None:
         idle_ms = duration_ms("partition_idle_time", partition_idle_time)
-        kept &= stored.written_ms < time.time() * 1000 - idle_ms
-    return frozenset(pc.filter(stored.encoded, pa.array(kept)).to_pylist())
+        matches &= stored.written_ms < time.time() * 1000 - idle_ms
+    return frozenset(pc.filter(stored.encoded, pa.array(matches)).to_pylist())
 
 
 def _matching(scope: StatementScope, table: Table, stored: StoredPartitions, where: str) -> Any:
@@ -284,21 +305,21 @@ def _matching(scope: StatementScope, table: Table, stored: StoredPartitions, whe
             hint="Leave `where` out.",
         )
     rows = pa.table(stored.values, names=list(keys))
-    kept = np.zeros(len(stored.encoded), dtype=bool)
-    kept[rows_where(scope.spark, rows, where)] = True
-    return kept
+    matches = np.zeros(len(stored.encoded), dtype=bool)
+    matches[rows_where(scope.spark, rows, where)] = True
+    return matches
 
 
 # CALL sys.rescale: partitions are written anew with another number of buckets.
 #
 # As Paimon's `RescaleProcedure`: the rows of one snapshot are read and overwrite their partitions.
 # Where others changed rows of these meanwhile, the newer snapshot is read and written instead, so
-# that nothing of theirs is lost. Rows are merged by that; there is no changelog of it.
+# that their changes are not lost. This merges rows; there is no changelog of it.
 
 
 @dataclass(frozen=True)
 class _Rescaling:
-    """What is written anew: `files` (MANIFEST_ENTRIES) of `partitions` (None for all) at
+    """What is rewritten: `files` (MANIFEST_ENTRIES) of `partitions` (None for all) at
     `snapshot`, pypaimon's. `table` has the new number of buckets in its options."""
 
     table: Table
@@ -307,58 +328,49 @@ class _Rescaling:
     files: pa.Table
 
 
-def run_rescale(
-    scope: StatementScope, statement: Call, name: TableName, asked: RescaleBuckets, position: int
-) -> Outcome:
+def run_rescale(call: ProcedureCall, request: RescaleBuckets) -> Outcome:
     """Run CALL sys.rescale. It returns true, also where there was nothing to do, as Paimon's."""
-    found = _planned(scope, statement, name, asked, position)
-    table = found.table
-    rows = pa.table({"result": pa.array([True])})
-    outcome = Outcome.of_rows(scope.spark, statement.text, "CALL", rows)
-    outcome.table = str(table.name)
-    if not found.files.num_rows:
+    rescaling = _planned(call, request)
+    table = rescaling.table
+    outcome = call.outcome(table)
+    if not rescaling.files.num_rows:
         outcome.message = f"`{table.name}`: no files to rescale."
         return outcome
-    insert = _as_insert(statement, table.name)
-    prepared = _prepared(scope, statement, name, asked, found)
-    done = run_prepared(scope, insert, prepared)
+    prepared = _prepared(call, request, rescaling)
+    done = run_prepared(call.scope, _as_insert(call.statement, table.name), prepared)
     outcome.snapshot_id, outcome.commit_kind = done.snapshot_id, done.commit_kind
     outcome.rows_written, outcome.files_written = done.rows_written, done.files_written
     outcome.bytes_written = done.bytes_written
-    outcome.notes = (*done.notes, *_notes(found))
+    outcome.notes = (*done.notes, *_notes(rescaling))
     buckets = count_text(table.schema.bucket, "bucket")
     outcome.message = (
         f"`{table.name}`: {count_text(done.rows_written or 0, 'row')} written into {buckets} of "
-        f"{_partitions_text(found)} (snapshot {done.snapshot_id})."
+        f"{_partitions_text(rescaling)} (snapshot {done.snapshot_id})."
     )
     return outcome
 
 
-def rescale_lines(
-    scope: StatementScope, statement: Call, name: TableName, asked: RescaleBuckets, position: int
-) -> list[str]:
+def rescale_lines(call: ProcedureCall, request: RescaleBuckets) -> list[str]:
     """What CALL sys.rescale would do."""
-    found = _planned(scope, statement, name, asked, position)
-    table, files = found.table, found.files
+    rescaling = _planned(call, request)
+    table, files = rescaling.table, rescaling.files
     if not files.num_rows:
         return [f"{table.name}: no files to rescale."]
     before = sorted({count for count in files["total_buckets"].to_pylist()})
     size_bytes = pc.sum(files["file_size"]).as_py()
     return [
-        f"{table.name}: would write {_partitions_text(found)} of snapshot {found.snapshot.id} "
-        f"({count_text(files.num_rows, 'file')}, {size_text(size_bytes)}) from "
-        f"{' or '.join(map(str, before))} into {count_text(table.schema.bucket, 'bucket')}."
+        f"{table.name}: would write {_partitions_text(rescaling)} of snapshot "
+        f"{rescaling.snapshot.id} ({count_text(files.num_rows, 'file')}, {size_text(size_bytes)}) "
+        f"from {' or '.join(map(str, before))} into {count_text(table.schema.bucket, 'bucket')}."
     ]
 
 
-def _planned(
-    scope: StatementScope, statement: Call, name: TableName, asked: RescaleBuckets, position: int
-) -> _Rescaling:
+def _planned(call: ProcedureCall, request: RescaleBuckets) -> _Rescaling:
     """The checks of Paimon's `RescaleProcedure`, and of what can't be written here."""
-    table = scope.load(name, statement.text, position)
-    try:
-        check_choice(asked.partitions, asked.where)
-        table = replace(table, schema=_rescaled(table, asked.bucket_num))
+    table = call.load()
+    with call.errors_located():
+        _check_choice(request.partitions, request.where)
+        table = replace(table, schema=_rescaled(table, request.bucket_num))
         check_writable(table.name, table.schema)
         snapshot = latest_snapshot(table.paimon)
         if snapshot is None:
@@ -366,8 +378,8 @@ def _planned(
                 f"`{table.name}` has no snapshot, no need to rescale.",
                 hint="Set its option 'bucket' instead: rows that come will follow it.",
             )
-        partitions = chosen_partitions(scope, table, asked.partitions, asked.where)
-        cache = scope.manifests(table)
+        partitions = chosen_partitions(call.scope, table, request.partitions, request.where)
+        cache = call.scope.manifests(table)
         files = files_of_partitions(live_files(cache, snapshot), partitions)
         if pc.any(pc.less(files["bucket"], 0)).as_py():
             raise UnsupportedStatementError(
@@ -375,12 +387,10 @@ def _planned(
                 hint=f"Give them some first: CALL sys.compact('{table_text(table.name)}').",
             )
         return _Rescaling(table, snapshot, partitions, files)
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, statement.procedure_position) from None
 
 
 def _rescaled(table: Table, bucket_num: int | None) -> TableSchema:
-    """The table's schema with the number of buckets that is asked for."""
+    """The table's schema with the number of buckets that is request for."""
     schema = table.schema
     if schema.bucket_mode not in _FIXED:
         kind = "has no buckets" if schema.bucket_mode == "BUCKET_UNAWARE" else "has dynamic buckets"
@@ -391,7 +401,7 @@ def _rescaled(table: Table, bucket_num: int | None) -> TableSchema:
         )
     if not fits_spark(schema):
         raise UnsupportedStatementError(
-            f"`{table.name}` has timestamps finer than microseconds, which writing anew would cut.",
+            f"`{table.name}` has timestamps finer than microseconds. Rewriting would cut them.",
             hint="Rescale it with an engine that keeps them, such as Flink.",
         )
     if bucket_num is None and schema.bucket_mode == "POSTPONE_MODE":
@@ -408,27 +418,17 @@ def _rescaled(table: Table, bucket_num: int | None) -> TableSchema:
     return replace(schema, options=tuple({**dict(schema.options), "bucket": str(count)}.items()))
 
 
-def _prepared(
-    scope: StatementScope,
-    statement: Call,
-    name: TableName,
-    asked: RescaleBuckets,
-    found: _Rescaling,
-) -> PreparedWrite:
-    frame = frame_of_state(scope, found.table, found.snapshot, found.partitions)
+def _prepared(call: ProcedureCall, request: RescaleBuckets, rescaling: _Rescaling) -> PreparedWrite:
+    table, snapshot = rescaling.table, rescaling.snapshot
+    frame = frame_of_state(call.scope, table, snapshot, rescaling.partitions)
 
     def again() -> PreparedWrite:
-        scope.tables.renew()
-        newer = _planned(scope, statement, name, asked, statement.procedure_position)
-        return _prepared(scope, statement, name, asked, newer)
+        call.scope.tables.renew()
+        located = replace(call, position=call.statement.procedure_position)
+        return _prepared(call, request, _planned(located, request))
 
-    return PreparedWrite(
-        found.table,
-        frame,
-        OverwriteTouched(only_unchanged=True),
-        int(found.snapshot.id),
-        again,
-    )
+    change = OverwriteTouched(only_unchanged=True)
+    return PreparedWrite(table, frame, change, int(snapshot.id), again)
 
 
 def _as_insert(statement: Call, name: TableName) -> Insert:
@@ -436,8 +436,8 @@ def _as_insert(statement: Call, name: TableName) -> Insert:
     return replace(insert_of_frame(name, overwrite=True), text=statement.text)
 
 
-def _notes(found: _Rescaling) -> tuple[str, ...]:
-    table, count = found.table, found.table.schema.bucket
+def _notes(rescaling: _Rescaling) -> tuple[str, ...]:
+    table, count = rescaling.table, rescaling.table.schema.bucket
     if table.paimon.total_buckets in (count, -2):
         return ()
     return (
@@ -446,7 +446,7 @@ def _notes(found: _Rescaling) -> tuple[str, ...]:
     )
 
 
-def _partitions_text(found: _Rescaling) -> str:
-    if not found.table.schema.is_partitioned:
+def _partitions_text(rescaling: _Rescaling) -> str:
+    if not rescaling.table.schema.is_partitioned:
         return "the table"
-    return count_text(len(pc.unique(found.files["partition"])), "partition")
+    return count_text(len(pc.unique(rescaling.files["partition"])), "partition")

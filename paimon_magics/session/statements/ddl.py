@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from paimon_magics.errors import (
-    PaimonMagicsError,
-    UnconfirmedError,
-    UnknownNameError,
-    UnsupportedStatementError,
-)
+from paimon_magics.errors import UnconfirmedError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.planning.commits.expiry import TIME_RETAINED, retention_note, with_time_retained
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.alterations import plan_alter_table
@@ -21,7 +16,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.declared_types import columns_of_query
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.resolution import tell_of_two
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.statements.handler import (
     SEE_PREVIEW,
     Handler,
@@ -33,7 +28,7 @@ from paimon_magics.session.statements.handler import (
 )
 from paimon_magics.session.statements.losses import loss_of_alteration
 from paimon_magics.session.writes.insert import run_insert
-from paimon_magics.session.writes.merged_schemas import harm_told
+from paimon_magics.session.writes.merged_schemas import harm_of_changes
 from paimon_magics.session.writes.new_tables import filled
 from paimon_magics.session.writes.ordering import nothing_changed
 from paimon_magics.session.writes.outcomes import Replaced, rows_taken
@@ -45,17 +40,10 @@ from paimon_magics.session.writes.partitions import (
     remove_partitions,
 )
 from paimon_magics.spark.queries import known_to_spark
-from paimon_magics.statements.statement import (
-    CreateTable,
-    DropTable,
-    Insert,
-    TableName,
-)
+from paimon_magics.statements.statement import CreateTable, DropTable, Insert, TableName
 from paimon_magics.statements.table_changes import AlterTable, DropPartitions, RenameTable
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
-from paimon_magics.tables.manifests.partitions import (
-    list_partitions,
-)
+from paimon_magics.tables.manifests.partitions import list_partitions
 from paimon_magics.tables.table import Table
 
 
@@ -66,9 +54,6 @@ def create_table_handler(
     return Handler(
         run=lambda: _create_table(scope, statement, parameters),
         dry_run=lambda: _checked_create(scope, statement, parameters),
-        explain=None,
-        preview=None,
-        unconfirmed=None,
         creates=statement.name,
     )
 
@@ -96,7 +81,6 @@ def drop_table_handler(scope: StatementScope, statement: DropTable) -> Handler:
     return Handler(
         run=lambda: _drop_table(scope, statement),
         dry_run=dry_run,
-        explain=None,
         preview=replaced,
         unconfirmed=ask,
     )
@@ -111,7 +95,6 @@ def alter_table_handler(
     return Handler(
         run=lambda: _alter_table(scope, statement, parameters),
         dry_run=lambda: _checked_alter(scope, statement),
-        explain=None,
         preview=(lambda: _dropped(scope, statement, parameters)) if drops else None,
         unconfirmed=lambda mode: _unconfirmed_alter(scope, statement, parameters),
         changed=nothing_changed if renames else lambda: (statement.name,),
@@ -127,11 +110,9 @@ def _checked_create(
     if statement.query is not None:
         frame = frame_of_query(scope.filling(), statement.text, statement.query, parameters)
         columns = columns_of_query(scope, statement.text, statement.query, parameters, frame)
-    try:
+    with errors_located(statement.text, statement.name_position):
         schema = plan_create_table(statement, columns)
         check_stated(schema)
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, statement.name_position) from None
     kind = "primary-key" if schema.is_primary_key_table else "append"
     return (
         f"Would create the {kind} table `{name}` with {count_text(len(schema.columns), 'column')}."
@@ -157,7 +138,7 @@ def _create_table(
     if statement.query is not None:
         frame = frame_of_query(scope.filling(), statement.text, statement.query, parameters)
         query_columns = columns_of_query(scope, statement.text, statement.query, parameters, frame)
-    try:
+    with errors_located(statement.text, statement.name_position):
         schema = with_time_retained(
             plan_create_table(statement, query_columns), scope.settings.snapshot_time_retained
         )
@@ -167,8 +148,6 @@ def _create_table(
         created = scope.definitions.create_table(
             name, schema, if_not_exists=statement.if_not_exists
         )
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, statement.name_position) from None
     if not created:
         return done(statement, "CREATE TABLE", name, f"Table `{name}` exists already.")
     if known_to_spark(scope.spark, [name.database or "", name.object_name]):
@@ -203,10 +182,8 @@ def _fill(
 
 def _drop_table(scope: StatementScope, statement: DropTable) -> Outcome:
     name = scope.full_name(statement.name)
-    try:
+    with errors_located(statement.text, position_of(statement, name)):
         dropped = scope.definitions.drop_table(name, if_exists=statement.if_exists)
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, position_of(statement, name)) from None
     scope.connection.recent.forget(name)
     message = f"Table `{name}` dropped." if dropped else f"There is no table `{name}`."
     return done(statement, "DROP TABLE", name, message)
@@ -219,10 +196,8 @@ def _checked_alter(scope: StatementScope, statement: AlterTable) -> str:
         for change in statement.changes
         if not isinstance(change, RenameTable | DropPartitions)
     ]
-    try:
+    with errors_located(statement.text, statement.name_position):
         plan_alter_table(table.schema, changes)
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, statement.name_position) from None
     return f"Would alter `{table.name}`."
 
 
@@ -234,24 +209,25 @@ def _alter_table(
     match statement.changes:
         case (RenameTable(new_name=new_name),):
             target = _new_name(scope, name, new_name)
-            _placed(statement, lambda: scope.definitions.rename_table(name, target))
+            with errors_located(statement.text, statement.name_position):
+                scope.definitions.rename_table(name, target)
             scope.connection.recent.forget(name)
             return done(statement, "ALTER TABLE", target, f"`{name}` is `{target}` now.")
         case (DropPartitions() as drop,):
             specs = partition_specs(scope, table, statement.text, drop.specs, parameters)
-            kept = _existing(table, specs, drop, statement)
-            if not kept:
+            existing = _existing(table, specs, drop, statement)
+            if not existing:
                 return done(statement, "ALTER TABLE", name, "No partition to drop.")
             return remove_partitions(
-                scope, table, statement.text, "ALTER TABLE … DROP PARTITION", kept
+                scope, table, statement.text, "ALTER TABLE … DROP PARTITION", existing
             )
         case _:
-            told = harm_told(scope, table, statement.changes)
-            base, changes = table.schema.schema_id, statement.changes
-            _placed(statement, lambda: scope.definitions.alter_table(name, changes, base))
+            harm = harm_of_changes(scope, table, statement.changes)
+            with errors_located(statement.text, statement.name_position):
+                scope.definitions.alter_table(name, statement.changes, table.schema.schema_id)
             outcome = done(statement, "ALTER TABLE", name, f"Table `{name}` altered.")
-            if told is not None:
-                outcome.notes = told.notes
+            if harm is not None:
+                outcome.notes = harm.notes
             return outcome
 
 
@@ -288,7 +264,7 @@ def _unconfirmed_alter(
     scope: StatementScope, statement: AlterTable, parameters: Mapping[str, object]
 ) -> UnconfirmedError | None:
     table = scope.load(statement.name, statement.text, 0)
-    harm = harmed(statement, harm_told(scope, table, statement.changes))
+    harm = harmed(statement, harm_of_changes(scope, table, statement.changes))
     if harm is not None:
         return harm
     loss = loss_of_alteration(statement, table)
@@ -309,11 +285,11 @@ def _existing(
     statement: AlterTable,
 ) -> list[PartitionSpec]:
     """The specs that match a partition; a spec without a match is an error unless IF EXISTS."""
-    found = [partition_texts(table, values) for values in list_partitions(table)]
-    kept = []
+    partitions = [partition_texts(table, values) for values in list_partitions(table)]
+    existing = []
     for spec in specs:
-        if any(matches(texts, spec) for texts in found):
-            kept.append(spec)
+        if any(matches(texts, spec) for texts in partitions):
+            existing.append(spec)
         elif not drop.if_exists:
             shown = ", ".join(
                 f"{key} = {'NULL' if value is None else repr(value)}" for key, value in spec
@@ -324,11 +300,4 @@ def _existing(
                 statement=statement.text,
                 position=statement.name_position,
             )
-    return kept
-
-
-def _placed(statement: AlterTable, action: Callable[[], object]) -> None:
-    try:
-        action()
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, statement.name_position) from None
+    return existing

@@ -9,22 +9,19 @@ import pyarrow as pa
 
 from paimon_magics.coordinator.client.compacting import Messages, compact_plan
 from paimon_magics.coordinator.client.interface import Attempts
-from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.commits.requests import CommitRequest, CompactManifests, Transaction
 from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.planning.jobs.progress import Work
 from paimon_magics.planning.writes.index_rules import file_indexes_of
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.scope import StatementScope, located
-from paimon_magics.session.statements.compaction import chosen_partitions
+from paimon_magics.session.scope import errors_translated
+from paimon_magics.session.statements.compaction import ProcedureCall, chosen_partitions
 from paimon_magics.session.writes.compaction import SparkTransactions
 from paimon_magics.session.writes.transactions import begun, committed
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.task_units import run_units
 from paimon_magics.statements.maintenance import RewriteFileIndex
-from paimon_magics.statements.statement import TableName
-from paimon_magics.statements.version_changes import Call
 from paimon_magics.tables.compaction.index_plan import (
     IndexRewriting,
     IndexUnits,
@@ -40,24 +37,20 @@ from paimon_magics.tables.table import Table
 _IN_PROCESS_BYTES_MAX = 64 << 20
 
 
-def run_file_index_rewriting(
-    scope: StatementScope, statement: Call, name: TableName, asked: RewriteFileIndex, position: int
-) -> Outcome:
+def run_file_index_rewriting(call: ProcedureCall, request: RewriteFileIndex) -> Outcome:
     """Run CALL sys.rewrite_file_index. It returns how many partitions and files got indexes."""
-    table, extent = _extent(scope, statement, name, asked, position)
-    engine = _IndexEngine(scope, statement.text)
+    table, extent = _extent(call, request)
+    engine = _IndexEngine(call.scope, call.text)
     plan = engine.planned(table, extent)
-    wait_ms = scope.settings.exclusive_wait_ms
+    wait_ms = call.scope.settings.exclusive_wait_ms
     done = None if plan is None else compact_plan(engine, plan, extent, claims_wait_ms=wait_ms)
     files = 0 if done is None else done.files_after
-    rows = pa.table(
-        {
-            "written_partitions": pa.array([len(engine.partitions) if files else 0], pa.int32()),
-            "written_indexes": pa.array([files], pa.int32()),
-        }
+    partitions = len(engine.partitions) if files else 0
+    outcome = call.outcome(
+        table,
+        written_partitions=pa.array([partitions], pa.int32()),
+        written_indexes=pa.array([files], pa.int32()),
     )
-    outcome = Outcome.of_rows(scope.spark, statement.text, "CALL", rows)
-    outcome.table = str(table.name)
     if done is None or done.receipt is None or done.receipt.snapshot_id is None:
         outcome.message = f"`{table.name}`: all files have the indexes that are asked for."
         return outcome
@@ -70,12 +63,10 @@ def run_file_index_rewriting(
     return outcome
 
 
-def file_index_lines(
-    scope: StatementScope, statement: Call, name: TableName, asked: RewriteFileIndex, position: int
-) -> list[str]:
+def file_index_lines(call: ProcedureCall, request: RewriteFileIndex) -> list[str]:
     """What CALL sys.rewrite_file_index would read."""
-    table, extent = _extent(scope, statement, name, asked, position)
-    plan = _IndexEngine(scope, statement.text).planned(table, extent)
+    table, extent = _extent(call, request)
+    plan = _IndexEngine(call.scope, call.text).planned(table, extent)
     if plan is None:
         return [f"{table.name}: no file has an index, and none is asked for."]
     wanted = [f"{index.kind} of {index.name}" for index in file_indexes_of(table.schema).indexes]
@@ -86,11 +77,9 @@ def file_index_lines(
     ]
 
 
-def _extent(
-    scope: StatementScope, statement: Call, name: TableName, asked: RewriteFileIndex, position: int
-) -> tuple[Table, CompactionScope]:
-    table = scope.load(name, statement.text, position)
-    try:
+def _extent(call: ProcedureCall, request: RewriteFileIndex) -> tuple[Table, CompactionScope]:
+    table = call.load()
+    with call.errors_located():
         if table.schema.data_evolution_enabled:
             raise UnsupportedStatementError(
                 f"`{table.name}` has 'data-evolution.enabled' = 'true', and a file of it may have "
@@ -98,9 +87,7 @@ def _extent(
                 hint="Index it with another engine.",
             )
         file_indexes_of(table.schema)
-        partitions = chosen_partitions(scope, table, None, asked.where)
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, statement.procedure_position) from None
+        partitions = chosen_partitions(call.scope, table, None, request.where)
     return table, CompactionScope(is_full=True, partitions=partitions)
 
 
@@ -122,22 +109,19 @@ class _IndexEngine(SparkTransactions):
 
     def rewritten(self, plan: IndexRewriting, transaction: Transaction) -> Messages:
         """See `CompactionEngine.rewritten`."""
-        try:
-            with cancellable(self.scope.spark, lambda: _work(plan)):
-                rewrite, slots = plan.rewrite(transaction), self.scope.slots
-                if plan.rewritten_bytes <= _IN_PROCESS_BYTES_MAX:
-                    threads = min(slots, os.cpu_count() or 1)
-                    indexed, repeated = run_here(rewrite, plan.units, threads=threads), False
-                else:
-                    units = IndexUnits.of(rewrite, plan.units, slots)
-                    results = run_units(self.scope.spark, units)
-                    indexed = [one for group in results.results for one in group]
-                    repeated = results.repeated_attempts
-                messages = plan.messages(indexed)
-                if needs_merged_manifests(plan, messages):
-                    self._merge_manifests(plan.table)
-        except Exception as error:
-            raise translate(error, statement=self.statement) from error
+        with errors_translated(self.statement), cancellable(self.scope.spark, lambda: _work(plan)):
+            rewrite, slots = plan.rewrite(transaction), self.scope.slots
+            if plan.rewritten_bytes <= _IN_PROCESS_BYTES_MAX:
+                threads = min(slots, os.cpu_count() or 1)
+                indexed, repeated = run_here(rewrite, plan.units, threads=threads), False
+            else:
+                units = IndexUnits.of(rewrite, plan.units, slots)
+                results = run_units(self.scope.spark, units)
+                indexed = [file for group in results.results for file in group]
+                repeated = results.repeated_attempts
+            messages = plan.messages(indexed)
+            if needs_merged_manifests(plan, messages):
+                self._merge_manifests(plan.table)
         self.partitions.update(tuple(message.partition) for message in messages)
         return Messages(messages, repeated)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from paimon_magics.errors import UnconfirmedError
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.writes.merged_schemas import HarmTold
+from paimon_magics.session.writes.merged_schemas import HarmReport
 from paimon_magics.session.writes.ordering import Changed, nothing_changed
 from paimon_magics.session.writes.outcomes import Replaced, rows_back, rows_taken
 from paimon_magics.session.writes.previews import ChangedRows
@@ -40,10 +40,10 @@ class Handler:
     """
 
     run: Callable[[], Outcome]
-    dry_run: Callable[[], str] | None
-    explain: Callable[[str], list[str]] | None
-    preview: Callable[[], Replaced | ChangedRows] | None
-    unconfirmed: Callable[[str], UnconfirmedError | None] | None
+    dry_run: Callable[[], str] | None = None
+    explain: Callable[[str], list[str]] | None = None
+    preview: Callable[[], Replaced | ChangedRows] | None = None
+    unconfirmed: Callable[[str], UnconfirmedError | None] | None = None
     changed: Changed = nothing_changed
     needs: tuple[TableName, ...] = ()
     creates: TableName | None = None
@@ -74,7 +74,7 @@ def done(statement: Statement, kind: str, name: TableName, message: str) -> Outc
     return Outcome(statement=statement.text, kind=kind, table=str(name), message=message)
 
 
-def said(statement: Statement, kind: str, message: str) -> Outcome:
+def database_outcome(statement: Statement, kind: str, message: str) -> Outcome:
     """Return the outcome, with its message, of a statement on a database."""
     return Outcome(statement=statement.text, kind=kind, message=message)
 
@@ -112,14 +112,14 @@ def way_back(table: Table) -> str:
     return rows_back(table.name, latest_snapshot_id(table))
 
 
-def harmed(statement: Statement, told: HarmTold | None) -> UnconfirmedError | None:
+def harmed(statement: Statement, harm: HarmReport | None) -> UnconfirmedError | None:
     """Return the error for stored values that would become unreadable; None if there are none."""
-    if told is None or not told.what:
+    if harm is None or not harm.what:
         return None
     return UnconfirmedError(
-        told.what,
-        hint=f"{told.examined} To run it all the same, begin the cell with "
-        f"%%paimon --yes. {told.way_back} {told.not_looked_at}".rstrip(),
+        harm.what,
+        hint=f"{harm.examined} To run it all the same, begin the cell with "
+        f"%%paimon --yes. {harm.way_back} {harm.not_looked_at}".rstrip(),
         statement=statement.text,
         position=0,
     )

@@ -6,13 +6,10 @@ The type checker proves that every kind has a handler.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Never, assert_never
 
-from paimon_magics.errors import (
-    UnconfirmedError,
-    UnknownNameError,
-    nearest,
-)
+from paimon_magics.errors import UnconfirmedError, UnknownNameError, nearest
 from paimon_magics.planning.reads.predicates import condition_text
 from paimon_magics.planning.row_changes.merges import PlannedClause
 from paimon_magics.session.outcome import Outcome
@@ -28,23 +25,20 @@ from paimon_magics.session.statements.ddl import (
 )
 from paimon_magics.session.statements.handler import (
     Handler,
+    database_outcome,
     explained,
     explanation,
-    said,
     unconfirmed,
     way_back,
 )
-from paimon_magics.session.statements.queries import query_handler, steps_text, view_handler
+from paimon_magics.session.statements.queries import create_view, query_handler, steps_text
 from paimon_magics.session.statements.rows import (
     insert_handler,
     row_change_handler,
     truncate_handler,
 )
 from paimon_magics.session.statements.show import Shown, show_handler
-from paimon_magics.session.statements.tags_and_branches import (
-    alter_tags_handler,
-    show_tags_handler,
-)
+from paimon_magics.session.statements.tags_and_branches import alter_tags_handler, show_tags
 from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge, run_merge
 from paimon_magics.session.writes.ordering import in_order
 from paimon_magics.session.writes.outcomes import rows_taken
@@ -94,9 +88,9 @@ def run_statement(
     if is_for_spark(scope, statement):
         return pass_to_spark(scope, statement, parameters)
     handler = handler_of(scope, statement, parameters, include_buffer=include_buffer, wait=wait)
-    with in_order(scope, handler.changed) as told:
+    with in_order(scope, handler.changed) as notes:
         outcome = handler.run()
-    outcome.notes = (*told, *outcome.notes)
+    outcome.notes = (*notes, *outcome.notes)
     return outcome
 
 
@@ -120,11 +114,11 @@ def handler_of(
         case Delete() | Update():
             return row_change_handler(scope, statement, parameters, wait)
         case MergeInto():
-            return merge_handler(scope, statement, parameters)
+            return _merge_handler(scope, statement, parameters)
         case TruncateTable():
             return truncate_handler(scope, statement, parameters)
         case CreateTemporaryView():
-            return view_handler(scope, statement, parameters)
+            return Handler(run=partial(create_view, scope, statement, parameters))
         case CreateTable():
             return create_table_handler(scope, statement, parameters)
         case DropTable():
@@ -136,19 +130,23 @@ def handler_of(
         case Call():
             return call_handler(scope, statement, parameters)
         case ShowTags():
-            return show_tags_handler(scope, statement)
+            return Handler(run=partial(show_tags, scope, statement))
         case CreateDatabase():
-            return create_database_handler(scope, statement)
+            return Handler(run=partial(_create_database, scope, statement))
         case DropDatabase():
-            return drop_database_handler(scope, statement)
+            return Handler(
+                run=partial(_drop_database, scope, statement),
+                unconfirmed=lambda mode: _unconfirmed_drop(scope, statement),
+            )
         case UseDatabase():
-            return use_handler(scope, statement)
+            return Handler(run=partial(_use, scope, statement))
         case Explain():
             return _explain_handler(scope, statement, parameters)
         case Refused():
-            return _refused_handler(statement)
+            refuse = partial(_refuse, statement)
+            return Handler(run=refuse, dry_run=refuse)
         case PassThrough():
-            return _spark_handler(scope, statement, parameters)
+            return Handler(run=partial(pass_to_spark, scope, statement, parameters))
         case _:
             assert_never(statement)
 
@@ -162,32 +160,17 @@ def _explain_handler(
         lines = explained(scope, inner, statement.mode, set())
         return explanation(scope, statement.text, lines)
 
-    return Handler(run=run, dry_run=None, explain=None, preview=None, unconfirmed=None)
+    return Handler(run=run)
 
 
-def _refused_handler(statement: Refused) -> Handler:
-    def refuse() -> Never:
-        raise refused(statement)
-
-    return Handler(run=refuse, dry_run=refuse, explain=None, preview=None, unconfirmed=None)
-
-
-def _spark_handler(
-    scope: StatementScope, statement: PassThrough, parameters: Mapping[str, object]
-) -> Handler:
-    return Handler(
-        run=lambda: pass_to_spark(scope, statement, parameters),
-        dry_run=None,
-        explain=None,
-        preview=None,
-        unconfirmed=None,
-    )
+def _refuse(statement: Refused) -> Never:
+    raise refused(statement)
 
 
 # The handler of MERGE INTO.
 
 
-def merge_handler(
+def _merge_handler(
     scope: StatementScope, merge: MergeInto, parameters: Mapping[str, object]
 ) -> Handler:
     """MERGE INTO."""
@@ -275,39 +258,6 @@ def _clause(merge: MergeInto, clause: PlannedClause) -> str:
 # CREATE DATABASE, DROP DATABASE and USE.
 
 
-def create_database_handler(scope: StatementScope, statement: CreateDatabase) -> Handler:
-    """CREATE DATABASE."""
-    return Handler(
-        run=lambda: _create_database(scope, statement),
-        dry_run=None,
-        explain=None,
-        preview=None,
-        unconfirmed=None,
-    )
-
-
-def drop_database_handler(scope: StatementScope, statement: DropDatabase) -> Handler:
-    """DROP DATABASE; with CASCADE it also drops the tables."""
-    return Handler(
-        run=lambda: _drop_database(scope, statement),
-        dry_run=None,
-        explain=None,
-        preview=None,
-        unconfirmed=lambda mode: _unconfirmed_drop(scope, statement),
-    )
-
-
-def use_handler(scope: StatementScope, statement: UseDatabase) -> Handler:
-    """USE."""
-    return Handler(
-        run=lambda: _use(scope, statement),
-        dry_run=None,
-        explain=None,
-        preview=None,
-        unconfirmed=None,
-    )
-
-
 def _unconfirmed_drop(scope: StatementScope, statement: DropDatabase) -> UnconfirmedError | None:
     tables = scope.catalog.list_tables(statement.name) if statement.cascade else []
     if not tables:
@@ -329,7 +279,7 @@ def _create_database(scope: StatementScope, statement: CreateDatabase) -> Outcom
         statement.name, properties, if_not_exists=statement.if_not_exists
     )
     word = "created" if created else "exists already"
-    return said(statement, "CREATE DATABASE", f"Database `{statement.name}` {word}.")
+    return database_outcome(statement, "CREATE DATABASE", f"Database `{statement.name}` {word}.")
 
 
 def _drop_database(scope: StatementScope, statement: DropDatabase) -> Outcome:
@@ -344,7 +294,7 @@ def _drop_database(scope: StatementScope, statement: DropDatabase) -> Outcome:
         if dropped
         else f"There is no database `{statement.name}`."
     )
-    return said(statement, "DROP DATABASE", message)
+    return database_outcome(statement, "DROP DATABASE", message)
 
 
 def _use(scope: StatementScope, statement: UseDatabase) -> Outcome:
@@ -366,4 +316,4 @@ def _use(scope: StatementScope, statement: UseDatabase) -> Outcome:
             position=max(statement.text.find(statement.database), 0),
         )
     scope.connection.state.database = database
-    return said(statement, "USE", f"The current database is `{database}`.")
+    return database_outcome(statement, "USE", f"The current database is `{database}`.")

@@ -14,12 +14,7 @@ from paimon_magics.session.writes.outcomes import rows_taken
 from paimon_magics.statements.maintenance import Maintenance, RescaleBuckets
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.subjects import Statement
-from paimon_magics.statements.table_changes import (
-    AlterTable,
-    DropColumn,
-    SetOptions,
-    UnsetOptions,
-)
+from paimon_magics.statements.table_changes import AlterTable, DropColumn, SetOptions, UnsetOptions
 from paimon_magics.statements.version_changes import (
     CreateTag,
     DeleteBranches,

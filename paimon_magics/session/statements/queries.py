@@ -22,9 +22,8 @@ from paimon_magics.session.queries.planned_reads import read_plan
 from paimon_magics.session.queries.relations import Relation, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
 from paimon_magics.session.queries.table_frames import frame_of_plain_query
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.statements.handler import Handler
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.sizes import printed_plan
 from paimon_magics.statements.queries.plain_queries import plain_query
 from paimon_magics.statements.queries.query_traits import used_names
@@ -76,22 +75,7 @@ def query_handler(
         run=lambda: _run(scope, statement, parameters, include_buffer),
         dry_run=dry_run,
         explain=explain,
-        preview=None,
-        unconfirmed=None,
         needs=subject_of(statement).sources,
-    )
-
-
-def view_handler(
-    scope: StatementScope, statement: CreateTemporaryView, parameters: Mapping[str, object]
-) -> Handler:
-    """CREATE TEMPORARY VIEW."""
-    return Handler(
-        run=lambda: _create_view(scope, statement, parameters),
-        dry_run=None,
-        explain=None,
-        preview=None,
-        unconfirmed=None,
     )
 
 
@@ -118,17 +102,16 @@ def _run(
     )
 
 
-def _create_view(
+def create_view(
     scope: StatementScope, statement: CreateTemporaryView, parameters: Mapping[str, object]
 ) -> Outcome:
+    """CREATE TEMPORARY VIEW."""
     frame, source = _frame_of_new_view(scope, statement, parameters)
-    try:
+    with errors_translated(statement.text, 0):
         if statement.or_replace:
             frame.createOrReplaceTempView(statement.name)
         else:
             frame.createTempView(statement.name)
-    except Exception as error:
-        raise located(translate(error), statement.text, 0) from error
     note_view(scope, statement.name, frame, source)
     return Outcome(
         statement.text,
@@ -143,19 +126,19 @@ def _frame_of_new_view(
 ) -> tuple[DataFrame, Source | None]:
     plain = plain_query(statement.text, statement.query)
     if plain is not None:
-        # Whatever is wrong with the query is told of the query as a whole.
+        # Errors are those of the whole query, below.
         with contextlib.suppress(PaimonMagicsError):
-            found = frame_of_plain_query(scope, statement.text, plain, statement.columns)
-            if found is not None:
-                return found
+            narrowed = frame_of_plain_query(scope, statement.text, plain, statement.columns)
+            if narrowed is not None:
+                return narrowed
     frame = frame_of_query(scope, statement.text, statement.query, parameters)
     names = statement.columns
     if names is None:
         return frame, None
     if len(names) != len(frame.columns):
-        given = count_text(len(names), "column")
+        count = count_text(len(names), "column")
         raise InvalidValueError(
-            f"View `{statement.name}` names {given}, and its query gives {len(frame.columns)}.",
+            f"View `{statement.name}` names {count}, and its query gives {len(frame.columns)}.",
             hint=f"The query's columns are: {', '.join(frame.columns)}.",
         )
     return made_of(frame.toDF(*names), frame), None
@@ -214,18 +197,18 @@ def table_reads(
 ) -> list[TableRead]:
     """Return the query's reads, in the order of its text. `bound` are the values of its bind names.
     Raises errors of ours."""
-    found = []
+    reads = []
     names = used_names(statement, query)
     for reference in query.references:
         relation = relation_of(scope, reference, statement, bound, names)
         if not isinstance(relation, Relation):
-            found.append(TableRead(str(reference.name), _outside(relation)))
+            reads.append(TableRead(str(reference.name), _outside(relation)))
         elif is_metadata(relation.name):
-            found.append(TableRead(str(relation.name), "metadata, read on the driver"))
+            reads.append(TableRead(str(relation.name), "metadata, read on the driver"))
         else:
             plan, read = read_plan(scope, relation)
             known = is_known(scope, relation, statement, query)
-            found.append(
+            reads.append(
                 TableRead(
                     str(relation.name),
                     _known_text(read) if known else _scans_text(plan, read),
@@ -234,11 +217,11 @@ def table_reads(
                     opens_files=not known and plan.known_rows is None,
                 )
             )
-    return found
+    return reads
 
 
-def _outside(found: SparkOwn | FileRelation | GivenFrame) -> str:
-    match found:
+def _outside(meaning: SparkOwn | FileRelation | GivenFrame) -> str:
+    match meaning:
         case SparkOwn():
             return "Spark's own table or view"
         case FileRelation(format=kind):
@@ -298,9 +281,9 @@ def _conditions(read: DataRead, relation: Relation, more: Sequence[str]) -> list
     used = {(predicate.column.lower(), predicate.operator) for predicate in read.predicates}
     chosen = [condition_text(predicate) for predicate in read.predicates]
     others = [
-        condition_text(one)
-        for one in relation.filters
-        if (one.column.lower(), one.operator) not in used
+        condition_text(condition)
+        for condition in relation.filters
+        if (condition.column.lower(), condition.operator) not in used
     ] + list(more)
     lines = [f"files are chosen by {' AND '.join(chosen)}"] if chosen else []
     return lines + ([f"left to Spark alone: {' AND '.join(others)}"] if others else [])

@@ -19,7 +19,7 @@ from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.statements.handler import SEE_PREVIEW, Handler, taken_away, way_back
 from paimon_magics.session.statements.queries import query_lines
 from paimon_magics.session.writes.insert import run_insert_of_cell
-from paimon_magics.session.writes.merged_schemas import columns_told
+from paimon_magics.session.writes.merged_schemas import column_changes
 from paimon_magics.session.writes.ordering import nothing_changed
 from paimon_magics.session.writes.outcomes import Replaced, replaced_by_insert, rows_taken
 from paimon_magics.session.writes.partitions import (
@@ -41,10 +41,7 @@ from paimon_magics.session.writes.rows_by_key import PreparedKeys
 from paimon_magics.session.writes.small_inserts import run_small_change, small_change
 from paimon_magics.statements.lexing.tokens import tokenize
 from paimon_magics.statements.row_changes import Delete, RowChange
-from paimon_magics.statements.statement import (
-    Insert,
-    TruncateTable,
-)
+from paimon_magics.statements.statement import Insert, TruncateTable
 from paimon_magics.statements.subjects import subject_of
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 from paimon_magics.tables.table import Table
@@ -97,7 +94,6 @@ def truncate_handler(
     return Handler(
         run=lambda: remove_partitions(scope, table(), statement.text, "TRUNCATE TABLE", specs()),
         dry_run=lambda: f"Would remove rows of `{table().name}`.",
-        explain=None,
         preview=lambda: Replaced(table(), sizes_of_replaced(table(), specs=specs())),
         unconfirmed=unconfirmed,
         changed=lambda: (statement.name,),
@@ -121,9 +117,9 @@ def _unconfirmed_insert(
 def _insert_lines(
     scope: StatementScope, insert: Insert, parameters: Mapping[str, object]
 ) -> list[str]:
-    merged = columns_told(scope, insert, parameters)
+    merged = column_changes(scope, insert, parameters)
     if merged:  # the rest is planned on the table's new columns
-        return [f"Before the rows are written: {told}" for told in merged]
+        return [f"Before the rows are written: {note}" for note in merged]
     prepared = prepare_insert(scope, insert, parameters)
     table, change = prepared.table, prepared.change
     lines = [

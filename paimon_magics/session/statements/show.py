@@ -8,12 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from paimon_magics.columnar.time_zones import process_zone
-from paimon_magics.errors import (
-    SetupError,
-    StatementError,
-    UnknownNameError,
-    nearest,
-)
+from paimon_magics.errors import SetupError, StatementError, UnknownNameError, nearest
 from paimon_magics.planning.commits.procedures import PROCEDURES
 from paimon_magics.planning.reports.view_queries import HISTORY_IN_SQL, history_sql
 from paimon_magics.session.outcome import Outcome
@@ -45,10 +40,7 @@ from paimon_magics.statements.statement import (
     TableName,
 )
 from paimon_magics.tables.catalog.marks import database_mark
-from paimon_magics.tables.manifests.partitions import (
-    list_partitions,
-    partition_name,
-)
+from paimon_magics.tables.manifests.partitions import list_partitions, partition_name
 from paimon_magics.tables.schema.types import from_arrow_type
 from paimon_magics.tables.system_tables import describe as descriptions
 from paimon_magics.tables.system_tables.registry import is_metadata, metadata_table, table_view
@@ -80,10 +72,6 @@ def show_handler(
     """SHOW and DESCRIBE. They change nothing, and can't be planned without running."""
     return Handler(
         run=lambda: _run(scope, statement, parameters),
-        dry_run=None,
-        explain=None,
-        preview=None,
-        unconfirmed=None,
     )
 
 
@@ -139,10 +127,10 @@ def _show_create(scope: StatementScope, statement: ShowCreateTable) -> Outcome:
 def _show_tables(scope: StatementScope, statement: ShowTables) -> Outcome:
     database = statement.database or scope.database
     if database == SYSTEM_DATABASE:
-        found = catalog_table_names(scope.catalog)
+        tables = catalog_table_names(scope.catalog)
     else:
-        found = scope.catalog.list_tables(database)
-    names = _matching(found, statement.pattern)
+        tables = scope.catalog.list_tables(database)
+    names = _matching(tables, statement.pattern)
     views = _matching(temporary_views(scope.spark), statement.pattern)
     return listing(
         scope,

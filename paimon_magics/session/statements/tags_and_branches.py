@@ -13,8 +13,8 @@ from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation, provenance
-from paimon_magics.session.scope import StatementScope, located
-from paimon_magics.session.statements.handler import Handler
+from paimon_magics.session.scope import StatementScope, errors_located
+from paimon_magics.session.statements.handler import Handler, listing
 from paimon_magics.session.statements.losses import loss_of_change
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.statements.statement import TableName
@@ -50,8 +50,6 @@ def alter_tags_handler(scope: StatementScope, statement: AlterTags) -> Handler:
     return Handler(
         run=lambda: _alter_tags(scope, statement),
         dry_run=dry_run,
-        explain=None,
-        preview=None,
         unconfirmed=lambda mode: loss_of_change(
             scope,
             statement,
@@ -98,17 +96,6 @@ def _trace(
     return f"Snapshot {trace.snapshot_id}, without rows, says who rolled `{name}` back."
 
 
-def show_tags_handler(scope: StatementScope, statement: ShowTags) -> Handler:
-    """SHOW TAGS."""
-    return Handler(
-        run=lambda: _show_tags(scope, statement),
-        dry_run=None,
-        explain=None,
-        preview=None,
-        unconfirmed=None,
-    )
-
-
 def _alter_tags(scope: StatementScope, statement: AlterTags) -> Outcome:
     name = scope.full_name(statement.name)
     receipt = _changed(scope, statement, name, statement.change, statement.name_position)
@@ -124,16 +111,15 @@ def _changed(
     position: int,
 ) -> VersionReceipt:
     scope.load(name, statement.text, position)  # its error suggests the nearest name
-    try:
+    with errors_located(statement.text, position):
         return scope.committer.change_versions(name, change)
-    except PaimonMagicsError as error:
-        raise located(error, statement.text, position) from None
 
 
-def _show_tags(scope: StatementScope, statement: ShowTags) -> Outcome:
+def show_tags(scope: StatementScope, statement: ShowTags) -> Outcome:
+    """SHOW TAGS."""
     name = scope.load(statement.name, statement.text, statement.name_position).name
     table = load_stored(scope.catalog, name)
-    return _rows(scope, statement, {"tag": list_tags(table)}, kind="SHOW TAGS")
+    return listing(scope, statement, "SHOW TAGS", {"tag": list_tags(table)})
 
 
 def _returned(change: VersionChange, receipt: VersionReceipt) -> dict[str, list[Any]]:
@@ -157,7 +143,7 @@ def _returned(change: VersionChange, receipt: VersionReceipt) -> dict[str, list[
 
 
 def _message(name: TableName, change: VersionChange, receipt: VersionReceipt) -> str:
-    changed = ", ".join(f"`{one}`" for one in receipt.changed)
+    changed = ", ".join(f"`{changed_name}`" for changed_name in receipt.changed)
     match change:
         case CreateTag(tag=tag):
             return (
@@ -171,8 +157,8 @@ def _message(name: TableName, change: VersionChange, receipt: VersionReceipt) ->
             return f"Tag {changed} of `{name}` replaced."
         case DeleteTags(tags=tags):
             missing = ", ".join(f"`{tag}`" for tag in tags if tag not in receipt.changed)
-            said = [f"Tag {changed} of `{name}` deleted."] if changed else []
-            return " ".join([*said, *([f"`{name}` has no tag {missing}."] if missing else [])])
+            deleted = [f"Tag {changed} of `{name}` deleted."] if changed else []
+            return " ".join([*deleted, *([f"`{name}` has no tag {missing}."] if missing else [])])
         case RenameTag(tag=tag):
             return f"Tag `{tag}` of `{name}` is {changed} now."
         case CreateBranch(branch=branch):
@@ -194,17 +180,11 @@ def _message(name: TableName, change: VersionChange, receipt: VersionReceipt) ->
             )
 
 
-def _rows(
-    scope: StatementScope,
-    statement: Statement,
-    columns: Mapping[str, list[Any]],
-    kind: str = "CALL",
-) -> Outcome:
+def _rows(scope: StatementScope, statement: Statement, columns: Mapping[str, list[Any]]) -> Outcome:
     import pyarrow as pa
 
-    types = {"result": pa.bool_(), "tag": pa.string(), "tagName": pa.string()}
-    types["watermark"] = pa.string()
+    types = {"result": pa.bool_(), "tagName": pa.string(), "watermark": pa.string()}
     rows = pa.table(
         {name: pa.array(v, type=types.get(name, pa.int64())) for name, v in columns.items()}
     )
-    return Outcome.of_rows(scope.spark, statement.text, kind, rows)
+    return Outcome.of_rows(scope.spark, statement.text, "CALL", rows)

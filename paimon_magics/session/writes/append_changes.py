@@ -4,37 +4,33 @@ no deletes is done so, too."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.coordinator.client.interface import Attempts
-from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
+from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.views import ROW_ID, row_id_columns
-from paimon_magics.planning.row_changes.assignments import assigned_paths
 from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows, chooses_row_by_row
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.losses import ColumnLoss
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.writes.exactness import check_losses
 from paimon_magics.session.writes.keyed_rows import check_seen
 from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, WrittenFiles, with_losses
 from paimon_magics.session.writes.row_selection import (
+    ChangeOnTable,
     changed_outcome,
-    new_values,
     operation_of,
     placed_frame,
-    predicates_of,
-    selected_rows,
 )
 from paimon_magics.session.writes.transactions import ToCommit, begun, transact
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.row_places import change_files
 from paimon_magics.spark.task_units import UnitResults
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.statements.queries.query_traits import used_names
 from paimon_magics.statements.row_changes import RowChange, Update
 from paimon_magics.tables.row_changes.rewriting import ChangedFile
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
@@ -67,73 +63,45 @@ class PreparedAppendChange:
     row_by_row: bool
 
 
-def prepare_append_change(
-    scope: StatementScope,
-    change: RowChange,
-    parameters: Mapping[str, object],
-    table: Table,
-    base_snapshot_id: int,
-) -> PreparedAppendChange:
+def prepare_append_change(on: ChangeOnTable) -> PreparedAppendChange:
     """Plan the change on a snapshot; nothing runs."""
-    plan = _plan(scope, change, parameters, table, base_snapshot_id)
-    schema = table.schema
-    paths = assigned_paths(change, schema) if isinstance(change, Update) else ()
-    assigned = None
-    if isinstance(change, Update):
-        assigned = frozenset(path.column.name for path in paths)
+    plan, table, schema = _plan(on), on.table, on.table.schema
+    assigned = on.assigned if isinstance(on.change, Update) else None
     written: tuple[Column, ...] = ()
-    more: tuple[Column, ...] = ()
+    keeps_ids = False
     if assigned is not None:
         adds = adds_changed_rows(schema)
         written = tuple(column for column in schema.columns if adds or column.name in assigned)
         check_stays(table, assigned)
-        if schema.row_tracking_enabled and adds:
-            more = (_ROW_ID,)
-    names = used_names(change.text, change.selection.query)
-    ids = row_id_columns(schema, names)
-    ids = (*ids, *(one for one in more if one.name not in [known.name for known in ids]))
+        keeps_ids = schema.row_tracking_enabled and adds
+    ids = row_id_columns(schema, on.names)
+    ids = with_row_id(ids) if keeps_ids else ids
 
-    def selected(every: bool) -> DataFrame:
-        needed = {one.name for one in written}
-        columns = [
-            column
-            for column in schema.columns
-            if every or names is None or column.name in needed or column.name.lower() in names
-        ]
+    def read(columns: Sequence[Column]) -> DataFrame:
         files = None if plan is None else plan.placed_files()
-        frame = placed_frame(scope, table, base_snapshot_id, files, columns, ids)
-        return selected_rows(scope, change, parameters, table, base_snapshot_id, frame)
+        return placed_frame(on.scope, table, on.snapshot_id, files, columns, ids)
 
-    try:
-        rows = selected(False)
-    except UnknownNameError:
-        rows = selected(True)  # then Spark's error can suggest the column that was meant
-    values = new_values(scope, change, rows, [*_PLACES, *more, *written], paths)
-    return PreparedAppendChange(
-        table, base_snapshot_id, plan, values, assigned, chooses_row_by_row(change)
-    )
+    rows = on.selected_of(read, {column.name for column in written})
+    more = (_ROW_ID,) if keeps_ids else ()
+    values = on.new_values(rows, [*_PLACES, *more, *written])
+    row_by_row = chooses_row_by_row(on.change)
+    return PreparedAppendChange(table, on.snapshot_id, plan, values, assigned, row_by_row)
 
 
-def _plan(
-    scope: StatementScope,
-    change: RowChange,
-    parameters: Mapping[str, object],
-    table: Table,
-    base_snapshot_id: int,
-) -> TableChange | None:
-    if not base_snapshot_id:
+def with_row_id(ids: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns of ids, with the row's own among them."""
+    has_own = any(column.name == ROW_ID for column in ids)
+    return (*ids,) if has_own else (*ids, _ROW_ID)
+
+
+def _plan(on: ChangeOnTable) -> TableChange | None:
+    if not on.snapshot_id:
         return None
-    predicates = predicates_of(scope, change, parameters, table)
-    check_seen(scope, table, base_snapshot_id, predicates, (change.text, change.target_position))
-    try:
-        return plan_table_change(
-            table,
-            read_snapshot(table.paimon, base_snapshot_id),
-            predicates,
-            scope.manifests(table),
-        )
-    except UnsupportedStatementError as error:
-        raise located(error, change.text, change.target_position) from None
+    scope, table = on.scope, on.table
+    check_seen(scope, table, on.snapshot_id, on.predicates, on.place)
+    snapshot = read_snapshot(table.paimon, on.snapshot_id)
+    with errors_located(*on.place):
+        return plan_table_change(table, snapshot, on.predicates, scope.manifests(table))
 
 
 def check_stays(table: Table, assigned: frozenset[str]) -> None:
@@ -165,7 +133,7 @@ def run_append_change(
         messages = plan.messages(job.results, transaction, prepared.assigned)
         rows = sum(result.changed for result in job.results)
         files = written_files(messages, *plan.file_counts(job.results))
-        found = ToCommit(
+        to_commit = ToCommit(
             tuple(write_message(table.paimon, message) for message in messages),
             rows,
             files.files,
@@ -173,7 +141,7 @@ def run_append_change(
             read_set=plan.read_set(job.results),
             repeated_attempts=job.repeated_attempts,
         )
-        return found, (rows, files, job.losses)
+        return to_commit, (rows, files, job.losses)
 
     receipt, (rows, files, losses) = transact(scope, transaction, change.text, write)
     outcome = changed_outcome(change, table, receipt, rows, files)

@@ -1,4 +1,4 @@
-"""Compacts a table by Spark, or in this process where that is faster."""
+"""Compacts a table by Spark, or in this process if that is faster."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from paimon_magics.planning.jobs.progress import Work
 from paimon_magics.planning.schemas.format_rules import fits_spark
 from paimon_magics.planning.writes.distributions import ByBucket
 from paimon_magics.session.provenance import Operation, provenance
-from paimon_magics.session.scope import StatementScope
+from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.transactions import begun, committed, committed_compaction
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.postponed import stored_rows_frame
 from paimon_magics.spark.progress import doing
 from paimon_magics.spark.queries import cancellable
@@ -70,10 +69,10 @@ def compact_plan(
     claims_wait_ms: int | None = None,
 ) -> Compacted:
     """Run a planned compaction of a statement: see `coordinator.client.compacting.compact_plan`.
-    With nothing said, it waits for others as long as for a turn (`exclusive_wait_ms`)."""
+    By default it waits for others as long as for a turn (`exclusive_wait_ms`)."""
     if claims_wait_ms is None:
         claims_wait_ms = scope.settings.exclusive_wait_ms
-    engine = SparkEngine(scope, statement)
+    engine = _SparkEngine(scope, statement)
     return compact_by(engine, plan, extent, claims_wait_ms=claims_wait_ms)
 
 
@@ -113,7 +112,7 @@ class SparkTransactions:
         return committed_compaction(self.scope, request)
 
 
-class SparkEngine(SparkTransactions):
+class _SparkEngine(SparkTransactions):
     """A `CompactionEngine` of a session. It shows progress, and stops when it is interrupted."""
 
     def planned(self, table: Table, extent: CompactionScope) -> Plan | None:
@@ -122,13 +121,10 @@ class SparkEngine(SparkTransactions):
 
     def rewritten(self, plan: Plan, transaction: Transaction) -> Messages:
         """See `CompactionEngine.rewritten`."""
-        try:
-            with cancellable(self.scope.spark, lambda: _work(plan)):
-                if isinstance(plan, AppendCompaction):
-                    return self._appends(plan, transaction)
-                return self._merged(plan, transaction)
-        except Exception as error:
-            raise translate(error, statement=self.statement) from error
+        with errors_translated(self.statement), cancellable(self.scope.spark, lambda: _work(plan)):
+            if isinstance(plan, AppendCompaction):
+                return self._appends(plan, transaction)
+            return self._merged(plan, transaction)
 
     def _appends(self, plan: AppendCompaction, transaction: Transaction) -> Messages:
         slots, settings = self.scope.slots, self.scope.settings
@@ -137,8 +133,8 @@ class SparkEngine(SparkTransactions):
             return Messages(rewritten_here(plan, transaction, threads=threads, settings=settings))
         rewrite = plan.rewrite(transaction, slots=slots, settings=settings)
         results = run_units(self.scope.spark, AppendUnits.of(rewrite, plan.units, slots))
-        found = [one for group in results.results for one in group]
-        return Messages(plan.messages(found, transaction), results.repeated_attempts)
+        files = [file for group in results.results for file in group]
+        return Messages(plan.messages(files, transaction), results.repeated_attempts)
 
     def _merged(self, plan: CompactionPlan, transaction: Transaction) -> Messages:
         slots, settings = self.scope.slots, self.scope.settings
@@ -147,8 +143,8 @@ class SparkEngine(SparkTransactions):
         tasks = plan.tasks(slots)
         units = RewriteUnits.of(plan.spec(transaction), tasks, slots)
         results = run_units(self.scope.spark, units)
-        found = [one for group in results.results for one in group]
-        messages = compaction_messages(plan, tasks, found, transaction)
+        files = [file for group in results.results for file in group]
+        messages = compaction_messages(plan, tasks, files, transaction)
         return Messages(messages, results.repeated_attempts)
 
 
@@ -194,7 +190,7 @@ def settle(scope: StatementScope, table: Table, extent: CompactionScope, stateme
     return settle_postponed(_SparkSettling(scope, statement), table, extent)
 
 
-class _SparkSettling(SparkEngine):
+class _SparkSettling(_SparkEngine):
     """A `SettlingEngine` of a session."""
 
     def waiting(self, table: Table, extent: CompactionScope) -> PostponedRows | None:
@@ -204,7 +200,7 @@ class _SparkSettling(SparkEngine):
     def moved(self, plan: PostponedRows, transaction: Transaction) -> Moved:
         """See `SettlingEngine.moved`."""
         scope, table = self.scope, plan.table
-        try:
+        with errors_translated(self.statement):
             spec = plan.spec(transaction, slots=scope.slots, settings=scope.settings)
             with cancellable(scope.spark, lambda: _waiting_work(plan)):
                 if plan.size_bytes <= _WAITING_IN_PROCESS_BYTES_MAX or not fits_spark(table.schema):
@@ -223,8 +219,6 @@ class _SparkSettling(SparkEngine):
                         order=RowOrder(is_kept=True),
                     )
             written = completed(table, spec, job.written, transaction.base_snapshot_id)
-        except Exception as error:
-            raise translate(error, statement=self.statement) from error
         return Moved(written.messages, written.rows, job.repeated_attempts)
 
     def committed_whole(self, request: CommitRequest) -> CommitReceipt:

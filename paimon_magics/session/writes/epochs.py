@@ -2,7 +2,7 @@
 
 Spark runs the last epoch of a query again after a restart, with the same number and the same rows.
 Before anything of an epoch can be committed, its transaction is noted beside the table
-(`tables.commits.epochs`). When the epoch comes again, the note tells what to look for:
+(`tables.commits.epochs`). When the epoch comes again, the note says what to look for:
 
 | it died | then |
 |---|---|
@@ -11,8 +11,8 @@ Before anything of an epoch can be committed, its transaction is noted beside th
 | while it was committed | the commit's outcome is awaited; then one of the two other cases |
 | after the commit | the epoch is passed over |
 
-The transaction is looked up again after it was ended, so that no commit which was still on its way
-can come after the look. Where snapshots that would tell have expired, UnknownOutcomeError says so.
+The transaction is looked up again after it was ended: a commit that was still on its way can't come
+later then. If the snapshots that would show it have expired, UnknownOutcomeError says so.
 """
 
 from __future__ import annotations
@@ -20,11 +20,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from paimon_magics.errors import (
-    InvalidValueError,
-    UnknownOutcomeError,
-    UnsupportedStatementError,
-)
+from paimon_magics.errors import InvalidValueError, UnknownOutcomeError, UnsupportedStatementError
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
@@ -79,8 +75,8 @@ def check_stream_mode(name: TableName, schema: TableSchema, mode: str, names: li
         raise UnsupportedStatementError(
             f"The keys of `{name}` can move between partitions: a stream of changes can't be "
             "written to it.",
-            hint="Leave the column `rowkind` out, which writes all rows as new ones, or make the "
-            "partition columns part of the primary key.",
+            hint="Leave the column `rowkind` out: then all rows are written as new ones. Or make "
+            "the partition columns part of the primary key.",
         )
     if mode == "complete":
         raise InvalidValueError(

@@ -70,9 +70,9 @@ def check_losses(scope: StatementScope, table: Table, losses: Sequence[ColumnLos
     `store_assignment` refuses them; it names table, columns, how many rows, and a value of each."""
     if not losses or scope.settings.store_assignment != "exact":
         return
-    told = loss_texts(table.schema.columns, losses, be="would be")
+    texts = loss_texts(table.schema.columns, losses, be="would be")
     raise InvalidValueError(
-        f"`{table.name}` does not store all values as they are. {' '.join(told)}",
+        f"`{table.name}` does not store all values as they are. {' '.join(texts)}",
         hint="Nothing was written. Convert them in the statement, by CAST or round(…). After "
         "connect(store_assignment='exact-values') they are cast as Spark does, and counted.",
     )
@@ -90,10 +90,10 @@ def check_policy(spark: SparkSession, frame: DataFrame, columns: Sequence[Column
         return
     for field, column in zip(frame.schema, columns, strict=True):
         if column is not None and may_lose(field.dataType, column.type):
-            given = field.dataType.simpleString().upper()
+            type_name = field.dataType.simpleString().upper()
             raise InvalidValueError(
                 f"Column `{column.name}` is {to_spark_sql(column.type)}, but the query's "
-                f"`{field.name}` is {given}, and {_POLICY} is STRICT.",
+                f"`{field.name}` is {type_name}, and {_POLICY} is STRICT.",
                 hint=f"Cast it in the query: CAST({field.name} AS {to_spark_sql(column.type)}).",
             )
 

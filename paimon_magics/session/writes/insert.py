@@ -39,6 +39,7 @@ from paimon_magics.session.writes.small_inserts import (
     at_once_note,
     check_wait,
     inserts_of,
+    send_to_log,
     why_not_logged,
 )
 from paimon_magics.session.writes.transactions import run_again
@@ -49,7 +50,6 @@ from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.row_changes import MergeInto
 from paimon_magics.statements.statement import Insert, QueryText, TableName, TextRange
-from paimon_magics.tables.schema.history import version_of
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.writing.write_spec import WriteSpec
 from paimon_magics.tables.writing.writer import write_batches
@@ -201,9 +201,7 @@ def _run_logged(
     schema = arrow_schema(table.schema)
     batches = fetched_values(prepared, insert.text).to_batches()
     rows = pa.Table.from_batches([conform(batch, schema) for batch in batches], schema)
-    mode = "async_mode" if wait is not None else None
-    answer = log.insert(table.name, rows, mode=mode, version=version_of(table))
-    outcome = PendingInsert(scope, table, answer, wait == "visible").outcome()
+    outcome = send_to_log(scope, table, log, rows, wait=wait).outcome()
     outcome.statement, outcome.query = insert.text, None
     return outcome
 
@@ -228,16 +226,13 @@ def insert_rows(
     if inserts is None:
         if label is not None:
             raise InvalidValueError(
-                f"`{name}` takes no small inserts here, so that an insert can't have a label.",
+                f"`{name}` takes no small inserts here: an insert can't have a label.",
                 hint=f"This is why: {why_not_logged(scope, table)}",
             )
         outcome = write_frame_to(scope, arrow, name, "append")
         outcome.notes = (*outcome.notes, at_once_note(scope, table))
         return outcome
-    mode = "async_mode" if wait is not None else None
-    version = version_of(table)
-    answer = inserts.insert(table.name, arrow, label=label, mode=mode, version=version)
-    return PendingInsert(scope, table, answer, wait == "visible")
+    return send_to_log(scope, table, inserts, arrow, wait=wait, label=label)
 
 
 # Frames that Python holds: Spark's, Arrow's, pandas' or polars'.

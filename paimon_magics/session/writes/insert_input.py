@@ -16,13 +16,7 @@ from paimon_magics.errors import InvalidValueError, value_text
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.options.traits import INTEGER_BITS
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
-from paimon_magics.session.python_frames import (
-    arrow_of,
-    frame_kind,
-    frame_text,
-    is_own,
-    stream_of,
-)
+from paimon_magics.session.python_frames import arrow_of, frame_kind, frame_text, is_own, stream_of
 from paimon_magics.session.times import columns_in_zone, value_in_zone
 from paimon_magics.session.value_inputs import (
     CutValueError,

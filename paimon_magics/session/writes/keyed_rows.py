@@ -90,8 +90,7 @@ def keyed_rows(
 
 
 def without_kinds(prepared: PreparedWrite) -> PreparedWrite:
-    """The write with rows as the writer takes them: without a column KIND, where that is not for
-    it."""
+    """The write with rows as the writer takes them: without a column KIND, unless it needs that."""
     if prepared.has_kinds or KIND not in prepared.frame.columns:
         return prepared
     field = prepared.table.schema.rowkind_field

@@ -4,14 +4,15 @@ such rows are written anew or get deletion vectors, and new rows are added, all 
 The tasks that change files count their rows, and find a row that is changed twice. One job changes
 rows and adds new ones; where these need a shuffle of their own, there are two, and Spark keeps the
 rows until the second: the source is computed once.
-What happens when this process dies is said in `session/writes/transactions.py`.
+`session/writes/transactions.py` says what happens when this process dies.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from paimon_magics.columnar.merging import KIND
@@ -19,30 +20,32 @@ from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
 from paimon_magics.planning.reads.predicates import ColumnPredicate
-from paimon_magics.planning.reads.views import ROW_ID, row_id_columns
-from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows
+from paimon_magics.planning.reads.views import row_id_columns
+from paimon_magics.planning.row_changes.engine_rules import ChangeMethod, adds_changed_rows
 from paimon_magics.planning.row_changes.merge_query import needed_columns
+from paimon_magics.planning.row_changes.merged_updates import MergedUpdate
 from paimon_magics.planning.row_changes.merges import Effect, Join, MergePlan, assigned_columns
-from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.distributions import IN_PLACE_FILE_BYTES_MIN
 from paimon_magics.planning.writes.losses import ColumnLoss, added_losses
+from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.provenance import Operation
+from paimon_magics.session.queries.relations import Selection
 from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.writes.append_changes import check_stays, written_files
+from paimon_magics.session.writes.append_changes import check_stays, with_row_id, written_files
 from paimon_magics.session.writes.exactness import check_losses
 from paimon_magics.session.writes.outcomes import WrittenFiles
 from paimon_magics.session.writes.prepare import PreparedWrite
 from paimon_magics.session.writes.row_selection import placed_frame
-from paimon_magics.session.writes.transactions import ToCommit, begun, transact
-from paimon_magics.session.writes.write_jobs import run_job
+from paimon_magics.session.writes.transactions import ToCommit, append_spec, begun, transact
+from paimon_magics.session.writes.write_jobs import persisted, run_job
 from paimon_magics.spark.losses import kept_losses
 from paimon_magics.spark.merging import KIND_NUMBERS, MatchCounts, match_counts
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.row_places import AddedRows, change_and_add_files, change_files
 from paimon_magics.spark.task_units import UnitResults
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.queries.query_traits import used_names
 from paimon_magics.statements.row_changes import MergeInto
 from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
@@ -53,8 +56,7 @@ from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.changed_rows import ChangedTwiceError
 from paimon_magics.tables.writing.commit_messages import BucketKey, read_messages, write_message
-from paimon_magics.tables.writing.table_write import CompletedWrite, completed, write_spec
-from paimon_magics.tables.writing.write_spec import WriteSpec
+from paimon_magics.tables.writing.table_write import CompletedWrite, completed
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
@@ -69,10 +71,38 @@ _HASHED_BYTES_MAX = 64 * 2**20
 
 
 @dataclass(frozen=True)
+class MergeOnTable:
+    """A MERGE with what is known of its table: what its clauses do, how rows are changed, and the
+    snapshot `chosen` that it changes, whose delta manifest list is `manifest_list`. `merged` says
+    what the merge engine makes of updated rows, in a table with keys."""
+
+    scope: StatementScope
+    merge: MergeInto
+    plan: MergePlan
+    table: Table
+    chosen: Selection
+    parameters: Mapping[str, object]
+    method: ChangeMethod
+    manifest_list: str
+    merged: MergedUpdate | None = None
+
+    @cached_property
+    def bound(self) -> dict[str, object]:
+        """The values of the bind names from ON to the end."""
+        merge = self.merge
+        return bind(merge.within.parameters, self.parameters, merge.text, self.scope.zone)
+
+    @property
+    def has_places(self) -> bool:
+        """Whether rows of the target are changed by their places in files."""
+        return not self.table.schema.is_primary_key_table and not self.plan.only_inserts
+
+
+@dataclass(frozen=True)
 class MergePlaces:
     """The target's rows with their places, as `frame`: the table's columns at the positions
     `needed`, and the columns `more` of places and row ids. `plan` is None for a table without
-    snapshots. `updated` are the columns that get new values, None where no row is updated."""
+    snapshots. `updated` are the columns that get new values; None if no row is updated."""
 
     plan: TableChange | None
     updated: frozenset[str] | None
@@ -102,7 +132,6 @@ class MergedRows:
     """What a MERGE did: the rows by what became of them, what was written for that, the buckets of
     inserted rows, and the values that were rounded or cut."""
 
-    receipt: CommitReceipt
     counts: MatchCounts
     files: WrittenFiles
     buckets: frozenset[BucketKey]
@@ -110,17 +139,12 @@ class MergedRows:
 
 
 def merge_places(
-    scope: StatementScope,
-    merge: MergeInto,
-    plan: MergePlan,
-    table: Table,
-    base: int,
-    predicates: Sequence[ColumnPredicate],
-    keys: LookedUpKeys | None = None,
+    on: MergeOnTable, predicates: Sequence[ColumnPredicate], keys: LookedUpKeys | None = None
 ) -> MergePlaces:
-    """The rows of an append table's snapshot `base` (0 for none) that a MERGE may change, of files
-    that can meet `predicates`, with the values of `keys`. Nothing runs. Raises
-    UnsupportedStatementError for rows that have to stay where they are."""
+    """The rows of an append table's snapshot that a MERGE may change, of files that can meet
+    `predicates`, with the values of `keys`. Nothing runs. Raises UnsupportedStatementError for rows
+    that have to stay where they are."""
+    scope, merge, plan, table, base = on.scope, on.merge, on.plan, on.table, on.chosen.snapshot_id
     schema = table.schema
     files = None
     if base:
@@ -128,21 +152,19 @@ def merge_places(
         files = plan_table_change(table, read_snapshot(table.paimon, base), predicates, manifests)
     updated = assigned_columns(merge, plan, schema)
     adds = adds_changed_rows(schema)
-    more: tuple[Column, ...] = ()
+    more = row_id_columns(schema, used_names(merge.text, merge.within))
     if updated is not None:
         check_stays(table, updated)
         if schema.row_tracking_enabled and adds:
-            more = (Column(0, ROW_ID, AtomicType("BIGINT")),)
+            more = with_row_id(more)
     written = schema.column_names if adds else tuple(updated or ())
-    ids = row_id_columns(schema, used_names(merge.text, merge.within))
-    more = (*ids, *(one for one in more if one.name not in [known.name for known in ids]))
     needed = needed_columns(merge, plan, schema.column_names, written)
     columns = [schema.columns[at] for at in needed]
     placed = None if files is None else files.placed_files()
     frame = placed_frame(scope, table, base, placed, columns, more, keys)
     in_one_job = schema.bucket_mode == "BUCKET_UNAWARE" and not schema.is_partitioned
     many = files is not None and _are_many(files, in_one_job=in_one_job)
-    names = (*(one.name for one in more), FILE_COLUMN, PLACE_COLUMN)
+    names = (*(column.name for column in more), FILE_COLUMN, PLACE_COLUMN)
     return MergePlaces(files, updated, needed, names, frame, in_one_job, many)
 
 
@@ -179,29 +201,42 @@ def run_place_merge(
     places: MergePlaces,
     effects: frozenset[Effect],
     attempts: Attempts,
-) -> MergedRows:
+) -> tuple[CommitReceipt, MergedRows]:
     """Change and add the rows `prepared.frame`, in one transaction; `effects` are those of the
     clauses. Raises as `run_merge`."""
     table = prepared.table
     transaction = begun(scope, table.name, prepared.base_snapshot_id, attempts)
+    job = _PlaceMerge(scope, prepared, places, transaction)
+    return transact(scope, transaction, merge.text, partial(job.run, effects))
 
-    def write() -> tuple[ToCommit, Callable[[CommitReceipt], MergedRows]]:
+
+@dataclass(frozen=True)
+class _PlaceMerge:
+    """The jobs of a MERGE that change and add rows, in one transaction."""
+
+    scope: StatementScope
+    prepared: PreparedWrite
+    places: MergePlaces
+    transaction: Transaction
+
+    def run(self, effects: frozenset[Effect]) -> tuple[ToCommit, MergedRows]:
+        """Change and add rows; return what to commit, and what was done."""
         try:
-            with cancellable(scope.spark):
-                changed, added = _written(scope, prepared, places, effects, transaction)
+            with cancellable(self.scope.spark):
+                changed, added = self._written(effects)
         except ChangedTwiceError:
             raise changed_twice() from None
         results = changed.results
         losses = added_losses((*changed.losses, *(() if added is None else added.losses)))
-        check_losses(scope, table, losses)
+        check_losses(self.scope, self.prepared.table, losses)
         deleted = sum(result.deleted for result in results)
         updated = sum(result.changed for result in results) - deleted
         counts = MatchCounts(0 if added is None else added.rows, updated, deleted, matches_max=1)
-        bodies, files = _bodies(table, places, results, added, transaction)
-        read_set = prepared.read_set
-        if places.plan is not None and read_set is not None:
-            read_set = places.plan.read_set(results, read_set.search)
-        found = ToCommit(
+        bodies, files = self._bodies(results, added)
+        read_set, plan = self.prepared.read_set, self.places.plan
+        if plan is not None and read_set is not None:
+            read_set = plan.read_set(results, read_set.search)
+        to_commit = ToCommit(
             bodies,
             counts.updated + counts.deleted + counts.inserted,
             files.files,
@@ -210,122 +245,79 @@ def run_place_merge(
             repeated_attempts=changed.repeated_attempts,
         )
         buckets = frozenset[BucketKey]() if added is None else added.buckets
-        return found, lambda receipt: MergedRows(receipt, counts, files, buckets, losses)
+        return to_commit, MergedRows(counts, files, buckets, losses)
 
-    receipt, merged = transact(scope, transaction, merge.text, write)
-    return merged(receipt)
+    def _written(self, effects: frozenset[Effect]) -> _Done:
+        """Change and add rows: by one job, or by two, for which Spark keeps the rows. Raises
+        ChangedTwiceError."""
+        rows, plan = self.prepared.frame, self.places.plan
+        if plan is None or effects <= {"insert"}:
+            repeated, added = self._added(rows)
+            return UnitResults((), repeated), added
+        slots, settings = self.scope.slots, self.scope.settings
+        changes = plan.changes(
+            self.transaction, self.places.updated, slots=slots, settings=settings
+        )
+        schema = plan.table.schema
+        if "insert" not in effects:
+            return self._changed(rows, schema, changes), None
+        if self.places.in_one_job:
+            return self._changed_and_added(changes)
+        with persisted(rows) as stored:
+            job = self._changed(stored, schema, changes)
+            repeated, added = self._added(stored)
+        return replace(job, repeated_attempts=job.repeated_attempts or repeated), added
+
+    def _changed(
+        self, rows: DataFrame, schema: TableSchema, changes: FileChanges | ColumnChanges
+    ) -> UnitResults[ChangedFile]:
+        """Change the files of updated and deleted rows."""
+        places = self.places
+        names = schema.column_names if adds_changed_rows(schema) else places.updated or ()
+        taken = (*(names if places.updated is not None else ()), KIND, *places.more)
+        selected = rows.where(f"{quoted(FILE_COLUMN)} IS NOT NULL")
+        selected = selected.select(*(quoted(name) for name in taken), *kept_losses(rows))
+        slots = self.scope.slots
+        return change_files(self.scope.spark, selected, changes, slots, changed_once=True)
+
+    def _added(self, rows: DataFrame) -> tuple[bool, CompletedWrite]:
+        """Write the inserted rows; also whether a task may have run twice."""
+        scope, table, transaction = self.scope, self.prepared.table, self.transaction
+        names = map(quoted, table.schema.column_names)
+        new = rows.where(f"{quoted(KIND)} = {KIND_NUMBERS['insert']}")
+        new = new.select(*names, *kept_losses(new))
+        task = append_spec(scope, table, transaction)
+        job = run_job(scope, replace(self.prepared, frame=new), task)
+        written = completed(table, task, job.written, transaction.base_snapshot_id)
+        return job.repeated_attempts, written
+
+    def _changed_and_added(self, changes: FileChanges | ColumnChanges) -> _Done:
+        scope, table, transaction = self.scope, self.prepared.table, self.transaction
+        writers = scope.slots
+        size = self.places.source_bytes
+        if size is not None:  # no more rows are added than the source has
+            writers = min(writers, max(1, math.ceil(size / IN_PLACE_FILE_BYTES_MIN)))
+        task = append_spec(scope, table, transaction)
+        added = AddedRows(task, table.schema.column_names, writers)
+        rows = self.prepared.frame
+        job, written = change_and_add_files(scope.spark, rows, changes, added, scope.slots)
+        return job, completed(table, task, written, transaction.base_snapshot_id)
+
+    def _bodies(
+        self, results: Sequence[ChangedFile], added: CompletedWrite | None
+    ) -> tuple[tuple[bytes, ...], WrittenFiles]:
+        """The messages of the commit, and what was written."""
+        paimon, plan = self.prepared.table.paimon, self.places.plan
+        bodies = () if added is None else added.messages
+        messages = list(read_messages(paimon, bodies))
+        counts: tuple[int | None, int | None] = (0, None)
+        if plan is not None:
+            counts = plan.file_counts(results)
+        if plan is not None and results:
+            messages = plan.messages(results, self.transaction, self.places.updated, messages)
+            bodies = tuple(write_message(paimon, message) for message in messages)
+        return bodies, written_files(messages, *counts)
 
 
 _Done = tuple[UnitResults[ChangedFile], CompletedWrite | None]
 """The changed files, and the rows that were added."""
-
-
-def _written(
-    scope: StatementScope,
-    prepared: PreparedWrite,
-    places: MergePlaces,
-    effects: frozenset[Effect],
-    transaction: Transaction,
-) -> _Done:
-    """Change and add rows: by one job, or by two, for which Spark keeps the rows. Raises
-    ChangedTwiceError."""
-    rows = prepared.frame
-    if places.plan is None or effects <= {"insert"}:
-        repeated, added = _added(scope, prepared, transaction)
-        return UnitResults((), repeated), added
-    changes = _changes(scope, places, transaction)
-    if "insert" not in effects:
-        return _changed(scope, rows, places, changes), None
-    if places.in_one_job:
-        return _changed_and_added(scope, prepared, places, changes, transaction)
-    kept = rows.persist()
-    try:
-        job = _changed(scope, kept, places, changes)
-        repeated, added = _added(scope, replace(prepared, frame=kept), transaction)
-    finally:
-        kept.unpersist()
-    return replace(job, repeated_attempts=job.repeated_attempts or repeated), added
-
-
-def _changes(
-    scope: StatementScope, places: MergePlaces, transaction: Transaction
-) -> FileChanges | ColumnChanges:
-    assert places.plan is not None
-    return places.plan.changes(
-        transaction, places.updated, slots=scope.slots, settings=scope.settings
-    )
-
-
-def _changed(
-    scope: StatementScope,
-    rows: DataFrame,
-    places: MergePlaces,
-    changes: FileChanges | ColumnChanges,
-) -> UnitResults[ChangedFile]:
-    """Change the files of updated and deleted rows."""
-    assert places.plan is not None
-    schema = places.plan.table.schema
-    names = schema.column_names if adds_changed_rows(schema) else places.updated or ()
-    taken = (*(names if places.updated is not None else ()), KIND, *places.more)
-    selected = rows.where(f"{quoted(FILE_COLUMN)} IS NOT NULL")
-    selected = selected.select(*(quoted(name) for name in taken), *kept_losses(rows))
-    return change_files(scope.spark, selected, changes, scope.slots, changed_once=True)
-
-
-def _added(
-    scope: StatementScope, prepared: PreparedWrite, transaction: Transaction
-) -> tuple[bool, CompletedWrite]:
-    """Write the inserted rows; also whether a task may have run twice."""
-    table = prepared.table
-    rows = prepared.frame.where(f"{quoted(KIND)} = {KIND_NUMBERS['insert']}")
-    rows = rows.select(*(quoted(name) for name in table.schema.column_names), *kept_losses(rows))
-    new = replace(prepared, frame=rows)
-    task = _write_spec(scope, table, transaction)
-    job = run_job(scope, new, task)
-    written = completed(table, task, job.written, transaction.base_snapshot_id)
-    return job.repeated_attempts, written
-
-
-def _changed_and_added(
-    scope: StatementScope,
-    prepared: PreparedWrite,
-    places: MergePlaces,
-    changes: FileChanges | ColumnChanges,
-    transaction: Transaction,
-) -> _Done:
-    table, slots = prepared.table, scope.slots
-    task = _write_spec(scope, table, transaction)
-    # No more rows are added than the source has.
-    size = places.source_bytes
-    writers = (
-        slots if size is None else min(slots, max(1, math.ceil(size / IN_PLACE_FILE_BYTES_MIN)))
-    )
-    added = AddedRows(task, table.schema.column_names, writers)
-    job, written = change_and_add_files(scope.spark, prepared.frame, changes, added, slots)
-    new = completed(table, task, written, transaction.base_snapshot_id)
-    return job, new
-
-
-def _write_spec(scope: StatementScope, table: Table, transaction: Transaction) -> WriteSpec:
-    return write_spec(
-        table, transaction, overwrite=False, slots=scope.slots, settings=scope.settings
-    )
-
-
-def _bodies(
-    table: Table,
-    places: MergePlaces,
-    results: Sequence[ChangedFile],
-    added: CompletedWrite | None,
-    transaction: Transaction,
-) -> tuple[tuple[bytes, ...], WrittenFiles]:
-    """The messages of the commit, and what was written."""
-    bodies = () if added is None else added.messages
-    messages = list(read_messages(table.paimon, bodies))
-    counts: tuple[int | None, int | None] = (0, None)
-    if places.plan is not None:
-        counts = places.plan.file_counts(results)
-    if places.plan is not None and results:
-        messages = places.plan.messages(results, transaction, places.updated, messages)
-        bodies = tuple(write_message(table.paimon, message) for message in messages)
-    return bodies, written_files(messages, *counts)

@@ -1,14 +1,14 @@
 """Both sides of a MERGE: what it asks its source for, the rows of its target that it reads, and the
 rows that it makes of them.
 
-Spark keeps the source from then on, so that it is computed once, and what was found is what is
-joined.
+Spark keeps the source from then on: it is computed once, and the rows that were analyzed are the
+rows that are joined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,6 @@ from paimon_magics.planning.row_changes.merge_query import (
     target_filters,
     users_text,
 )
-from paimon_magics.planning.row_changes.merged_updates import MergedUpdate
-from paimon_magics.planning.row_changes.merges import MergePlan
 from paimon_magics.planning.row_changes.source_keys import (
     SourceKey,
     compare_alike,
@@ -35,15 +33,13 @@ from paimon_magics.planning.row_changes.source_keys import (
     range_filters,
     source_keys,
 )
-from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import Reads, made_of, note_reads, planned_bytes, reads_of
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.planned_reads import read_plan
-from paimon_magics.session.queries.relations import Conditions, Relation, Selection
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.queries.relations import Conditions, Relation
+from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.exactness import check_policy
-from paimon_magics.session.writes.merge_places import MergePlaces, merge_places
-from paimon_magics.spark.failures import translate
+from paimon_magics.session.writes.merge_places import MergeOnTable, MergePlaces, merge_places
 from paimon_magics.spark.merging import changed_rows, given_values, marked
 from paimon_magics.spark.progress import doing
 from paimon_magics.spark.queries import binding_replacements, cancellable, frame_of_text
@@ -63,7 +59,6 @@ from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
 from paimon_magics.tables.row_changes.table_changes import plan_table_change
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.splits.file_pruning import PruningStep
-from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
@@ -72,6 +67,12 @@ if TYPE_CHECKING:
 _KEY = "__paimon_magics_key_"
 _LOOKUP_BYTES_MIN = 8 * 2**20
 _LOOKUP_SOURCE_BYTES_MAX = 64 * 2**20
+
+
+@contextmanager
+def _looking_up(scope: StatementScope) -> Iterator[None]:
+    with doing("looking up the source's keys"), cancellable(scope.spark):
+        yield
 
 
 @dataclass(frozen=True)
@@ -86,25 +87,22 @@ class SourceLookup:
 
     def ask(self, scope: StatementScope, merge: MergeInto) -> None:
         """Find the values by one job. Raises errors of ours."""
-        try:
-            with doing("looking up the source's keys"), cancellable(scope.spark):
-                found = distinct_values(self.frame, tuple(self.columns))
-        except Exception as error:
-            raise translate(error, statement=merge.text) from error
+        with errors_translated(merge.text), _looking_up(scope):
+            by_name = distinct_values(self.frame, tuple(self.columns))
         values: dict[str, pa.Array] = {}
-        for name, one in found.items():
+        for name, distinct in by_name.items():
             column = self.columns[name]
-            if column not in values or len(one) < len(values[column]):
-                values[column] = one
+            if column not in values or len(distinct) < len(values[column]):
+                values[column] = distinct
         if values:
             self.keys.write(values)
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is known of a source: its rows as `source`, the conditions on the target's rows, the
-    `keys` whose range is worth a job, since files may be left out by it and those that the
-    statement's own conditions leave are large, and how rows are looked up."""
+class AnalyzedSource:
+    """What is known of a source: its rows as `source`, the conditions on the target's rows, and how
+    rows are looked up. A job finds the range of the `keys`: that may leave out files, and the
+    statement's own conditions leave many bytes to read."""
 
     source: DataFrame
     conditions: Conditions
@@ -112,34 +110,33 @@ class Asked:
     lookup: SourceLookup | None = None
 
 
-def asked(
-    on: MergeOnTable, conditions: Conditions, source: DataFrame, kept: ExitStack | None
-) -> Asked:
-    """Ask the source for the range of its keys, where that is worth it, and plan to ask it for the
-    keys. Spark keeps it until `kept` is closed; with None, nothing is asked."""
-    certain = {one.column for one in conditions.filters if one.operator == "="}
-    found = source_keys(on.merge, on.plan, on.table.schema)
-    keys = tuple(key for key in found if key.column not in certain)
+def analyzed_source(
+    on: MergeOnTable, conditions: Conditions, source: DataFrame, released: ExitStack | None
+) -> AnalyzedSource:
+    """Find the range of the source's keys, where that is worth a job, and plan to look up the keys.
+    Spark keeps the source until `released` is closed; with None, nothing runs."""
+    fixed = {condition.column for condition in conditions.filters if condition.operator == "="}
+    candidates = source_keys(on.merge, on.plan, on.table.schema)
+    keys = tuple(key for key in candidates if key.column not in fixed)
     all_bytes = _all_bytes(on) if keys else 0
     least = on.scope.settings.source_range_from_bytes
     # Most tables are small as a whole: then no read is planned to know that.
     is_large = bool(keys) and all_bytes >= least and _size_bytes(on, conditions) >= least
-    known = Asked(source, conditions, keys if is_large else ())
-    if kept is None:
+    known = AnalyzedSource(source, conditions, keys if is_large else ())
+    if released is None:
         return known
     if known.keys:
-        # What is wrong with the statement is told before a job runs.
-        merged_rows(on, merge_target(without_rows(on), conditions), source)
-        known = _ranged(on, known, kept)
+        # An error in the statement is raised before a job runs.
+        merged_rows(on, merge_target(_without_rows(on), conditions), source)
+        known = _ranged(on, known, released)
     if keys and all_bytes >= min(_LOOKUP_BYTES_MIN, least):
-        known = replace(known, lookup=_lookup(on, keys, source, known.source, kept))
+        known = replace(known, lookup=_lookup(on, keys, source, known.source, released))
     return known
 
 
-def _ranged(on: MergeOnTable, known: Asked, kept: ExitStack) -> Asked:
-    """Find the ranges of the keys by one job on the source, which Spark keeps from then on, until
-    `kept` is closed. Nothing more is known where they say nothing, and where the source is the
-    larger side."""
+def _ranged(on: MergeOnTable, known: AnalyzedSource, released: ExitStack) -> AnalyzedSource:
+    """Find the ranges of the keys by one job on the source, which Spark keeps until `released` is
+    closed. Nothing is added where the ranges bound nothing, or the source is the larger side."""
     source, conditions = known.source, known.conditions
     reads = reads_of(source)
     is_of_tables = len(reads.planned) == len(reads.names)
@@ -150,13 +147,10 @@ def _ranged(on: MergeOnTable, known: Asked, kept: ExitStack) -> Asked:
     keyed = _with_keys(on, known.keys, source)
     if keyed is None:
         return known
-    _keep(source, kept)
+    _keep(source, released)
     frame, names = keyed
-    try:
-        with doing("looking up the source's keys"), cancellable(on.scope.spark):
-            ranges = key_ranges(frame, names)
-    except Exception as error:
-        raise translate(error, statement=on.merge.text) from error
+    with errors_translated(on.merge.text), _looking_up(on.scope):
+        ranges = key_ranges(frame, names)
     if not ranges:
         return known
     filters, bound = range_filters(tuple(ranges.values()))
@@ -170,11 +164,11 @@ def _lookup(
     keys: Sequence[SourceKey],
     source: DataFrame,
     read: DataFrame,
-    kept: ExitStack,
+    released: ExitStack,
 ) -> SourceLookup | None:
     """Plan to look rows of the target up by the values that a small source, which is `read`, has of
-    the keys in ON, where rows without keys change. Spark keeps the source until `kept` is closed.
-    Nothing runs.
+    the keys in ON, where rows without keys change. Spark keeps the source until `released` is
+    closed. Nothing runs.
 
     A source that has other values when it is read again would add rows that are there. So this is
     only for sources that Spark keeps where it does not lose them: in one process, with a disk."""
@@ -185,23 +179,23 @@ def _lookup(
     if size_bytes is None or size_bytes > _LOOKUP_SOURCE_BYTES_MAX:
         return None
     keyed = _with_keys(on, keys, read, look_up_alike)
-    if keyed is None or not _keep(source, kept):
+    if keyed is None or not _keep(source, released):
         return None
     folder = SpooledRows()
-    kept.callback(folder.remove)
-    frame, found = keyed
-    columns = {name: key.column for name, key in found.items()}
+    released.callback(folder.remove)
+    frame, by_name = keyed
+    columns = {name: key.column for name, key in by_name.items()}
     return SourceLookup(frame, columns, LookedUpKeys(str(folder.folder / "keys.arrow")))
 
 
-def _keep(source: DataFrame, kept: ExitStack) -> bool:
-    """Let Spark keep the source until `kept` is closed, where it does not yet: else it is the
-    user's to release. Returns whether rows that do not fit into memory are kept, too, and not
+def _keep(source: DataFrame, released: ExitStack) -> bool:
+    """Let Spark keep the source until `released` is closed. A source that Spark keeps already is
+    the user's to release. Returns whether rows that don't fit into memory are kept, too, and not
     computed anew."""
     level = source.storageLevel
     if level.useMemory or level.useDisk:
         return bool(level.useDisk)
-    kept.callback(source.persist().unpersist)
+    released.callback(source.persist().unpersist)
     return True
 
 
@@ -230,7 +224,7 @@ def _with_keys(
 
     try:
         view = views.pass_by(source)
-        found: dict[str, SourceKey] = {}
+        comparable: dict[str, SourceKey] = {}
         frames: list[DataFrame] = []
         for number, key in enumerate(keys):
             name = f"{_KEY}{number}"
@@ -243,10 +237,10 @@ def _with_keys(
                 continue
             column = on.table.schema.column(key.column)
             if of_value is not None and compares(column.type, of_value):
-                found[name] = key
-        if not found:
+                comparable[name] = key
+        if not comparable:
             return None
-        return frames[0] if len(keys) == 1 else frame_of(found), found
+        return frames[0] if len(keys) == 1 else frame_of(comparable), comparable
     finally:
         views.drop_passing()
 
@@ -305,15 +299,13 @@ def merged_rows(on: MergeOnTable, target: MergeTarget, source: DataFrame) -> Dat
         views.read_by(joined, {left, right, *names})
     finally:
         views.drop_passing()
-    try:
+    with errors_translated(merge.text, merge.target_position):
         if scope.settings.store_assignment != "ansi":
-            given = given_values(plan, columns)
-            values = joined.select(*(quoted(name) for name, _ in given))
-            stored = [column for _, column in given]
-            check_policy(scope.spark, values.toDF(*(one.name for one in stored)), stored)
+            clause_values = given_values(plan, columns)
+            values = joined.select(*(quoted(name) for name, _ in clause_values))
+            stored = [column for _, column in clause_values]
+            check_policy(scope.spark, values.toDF(*(column.name for column in stored)), stored)
         rows = changed_rows(scope.spark, joined, plan, columns, target.more, on.merged)
-    except Exception as error:
-        raise located(translate(error), merge.text, merge.target_position) from error
     return made_of(rows, target.frame, source, *(frame for _, frame in nested))
 
 
@@ -334,32 +326,6 @@ def _nested_frame(on: MergeOnTable, reference: TableReference) -> DataFrame:
 
 
 @dataclass(frozen=True)
-class MergeOnTable:
-    """A MERGE with what is known of its table: what its clauses do, and the snapshot `chosen` that
-    it changes. `merged` says what the merge engine makes of updated rows, in a table with keys."""
-
-    scope: StatementScope
-    merge: MergeInto
-    plan: MergePlan
-    table: Table
-    chosen: Selection
-    parameters: Mapping[str, object]
-    merged: MergedUpdate | None = None
-
-    @property
-    def bound(self) -> dict[str, object]:
-        """The values of the bind names from ON to the end."""
-        merge = self.merge
-        names = merge.within.parameters
-        return bind(names, self.parameters, merge.text, self.scope.zone)
-
-    @property
-    def has_places(self) -> bool:
-        """Whether rows of the target are changed by their places in files."""
-        return not self.table.schema.is_primary_key_table and not self.plan.only_inserts
-
-
-@dataclass(frozen=True)
 class MergeTarget:
     """The rows of the table's snapshot as `frame`: the table's columns at the positions `needed`,
     and the columns `more`. Rows that matter meet `predicates`, by which files were left out in
@@ -377,11 +343,12 @@ def target_conditions(on: MergeOnTable) -> Conditions:
     """The conditions that rows of the target meet which matter, as the statement says them."""
     filters = target_filters(on.merge, on.plan, on.table.schema)
     bound = on.bound
-    names = {value.text for one in filters for value in one.values if value.kind == "parameter"}
+    values = (value for condition in filters for value in condition.values)
+    names = {value.text for value in values if value.kind == "parameter"}
     return Conditions(filters, tuple((name, bound[name]) for name in sorted(names)))
 
 
-def without_rows(on: MergeOnTable) -> MergeOnTable:
+def _without_rows(on: MergeOnTable) -> MergeOnTable:
     """The same MERGE on the table before its first snapshot, to check the statement: its files are
     not looked at."""
     return replace(on, chosen=replace(on.chosen, snapshot_id=0))
@@ -396,14 +363,13 @@ def merge_target(
     merge, plan, table, schema = on.merge, on.plan, on.table, on.table.schema
     predicates = conditions.predicates(schema)
     if on.has_places:
-        base = on.chosen.snapshot_id
-        places = merge_places(on.scope, merge, plan, table, base, predicates, keys)
+        places = merge_places(on, predicates, keys)
         steps = () if places.plan is None else places.plan.pruning_steps
         return MergeTarget(places.frame, places.needed, places.more, predicates, steps, places)
     compared = () if on.merged is None else on.merged.compared
     needed = needed_columns(merge, plan, schema.column_names, compared=compared)
     ids = row_id_columns(schema, used_names(merge.text, merge.within))
-    names = [*(schema.columns[at].name for at in needed), *(one.name for one in ids)]
+    names = [*(schema.columns[at].name for at in needed), *(column.name for column in ids)]
     listed = ", ".join(quoted(name) for name in names)
     query = parse_statement(f"SELECT {listed} FROM {table_text(table.name)}")
     assert isinstance(query, Query)

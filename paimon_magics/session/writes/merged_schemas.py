@@ -20,7 +20,7 @@ from paimon_magics.planning.schemas.merged_columns import MergeRules, merged_col
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.schemas.type_changes import can_retype
 from paimon_magics.session.queries.frames import frame_of_query
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located, located
 from paimon_magics.spark.types import columns_of
 from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.data_types import as_nullable
@@ -59,13 +59,13 @@ def merge_rules(scope: StatementScope) -> MergeRules | None:
 def merge_rules_of(scope: StatementScope, merge: MergeInto) -> MergeRules | None:
     """`merge_rules` of a MERGE. WITH SCHEMA EVOLUTION asks for them by itself, and for wider types,
     as in Spark. Raises as `merge_rules`."""
-    asked = merge_rules(scope)
+    configured = merge_rules(scope)
     if not merge.evolves_schema:
-        return asked
-    return MergeRules(True, asked is not None and asked.casts_explicitly)
+        return configured
+    return MergeRules(True, configured is not None and configured.casts_explicitly)
 
 
-def columns_told(
+def column_changes(
     scope: StatementScope, insert: Insert, parameters: Mapping[str, object]
 ) -> tuple[str, ...]:
     """What an INSERT would change in its table's columns, as texts; nothing runs."""
@@ -73,7 +73,7 @@ def columns_told(
     if rules is None:
         return ()
     frame = frame_of_query(scope, insert.text, insert.source, parameters)
-    return _told(_changes(scope, insert, frame, rules)[1])
+    return _change_texts(_changes(scope, insert, frame, rules)[1])
 
 
 def merge_columns(
@@ -82,7 +82,7 @@ def merge_columns(
     parameters: Mapping[str, object],
     frame: DataFrame | None = None,
 ) -> tuple[str, ...]:
-    """Change the columns of an INSERT's table, if asked for, so that it takes all columns of its
+    """Add or widen columns of an INSERT's table, if the settings say so, for all columns of its
     query, or of `frame` in its place. Return notes for the Outcome on what was changed.
 
     Raises InvalidTableError for types that can't be merged, with nothing changed.
@@ -136,7 +136,7 @@ def _merged(
         table, changes = _changes(scope, statement, frame, rules, names)
         if not changes:
             return ()
-        harm = harm_told(scope, table, changes)
+        harm = harm_of_changes(scope, table, changes)
         scope.tables.renew()
         try:
             scope.definitions.alter_table(table.name, changes, table.schema.schema_id)
@@ -145,7 +145,7 @@ def _merged(
             if now == table.schema.schema_id or attempt == _ATTEMPTS - 1:
                 raise located(error, statement.text, statement.target_position) from None
             continue  # planned again on the schema of another writer
-        return (*_told(changes), *(() if harm is None else harm.notes))
+        return (*_change_texts(changes), *(() if harm is None else harm.notes))
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -158,28 +158,26 @@ def _changes(
 ) -> tuple[Table, _Changes]:
     text, position = statement.text, statement.target_position
     table = scope.load(statement.target, text, position)
-    given = columns_of(frame.schema)
+    columns = columns_of(frame.schema)
     if names is not None:
         lacking = names.difference(name.lower() for name in table.schema.column_names)
-        given = tuple(one for one in given if one.name.lower() in lacking)
-    try:
-        changes = merged_columns(table.schema, given, rules)
+        columns = tuple(column for column in columns if column.name.lower() in lacking)
+    with errors_located(text, position):
+        changes = merged_columns(table.schema, columns, rules)
         after = plan_alteration(table.schema, changes).schema
-    except PaimonMagicsError as error:
-        raise located(error, text, position) from None
     if isinstance(statement, MergeInto):  # a wrong clause fails before the table is changed
         plan_merge(statement, after, frame.columns, fills_missing=True)
     return table, changes
 
 
-def _told(changes: _Changes) -> tuple[str, ...]:
+def _change_texts(changes: _Changes) -> tuple[str, ...]:
     added = [change for change in changes if isinstance(change, AddColumn)]
     retyped = [change for change in changes if isinstance(change, RetypeColumn)]
-    told = []
+    texts = []
     for verb, chosen in (("Columns added", added), ("Types changed", retyped)):
-        columns = [f"{'.'.join(one.path)} {to_spark_sql(one.type)}" for one in chosen]
-        told += [f"{verb}: {', '.join(columns)}."] if columns else []
-    return tuple(told)
+        columns = [f"{'.'.join(change.path)} {to_spark_sql(change.type)}" for change in chosen]
+        texts += [f"{verb}: {', '.join(columns)}."] if columns else []
+    return tuple(texts)
 
 
 def _flag(scope: StatementScope, key: str) -> bool:
@@ -196,7 +194,7 @@ def _flag(scope: StatementScope, key: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class HarmTold:
+class HarmReport:
     """What happens to stored rows ("" if no harm was found), how that was found out, how to undo
     the change, and what could not be checked ("" for nothing)."""
 
@@ -208,13 +206,13 @@ class HarmTold:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes for the Outcome of the change."""
-        said = (self.what, f"{self.examined} {self.way_back}") if self.what else ()
-        return (*said, self.not_looked_at) if self.not_looked_at else said
+        found_harm = (self.what, f"{self.examined} {self.way_back}") if self.what else ()
+        return (*found_harm, self.not_looked_at) if self.not_looked_at else found_harm
 
 
-def harm_told(
+def harm_of_changes(
     scope: StatementScope, table: Table, changes: Sequence[TableChange]
-) -> HarmTold | None:
+) -> HarmReport | None:
     """Return what the changes do to stored rows; None if everything was checked and no harm was
     found. Errors in the changes themselves are ignored: running them raises those."""
     if not any(isinstance(change, RetypeColumn | SetColumnNullability) for change in changes):
@@ -227,20 +225,22 @@ def harm_told(
         rows_max = scope.settings.alter_check_rows_max
         harms = harm_of(table, planned, rows_max, scope.zone)
     except PaimonMagicsError as error:
-        return HarmTold("", "", "", _unknown([error.message]))
+        return HarmReport("", "", "", _unknown([error.message]))
     if not harms:
         return None
-    not_looked_at = _unknown(dict.fromkeys(one for harm in harms for one in harm.not_looked_at))
+    not_looked_at = _unknown(
+        dict.fromkeys(reason for harm in harms for reason in harm.not_looked_at)
+    )
     harms = [harm for harm in harms if harm]
     if not harms:
-        return HarmTold("", "", "", not_looked_at)
+        return HarmReport("", "", "", not_looked_at)
     by_id = {column.id: column for column in planned.columns}
-    said, back = [], []
+    sentences, back = [], []
     for harm in harms:
         old = table.schema.column(harm.column)
         new = by_id[old.id]
         wanted = to_spark_sql(new.type)
-        said += _sentences(harm, to_spark_sql(old.type), wanted)
+        sentences += _sentences(harm, to_spark_sql(old.type), wanted)
         column = f"ALTER TABLE {table_text(table.name)} ALTER COLUMN {quoted(new.name)}"
         if as_nullable(old.type, True) == as_nullable(new.type, True):
             back.append(f"{column} DROP NOT NULL")
@@ -251,7 +251,7 @@ def harm_told(
         if back
         else "There is no way back by ALTER TABLE: Paimon has no cast from the new type to this one"
     )
-    return HarmTold(" ".join(said), f"{harms[0].examined}.", f"{way_back}.", not_looked_at)
+    return HarmReport(" ".join(sentences), f"{harms[0].examined}.", f"{way_back}.", not_looked_at)
 
 
 def _unknown(why: Collection[str]) -> str:
@@ -260,27 +260,29 @@ def _unknown(why: Collection[str]) -> str:
         return ""
     more = f" (and {len(why) - 1:,} more)" if len(why) > 1 else ""
     return (
-        "Whether all stored rows can be read as the new type is not known, since they could not be "
+        "It is unknown whether all stored rows can be read as the new type. They could not be "
         f"read: {next(iter(why))}{more}"
     )
 
 
 def _sentences(harm: Harm, old: str, new: str) -> list[str]:
-    said = []
+    sentences = []
     if harm.impossible:
-        said.append(
+        sentences.append(
             f"Stored files have `{harm.column}` as {old}, which can't be read as {new} here: "
             "the whole table could not be read."
         )
     if harm.unreadable:
         values = ", ".join(map(str, harm.unreadable))
-        said.append(
+        sentences.append(
             f"`{harm.column}` has values that can't be read as {new}, nor can rows beside them: "
             f"{values}."
         )
     if harm.changed:
         values = ", ".join(map(str, harm.changed))
-        said.append(f"`{harm.column}` has values that would change as {new}: {values}.")
+        sentences.append(f"`{harm.column}` has values that would change as {new}: {values}.")
     if harm.nulls:
-        said.append(f"`{harm.column}` has {count_text(harm.nulls, 'NULL')}, and would be NOT NULL.")
-    return said
+        sentences.append(
+            f"`{harm.column}` has {count_text(harm.nulls, 'NULL')}, and would be NOT NULL."
+        )
+    return sentences

@@ -2,13 +2,13 @@
 
 The source is computed once for each run: the writers of a primary-key table count the changed rows
 and find one that is changed twice. Where they can't, Spark keeps these rows, in memory and on its
-disks, while they are counted and written. What happens when this process dies is said in
-`session/writes/transactions.py`.
+disks, while they are counted and written. `session/writes/transactions.py` says what
+happens when this process dies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -42,25 +42,24 @@ from paimon_magics.planning.row_changes.merges import (
     plan_merge,
 )
 from paimon_magics.planning.row_changes.source_keys import SourceKey
-from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.planned_work import made_of, planned_bytes, reads_of
 from paimon_magics.session.provenance import Operation
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.relations import Selection
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.writes.keyed_rows import check_seen, keyed_rows
 from paimon_magics.session.writes.merge_places import (
+    MergeOnTable,
     MergePlaces,
     changed_twice,
     counted_rows,
     run_place_merge,
 )
 from paimon_magics.session.writes.merge_sides import (
-    MergeOnTable,
     MergeTarget,
     SourceLookup,
-    asked,
+    analyzed_source,
     merge_target,
     merged_rows,
     target_conditions,
@@ -76,7 +75,7 @@ from paimon_magics.session.writes.outcomes import (
 from paimon_magics.session.writes.prepare import PreparedWrite, reads_now
 from paimon_magics.session.writes.row_selection import check_no_file_calls
 from paimon_magics.session.writes.transactions import run_again
-from paimon_magics.session.writes.write_jobs import run_job, run_write
+from paimon_magics.session.writes.write_jobs import persisted, run_job, run_write
 from paimon_magics.spark.losses import kept_losses, without_losses
 from paimon_magics.spark.merging import COUNTED, KIND_NUMBERS, MatchCounts
 from paimon_magics.spark.session_settings import few_shuffle_tasks
@@ -86,6 +85,7 @@ from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.query_traits import random_part
 from paimon_magics.statements.queries.rewriting import names_row_ids
 from paimon_magics.statements.row_changes import DeleteAction, MergeInto
+from paimon_magics.statements.statement import TableReference
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id, latest_state
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import CompletedWrite
@@ -98,15 +98,16 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class PreparedMerge:
     """A planned MERGE: what its clauses do, how the table's rows are changed, what is read of the
-    table, and the rows that are written, with their kinds. `keys` are the values of the source
-    whose range tells, once it is known, which files of the table can match; `lookup` finds those by
-    which rows are read. `joined_bytes` is how large the rows that are joined may be at most, None
-    where it is unknown."""
+    table, and the rows that are written, with their kinds. `again` plans it on the table as it is
+    then. The range of the source's `keys`, once it is known, leaves out files of the table;
+    `lookup` finds the rows that are read. `joined_bytes` is the upper bound on the size of the rows
+    that are joined; None if unknown."""
 
     plan: MergePlan
     method: ChangeMethod
     target: MergeTarget
     insert: PreparedWrite
+    again: Callable[[], PreparedMerge]
     keys: tuple[SourceKey, ...] = ()
     lookup: SourceLookup | None = None
     joined_bytes: float | None = None
@@ -129,16 +130,16 @@ def run_merge(
     InvalidValueError for a target row that several source rows would change; JobError if the job
     fails; CommitConflictError if the commit does.
     """
-    merged = _merged_columns(scope, merge, parameters, source)
-    with ExitStack() as kept:
+    notes = _merged_columns(scope, merge, parameters, source)
+    with ExitStack() as released:
         outcome = run_again(
-            prepare_merge(scope, merge, parameters, source, kept),
+            prepare_merge(scope, merge, parameters, source, released),
             partial(_run_on_few_tasks, scope, merge),
-            lambda outdated: _again(scope, merge, parameters, source, kept),
+            lambda outdated: outdated.again(),
             reruns_max=scope.settings.row_level_retries,
             may_run_again=lambda outdated: random_part(merge.text) is None,
         )
-    outcome.notes = (*merged, *outcome.notes)
+    outcome.notes = (*notes, *outcome.notes)
     return outcome
 
 
@@ -152,10 +153,10 @@ def _merged_columns(
     if merge_rules_of(scope, merge) is None:
         return ()
     table = scope.load(merge.target, merge.text, merge.target_position)
-    method_of_merge(table, merge)
+    _method_of_merge(table, merge)
     chosen = Selection(replace(table.name, system_table=None), latest_snapshot_id(table), -1, ())
-    given = _source(scope, merge, parameters, chosen, source)
-    return merge_columns_of_source(scope, merge, without_losses(given))
+    rows = _source(scope, merge, parameters, chosen, source)
+    return merge_columns_of_source(scope, merge, without_losses(rows))
 
 
 def _source(
@@ -182,58 +183,78 @@ def prepare_merge(
     merge: MergeInto,
     parameters: Mapping[str, object],
     source: DataFrame | None = None,
-    kept: ExitStack | None = None,
+    released: ExitStack | None = None,
 ) -> PreparedMerge:
-    """Plan a MERGE and check it against its table and source. With `kept` the source may be read,
-    to read less of the table; Spark keeps it until `kept` is closed. Without, nothing runs."""
-    table = scope.load(merge.target, merge.text, merge.target_position)
-    # Taken before the rows are selected: a later commit then counts as newer than the plan.
-    state = latest_state(table)
-    base = state[0]
-    method = method_of_merge(table, merge)
-    shows_ids = names_row_ids(merge.text[merge.within.range.start :])
-    name = replace(table.name, system_table=None)
-    chosen = Selection(name, base, -1, (), shows_row_ids=shows_ids)
-    try:
-        given = _source(scope, merge, parameters, chosen, source)
-        fills = merge_rules_of(scope, merge) is not None
-        plan = plan_merge(merge, table.schema, given.columns, fills_missing=fills)
-        merged = merged_update_of_merge(table, merge, plan)
-        on = MergeOnTable(scope, merge, plan, table, chosen, parameters, merged)
-        conditions = target_conditions(on)
-        check_target(scope, merge, plan, table, base, conditions.predicates(table.schema))
-        found = asked(on, conditions, given, kept)
-        given = found.source
-        looked_up = None if found.lookup is None else found.lookup.keys
-        target = merge_target(on, found.conditions, looked_up)
-        source_size = estimate(given)
-        target = _with_source_size(target, source_size.size_bytes)
-        rows = merged_rows(on, target, given)
-    except PaimonMagicsError as error:
-        if error.statement == merge.source_text:
-            error.statement = merge.text
-        raise
-    is_keyed = table.schema.is_primary_key_table
-    if not is_keyed and target.places is None:
-        names = map(quoted, table.schema.column_names)
-        rows = made_of(rows.select(*names, *kept_losses(rows)), rows)
+    """Plan a MERGE and check it against its table and source. With `released` the source may be
+    read, to read less of the table; Spark keeps it until `released` is closed. Without, nothing
+    runs."""
+    on, rows = _planned(scope, merge, parameters, source)
+    conditions = target_conditions(on)
+    _check_target(on, conditions.predicates(on.table.schema))
+    analyzed = analyzed_source(on, conditions, rows, released)
+    lookup = analyzed.lookup
+    target = merge_target(on, analyzed.conditions, None if lookup is None else lookup.keys)
+    source_size = estimate(analyzed.source)
+    target = _with_source_size(target, source_size.size_bytes)
+    changed = merged_rows(on, target, analyzed.source)
 
-    def again() -> PreparedWrite:
-        return _again(scope, merge, parameters, source, kept).insert
+    def again() -> PreparedMerge:
+        if released is not None:
+            released.close()
+        scope.tables.renew()
+        return prepare_merge(scope, merge, parameters, source, released)
 
     references = merge.within.references
     if source is None:
         references = (*references, *merge.source.references)
-    reads = (reads_now(scope, merge.text, table, reference) for reference in references)
-    looked_for = () if any(reads) else target.predicates
-    read_set = _read_set(merge, plan, table.schema, state, looked_for)
-    if is_keyed:
-        insert = keyed_rows(table, rows, base, again=again, read_set=read_set)
-    else:
-        insert = PreparedWrite(table, rows, Append(), base, again, read_set=read_set)
+    insert = _prepared_write(on, target, changed, references, lambda: again().insert)
     source_bytes = source_size.rows_bytes
     joined_bytes = None if source_bytes is None else source_bytes + _rows_bytes(target)
-    return PreparedMerge(plan, method, target, insert, found.keys, found.lookup, joined_bytes)
+    keys = analyzed.keys
+    return PreparedMerge(on.plan, on.method, target, insert, again, keys, lookup, joined_bytes)
+
+
+def _planned(
+    scope: StatementScope,
+    merge: MergeInto,
+    parameters: Mapping[str, object],
+    source: DataFrame | None,
+) -> tuple[MergeOnTable, DataFrame]:
+    """What the clauses do to the table as it is now, and the rows of the source."""
+    table = scope.load(merge.target, merge.text, merge.target_position)
+    # Taken before the rows are selected: a later commit then counts as newer than the plan.
+    base, manifest_list = latest_state(table)
+    method = _method_of_merge(table, merge)
+    shows_ids = names_row_ids(merge.text[merge.within.range.start :])
+    name = replace(table.name, system_table=None)
+    chosen = Selection(name, base, -1, (), shows_row_ids=shows_ids)
+    rows = _source(scope, merge, parameters, chosen, source)
+    fills = merge_rules_of(scope, merge) is not None
+    plan = plan_merge(merge, table.schema, rows.columns, fills_missing=fills)
+    update = _merged_update_of_merge(table, merge, plan)
+    on = MergeOnTable(scope, merge, plan, table, chosen, parameters, method, manifest_list, update)
+    return on, rows
+
+
+def _prepared_write(
+    on: MergeOnTable,
+    target: MergeTarget,
+    rows: DataFrame,
+    references: Sequence[TableReference],
+    again: Callable[[], PreparedWrite],
+) -> PreparedWrite:
+    """The write of the changed rows. The commit is checked against what was read: the target, and
+    the tables of `references`."""
+    table, base = on.table, on.chosen.snapshot_id
+    is_keyed = table.schema.is_primary_key_table
+    if not is_keyed and target.places is None:
+        names = map(quoted, table.schema.column_names)
+        rows = made_of(rows.select(*names, *kept_losses(rows)), rows)
+    reads = (reads_now(on.scope, on.merge.text, table, reference) for reference in references)
+    read_set = _read_set(on, () if any(reads) else target.predicates)
+    if is_keyed:
+        return keyed_rows(table, rows, base, again=again, read_set=read_set)
+    return PreparedWrite(table, rows, Append(), base, again, read_set=read_set)
 
 
 def _with_source_size(target: MergeTarget, source_bytes: float | None) -> MergeTarget:
@@ -251,35 +272,16 @@ def _rows_bytes(target: MergeTarget) -> int:
     return sum(unit.size_bytes for unit in plan.units) * COMPRESSED_AT_MOST
 
 
-def _read_set(
-    merge: MergeInto,
-    plan: MergePlan,
-    schema: TableSchema,
-    state: tuple[int, str],
-    conditions: tuple[ColumnPredicate, ...],
-) -> ReadSet:
+def _read_set(on: MergeOnTable, conditions: tuple[ColumnPredicate, ...]) -> ReadSet:
     """What the commit is checked against: the rows that were looked for are those that meet
     `conditions`. Rows that are inserted because nothing matched them must have nothing that matches
-    them still; where their keys are those of ON, the keys tell."""
-    found = RowSearch(conditions, adds_missing="insert" in plan.effects)
-    base, name = state
+    them still; where their keys are those of ON, the keys show that."""
+    schema, base, name = on.table.schema, on.chosen.snapshot_id, on.manifest_list
+    wanted = RowSearch(conditions, adds_missing="insert" in on.plan.effects)
     if not schema.is_primary_key_table:
-        return read_files(base, (), found, manifest_list=name)
-    keys_tell = not found.adds_missing or inserts_keys_of_on(merge, plan, schema)
-    return read_keys(base, None if keys_tell else found, manifest_list=name)
-
-
-def _again(
-    scope: StatementScope,
-    merge: MergeInto,
-    parameters: Mapping[str, object],
-    source: DataFrame | None,
-    kept: ExitStack | None,
-) -> PreparedMerge:
-    if kept is not None:
-        kept.close()
-    scope.tables.renew()
-    return prepare_merge(scope, merge, parameters, source, kept)
+        return read_files(base, (), wanted, manifest_list=name)
+    keys_suffice = not wanted.adds_missing or inserts_keys_of_on(on.merge, on.plan, schema)
+    return read_keys(base, None if keys_suffice else wanted, manifest_list=name)
 
 
 def _run_on_few_tasks(
@@ -296,8 +298,10 @@ def _run_once(
     if prepared.places is not None:
         if prepared.lookup is not None:
             prepared.lookup.ask(scope, merge)
-        merged = run_place_merge(scope, merge, insert, prepared.places, plan.effects, attempts)
-        outcome = _outcome(merge, insert.table, merged.receipt, merged.files, merged.counts)
+        receipt, merged = run_place_merge(
+            scope, merge, insert, prepared.places, plan.effects, attempts
+        )
+        outcome = _outcome(merge, insert.table, receipt, merged.files, merged.counts)
         outcome = with_losses(outcome, insert.table, merged.losses)
         return finished(scope, outcome, insert.table, merged.buckets)
     counted: list[MatchCounts] = []
@@ -331,16 +335,13 @@ def _counted_write(
         job = run_job(scope, prepared, task, keys)
         if job.changes_twice:
             raise changed_twice()
-        inserted, updated, deleted = (job.kinds[KIND_NUMBERS[one]] for one in COUNTED)
+        inserted, updated, deleted = (job.kinds[KIND_NUMBERS[effect]] for effect in COUNTED)
         updated += job.kinds[PARTLY]
         counted.append(MatchCounts(inserted, updated, deleted, 1, job.written.unseen))
         return job
-    kept = replace(prepared, frame=prepared.frame.persist())
-    try:
-        counted.append(counted_rows(kept.frame, keys))
-        return run_job(scope, kept, task)
-    finally:
-        kept.frame.unpersist()
+    with persisted(prepared.frame) as rows:
+        counted.append(counted_rows(rows, keys))
+        return run_job(scope, replace(prepared, frame=rows), task)
 
 
 def _outcome(
@@ -364,10 +365,10 @@ def _outcome(
 # Which tables a MERGE may change, by its clauses.
 
 
-def method_of_merge(table: Table, merge: MergeInto) -> ChangeMethod:
+def _method_of_merge(table: Table, merge: MergeInto) -> ChangeMethod:
     """How rows are changed. Raises UnsupportedStatementError where a clause can't be done."""
     check_no_file_calls(merge.text, merge.within.range.start, "MERGE")
-    try:
+    with errors_located(merge.text, merge.target_position):
         method = method_of_update(table.name, table.schema)
         if any(isinstance(clause.action, DeleteAction) for clause in merge.clauses):
             deletes = method_of_delete(table.name, table.schema)
@@ -375,17 +376,15 @@ def method_of_merge(table: Table, merge: MergeInto) -> ChangeMethod:
                 raise UnsupportedStatementError(
                     f"A MERGE can't delete rows of `{table.name}`: its merge engine "
                     f"{table.schema.merge_engine} takes no deletes.",
-                    hint="Leave out the DELETE clause, and delete these rows by a DELETE of its "
-                    "own, which takes them from their files.",
+                    hint="Leave out the DELETE clause. Delete these rows by a separate DELETE "
+                    "statement.",
                 )
-    except PaimonMagicsError as error:
-        raise located(error, merge.text, merge.target_position) from None
     return method
 
 
-def merged_update_of_merge(table: Table, merge: MergeInto, plan: MergePlan) -> MergedUpdate | None:
-    """What the merge engine makes of the rows that a MERGE updates; None where it updates none, or
-    the table has no keys.
+def _merged_update_of_merge(table: Table, merge: MergeInto, plan: MergePlan) -> MergedUpdate | None:
+    """What the merge engine makes of the rows that a MERGE updates. None if it updates none, or the
+    table has no keys.
 
     Raises UnsupportedStatementError for assignments that the engine does not carry out.
     """
@@ -399,10 +398,8 @@ def merged_update_of_merge(table: Table, merge: MergeInto, plan: MergePlan) -> M
         for column, value in zip(table.schema.columns, clause.values, strict=True)
         if column.default is None and _is_null(merge, value)
     }
-    try:
+    with errors_located(merge.text, merge.target_position):
         return merged_update(table.name, table.schema, assigned, nulls)
-    except PaimonMagicsError as error:
-        raise located(error, merge.text, merge.target_position) from None
 
 
 def _is_null(merge: MergeInto, value: Value) -> bool:
@@ -412,20 +409,14 @@ def _is_null(merge: MergeInto, value: Value) -> bool:
     return isinstance(value, ToDefault)
 
 
-def check_target(
-    scope: StatementScope,
-    merge: MergeInto,
-    plan: MergePlan,
-    table: Table,
-    base: int,
-    predicates: Sequence[ColumnPredicate],
-) -> None:
+def _check_target(on: MergeOnTable, predicates: Sequence[ColumnPredicate]) -> None:
     """Raise UnsupportedStatementError for what can't be done to rows of a table with keys. The rows
     that matter meet `predicates`."""
-    schema = table.schema
+    merge, plan, table, schema = on.merge, on.plan, on.table, on.table.schema
     if not schema.is_primary_key_table:
         return
-    try:
+    place = merge.text, merge.target_position
+    with errors_located(*place):
         check_moves(table.name, schema, assigned_columns(merge, plan, schema))
         if schema.bucket_mode == "KEY_DYNAMIC" and "delete" in plan.effects:
             raise UnsupportedStatementError(
@@ -433,6 +424,4 @@ def check_target(
                 "delete rows of it and write others.",
                 hint="DELETE those rows by a statement of its own, before or after the MERGE.",
             )
-    except PaimonMagicsError as error:
-        raise located(error, merge.text, merge.target_position) from None
-    check_seen(scope, table, base, predicates, (merge.text, merge.target_position))
+    check_seen(on.scope, table, on.chosen.snapshot_id, predicates, place)

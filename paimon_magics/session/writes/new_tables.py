@@ -92,7 +92,7 @@ def write_to_new(
             )
         _check_as_wanted(full, scope.catalog.load(full).schema, wanted)
         return write_frame_to(scope, frame, full, mode)
-    given, columns, notes = _read(scope, frame)
+    rows, columns, notes = _read(scope, frame)
     if not columns:
         raise InvalidValueError(
             "The frame has no columns.", hint="A table needs at least one column."
@@ -104,7 +104,7 @@ def write_to_new(
     check_schema(schema)
     check_writable(full, schema)
     scope.definitions.create_table(full, schema)
-    outcome = filled(scope, full, lambda: write_frame_to(scope, given, full, "append"))
+    outcome = filled(scope, full, lambda: write_frame_to(scope, rows, full, "append"))
     outcome.notes = (*outcome.notes, *notes)
     return outcome
 
@@ -112,8 +112,8 @@ def write_to_new(
 def _read(scope: StatementScope, frame: Any) -> tuple[Any, tuple[RowField, ...], tuple[str, ...]]:
     """Return the rows to write, their columns, and notes. Of a stream only the columns are read."""
     if frame_kind(frame) in ("Spark", "pandas-on-Spark", "Outcome"):
-        found = spark_frame(scope.spark, frame)
-        return found, columns_of(found.schema), ()
+        spark_rows = spark_frame(scope.spark, frame)
+        return spark_rows, columns_of(spark_rows.schema), ()
     reader = stream_of(frame)
     rows = reader if reader is not None else arrow_of(frame)
     empty = [field.name for field in rows.schema if str(field.type) == "null"]
@@ -134,21 +134,21 @@ def _statement(name: TableName, wanted: WantedTable) -> CreateTable:
     )
 
 
-def _check_as_wanted(name: TableName, found: TableSchema, wanted: WantedTable) -> None:
+def _check_as_wanted(name: TableName, schema: TableSchema, wanted: WantedTable) -> None:
     """Raise InvalidTableError if the existing table differs from what the caller asks for."""
-    for what, said, has in (
-        ("primary_key", wanted.primary_key, found.primary_keys),
-        ("partition_by", wanted.partition_by, found.partition_keys),
+    for what, requested, has in (
+        ("primary_key", wanted.primary_key, schema.primary_keys),
+        ("partition_by", wanted.partition_by, schema.partition_keys),
     ):
-        if said is not None and said != has:
+        if requested is not None and requested != has:
             raise InvalidTableError(
-                f"The table `{name}` exists with {what} = {_shown(has)}, not {_shown(said)}.",
+                f"The table `{name}` exists with {what} = {_shown(has)}, not {_shown(requested)}.",
                 hint=f"Leave `{what}` out, choose another name, or drop the table first.",
             )
     for key, value in wanted.options:
-        if found.option(key) != value:
+        if schema.option(key) != value:
             raise InvalidTableError(
-                f"The table `{name}` exists with '{key}' = {found.option(key)!r}, not {value!r}.",
+                f"The table `{name}` exists with '{key}' = {schema.option(key)!r}, not {value!r}.",
                 hint=f"ALTER TABLE {name} SET TBLPROPERTIES ('{key}' = '{value}') changes it, "
                 "unless the option is fixed for a table with rows.",
             )

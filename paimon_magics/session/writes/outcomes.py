@@ -19,10 +19,9 @@ from paimon_magics.planning.schemas.written_options import options_not_applied
 from paimon_magics.planning.writes.inserts import rows_hidden_by
 from paimon_magics.planning.writes.losses import ColumnLoss, in_order, loss_texts
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.scope import StatementScope
+from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.compaction import compact_plan, planned_compaction
 from paimon_magics.session.writes.prepare import PreparedWrite
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.statement import TableName
@@ -39,7 +38,7 @@ _CLAIMS_WAIT_MS = 60_000  # the rows are committed, and show after the next comp
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
     """What a statement wrote. `rewritten` files took the place of others, `vectors` are those that
-    were written; None where the statement did neither."""
+    were written; None if the statement did neither."""
 
     rows: int
     files: int
@@ -95,7 +94,7 @@ def write_outcome(
 def with_losses(outcome: Outcome, table: Table, losses: Sequence[ColumnLoss]) -> Outcome:
     """The outcome with the numbers of values that were rounded or cut."""
     columns = table.schema.columns
-    outcome.values_changed = {one.column: one.rows for one in in_order(columns, losses)}
+    outcome.values_changed = {loss.column: loss.rows for loss in in_order(columns, losses)}
     outcome.notes = (*outcome.notes, *loss_texts(columns, losses))
     return outcome
 
@@ -116,10 +115,10 @@ def finished(
     if outcome.snapshot_id is not None and buckets:
         id = outcome.snapshot_id
         if overwrote:
-            notes += compact_written(scope, table, buckets, outcome.statement, overwritten=id)
+            notes += _compact_written(scope, table, buckets, outcome.statement, overwritten=id)
         else:
             added = None if files_each is None else (id, files_each)
-            notes += compact_written(scope, table, buckets, outcome.statement, added=added)
+            notes += _compact_written(scope, table, buckets, outcome.statement, added=added)
     outcome.notes = (*outcome.notes, *notes)
     return outcome
 
@@ -151,7 +150,7 @@ def _write_notes(table: Table, *, compacts: bool) -> tuple[str, ...]:
 # on it: a failure or an interrupt leaves it out, and a note says so.
 
 
-def compact_written(
+def _compact_written(
     scope: StatementScope,
     table: Table,
     buckets: frozenset[BucketKey],
@@ -216,11 +215,8 @@ def replaced_by_insert(prepared: PreparedWrite) -> Replaced:
             return Replaced(table, sizes_of_replaced(table, specs=specs))
         case OverwriteTouched():
             keys = list(table.schema.partition_keys)
-            try:
-                with cancellable(frame.sparkSession):
-                    written = frame.select(*keys).distinct().toArrow()
-            except Exception as error:
-                raise translate(error) from error
+            with errors_translated(), cancellable(frame.sparkSession):
+                written = frame.select(*keys).distinct().toArrow()
             values = [tuple(row.values()) for row in written.to_pylist()]
             return Replaced(table, sizes_of_replaced(table, partitions=values))
 
@@ -241,5 +237,5 @@ def rows_taken(sizes: Sequence[PartitionSize]) -> str:
     rows, files = sum(size.rows for size in sizes), sum(size.files for size in sizes)
     size = size_text(sum(size.size_bytes for size in sizes))
     where = f" of {count_text(len(sizes), 'partition')}" if sizes[0].partition else ""
-    told = stored_rows_text(rows, is_merged=any(size.is_merged for size in sizes))
-    return f"{told} in {count_text(files, 'file')} ({size}){where}"
+    rows_text = stored_rows_text(rows, is_merged=any(size.is_merged for size in sizes))
+    return f"{rows_text} in {count_text(files, 'file')} ({size}){where}"

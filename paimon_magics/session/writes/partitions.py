@@ -8,11 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_magics.coordinator.client.interface import Attempts
-from paimon_magics.errors import (
-    PaimonMagicsError,
-    UnknownNameError,
-    nearest,
-)
+from paimon_magics.errors import PaimonMagicsError, UnknownNameError, nearest
 from paimon_magics.planning.commits.requests import (
     CommitReceipt,
     CommitRequest,
@@ -24,15 +20,12 @@ from paimon_magics.planning.row_changes.engine_rules import may_select_partition
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import Operation, provenance
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located, errors_translated
 from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, rows_back
-from paimon_magics.session.writes.prepare import (
-    partition_constants,
-)
-from paimon_magics.session.writes.row_selection import changed_outcome, selected_rows
+from paimon_magics.session.writes.prepare import partition_constants
+from paimon_magics.session.writes.row_selection import ChangeOnTable, changed_outcome
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.spark.char_columns import with_char_columns
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.rows import frame_of_rows
@@ -61,12 +54,10 @@ def remove_partitions(
     specs: Sequence[PartitionSpec],
 ) -> Outcome:
     """Remove the partitions that match `specs` by one commit; () removes all rows."""
-    try:
+    with errors_located(statement, 0):
         # A table of any layout can be emptied, so only the publication of snapshots is checked.
         attempts = Attempts(reruns_max=0)
         transaction = begun(scope, table.name, None, attempts)
-    except PaimonMagicsError as error:
-        raise located(error, statement, 0) from None
     properties = provenance(scope, statement, Operation(kind))
     change = OverwritePartitions(tuple(specs))
     request = CommitRequest(transaction, change, properties=properties)
@@ -180,16 +171,15 @@ def deleted_partitions(
     rows = pa.table([*stored.values, numbers], names=[*schema.partition_keys, _NUMBER])
     frame = with_char_columns(frame_of_rows(scope.spark, rows), schema.columns)
     try:
-        selected = selected_rows(scope, delete, parameters, table, latest_snapshot_id(table), frame)
+        on = ChangeOnTable(scope, delete, parameters, table, latest_snapshot_id(table))
+        selected = on.selected(frame)
     except PaimonMagicsError:
         return None  # it names other columns, or is wrong: then rows are looked at
-    try:
-        with cancellable(scope.spark):  # a subquery runs jobs
-            found = fetched(selected.select(_NUMBER)).column(0).to_pylist()
-    except Exception as error:
-        raise located(translate(error), delete.text, where.start) from error
+    # A subquery in the condition runs jobs.
+    with errors_translated(delete.text, where.start), cancellable(scope.spark):
+        chosen = fetched(selected.select(_NUMBER)).column(0).to_pylist()
     values = [column.to_pylist() for column in stored.values]
-    return tuple(_spec(table, [column[number] for column in values]) for number in sorted(found))
+    return tuple(_spec(table, [column[number] for column in values]) for number in sorted(chosen))
 
 
 def _spec(table: Table, values: list[Any]) -> PartitionSpec:

@@ -8,10 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from paimon_magics.columnar.merging import KIND
-from paimon_magics.errors import (
-    InvalidValueError,
-    PaimonMagicsError,
-)
+from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.read_sets import ReadSet, RowSearch, read_keys, read_rows
 from paimon_magics.planning.commits.requests import (
     Append,
@@ -41,7 +38,7 @@ from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.resolution import resolve
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located, errors_translated
 from paimon_magics.session.spark_settings import with_settings
 from paimon_magics.session.writes.exactness import check_exact, check_policy
 from paimon_magics.spark.casting import partition_values, project
@@ -55,9 +52,7 @@ from paimon_magics.statements.statement import Insert, TableName, TableReference
 from paimon_magics.tables.manifests.partitions import partitions_max
 from paimon_magics.tables.snapshots.latest import latest_state
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.bucket_counts import (
-    check_cross_partition_size,
-)
+from paimon_magics.tables.writing.bucket_counts import check_cross_partition_size
 
 if TYPE_CHECKING:
     import pyarrow
@@ -80,10 +75,11 @@ class PreparedWrite:
     same statement on the table's then current state. `check` raises InvalidValueError for rows that
     storing would change. `column(only=…)` makes the frame of one column of an INSERT. With
     `has_kinds` the frame has a column of the rows' kinds behind the table's, with `has_buckets` one
-    of their buckets, too. With `keys_repeat` rows with kinds are changes of which a later one of a
-    key counts more. `read_set` is what the rows were made of, if they are made of rows of the
-    table. With `own_buckets` no two tasks of the frame have rows of one bucket. With `marks_unseen`
-    some kinds say that a row is not seen. `changeable` tells the casts that may change values.
+    of their buckets, too. With `keys_repeat` rows with kinds are changes, and a later one of a
+    key replaces an earlier one. `read_set` is what the rows were made of, if they are made of rows
+    of the table. With `own_buckets` no two tasks of the frame have rows of one bucket. With
+    `marks_unseen` some kinds say that a row is not seen. `changeable` lists the casts that may
+    change values.
     """
 
     table: Table
@@ -119,18 +115,18 @@ def prepare_insert(
     schema = table.schema
     _check_target(scope, insert, table)
     static = static_partition_columns(insert, schema)
-    given = frame
+    source = frame
     if frame is None:
         frame = frame_of_query(scope.filling(), insert.text, insert.source, parameters)
-    kinds = given is not None and frame.columns[-1] == KIND
+    kinds = source is not None and frame.columns[-1] == KIND
     sources = match_columns(insert, schema, frame.columns[:-1] if kinds else frame.columns)
     bound = bind(insert.source.parameters, parameters, insert.text, scope.zone)
     constants = partition_constants(scope, schema, static, bound, insert.text)
     fixed = zip(schema.columns, sources, strict=True)
-    assert set(constants) == {one.name for one, source in fixed if isinstance(source, Constant)}
+    assert set(constants) == {column.name for column, value in fixed if isinstance(value, Constant)}
     taken = _taken_by(frame, schema, sources)
     is_exact = scope.settings.store_assignment != "ansi"
-    try:
+    with errors_translated(insert.text, insert.source.range.start):
         if insert.by_name:
             frame = made_of(with_fields_by_name(frame, taken), frame)
         columns = (*schema.columns, _KIND_COLUMN) if kinds else schema.columns
@@ -139,47 +135,33 @@ def prepare_insert(
         is_given = own_rows or insert.source.is_values
         losses = [] if is_given and is_exact else lossy_columns(frame, taken)
         projected = projection(more=losses)
-    except Exception as error:
-        raise _place(translate(error), insert) from error
     change = change_of(scope, insert, schema, constants, mode)
     made_of(projected, frame)
-    again = partial(_prepare_again, scope, insert, parameters)
+
+    def again() -> PreparedWrite:
+        scope.tables.renew()
+        return prepare_insert(scope, insert, parameters, frame=source, mode=mode, own_rows=own_rows)
+
     return PreparedWrite(
         table,
         projected,
         change,
         state[0],
-        partial(again, frame=given, mode=mode, own_rows=own_rows),
+        again,
         column=projection,
         check=_exactness(scope, frame, taken, is_given=is_given),
         has_kinds=kinds and schema.rowkind_field is None,
         keys_repeat=kinds,
         changeable=partial(changeable, frame, taken),
-        read_set=None if given is not None else own_read_set(scope, insert, table, state, bound),
+        read_set=None if source is not None else _own_read_set(scope, insert, table, state, bound),
     )
 
 
 def _check_target(scope: StatementScope, insert: Insert, table: Table) -> None:
-    try:
+    with errors_located(insert.text, insert.target_position):
         check_writable(table.name, table.schema)
         if not insert.overwrite:
             check_cross_partition_size(table, scope.settings.cross_partition_rows_max)
-    except PaimonMagicsError as error:
-        raise located(error, insert.text, insert.target_position) from None
-
-
-def _prepare_again(
-    scope: StatementScope,
-    insert: Insert,
-    parameters: Mapping[str, object],
-    *,
-    frame: DataFrame | None,
-    mode: str | None,
-    own_rows: bool,
-) -> PreparedWrite:
-    """Plan an INSERT on its tables as they are now."""
-    scope.tables.renew()
-    return prepare_insert(scope, insert, parameters, frame=frame, mode=mode, own_rows=own_rows)
 
 
 def _taken_by(
@@ -261,10 +243,8 @@ def partition_constants(
 ) -> dict[str, str | None]:
     """Evaluate a PARTITION clause to values as text, cast to the columns' types."""
     items: list[tuple[Column, str]] = [(schema.column(name), sql) for name, sql in static.items()]
-    try:
+    with errors_translated(statement):
         return partition_values(scope.spark, items, parameters, schema.partition_default_name)
-    except Exception as error:
-        raise translate(error, statement=statement) from error
 
 
 def fetched_values(prepared: PreparedWrite, statement: str) -> pyarrow.Table:
@@ -274,13 +254,13 @@ def fetched_values(prepared: PreparedWrite, statement: str) -> pyarrow.Table:
     try:
         return fetched(prepared.frame)
     except Exception as error:
-        found = translate(error, statement=statement)
-        if isinstance(found, InvalidValueError) and not found.message.startswith("Column `"):
+        ours = translate(error, statement=statement)
+        if isinstance(ours, InvalidValueError) and not ours.message.startswith("Column `"):
             column = _failing_column(prepared)
             if column is not None:
-                said = found.message[:1].lower() + found.message[1:]
-                found = InvalidValueError(f"Column `{column}`: {said}", hint=found.hint)
-        raise found from error
+                message = ours.message[:1].lower() + ours.message[1:]
+                ours = InvalidValueError(f"Column `{column}`: {message}", hint=ours.hint)
+        raise ours from error
 
 
 def _failing_column(prepared: PreparedWrite) -> str | None:
@@ -294,10 +274,6 @@ def _failing_column(prepared: PreparedWrite) -> str | None:
     return None
 
 
-def _place(error: PaimonMagicsError, insert: Insert) -> PaimonMagicsError:
-    return located(error, insert.text, insert.source.range.start)
-
-
 # What a statement reads of the table that it writes to: `INSERT INTO t SELECT … FROM t`.
 #
 # Such rows are made of rows of the table, so that its commit is checked against what it has read,
@@ -305,15 +281,15 @@ def _place(error: PaimonMagicsError, insert: Insert) -> PaimonMagicsError:
 # read the table, don't stand in its way.
 
 
-def own_read_set(
+def _own_read_set(
     scope: StatementScope,
     insert: Insert,
     table: Table,
     state: tuple[int, str],
     bound: Mapping[str, object],
 ) -> ReadSet | None:
-    """What the commit of an INSERT INTO is checked against, None where its query does not read the
-    table as it is now. `state` tells the latest snapshot before the query was planned
+    """What the commit of an INSERT INTO is checked against; None if its query does not read the
+    table as it is now. `state` is the latest snapshot before the query was planned
     (`latest_state`), `bound` are the values of the bind names."""
     if insert.overwrite or table.schema.engine.keeps_first_row:
         return None  # an overwrite has a check of its own; first-row keeps rows that are there
@@ -325,17 +301,19 @@ def own_read_set(
     if table.schema.is_primary_key_table:
         return read_keys(snapshot_id, manifest_list=name)
     filters = own[0].filters if len(own) == 1 else ()
-    found = RowSearch(column_predicates(filters, table.schema.columns, bound))
-    return read_rows(snapshot_id, found, manifest_list=name)
+    conditions = RowSearch(column_predicates(filters, table.schema.columns, bound))
+    return read_rows(snapshot_id, conditions, manifest_list=name)
 
 
-def reads_now(scope: StatementScope, statement: str, table: Table, one: TableReference) -> bool:
+def reads_now(
+    scope: StatementScope, statement: str, table: Table, reference: TableReference
+) -> bool:
     """Whether a reference in a statement's text reads the latest rows of the table."""
-    if one.time_travel is not None or one.options:
+    if reference.time_travel is not None or reference.options:
         return False
-    if one.name.object_name.lower() != table.name.object_name.lower():
+    if reference.name.object_name.lower() != table.name.object_name.lower():
         return False  # spares the catalog
-    meaning = resolve(scope, one, statement)
+    meaning = resolve(scope, reference, statement)
     if not isinstance(meaning, TableName) or meaning != table.name:
         return False
     return not any(

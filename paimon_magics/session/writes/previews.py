@@ -11,25 +11,17 @@ import pyarrow as pa
 
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.reads.views import (
-    KIND_NAMES,
-    OLDER,
-    PARTLY,
-    UNCHANGED,
-    UPDATE_AFTER,
-)
-from paimon_magics.planning.row_changes.assignments import assigned_paths
+from paimon_magics.planning.reads.views import KIND_NAMES, OLDER, PARTLY, UNCHANGED, UPDATE_AFTER
 from paimon_magics.planning.row_changes.merged_updates import UnseenCounts, unseen_notes
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.losses import ColumnLoss, loss_texts
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.merge_places import counted_rows
 from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge
 from paimon_magics.session.writes.prepare import PreparedWrite
 from paimon_magics.session.writes.row_changes import PreparedChange, prepare_row_change
-from paimon_magics.session.writes.row_selection import new_values, selected_rows
+from paimon_magics.session.writes.row_selection import ChangeOnTable
 from paimon_magics.session.writes.rows_by_key import PreparedKeys
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.losses import counted_losses, without_losses
 from paimon_magics.spark.merging import MatchCounts
@@ -47,7 +39,7 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
-ROWS_MAX = 10
+_ROWS_MAX = 10
 """How many rows a preview shows."""
 
 _KIND = "rowkind"
@@ -72,12 +64,10 @@ def preview_rows(
     """
     prepared = prepare_row_change(scope, change, parameters)
     table = prepared.table
-    try:
-        with cancellable(scope.spark):
-            line = _numbers(change, prepared)
-            sample = _sample(scope, change, parameters, prepared)
-    except Exception as error:
-        raise located(translate(error), change.text, change.target_position) from error
+    on = ChangeOnTable(scope, change, parameters, table, prepared.base_snapshot_id)
+    with errors_translated(change.text, change.target_position), cancellable(scope.spark):
+        line = _numbers(change, prepared)
+        sample = _sample(on)
     return ChangedRows(table, f"`{table.name}`: {line}", sample)
 
 
@@ -103,14 +93,14 @@ def _numbers(change: RowChange, prepared: PreparedChange) -> str:
     if isinstance(prepared, PreparedWrite):
         losses = counted_losses(prepared.frame)
     by_kinds = isinstance(prepared, PreparedWrite)
-    told = files_told(prepared.table, files, by_kinds=by_kinds)
+    files_text = _files_text(prepared.table, files, by_kinds=by_kinds)
     schema = prepared.table.schema
     notes = unseen_notes(schema, unseen, be="would be")
     notes += loss_texts(schema.columns, losses, be="would be")
-    return " ".join([f"{count_text(rows, 'row')} would be {done}; {told}", *notes])
+    return " ".join([f"{count_text(rows, 'row')} would be {done}; {files_text}", *notes])
 
 
-def files_told(table: Table, files: int, *, by_kinds: bool) -> str:
+def _files_text(table: Table, files: int, *, by_kinds: bool) -> str:
     """What becomes of the `files` that have changed rows; `by_kinds` rows of a kind are written."""
     if by_kinds:
         return "their new state would be written as rows of a kind, merged by key."
@@ -128,28 +118,20 @@ def shown_columns(columns: Sequence[Column]) -> list[Column]:
     return [column for column in columns if not contains_type(column.type, "VARIANT")]
 
 
-def _sample(
-    scope: StatementScope,
-    change: RowChange,
-    parameters: Mapping[str, object],
-    prepared: PreparedChange,
-) -> pa.Table:
+def _sample(on: ChangeOnTable) -> pa.Table:
     """Rows that the statement selects, and what becomes of them. Values are those of this run: the
     statement itself may get others from `rand()`. Columns with a VARIANT are left out."""
-    table = prepared.table
-    columns = shown_columns(table.schema.columns)
+    columns = shown_columns(on.table.schema.columns)
     names = [column.name for column in columns]
-    paths = assigned_paths(change, table.schema) if isinstance(change, Update) else ()
-    shown = [path for path in paths if path.column in columns]
-    given = [f"{VALUE_PREFIX}{path.number}" for path in shown]
-    selected = selected_rows(scope, change, parameters, table, prepared.base_snapshot_id)
-    rows = fetched(_of(selected, [*names, *given]).limit(ROWS_MAX))
+    shown = [path for path in on.paths if path.column in columns]
+    values = [f"{VALUE_PREFIX}{path.number}" for path in shown]
+    rows = fetched(_of(on.selected(), [*names, *values]).limit(_ROWS_MAX))
     before = rows.select(names)
-    if not isinstance(change, Update):
+    if not isinstance(on.change, Update):
         return with_kinds(before, ["-D"] * before.num_rows)
-    again = frame_of_rows(scope.spark, rows)
-    values = without_losses(new_values(scope, change, again, columns, shown))
-    after = fetched(values).cast(before.schema) if rows.num_rows else before
+    again = frame_of_rows(on.scope.spark, rows)
+    changed = without_losses(on.new_values(again, columns, paths=shown))
+    after = fetched(changed).cast(before.schema) if rows.num_rows else before
     pairs = [at + side for at in range(rows.num_rows) for side in (0, rows.num_rows)]
     both = pa.concat_tables([before, after]).take(pa.array(pairs, pa.int64()))
     return with_kinds(both, ["-U", "+U"] * rows.num_rows)
@@ -185,21 +167,18 @@ def preview_merge(
     with ExitStack() as released:
         prepared = prepare_merge(scope, merge, parameters, source, released)
         table = prepared.insert.table
-        kept = prepared.insert.frame.persist()
-        released.callback(kept.unpersist)
-        try:
-            with cancellable(scope.spark):
-                counts, files = _counts(prepared, kept)
-                losses = counted_losses(kept)
-                sample = _merge_sample(prepared, kept)
-        except Exception as error:
-            raise located(translate(error), merge.text, merge.target_position) from error
-    told = files_told(table, files, by_kinds=table.schema.is_primary_key_table)
+        rows = prepared.insert.frame.persist()
+        released.callback(rows.unpersist)
+        with errors_translated(merge.text, merge.target_position), cancellable(scope.spark):
+            counts, files = _counts(prepared, rows)
+            losses = counted_losses(rows)
+            sample = _merge_sample(prepared, rows)
+    files_text = _files_text(table, files, by_kinds=table.schema.is_primary_key_table)
     notes = unseen_notes(table.schema, counts.unseen, be="would be")
     notes += loss_texts(table.schema.columns, losses, be="would be")
     line = (
         f"`{table.name}`: {count_text(counts.updated, 'row')} would be updated, {counts.deleted:,} "
-        f"deleted, {counts.inserted:,} inserted; {told}{_read(prepared)}"
+        f"deleted, {counts.inserted:,} inserted; {files_text}{_read(prepared)}"
     )
     return ChangedRows(table, " ".join([line, *notes]), sample)
 
@@ -235,7 +214,7 @@ def _merge_sample(prepared: PreparedMerge, rows: DataFrame) -> pa.Table:
     has_kinds = KIND in rows.columns
     taken = [*names, KIND] if has_kinds else names
     shown = rows.where(f"{KIND} NOT IN ({OLDER}, {UNCHANGED})") if has_kinds else rows
-    found = fetched(shown.select(*(quoted(name) for name in taken)).limit(ROWS_MAX))
-    numbers = found.column(KIND).to_pylist() if has_kinds else [0] * found.num_rows
+    sample = fetched(shown.select(*(quoted(name) for name in taken)).limit(_ROWS_MAX))
+    numbers = sample.column(KIND).to_pylist() if has_kinds else [0] * sample.num_rows
     kinds = [KIND_NAMES[UPDATE_AFTER if number == PARTLY else number] for number in numbers]
-    return with_kinds(found.select(names), kinds)
+    return with_kinds(sample.select(names), kinds)

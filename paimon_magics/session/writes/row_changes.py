@@ -1,8 +1,8 @@
 """DELETE and UPDATE: one commit that changes the rows that they select.
 
 The selected rows are those of one snapshot. The condition and the values are evaluated once for
-each row, by Spark, in the job that writes; those of few keys in this process (`rows_by_key`). What
-happens when this process dies is said in `session/writes/transactions.py`.
+each row, by Spark, in the job that writes; those of few keys in this process (`rows_by_key`).
+`session/writes/transactions.py` says what happens when this process dies.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.interface import Attempts
-from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.read_sets import read_keys
 from paimon_magics.planning.reads.predicates import (
     ColumnPredicate,
@@ -29,16 +28,13 @@ from paimon_magics.planning.reads.scans import (
     stored_bytes,
 )
 from paimon_magics.planning.reads.splits import PlainSplit, RawFiles
-from paimon_magics.planning.reads.views import DELETE, UPDATE_AFTER
 from paimon_magics.planning.row_changes.engine_rules import (
     ChangeMethod,
     method_of_delete,
     method_of_update,
 )
-from paimon_magics.planning.row_changes.merged_updates import MergedUpdate
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of, reads_of
 from paimon_magics.session.queries.planned_reads import (
     SnapshotLeases,
@@ -47,34 +43,25 @@ from paimon_magics.session.queries.planned_reads import (
     planned_read,
 )
 from paimon_magics.session.queries.relations import Relation, relation_of
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.writes.append_changes import (
     PreparedAppendChange,
     prepare_append_change,
     run_append_change,
 )
 from paimon_magics.session.writes.keyed_rows import check_seen, keyed_rows, with_key_buckets
-from paimon_magics.session.writes.outcomes import (
-    NOTHING_WRITTEN,
-    finished,
-    of_write,
-    with_losses,
-)
+from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, finished, of_write, with_losses
 from paimon_magics.session.writes.prepare import PreparedWrite
 from paimon_magics.session.writes.row_selection import (
+    ChangeOnTable,
     changed_outcome,
     check_no_file_calls,
     kind_of,
-    merged_update_of,
-    new_values,
     operation_of,
-    paths_of,
-    predicates_of,
-    selected_rows,
 )
 from paimon_magics.session.writes.rows_by_key import PreparedKeys, commit_by_key, prepare_by_key
 from paimon_magics.session.writes.transactions import run_again
-from paimon_magics.session.writes.write_jobs import run_job, run_write
+from paimon_magics.session.writes.write_jobs import persisted, run_job, run_write
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.reading import read_frame
 from paimon_magics.spark.row_changes import unseen_counts
@@ -85,7 +72,6 @@ from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.queries.query_traits import random_part
 from paimon_magics.statements.row_changes import Delete, RowChange
 from paimon_magics.tables.reading.data_read import DataRead
-from paimon_magics.tables.snapshots.latest import latest_state
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import flushes_itself
 from paimon_magics.tables.writing.write_spec import WriteSpec
@@ -133,65 +119,39 @@ def prepare_row_change(
 ) -> PreparedChange:
     """Plan a DELETE or UPDATE and check it against its table; nothing runs."""
     check_no_file_calls(change.text, change.target_position, kind_of(change))
-    table = scope.load(change.target, change.text, change.target_position)
-    # Taken before the rows are selected: a later commit then counts as newer than the plan.
-    state = latest_state(table)
-    base_snapshot_id = state[0]
-    try:
-        if isinstance(change, Delete):
-            method = method_of_delete(table.name, table.schema)
-        else:
-            method = method_of_update(table.name, table.schema)
-    except PaimonMagicsError as error:
-        raise located(error, change.text, change.target_position) from None
-    if method is ChangeMethod.KINDS:
-        merged = merged_update_of(change, table)
-        few = prepare_by_key(scope, change, parameters, table, base_snapshot_id, merged)
-        return few or _prepare_keyed(scope, change, parameters, table, state, merged)
-    return prepare_append_change(scope, change, parameters, table, base_snapshot_id)
+    on = ChangeOnTable.of_now(scope, change, parameters)
+    table = on.table
+    method_of = method_of_delete if isinstance(change, Delete) else method_of_update
+    with errors_located(*on.place):
+        method = method_of(table.name, table.schema)
+    if method is not ChangeMethod.KINDS:
+        return prepare_append_change(on)
+    on = on.with_merged_update()
+    return prepare_by_key(on) or _prepare_keyed(on)
 
 
-def _prepare_keyed(
-    scope: StatementScope,
-    change: RowChange,
-    parameters: Mapping[str, object],
-    table: Table,
-    state: tuple[int, str],
-    merged: MergedUpdate | None,
-) -> PreparedWrite:
+def _prepare_keyed(on: ChangeOnTable) -> PreparedWrite:
     """The rows to write, with their kinds, in the table's columns and types."""
-    columns = table.schema.columns
-    base_snapshot_id, list_name = state
-    deletes = isinstance(change, Delete)
-    paths = paths_of(change, table.schema)
-    predicates = predicates_of(scope, change, parameters, table)
-    check_seen(scope, table, base_snapshot_id, predicates, (change.text, change.target_position))
-    chosen = chosen_rows(scope, change, parameters, table, base_snapshot_id)
-    selected = selected_rows(scope, change, parameters, table, base_snapshot_id, chosen)
+    scope, table, base = on.scope, on.table, on.snapshot_id
+    check_seen(scope, table, base, on.predicates, on.place)
+    chosen = chosen_rows(on)
+    selected = on.selected(chosen)
     if chosen is not None:
         selected = made_of(selected, selected, chosen)
-    kind = DELETE if deletes else UPDATE_AFTER
-    frame = new_values(scope, change, selected, columns, paths, kind, merged)
-    moves = table.schema.bucket_mode == "KEY_DYNAMIC"
-    if moves and deletes:
-        frame = with_key_buckets(scope, table, frame, base_snapshot_id, predicates)
-
-    def again() -> PreparedWrite:
-        scope.tables.renew()
-        newer = scope.load(change.target, change.text, change.target_position)
-        state, merged = latest_state(newer), merged_update_of(change, newer)
-        return _prepare_keyed(scope, change, parameters, newer, state, merged)
-
+    frame = on.new_values(selected, table.schema.columns, on.row_kind)
+    gives_buckets = table.schema.bucket_mode == "KEY_DYNAMIC" and isinstance(on.change, Delete)
+    if gives_buckets:
+        frame = with_key_buckets(scope, table, frame, base, on.predicates)
     prepared = keyed_rows(
         table,
         frame,
-        base_snapshot_id,
-        again=again,
-        read_set=read_keys(base_snapshot_id, manifest_list=list_name),
-        has_buckets=moves and deletes,
+        base,
+        again=lambda: _prepare_keyed(on.renewed().with_merged_update()),
+        read_set=read_keys(base, manifest_list=on.manifest_list),
+        has_buckets=gives_buckets,
         own_buckets=_own_buckets(scope, table, selected if chosen is None else chosen),
     )
-    return replace(prepared, marks_unseen=merged is not None and not merged.is_plain)
+    return replace(prepared, marks_unseen=on.merged is not None and not on.merged.is_plain)
 
 
 def _own_buckets(scope: StatementScope, table: Table, selected: DataFrame) -> bool:
@@ -240,28 +200,22 @@ def _marked_write(scope: StatementScope, prepared: PreparedWrite, task: WriteSpe
     """Count the rows that are not seen before the others are written, without their kinds."""
     if not prepared.marks_unseen:
         return run_job(scope, prepared, task)
-    kept = prepared.frame.persist()
-    try:
+    with persisted(prepared.frame) as rows:
         with cancellable(scope.spark):
-            unseen = unseen_counts(kept)
-        job = run_job(scope, replace(prepared, frame=kept), task)
-        return replace(job, written=replace(job.written, unseen=unseen))
-    finally:
-        kept.unpersist()
+            unseen = unseen_counts(rows)
+        job = run_job(scope, replace(prepared, frame=rows), task)
+    return replace(job, written=replace(job.written, unseen=unseen))
 
 
 def _counted_write(
     scope: StatementScope, counted: list[int], prepared: PreparedWrite, task: WriteSpec
 ) -> JobWritten:
     """Count the rows before they are written: one comes once for each bucket that it was in."""
-    kept = prepared.frame.persist()
-    try:
+    keys = [quoted(key) for key in prepared.table.schema.primary_keys]
+    with persisted(prepared.frame) as rows:
         with cancellable(scope.spark):
-            keys = [quoted(key) for key in prepared.table.schema.primary_keys]
-            counted.append(kept.select(*keys).distinct().count())
-        return run_job(scope, replace(prepared, frame=kept), task)
-    finally:
-        kept.unpersist()
+            counted.append(rows.select(*keys).distinct().count())
+        return run_job(scope, replace(prepared, frame=rows), task)
 
 
 # The rows that a DELETE or UPDATE of a table with keys may select, read by tasks that leave the
@@ -273,36 +227,29 @@ def _counted_write(
 # would go to it from Python.
 
 
-def chosen_rows(
-    scope: StatementScope,
-    change: RowChange,
-    parameters: Mapping[str, object],
-    table: Table,
-    snapshot_id: int,
-) -> DataFrame | None:
+def chosen_rows(on: ChangeOnTable) -> DataFrame | None:
     """All columns of the rows of a snapshot that the condition may select, each bucket from one
-    task. None where a raw scan is the better reader, or rows have to be merged first.
+    task. None if a raw scan is the better reader, or rows have to be merged first.
 
     Raises what `planned_read` raises.
     """
-    query = change.selection.query
-    if len(query.references) != 1 or not snapshot_id or not _has_plain_columns(table.schema):
+    scope, table, query = on.scope, on.table, on.change.selection.query
+    if len(query.references) != 1 or not on.snapshot_id or not _has_plain_columns(table.schema):
         return None
     (reference,) = query.references
-    bound = bind(query.parameters, parameters, change.text, scope.zone)
     columns = table.schema.columns
     predicates = (
-        *column_predicates(reference.filters, columns, bound),
+        *column_predicates(reference.filters, columns, on.bound),
         *remainder_predicates(reference.other_conditions, reference.alias, columns),
     )
     if all(predicate.operator == "is not null" for predicate in predicates):
         return None
     name = replace(table.name, system_table=None)
-    relation = relation_of(scope, reference, change.text, bound, known=name)
+    relation = relation_of(scope, reference, on.change.text, on.bound, known=name)
     assert isinstance(relation, Relation)  # it is known to be a table
     with SnapshotLeases(scope.committer) as leases:
         # The same read that is made of the statement's query where None is returned: it is kept.
-        read = planned_read(scope, replace(relation, snapshot_id=snapshot_id), leases).read
+        read = planned_read(scope, replace(relation, snapshot_id=on.snapshot_id), leases).read
         plan = _plan(scope, read)
         if plan is None:
             return None
@@ -326,8 +273,8 @@ def _has_plain_columns(schema: TableSchema) -> bool:
 
 
 def _plan(scope: StatementScope, read: DataRead) -> ReadPlan | None:
-    """The tasks that read the files; None where these are not all Spark's to scan, or too few, or
-    where Arrow reads their format no faster."""
+    """The tasks that read the files. None if Spark can't scan all of them, if they are too few, or
+    if Arrow does not read their format faster."""
     usual = plan_of(scope, read, local_limits(scope, read))
     formats = {scan.format for scan in usual.raw_scans}
     if formats != {"parquet"} or usual.tasks or read.stores != {"file"}:
@@ -341,10 +288,11 @@ def _plan(scope: StatementScope, read: DataRead) -> ReadPlan | None:
 
 def _by_bucket(raw: Sequence[RawFiles]) -> list[PlainSplit]:
     """The files of each bucket, which has a folder of its own."""
-    files = [file for one in raw for split in plain_splits(one) for file in split.files]
+    splits = (split for part in raw for split in plain_splits(part))
+    files = [file for split in splits for file in split.files]
     files.sort(key=lambda file: file.path)
     grouped = groupby(files, key=lambda file: file.path.rpartition("/")[0])
-    return [PlainSplit(tuple(found)) for _, found in grouped]
+    return [PlainSplit(tuple(bucket)) for _, bucket in grouped]
 
 
 def _leaving_out(read: DataRead, predicates: Sequence[ColumnPredicate]) -> DataRead:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
-from paimon_magics.errors import OutdatedPlanError, PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
+from paimon_magics.planning.reads.views import DELETE, UPDATE_AFTER
 from paimon_magics.planning.row_changes.assignments import AssignedPath, assigned_paths
 from paimon_magics.planning.row_changes.engine_rules import check_moves
 from paimon_magics.planning.row_changes.merged_updates import (
@@ -19,7 +21,7 @@ from paimon_magics.planning.row_changes.merged_updates import (
     merged_update,
     unseen_notes,
 )
-from paimon_magics.planning.schemas.table_schema import Column, TableSchema
+from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.inserts import FromInput
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
@@ -28,11 +30,10 @@ from paimon_magics.session.provenance import Operation
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.planned_reads import SnapshotLeases
 from paimon_magics.session.queries.relations import Selection
-from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.session.scope import StatementScope, errors_located, errors_translated
 from paimon_magics.session.writes.exactness import check_policy
 from paimon_magics.session.writes.outcomes import WrittenFiles, write_outcome
 from paimon_magics.spark.casting import project
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.losses import lossy_columns
 from paimon_magics.spark.row_changes import (
     before_columns,
@@ -42,10 +43,12 @@ from paimon_magics.spark.row_changes import (
 )
 from paimon_magics.spark.row_places import placed_rows
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.queries.query_traits import input_file_call
+from paimon_magics.statements.queries.query_traits import input_file_call, used_names
 from paimon_magics.statements.row_changes import Delete, RowChange, Update
+from paimon_magics.statements.statement import ColumnFilter
 from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
 from paimon_magics.tables.row_changes.selected_rows import PlacedFiles
+from paimon_magics.tables.snapshots.latest import latest_state
 from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
@@ -64,33 +67,170 @@ def check_no_file_calls(text: str, position: int, kind: str) -> None:
     if call is not None:
         raise UnsupportedStatementError(
             f"{call} has no answer for the rows that {kind} changes.",
-            hint="Name the rows by their columns; SELECT input_file_name() tells where they lie.",
+            hint="Name the rows by their columns; SELECT input_file_name() shows their files.",
             statement=text,
             position=position,
         )
 
 
-def paths_of(change: RowChange, schema: TableSchema) -> tuple[AssignedPath, ...]:
-    """What a statement assigns; a DELETE assigns nothing. Raises what `assigned_paths` does."""
-    return assigned_paths(change, schema) if isinstance(change, Update) else ()
+@dataclass(frozen=True)
+class ChangeOnTable:
+    """A DELETE or UPDATE of the rows of a snapshot of its table; 0 is a table without snapshots.
 
-
-def merged_update_of(change: RowChange, table: Table) -> MergedUpdate | None:
-    """What the merge engine makes of the rows that a statement updates; None for a DELETE.
-
-    Raises the errors of wrong assignments, and UnsupportedStatementError for those that the engine
-    does not carry out.
+    `manifest_list` names the delta manifest list of the snapshot. `merged` says what the merge
+    engine makes of updated rows, in a table with keys.
     """
-    if not isinstance(change, Update):
-        return None
-    paths = paths_of(change, table.schema)
-    assigned = {path.column.name for path in paths}
-    nulls = {path.column.name for path in paths if _is_null(change, path)}
-    try:
-        check_moves(table.name, table.schema, assigned)
-        return merged_update(table.name, table.schema, assigned, nulls)
-    except PaimonMagicsError as error:
-        raise located(error, change.text, change.target_position) from None
+
+    scope: StatementScope
+    change: RowChange
+    parameters: Mapping[str, object]
+    table: Table
+    snapshot_id: int
+    manifest_list: str = ""
+    merged: MergedUpdate | None = None
+
+    @classmethod
+    def of_now(
+        cls, scope: StatementScope, change: RowChange, parameters: Mapping[str, object]
+    ) -> Self:
+        """The statement on its table as it is now."""
+        table = scope.load(change.target, change.text, change.target_position)
+        # Taken before the rows are selected: a later commit then counts as newer than the plan.
+        snapshot_id, manifest_list = latest_state(table)
+        return cls(scope, change, parameters, table, snapshot_id, manifest_list)
+
+    def renewed(self) -> Self:
+        """The same statement on its table as it is now, loaded again."""
+        self.scope.tables.renew()
+        return self.of_now(self.scope, self.change, self.parameters)
+
+    def with_merged_update(self) -> Self:
+        """The same with what the merge engine makes of the rows; nothing for a DELETE.
+
+        Raises the errors of wrong assignments, and UnsupportedStatementError for those that the
+        engine does not carry out.
+        """
+        if not isinstance(self.change, Update):
+            return self
+        name, schema = self.table.name, self.table.schema
+        nulls = {path.column.name for path in self.paths if _is_null(self.change, path)}
+        with errors_located(*self.place):
+            check_moves(name, schema, self.assigned)
+            return replace(self, merged=merged_update(name, schema, self.assigned, nulls))
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The statement's text, and the position of the table's name in it."""
+        return self.change.text, self.change.target_position
+
+    @property
+    def row_kind(self) -> int:
+        """Paimon's number for the kind of the rows that are written."""
+        return DELETE if isinstance(self.change, Delete) else UPDATE_AFTER
+
+    @cached_property
+    def paths(self) -> tuple[AssignedPath, ...]:
+        """What the statement assigns; a DELETE assigns nothing. Raises as `assigned_paths`."""
+        change = self.change
+        return assigned_paths(change, self.table.schema) if isinstance(change, Update) else ()
+
+    @property
+    def assigned(self) -> frozenset[str]:
+        """The columns that get new values."""
+        return frozenset(path.column.name for path in self.paths)
+
+    @cached_property
+    def bound(self) -> dict[str, object]:
+        """The values of the bind names."""
+        change = self.change
+        names = change.selection.query.parameters
+        return bind(names, self.parameters, change.text, self.scope.zone)
+
+    @property
+    def filters(self) -> tuple[ColumnFilter, ...]:
+        """Conditions on columns in the statement's text that all selected rows meet."""
+        selection = self.change.selection
+        return tuple(
+            condition
+            for reference in selection.query.references
+            if reference.range.start == selection.target_position
+            for condition in reference.filters
+        )
+
+    @cached_property
+    def predicates(self) -> tuple[ColumnPredicate, ...]:
+        """The same conditions with their values."""
+        return tuple(column_predicates(self.filters, self.table.schema.columns, self.bound))
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """All names in the statement's query, in lower case; None for any."""
+        return used_names(self.change.text, self.change.selection.query)
+
+    def selected(self, frame: DataFrame | None = None) -> DataFrame:
+        """The selected rows, with the values that are assigned. `frame` takes the place of the
+        table's own rows."""
+        chosen = self.change.selection
+        selection = Selection(
+            replace(self.table.name, system_table=None),
+            self.snapshot_id,
+            chosen.target_position,
+            chosen.replacements,
+            frame,
+        )
+        text, query = self.change.text, chosen.query
+        return frame_of_query(self.scope, text, query, self.parameters, selection=selection)
+
+    def selected_of(
+        self, read: Callable[[Sequence[Column]], DataFrame], needed: Collection[str]
+    ) -> DataFrame:
+        """The selected rows among those that `read` gives, with the columns that the statement
+        names and those that are `needed`."""
+        names, columns = self.names, self.table.schema.columns
+        used = [
+            column
+            for column in columns
+            if names is None or column.name.lower() in names or column.name in needed
+        ]
+        try:
+            return self.selected(read(used))
+        except UnknownNameError:  # with all columns Spark can suggest the one that was meant
+            return self.selected(read(columns))
+
+    def new_values(
+        self,
+        selected: DataFrame,
+        columns: Sequence[Column],
+        kind: int | None = None,
+        paths: Sequence[AssignedPath] | None = None,
+    ) -> DataFrame:
+        """`columns` of the selected rows, with the values that are assigned, or those of `paths`
+        alone. They are cast to the columns' types as those of an INSERT. Then follows the rows'
+        `kind`, Paimon's number, if there is one.
+
+        What is not assigned stays as it is: a NULL from before its column got a default, too."""
+        scope, merged = self.scope, self.merged
+        paths = self.paths if paths is None else paths
+        changed = {path.column.name for path in paths}
+        columns = [
+            column if column.name in changed else replace(column, default=None)
+            for column in columns
+        ]
+        before = {} if merged is None else before_columns(merged)
+        with errors_translated(*self.place):
+            carried = [f"{quoted(name)} AS {quoted(to)}" for name, to in before.items()]
+            assigned = with_assigned(selected, columns, paths, carried)
+            if scope.settings.store_assignment != "ansi":
+                check_policy(scope.spark, assigned, [*columns, *[None] * len(before)])
+            sources = [FromInput(position) for position in range(len(columns))]
+            stored = [column if column.name in changed else None for column in columns]
+            losses = lossy_columns(assigned, [*stored, *[None] * len(before)])
+            kinds = [] if kind is None else [kind_text(kind)]
+            more: list[Any] = [*map(quoted, before.values()), *kinds, *losses]
+            rows = project(scope.spark, assigned, columns, sources, {}, more=more)
+            if merged is not None and not merged.is_plain:
+                rows = with_merged_kinds(rows, columns, merged, before)
+            return made_of(rows, selected)
 
 
 def _is_null(update: Update, path: AssignedPath) -> bool:
@@ -102,83 +242,10 @@ def _is_null(update: Update, path: AssignedPath) -> bool:
 
 
 def operation_of(change: RowChange, rows: int) -> Operation:
-    """What a snapshot tells of a DELETE or UPDATE that changed `rows`."""
+    """What a snapshot records of a DELETE or UPDATE that changed `rows`."""
     if isinstance(change, Delete):
         return Operation("DELETE", deleted=rows)
     return Operation("UPDATE", updated=rows)
-
-
-def selected_rows(
-    scope: StatementScope,
-    change: RowChange,
-    parameters: Mapping[str, object],
-    table: Table,
-    snapshot_id: int,
-    frame: DataFrame | None = None,
-) -> DataFrame:
-    """The rows of a snapshot that a statement selects, with the values that it assigns. `frame`
-    takes the place of the table's own."""
-    chosen = change.selection
-    selection = Selection(
-        replace(table.name, system_table=None),
-        snapshot_id,
-        chosen.target_position,
-        chosen.replacements,
-        frame,
-    )
-    return frame_of_query(scope, change.text, chosen.query, parameters, selection=selection)
-
-
-def predicates_of(
-    scope: StatementScope, change: RowChange, parameters: Mapping[str, object], table: Table
-) -> tuple[ColumnPredicate, ...]:
-    """Conditions on columns that all selected rows meet; there may be others."""
-    query = change.selection.query
-    bound = bind(query.parameters, parameters, change.text, scope.zone)
-    filters = [
-        one
-        for reference in query.references
-        if reference.range.start == change.selection.target_position
-        for one in reference.filters
-    ]
-    return tuple(column_predicates(filters, table.schema.columns, bound))
-
-
-def new_values(
-    scope: StatementScope,
-    change: RowChange,
-    selected: DataFrame,
-    columns: Sequence[Column],
-    paths: Sequence[AssignedPath],
-    kind: int | None = None,
-    merged: MergedUpdate | None = None,
-) -> DataFrame:
-    """`columns` of the selected rows, with the values that are assigned, cast to the columns' types
-    as those of an INSERT; then the rows' `kind`, Paimon's number, if it is given. `merged` says
-    what the merge engine makes of updated rows.
-
-    What is not assigned stays as it is: a NULL from before its column got a default, too."""
-    changed = {path.column.name for path in paths}
-    columns = [
-        column if column.name in changed else replace(column, default=None) for column in columns
-    ]
-    before = {} if merged is None else before_columns(merged)
-    try:
-        carried = [f"{quoted(name)} AS {quoted(to)}" for name, to in before.items()]
-        assigned = with_assigned(selected, columns, paths, carried)
-        if scope.settings.store_assignment != "ansi":
-            check_policy(scope.spark, assigned, [*columns, *[None] * len(before)])
-        sources = [FromInput(position) for position in range(len(columns))]
-        stored = [column if column.name in changed else None for column in columns]
-        losses = lossy_columns(assigned, [*stored, *[None] * len(before)])
-        kinds = [] if kind is None else [kind_text(kind)]
-        more: list[Any] = [*map(quoted, before.values()), *kinds, *losses]
-        rows = project(scope.spark, assigned, columns, sources, {}, more=more)
-        if merged is not None and not merged.is_plain:
-            rows = with_merged_kinds(rows, columns, merged, before)
-        return made_of(rows, selected)
-    except Exception as error:
-        raise located(translate(error), change.text, change.target_position) from error
 
 
 def changed_outcome(
@@ -189,8 +256,8 @@ def changed_outcome(
     written: WrittenFiles,
     unseen: UnseenCounts = ALL_SEEN,
 ) -> Outcome:
-    """The outcome of a DELETE or UPDATE that changed `rows`; None where it committed nothing. The
-    `unseen` rows of an UPDATE did not change, or in part."""
+    """The outcome of a DELETE or UPDATE that changed `rows`. Without a receipt it committed
+    nothing. The `unseen` rows of an UPDATE did not change, or in part."""
     deletes = isinstance(change, Delete)
     done = f"{count_text(rows, 'row')} {'deleted' if deletes else 'updated'}"
     outcome = write_outcome(change.text, kind_of(change), table, receipt, written, done)
@@ -217,11 +284,7 @@ def placed_frame(
     """`placed_rows` of files of a snapshot, 0 for none, which stays for as long as the frame does.
     Raises OutdatedPlanError if it has expired."""
     with SnapshotLeases(scope.committer) as leases:
-        if snapshot_id and not leases.hold(replace(table.name, system_table=None), snapshot_id):
-            raise OutdatedPlanError(
-                f"Snapshot {snapshot_id} of `{table.name}` expired before it was read.",
-                hint="Nothing was written. Run the statement again, or keep snapshots longer: "
-                "'snapshot.num-retained.min', 'snapshot.time-retained'.",
-            )
+        if snapshot_id:
+            leases.require(table.name, snapshot_id)
         rows = placed_rows(scope.spark, files, columns, more, scope.slots, keys)
         return leases.noted(rows)

@@ -6,54 +6,45 @@ values over a local relation of the rows, which it does without a job; all other
 as they were read. A condition that only compares key columns needs no evaluation, and neither do
 plain values (`planning/row_changes/plain_values.py`).
 
-What happens when this process dies is said in `session/writes/transactions.py`.
+`session/writes/transactions.py` says what happens when this process dies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.columnar.value_bounds import can_have, matching
 from paimon_magics.coordinator.client.interface import Attempts
-from paimon_magics.errors import OutdatedPlanError, UnknownNameError
+from paimon_magics.errors import OutdatedPlanError
 from paimon_magics.planning.commits.read_sets import read_keys
 from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
 from paimon_magics.planning.reads.predicates import column_predicates, few_values
 from paimon_magics.planning.reads.scans import LocalLimits, stored_bytes
-from paimon_magics.planning.reads.views import DELETE, UPDATE_AFTER
-from paimon_magics.planning.row_changes.merged_updates import MergedUpdate
+from paimon_magics.planning.reads.views import UPDATE_AFTER
 from paimon_magics.planning.row_changes.plain_values import computed, plain_filters, plain_values
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.inserts import plans_in_turn
 from paimon_magics.planning.writes.losses import LOSSES
-from paimon_magics.session.parameters import bind
 from paimon_magics.session.queries.planned_reads import SnapshotLeases
-from paimon_magics.session.scope import StatementScope
+from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.exactness import check_losses, is_strict
-from paimon_magics.session.writes.row_selection import (
-    new_values,
-    operation_of,
-    paths_of,
-    predicates_of,
-    selected_rows,
-)
-from paimon_magics.session.writes.transactions import ToCommit, begun, transact
-from paimon_magics.spark.failures import translate
+from paimon_magics.session.writes.row_selection import ChangeOnTable, operation_of
+from paimon_magics.session.writes.transactions import ToCommit, append_spec, begun, transact
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.rows import frame_of_batch
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.statements.queries.query_traits import used_names
-from paimon_magics.statements.row_changes import Delete, RowChange, Update
+from paimon_magics.statements.row_changes import RowChange, Update
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from paimon_magics.tables.reading.keyed_rows import few_rows, splits_of
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.targets import TableState
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.table_write import CompletedWrite, completed, write_spec
+from paimon_magics.tables.writing.table_write import CompletedWrite, completed
 from paimon_magics.tables.writing.writer import write_batches
 
 if TYPE_CHECKING:
@@ -73,7 +64,7 @@ _NUMBER = Column(0, "__paimon_magics_number", AtomicType("BIGINT"))
 class PreparedKeys:
     """A planned DELETE or UPDATE of few keys. `rows` evaluates the statement: it returns the rows
     to write, in the table's columns, with their kinds in the last one. `again` plans it on the
-    table's then current state, None where that has to be done otherwise. `manifest_list` names the
+    table's then current state; None if that has to be done otherwise. `manifest_list` names the
     delta manifest list of the snapshot that was read."""
 
     table: Table
@@ -83,50 +74,36 @@ class PreparedKeys:
     again: Callable[[int], PreparedKeys | None]
 
 
-def prepare_by_key(
-    scope: StatementScope,
-    change: RowChange,
-    parameters: Mapping[str, object],
-    table: Table,
-    snapshot_id: int,
-    merged: MergedUpdate | None,
-) -> PreparedKeys | None:
+def prepare_by_key(on: ChangeOnTable) -> PreparedKeys | None:
     """Plan a change of the rows of a snapshot, and read those with the keys that the condition
-    names. None if it does not fix the whole key, or if more has to be read than is worth it.
+    names. None if it does not fix the whole key, or if too much has to be read.
 
     Raises TableDamagedError for files that can't be read, and what planning the statement raises.
     """
-    if not _is_plain(table.schema):
+    table, schema = on.table, on.table.schema
+    if not _is_plain(schema) or few_values(on.predicates, schema.primary_keys, _KEYS_MAX) is None:
         return None
-    predicates = predicates_of(scope, change, parameters, table)
-    if few_values(predicates, table.schema.primary_keys, _KEYS_MAX) is None:
+    snapshot = read_snapshot(table.paimon, on.snapshot_id) if on.snapshot_id else None
+    stored = None if snapshot is None else _rows_with_keys(on, snapshot)
+    if snapshot is None or stored is None:
         return None
-    snapshot = read_snapshot(table.paimon, snapshot_id) if snapshot_id else None
-    found = _found(scope, change, parameters, table, snapshot)
-    if found is None:
-        return None
-    assert snapshot is not None  # else nothing was found
     list_name = str(snapshot.delta_manifest_list)
 
     def again(newer_id: int) -> PreparedKeys | None:
-        scope.tables.renew()
-        newer = scope.load(change.target, change.text, change.target_position)
-        if newer.schema != table.schema:
+        on.scope.tables.renew()
+        newer = on.scope.load(on.change.target, *on.place)
+        if newer.schema != schema:
             return None  # rows without a new column's values would take those away
-        return prepare_by_key(scope, change, parameters, newer, newer_id, merged)
+        return prepare_by_key(replace(on, table=newer, snapshot_id=newer_id))
 
-    kind = DELETE if isinstance(change, Delete) else UPDATE_AFTER
-    exact = _selected_by_key(scope, change, parameters, table, found)
-    if exact is not None and isinstance(change, Update):
-        exact = _with_plain_values(scope, change, parameters, table, exact)
-    if exact is not None and _are_seen(exact, change, table, merged):
-        return PreparedKeys(table, snapshot_id, list_name, lambda: _with_kind(exact, kind), again)
-    values = _values(scope, change, parameters, table, snapshot_id, found, merged)
-
-    def changed() -> pa.Table:
-        return _changed(found, _fetched(scope, change, values), kind, merged)
-
-    return PreparedKeys(table, snapshot_id, list_name, changed, again)
+    exact = _selected_by_key(on, stored)
+    if exact is not None and isinstance(on.change, Update):
+        exact = _with_plain_values(on, on.change, exact)
+    if exact is not None and _are_seen(on, exact):
+        rows = partial(_with_kind, exact, on.row_kind)
+    else:
+        rows = partial(_changed, on, stored, _values(on, stored))
+    return PreparedKeys(table, on.snapshot_id, list_name, rows, again)
 
 
 def _is_plain(schema: TableSchema) -> bool:
@@ -141,30 +118,17 @@ def _is_plain(schema: TableSchema) -> bool:
     )
 
 
-def _found(
-    scope: StatementScope,
-    change: RowChange,
-    parameters: Mapping[str, object],
-    table: Table,
-    snapshot: Any,
-) -> pa.Table | None:
+def _rows_with_keys(on: ChangeOnTable, snapshot: Any) -> pa.Table | None:
     """All columns of the rows that the condition may select."""
     import pyarrow as pa
 
-    query = change.selection.query
-    filters = tuple(
-        one
-        for reference in query.references
-        if reference.range.start == change.selection.target_position
-        for one in reference.filters
-    )
-    bound = bind(query.parameters, parameters, change.text, scope.zone)
+    scope, table = on.scope, on.table
     with SnapshotLeases(scope.committer) as leases:
-        if snapshot is None or not leases.hold(table.name, snapshot.id):
+        if not leases.hold(table.name, snapshot.id):
             return None
         read = plan_data_read(
             table,
-            ReadRequest(zone=scope.zone, filters=filters, bound=bound),
+            ReadRequest(zone=scope.zone, filters=on.filters, bound=on.bound),
             target=TableState(snapshot),
             manifests=scope.manifests(table),
             batch_rows=scope.settings.batch_rows,
@@ -176,52 +140,36 @@ def _found(
         return None if batch is None else pa.Table.from_batches([batch])
 
 
-def _selected_by_key(
-    scope: StatementScope,
-    change: RowChange,
-    parameters: Mapping[str, object],
-    table: Table,
-    found: pa.Table,
-) -> pa.Table | None:
-    """The rows among `found` that the condition selects; None if it is Spark's to evaluate."""
+def _selected_by_key(on: ChangeOnTable, rows: pa.Table) -> pa.Table | None:
+    """The rows that the condition selects; None if it is Spark's to evaluate."""
     import pyarrow as pa
 
-    filters = plain_filters(change, table.schema.primary_keys)
+    filters = plain_filters(on.change, on.table.schema.primary_keys)
     if filters is None:
         return None
-    query = change.selection.query
-    bound = bind(query.parameters, parameters, change.text, scope.zone)
-    predicates = column_predicates(filters, table.schema.columns, bound)
-    types = {one.name: one.type for one in found.schema}
-    can_tell = all(can_have(predicate, types[predicate.column]) for predicate in predicates)
-    if len(predicates) != len(filters) or not can_tell:
+    predicates = column_predicates(filters, on.table.schema.columns, on.bound)
+    types = {field.name: field.type for field in rows.schema}
+    are_comparable = all(can_have(predicate, types[predicate.column]) for predicate in predicates)
+    if len(predicates) != len(filters) or not are_comparable:
         return None
     for predicate in predicates:
-        if found.num_rows:
-            (values,) = found.column(predicate.column).chunks
-            found = found.filter(pa.array(matching(predicate, values))).combine_chunks()
-    return found
+        if rows.num_rows:
+            (values,) = rows.column(predicate.column).chunks
+            rows = rows.filter(pa.array(matching(predicate, values))).combine_chunks()
+    return rows
 
 
-def _with_plain_values(
-    scope: StatementScope,
-    update: Update,
-    parameters: Mapping[str, object],
-    table: Table,
-    rows: pa.Table,
-) -> pa.Table | None:
+def _with_plain_values(on: ChangeOnTable, update: Update, rows: pa.Table) -> pa.Table | None:
     """The rows with the values that are assigned; None if those are Spark's to evaluate, or NULLs
     become a column's default."""
     import pyarrow as pa
 
-    query = update.selection.query
-    values = plain_values(update, table.schema.columns, paths_of(update, table.schema))
-    if values is None or len(query.references) > 1 or is_strict(scope.spark):
+    values = plain_values(update, on.table.schema.columns, on.paths)
+    if values is None or len(update.selection.query.references) > 1 or is_strict(on.scope.spark):
         return None
-    bound = bind(query.parameters, parameters, update.text, scope.zone)
-    given = {name: rows.column(name).to_pylist() for value in values for name in value.sources}
+    inputs = {name: rows.column(name).to_pylist() for value in values for name in value.sources}
     for value in values:
-        column = computed(value, given, rows.num_rows, bound)
+        column = computed(value, inputs, rows.num_rows, on.bound)
         if column is None or (value.column.default is not None and None in column):
             return None
         place = rows.column_names.index(value.column.name)
@@ -230,87 +178,59 @@ def _with_plain_values(
     return rows
 
 
-def _values(
-    scope: StatementScope,
-    change: RowChange,
-    parameters: Mapping[str, object],
-    table: Table,
-    snapshot_id: int,
-    found: pa.Table,
-    merged: MergedUpdate | None,
-) -> DataFrame:
+def _values(on: ChangeOnTable, stored: pa.Table) -> DataFrame:
     """The numbers of the rows that are selected, with the values of the assigned columns, and with
-    their kinds where `merged` tells them."""
-    paths = paths_of(change, table.schema)
-    assigned = {path.column.name for path in paths}
+    their kinds where the merge engine decides them."""
+    merged = on.merged
     compared = () if merged is None else merged.compared
-    names = used_names(change.text, change.selection.query)
 
-    def selected(every: bool) -> DataFrame:
-        columns = [
-            column
-            for column in table.schema.columns
-            if every
-            or names is None
-            or column.name.lower() in names
-            or column.name in assigned
-            or column.name in compared
-        ]
-        frame = frame_of_batch(scope.spark, _numbered(found, columns), [*columns, _NUMBER])
-        return selected_rows(scope, change, parameters, table, snapshot_id, frame)
+    def read(columns: Sequence[Column]) -> DataFrame:
+        return frame_of_batch(on.scope.spark, _numbered(stored, columns), [*columns, _NUMBER])
 
-    try:
-        rows = selected(False)
-    except UnknownNameError:
-        rows = selected(True)  # then Spark's error can suggest the column that was meant
-    written = [column for column in table.schema.columns if column.name in assigned]
+    rows = on.selected_of(read, {*on.assigned, *compared})
+    written = [column for column in on.table.schema.columns if column.name in on.assigned]
     kind = None if merged is None or merged.is_plain else UPDATE_AFTER
-    return new_values(scope, change, rows, [_NUMBER, *written], paths, kind, merged)
+    return on.new_values(rows, [_NUMBER, *written], kind)
 
 
-def _numbered(found: pa.Table, columns: Sequence[Column]) -> pa.RecordBatch:
+def _numbered(rows: pa.Table, columns: Sequence[Column]) -> pa.RecordBatch:
     import pyarrow as pa
 
-    arrays = [found.column(column.name).combine_chunks() for column in columns]
-    numbers = pa.array(range(found.num_rows), pa.int64())
+    arrays = [rows.column(column.name).combine_chunks() for column in columns]
+    numbers = pa.array(range(rows.num_rows), pa.int64())
     names = [*(column.name for column in columns), _NUMBER.name]
     return pa.RecordBatch.from_arrays([*arrays, numbers], names=names)
 
 
-def _fetched(scope: StatementScope, change: RowChange, values: DataFrame) -> pa.Table:
-    try:
-        with cancellable(scope.spark):  # a subquery runs jobs
-            return fetched(values)
-    except Exception as error:
-        raise translate(error, statement=change.text) from error
-
-
-def _are_seen(rows: pa.Table, change: RowChange, table: Table, merged: MergedUpdate | None) -> bool:
+def _are_seen(on: ChangeOnTable, rows: pa.Table) -> bool:
     """Whether the merge engine takes plain values as they are."""
+    merged = on.merged
     if merged is None or merged.is_plain:
         return True
-    assigned = {path.column.name for path in paths_of(change, table.schema)}
-    nulls = sum(rows.column(name).null_count for name in assigned)
+    nulls = sum(rows.column(name).null_count for name in on.assigned)
     return merged.loses_nulls_only and not nulls
 
 
-def _changed(found: pa.Table, values: pa.Table, kind: int, merged: MergedUpdate | None) -> pa.Table:
-    """The rows of `found` that `values` has the numbers of, with the other columns of `values`, and
-    with their kinds: those of `values`, else `kind`."""
+def _changed(on: ChangeOnTable, stored: pa.Table, selected: DataFrame) -> pa.Table:
+    """The stored rows that are selected, with their new values and their kinds."""
     import pyarrow as pa
 
-    rows = found.take(values.column(_NUMBER.name))
+    scope = on.scope
+    # A subquery in the statement runs jobs.
+    with errors_translated(on.change.text), cancellable(scope.spark):
+        values = fetched(selected)
+    rows = stored.take(values.column(_NUMBER.name))
     for name in values.column_names:
         if name not in (_NUMBER.name, KIND, LOSSES):
             rows = rows.set_column(rows.column_names.index(name), name, values.column(name))
-    for one in () if merged is None else merged.blank:
-        place = rows.column_names.index(one.name)
+    for column in () if on.merged is None else on.merged.blank:
+        place = rows.column_names.index(column.name)
         field = rows.schema.field(place)
         rows = rows.set_column(place, field, pa.nulls(rows.num_rows, field.type))
     if LOSSES in values.column_names:
         rows = rows.append_column(LOSSES, values.column(LOSSES))
     if KIND not in values.column_names:
-        return _with_kind(rows, kind)
+        return _with_kind(rows, on.row_kind)
     return rows.append_column(KIND, values.column(KIND))
 
 
@@ -323,7 +243,7 @@ def _with_kind(rows: pa.Table, kind: int) -> pa.Table:
 def commit_by_key(
     scope: StatementScope, change: RowChange, prepared: PreparedKeys, attempts: Attempts
 ) -> tuple[CommitReceipt, CompletedWrite] | None:
-    """Write the rows and commit them, in one transaction. None where no row is selected.
+    """Write the rows and commit them, in one transaction. None if no row is selected.
 
     Raises OutdatedPlanError if others have changed the rows meanwhile.
     """
@@ -337,8 +257,8 @@ def commit_by_key(
 
     def write() -> tuple[ToCommit, CompletedWrite]:
         current = prepared if base == prepared.base_snapshot_id else _prepared_on(prepared, base)
-        made = rows if current is prepared else current.rows()
-        written = _written(scope, table, made, transaction)
+        changed = rows if current is prepared else current.rows()
+        written = _written(scope, table, changed, transaction)
         check_losses(scope, table, written.losses)
         keys = read_keys(base, manifest_list=current.manifest_list)
         return ToCommit(
@@ -366,13 +286,7 @@ def _prepared_on(prepared: PreparedKeys, snapshot_id: int) -> PreparedKeys:
 def _written(
     scope: StatementScope, table: Table, rows: pa.Table, transaction: Transaction
 ) -> CompletedWrite:
-    task = write_spec(
-        table,
-        transaction,
-        overwrite=False,
-        slots=scope.slots,
-        settings=scope.settings,
-    )
+    task = append_spec(scope, table, transaction)
     if not table.schema.postpones_buckets:
         task = task.with_kinds()
     manifests = scope.manifests(table)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from paimon_magics.columnar.value_bounds import can_have
 from paimon_magics.coordinator.client.small_inserts import InsertReceipt, SmallInserts
@@ -22,12 +23,13 @@ from paimon_magics.session.writes.exactness import is_strict
 from paimon_magics.session.writes.row_selection import kind_of
 from paimon_magics.settings import WAITS
 from paimon_magics.statements.row_changes import RowChange, Update
-from paimon_magics.statements.statement import (
-    TableName,
-)
+from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.schema.history import version_of
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.table import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _FLUSH_MS = 300_000
 _UNCOUNTED = (
@@ -44,7 +46,7 @@ class PendingInsert:
         table: Table,
         answer: Future[InsertReceipt],
         visible: bool,
-        kind: str = "INSERT INTO",
+        kind: str,
     ) -> None:
         self._scope = scope
         self._table = table
@@ -59,6 +61,23 @@ class PendingInsert:
         if self._visible and receipt.mode == "async_mode":
             snapshot_id = flush_queue(self._scope, self._table.name)[1]
         return _outcome(self._table.name, self._kind, receipt, snapshot_id, visible=self._visible)
+
+
+def send_to_log(
+    scope: StatementScope,
+    table: Table,
+    log: SmallInserts,
+    rows: pa.Table | LoggedChange,
+    *,
+    wait: str | None,
+    label: str | None = None,
+    kind: str = "INSERT INTO",
+) -> PendingInsert:
+    """Send rows, or a change of rows, to the log of the table. `wait` says when that is answered;
+    the default is the table's mode. Raises errors of ours where it is not taken."""
+    mode = "async_mode" if wait is not None else None
+    answer = log.insert(table.name, rows, label=label, mode=mode, version=version_of(table))
+    return PendingInsert(scope, table, answer, wait == "visible", kind)
 
 
 def check_wait(wait: str | None) -> None:
@@ -83,19 +102,19 @@ def flush_table(scope: StatementScope, name: TableName) -> Outcome:
     """Make acknowledged inserts visible; see `Session.flush`."""
     lsn, snapshot_id = flush_queue(scope, name)
     where = "" if snapshot_id is None else f" (snapshot {snapshot_id})"
-    told = f"All inserts of `{name}` up to record {lsn} are visible{where}."
+    message = f"All inserts of `{name}` up to record {lsn} are visible{where}."
     return Outcome(
         statement=f"flush({name})",
         query="",
         kind="FLUSH",
         table=str(name),
         snapshot_id=snapshot_id,
-        message=told if lsn else f"No small inserts of `{name}` waited to be loaded.",
+        message=message if lsn else f"No small inserts of `{name}` waited to be loaded.",
     )
 
 
 def inserts_of(scope: StatementScope, table: Table) -> SmallInserts | None:
-    """The client for small inserts into the table; None if the table takes none, or if there is no
+    """The client for small inserts into the table. None if the table takes none, or there is no
     coordinator."""
     if not takes_small_inserts(table.schema) or table.name.branch is not None:
         return None
@@ -133,10 +152,10 @@ def _outcome(
     where = f"visible in snapshot {snapshot_id}" if snapshot_id is not None else "visible"
     inserts = kind == "INSERT INTO"
     soon = "loaded" if inserts else "carried out"
-    told = where if is_visible else f"{soon} with others soon"
+    state = where if is_visible else f"{soon} with others soon"
     notes = (f"Answered in {receipt.mode}: {receipt.fallback}.",) if receipt.fallback else ()
     if receipt.trouble and not is_visible:
-        told = "durable in the coordinator's log, and not visible for now"
+        state = "durable in the coordinator's log, and not visible for now"
         notes = (*notes, f"Rows of `{name}` can't be loaded: {receipt.trouble}")
     if not inserts:
         notes = (*notes, _UNCOUNTED)
@@ -148,7 +167,7 @@ def _outcome(
         snapshot_id=snapshot_id if is_visible else None,
         rows_written=receipt.rows if inserts else None,
         message=f"{kind} `{name}`: {count_text(receipt.rows, 'row' if inserts else 'key')} "
-        f"acknowledged{again} (record {receipt.lsn}), {told}.",
+        f"acknowledged{again} (record {receipt.lsn}), {state}.",
         notes=notes,
     )
 
@@ -161,8 +180,8 @@ def _outcome(
 def small_change(
     scope: StatementScope, change: RowChange, table: Table, parameters: Mapping[str, object]
 ) -> LoggedChange | None:
-    """The small change that a statement is; None where its table, or the session, takes none, or
-    where Spark has to decide what it does.
+    """The small change that a statement is. None if its table, or the session, takes none, or if
+    Spark has to decide what it does.
 
     Raises errors of ours for parameters without a value, and for wrong assignments.
     """
@@ -171,8 +190,8 @@ def small_change(
     if isinstance(change, Update) and is_strict(scope.spark):
         return None  # Spark has to check the types of what is assigned
     bound = bind(change.selection.query.parameters, parameters, change.text, scope.zone)
-    found = logged_change(change, table.name, table.schema, bound)
-    return found if found is not None and _fits(found, table) else None
+    logged = logged_change(change, table.name, table.schema, bound)
+    return logged if logged is not None and _fits(logged, table) else None
 
 
 def run_small_change(
@@ -188,14 +207,8 @@ def run_small_change(
     """
     inserts = inserts_of(scope, table)
     assert inserts is not None
-    answer = inserts.insert(
-        table.name,
-        logged,
-        mode="async_mode" if wait is not None else None,
-        version=version_of(table),
-    )
-    visible = wait == "visible"
-    outcome = PendingInsert(scope, table, answer, visible, kind_of(change)).outcome()
+    kind = kind_of(change)
+    outcome = send_to_log(scope, table, inserts, logged, wait=wait, kind=kind).outcome()
     outcome.statement, outcome.query = change.text, None
     return outcome
 

@@ -37,6 +37,9 @@ from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.progress import doing
 from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.table_write import write_spec
+from paimon_magics.tables.writing.write_spec import WriteSpec
 
 _Receipt = TypeVar("_Receipt")
 _Plan = TypeVar("_Plan")
@@ -45,10 +48,9 @@ _Written = TypeVar("_Written")
 
 @dataclass(frozen=True, slots=True)
 class ToCommit:
-    """What a statement has written: the messages of its files, of which there are `files`. `rows`
-    is the number that the snapshot tells, `operation` what became of them. `repeated_attempts`
-    tells that a task may have run more than once, so that files of an attempt that did not count
-    may be left."""
+    """What a statement has written: the messages of its files, and their number as `files`. The
+    snapshot records `rows` and the `operation`. With `repeated_attempts` a task may have run more
+    than once, and may have left files of an attempt that did not count."""
 
     messages: tuple[bytes, ...]
     rows: int
@@ -90,7 +92,7 @@ def begun(
     compacts: bool = False,
 ) -> Transaction:
     """Wait for the statement's turn, which the progress display shows; return its transaction. One
-    that only `compacts` takes no turn."""
+    that only `compacts` does not wait."""
     engine = engine_name(scope.spark.version)
     with doing(lambda: scope.committer.delay() or attempts.doing(table)):
         transaction = scope.committer.begin(table, base, engine, attempts.waits, compacts=compacts)
@@ -106,15 +108,20 @@ def begun(
     return transaction
 
 
+def append_spec(scope: StatementScope, table: Table, transaction: Transaction) -> WriteSpec:
+    """What the writers of rows need to know that are added to a table."""
+    slots, settings = scope.slots, scope.settings
+    return write_spec(table, transaction, overwrite=False, slots=slots, settings=settings)
+
+
 def transact(
     scope: StatementScope,
     transaction: Transaction,
     statement: str,
     write: Callable[[], tuple[ToCommit, _Written]],
 ) -> tuple[CommitReceipt, _Written]:
-    """Write by `write`, which tells what to commit and what else the caller wants to know, and
-    commit that. If one of both fails, the transaction is aborted, and the files that were written
-    are removed. Raises errors of ours."""
+    """Write and commit. `write` returns what to commit, and a value for the caller. If either step
+    fails, the transaction is aborted and its files are removed. Raises errors of ours."""
     started = time.monotonic()
     try:
         written, known = write()

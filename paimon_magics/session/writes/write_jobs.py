@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.planning.commits.requests import Append, CommitReceipt
@@ -24,6 +26,19 @@ from paimon_magics.tables.writing.table_write import (
     write_spec,
 )
 from paimon_magics.tables.writing.write_spec import WriteSpec
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import DataFrame
+
+
+@contextmanager
+def persisted(frame: DataFrame) -> Iterator[DataFrame]:
+    """Let Spark keep the rows of a frame while the body runs."""
+    rows = frame.persist()
+    try:
+        yield rows
+    finally:
+        rows.unpersist()
 
 
 def run_job(
@@ -57,7 +72,7 @@ def run_write(
     write: Callable[[PreparedWrite, WriteSpec], JobWritten],
     operation: Callable[[CompletedWrite], Operation],
 ) -> tuple[PreparedWrite, CommitReceipt, CompletedWrite]:
-    """Write planned rows by `write`, and commit them in one transaction. `operation` tells what
+    """Write planned rows by `write`, and commit them in one transaction. `operation` says what
     became of them. Return the plan that was written: where `plans_in_turn` says so, an append is
     planned again when its turn has come. An overwrite keeps its plan: it replaces what was there
     before."""

@@ -10,6 +10,7 @@ from paimon_magics import Session
 from paimon_magics.session.planned_work import reads_of
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.row_changes import chosen_rows
+from paimon_magics.session.writes.row_selection import ChangeOnTable
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.row_changes import Delete
 from paimon_magics.statements.statement import TableName
@@ -66,7 +67,7 @@ def chosen(session: Session, table: str, condition: str) -> DataFrame | None:
     scope = StatementScope(session._connection)
     loaded = scope.tables.load(TableName(table, "default"))
     ids = session.run(f"SELECT max(snapshot_id) AS id FROM {table}$snapshots").to_pylist()
-    return chosen_rows(scope, change, {}, loaded, ids[0]["id"])
+    return chosen_rows(ChangeOnTable(scope, change, {}, loaded, ids[0]["id"]))
 
 
 def shown(frame: DataFrame) -> list[str]:
