@@ -1,6 +1,6 @@
 """The steps that were taken on the frame of a table, and what of the table they need.
 
-All is told from the texts of a step's arguments: which columns they can mean, which conditions all
+The texts of a step's arguments tell all of it: which columns they can mean, which conditions all
 rows of the result meet, and how many rows of the table are enough.
 """
 
@@ -57,9 +57,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepFilters:
-    """Conditions on stored columns that all rows meet, with the values `bound` in them. `whole` is
-    the number of the first steps of which they tell all conditions. `by_name` has for some steps,
-    by their numbers, the same step with columns by their names, for whatever frame."""
+    """Conditions on stored columns that all rows meet, with the values `bound` in them. They are
+    all the conditions of the first `whole` steps. `by_name` has some steps, by their numbers, with
+    columns by their names, so that they fit any frame."""
 
     filters: tuple[ColumnFilter, ...]
     bound: Mapping[str, object]

@@ -101,7 +101,7 @@ def _is_read_otherwise(frame: DataFrame, step: Step) -> bool:
 
 
 def note_origins(frame: DataFrame, *sources: object) -> None:
-    """Note that a frame was made of others, of which those count that come from tables."""
+    """Note which frames of tables a frame comes from, through the frames that it was made of."""
     roots = tuple(dict.fromkeys(root for source in sources for root in _roots(source)))
     if roots:
         vars(frame)[_ORIGINS] = roots
@@ -224,7 +224,7 @@ def _repeated(
 
 
 def _in_place_of(old: DataFrame, new: DataFrame) -> DataFrame:
-    """The rows of `new` in the columns of `old`, of which it may have fewer."""
+    """The rows of `new` in the columns of `old`; `new` may have fewer columns."""
     nothing = old.where(F.lit(False))
     if new.columns != old.columns:
         nothing = nothing.select(*map(quoted, new.columns))
