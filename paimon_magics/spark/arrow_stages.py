@@ -1,4 +1,4 @@
-"""Python stages over a frame whose columns have any names.
+"""Python stages of a job: over a frame whose columns have any names, or over numbers.
 
 `DataFrame.mapInArrow` asks its frame for each column by its name as an expression, in which a dot
 means a field of a struct: `a.b` is not found, or gives another value. A name that comes twice, in
@@ -8,13 +8,17 @@ restore the names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from paimon_magics.errors import sent_to_driver
+from paimon_magics.spark.python_workers import keep_modules
+from paimon_magics.spark.task_reports import Reporter, reports_folder
+
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 Work = Callable[["Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
@@ -39,3 +43,32 @@ class _UnderNames:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return self.work(batch.rename_columns(list(self.names)) for batch in batches)
+
+
+NumberedWork = Callable[[int, Reporter], "Iterator[pa.RecordBatch]"]
+"""Work of one task, by the task's number; picklable. It reports what it reads."""
+
+
+def numbered_tasks(
+    spark: SparkSession, count: int, work: NumberedWork, schema: StructType
+) -> DataFrame:
+    """The rows that `work` returns in each of so many tasks. Nothing runs yet."""
+    tasks = _NumberedTasks(work, reports_folder())
+    return spark.range(0, count, 1, count).mapInArrow(tasks, schema)
+
+
+@dataclass(frozen=True)
+class _NumberedTasks:
+    """Runs in the task, whose row is its number."""
+
+    work: NumberedWork
+    reports: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reporter = Reporter(self.reports, writes=False)
+        with sent_to_driver():
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from self.work(number, reporter)
+        reporter.end()
+        keep_modules()

@@ -26,7 +26,7 @@ from paimon_magics.spark.progress import WorkKnown, is_connect
 from paimon_magics.spark.python_workers import keep_modules
 from paimon_magics.spark.queries import cancel_jobs, cancellable
 from paimon_magics.spark.sessions import runs_here
-from paimon_magics.spark.spooled_rows import SpooledRows
+from paimon_magics.spark.spooled_rows import SpooledRows, write_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 
 # Of one binary value: far below the 128 MB of a message of Spark Connect.
 _MESSAGE_BYTES_MAX = 16 << 20
-# Of the batches of a partition that go through Spark's driver, and of a file for those behind them.
+# Of the batches of a partition that go through Spark's driver.
 _IN_MEMORY_BYTES_MAX = 16 << 20
-_FILE_BYTES = 64 << 20
 _CAUSES_MAX = 10
 
 
@@ -78,17 +77,17 @@ def _errors_of_jobs() -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        cause, found = error.java_exception, None
+        cause, converted = error.java_exception, None
         for _ in range(_CAUSES_MAX):
             if cause is None:
                 break
-            found = convert_exception(cause)
-            if not isinstance(found, UnknownException):
+            converted = convert_exception(cause)
+            if not isinstance(converted, UnknownException):
                 break
             cause = cause.getCause()
-        if found is None:
+        if converted is None:
             raise
-        raise found from None
+        raise converted from None
 
 
 def _batches_in(message: Row) -> Iterator[pa.RecordBatch]:
@@ -112,6 +111,8 @@ class _AsMessages:
     folder: str | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
         rest = iter(batches)
         sent_bytes = 0
         for batch in rest:
@@ -119,8 +120,12 @@ class _AsMessages:
             sent_bytes += batch.nbytes
             if self.folder is not None and sent_bytes >= _IN_MEMORY_BYTES_MAX:
                 break
-        for batch in rest:
-            yield _as_file(chain([batch], rest), str(self.folder))
+        slices = chain.from_iterable(map(_slices, rest))
+        for first in slices:
+            path = os.path.join(str(self.folder), f"{uuid.uuid4().hex}.arrow")
+            write_file(path, first, slices)
+            message = pa.nulls(1, pa.binary())
+            yield pa.record_batch({"message": message, "file": pa.array([path])})
         keep_modules()
 
 
@@ -142,24 +147,3 @@ def _as_message(batch: pa.RecordBatch) -> pa.RecordBatch:
     ends = pa.array([0, content.size], pa.int32()).buffers()[1]
     message = pa.Array.from_buffers(pa.binary(), 1, [None, ends, content])  # no copy
     return pa.record_batch({"message": message, "file": pa.nulls(1, pa.string())})
-
-
-def _as_file(batches: Iterator[pa.RecordBatch], folder: str) -> pa.RecordBatch:
-    """Write batches into a new file until it is large, and return its name as a message."""
-    import pyarrow as pa
-
-    path = os.path.join(folder, f"{uuid.uuid4().hex}.arrow")
-    first = next(batches)
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with (
-        pa.OSFile(path, "wb") as sink,
-        pa.ipc.new_stream(sink, first.schema, options=options) as to,
-    ):
-        written_bytes = 0
-        for batch in chain([first], batches):
-            for rows in _slices(batch):
-                to.write_batch(rows)
-            written_bytes += batch.nbytes
-            if written_bytes >= _FILE_BYTES:
-                break
-    return pa.record_batch({"message": pa.nulls(1, pa.binary()), "file": pa.array([path])})

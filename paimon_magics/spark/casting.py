@@ -110,8 +110,8 @@ def stored(column: Column, value: SparkColumn | str) -> SparkColumn | str:
     ):
         cast = f"CAST( {value} AS {spark_type(column.type).simpleString()})"
         return cast if column.type.nullable else _not_null_text(cast, place)
-    given = F.expr(value) if isinstance(value, str) else value
-    return _checked(_Cast(column, lambda: given, "", False).stored, column.type, place)
+    expression = F.expr(value) if isinstance(value, str) else value
+    return _checked(_Cast(column, lambda: expression, "", False).stored, column.type, place)
 
 
 def check_stored_types(
@@ -120,8 +120,8 @@ def check_stored_types(
     """Raise InvalidValueError for the first value over `frame` whose type can't be cast to that of
     its column at all. Call it within `ansi_casts`, when Spark has refused all together."""
     for column, value in values:
-        given = F.expr(value) if isinstance(value, str) else value
-        _check_cast(frame, _Cast(column, partial(_same, given), column.name, False))
+        expression = F.expr(value) if isinstance(value, str) else value
+        _check_cast(frame, _Cast(column, partial(_same, expression), column.name, False))
 
 
 def _same(value: SparkColumn) -> SparkColumn:
@@ -187,13 +187,14 @@ def _check_cast(frame: DataFrame, cast: _Cast) -> None:
     except AnalysisException as error:
         if (error.getCondition() or "").startswith("DATATYPE_MISMATCH"):
             column = cast.column
-            found = frame.select(cast.value().alias("v")).schema["v"].dataType.simpleString()
+            value_type = frame.select(cast.value().alias("v")).schema["v"].dataType.simpleString()
             hint = f"Cast the expression for `{column.name}` yourself, or write another column."
-            if type_text(column.type) == "DATE" and found == "int":  # 2026-01-31 is a subtraction
+            # 2026-01-31 is a subtraction.
+            if type_text(column.type) == "DATE" and value_type == "int":
                 hint = "Write dates in quotes: DATE '2026-01-31'."
             raise InvalidValueError(
-                f"Column `{column.name}` is {type_text(column.type)}, and {found.upper()} values "
-                f"(`{cast.named}`) can't be cast to it.",
+                f"Column `{column.name}` is {type_text(column.type)}, and {value_type.upper()} "
+                f"values (`{cast.named}`) can't be cast to it.",
                 hint=hint,
             ) from error
         raise
@@ -235,16 +236,18 @@ def _checked_inside(value: SparkColumn, data_type: DataType, place: str) -> Spar
         case AtomicType():
             return _within_length(value, data_type, place)
         case ArrayType(element=element) if _is_limited(element):
-            return F.transform(value, lambda one: _checked(one, element, f"an element of {place}"))
+            return F.transform(
+                value, lambda part: _checked(part, element, f"an element of {place}")
+            )
         case MapType(key=key, value=item) if _is_limited_inside(data_type):
             key, pairs = as_nullable(key, True), value  # Spark's maps have no NULL keys
             if _is_limited(key):
                 pairs = F.transform_keys(
-                    pairs, lambda one, _: _checked(one, key, f"a key of {place}")
+                    pairs, lambda part, _: _checked(part, key, f"a key of {place}")
                 )
             if _is_limited(item):
                 pairs = F.transform_values(
-                    pairs, lambda _, one: _checked(one, item, f"a value of {place}")
+                    pairs, lambda _, part: _checked(part, item, f"a value of {place}")
                 )
             return pairs
         case RowType(fields=fields) if any(_is_limited(field.type) for field in fields):

@@ -52,20 +52,20 @@ def with_hashed_decimals(frame: DataFrame) -> tuple[DataFrame, HashedDecimals]:
     names = [field.name for field in frame.schema.fields]
     if len({name.lower() for name in names}) < len(names):
         return frame, HashedDecimals(())
-    found = []
+    decimals = []
     texts = []
     for field in frame.schema.fields:
         name, data_type = quoted(field.name), field.dataType
         if isinstance(data_type, DecimalType) and data_type.precision <= DIGITS_MAX:
-            found.append((field.name, data_type.precision, data_type.scale))
+            decimals.append((field.name, data_type.precision, data_type.scale))
             hashed = f"xxhash64({name})"
             if field.nullable:
                 hashed = f"CASE WHEN {name} IS NOT NULL THEN {hashed} END"
             name = f"{hashed} AS {name}"
         texts.append(name)
-    if not found:
+    if not decimals:
         return frame, HashedDecimals(())
-    return frame.selectExpr(*texts), HashedDecimals(tuple(found))
+    return frame.selectExpr(*texts), HashedDecimals(tuple(decimals))
 
 
 # Lets every field of a STRUCT be NULL before rows leave Spark.
@@ -99,7 +99,10 @@ def _loosened(kind: DataType) -> DataType:
             return spark_types.MapType(_loosened(kind.keyType), item, kind.valueContainsNull)
         case spark_types.StructType():
             return spark_types.StructType(
-                [spark_types.StructField(one.name, _loosened(one.dataType), True) for one in kind]
+                [
+                    spark_types.StructField(field.name, _loosened(field.dataType), True)
+                    for field in kind
+                ]
             )
     return kind
 
@@ -148,10 +151,10 @@ def _text(value: Column, data_type: DataType) -> Column:
     match data_type:
         case spark_types.ArrayType():
             element = data_type.elementType
-            return F.transform(value, lambda one: _text(one, element))
+            return F.transform(value, lambda part: _text(part, element))
         case spark_types.MapType():
             item = data_type.valueType
-            return F.transform_values(value, lambda _, one: _text(one, item))
+            return F.transform_values(value, lambda _, part: _text(part, item))
         case spark_types.StructType():
             parts = [
                 _text(value.getField(field.name), field.dataType).alias(field.name)

@@ -26,6 +26,7 @@ from paimon_magics.errors import InvalidValueError, sent_to_driver
 from paimon_magics.planning.reads.read_points import READ_OPTIONS, ScanMode
 from paimon_magics.planning.reads.stream_points import StreamOffset, stream_request
 from paimon_magics.planning.reads.views import shown_columns, view_named
+from paimon_magics.spark.jvm import activate
 from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.pushed_filters import column_filters
 from paimon_magics.spark.source_rows import GivenRows, parts_of, rows_of_part
@@ -85,13 +86,13 @@ def asked_table(options: Mapping[str, str], place: Place) -> TableName:
     """The table that the options name: `table`, or the argument of `load`, which may be the path of
     a table's folder. Raises InvalidValueError if none does, or both do, and for a folder in another
     warehouse."""
-    given = {key: options[key] for key in TABLE_KEYS if key in options}
-    if len(set(given.values())) != 1:
+    named_by = {key: options[key] for key in TABLE_KEYS if key in options}
+    if len(set(named_by.values())) != 1:
         raise InvalidValueError(
-            f"The options name {'two tables' if given else 'no table'}.",
+            f"The options name {'two tables' if named_by else 'no table'}.",
             hint='Name one: .format("paimon").load("shop.orders"), or .option("table", …).load().',
         )
-    text = next(iter(given.values()))
+    text = next(iter(named_by.values()))
     if "/" in text:
         return _in_folder(text, place)
     name = named(text)
@@ -105,8 +106,7 @@ def register(spark: SparkSession, place: Place) -> None:
     spark.conf.set(_PUSHES, "true")
     if not is_connect(spark):
         # Spark refuses names that are known in the active session, which may be another one.
-        jvm: Any = spark._jvm
-        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+        activate(spark)
     spark.dataSource.register(source_at(place, STREAM_FORMAT))
     try:
         spark.dataSource.register(source_at(place))
@@ -164,7 +164,7 @@ class PaimonSource(spark_source.DataSource):
         return asked_table(self.options, self.place)
 
     @property
-    def given(self) -> dict[str, str]:
+    def read_options(self) -> dict[str, str]:
         """The options but those that name the table."""
         return {key: value for key, value in self.options.items() if key not in TABLE_KEYS}
 
@@ -172,7 +172,7 @@ class PaimonSource(spark_source.DataSource):
         """A read of no rows, which knows the table's columns."""
         kind = view_named(self.table.system_table)
         assert kind is not None
-        table = self.catalog.load(_branch_of(self.table, self.given))
+        table = self.catalog.load(_branch_of(self.table, self.read_options))
         request = ReadRequest(kind)
         return plan_data_read(table, request, target=SnapshotChanges((), ScanMode.DELTA))
 
@@ -206,15 +206,15 @@ class _Reader(spark_source.DataSourceReader):
             return [GivenRows(metadata_table(source.catalog, source.table))]
         kind = view_named(source.table.system_table)
         assert kind is not None
-        given = source.given
+        options = source.read_options
         request = ReadRequest(
             kind,
-            options={key: given[key.lower()] for key in READ_OPTIONS if key.lower() in given},
+            options={key: options[key.lower()] for key in READ_OPTIONS if key.lower() in options},
             zone=source.place.zone,
             filters=self._filters,
             bound=self._bound,
         )
-        table = source.catalog.load(_branch_of(source.table, given))
+        table = source.catalog.load(_branch_of(source.table, options))
         read = plan_data_read(table, request, batch_rows=source.place.batch_rows)
         return parts_of([read], source.place.slots)
 
@@ -244,8 +244,8 @@ class _StreamReader(SupportsTriggerAvailableNow, spark_source.DataSourceStreamRe
     @cached_property
     def _stream(self) -> TableStream:
         source = self._source
-        table = source.catalog.load(_branch_of(source.table, source.given))
-        request = stream_request(table.schema, source.given)
+        table = source.catalog.load(_branch_of(source.table, source.read_options))
+        request = stream_request(table.schema, source.read_options)
         zone, rows = source.place.zone, source.place.batch_rows
         # The types as the table has them: Spark's schema has fewer.
         columns = shown_schema(source.read_nothing())
@@ -340,9 +340,9 @@ def _plain(warehouse: str) -> str:
     return os.path.abspath(path) if "://" not in path else path
 
 
-def _branch_of(name: TableName, given: Mapping[str, str]) -> TableName:
+def _branch_of(name: TableName, options: Mapping[str, str]) -> TableName:
     """The table itself, in the branch that the options name."""
-    branch = given.get("branch", name.branch)
+    branch = options.get("branch", name.branch)
     return replace(name, system_table=None, branch=branch)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.errors import PySparkException
 
@@ -25,6 +25,8 @@ from paimon_magics.statements.dialects.foreign_names import foreign_function_hin
 from paimon_magics.statements.dialects.misreadings import misread
 from paimon_magics.statements.lexing.tokens import tokenize
 from paimon_magics.tables.stores.corruption import unread_by_java
+
+_T = TypeVar("_T")
 
 # The SQLSTATE class for values that don't fit.
 _DATA_EXCEPTION = "22"
@@ -184,29 +186,29 @@ def _wrong_name(
     None for other conditions."""
     match kind:
         case _ if kind.startswith(("UNRESOLVED_COLUMN", "UNRESOLVED_USING_COLUMN")):
-            said = f"There is no column {parameters.get('objectName', '')}."
+            text = f"There is no column {parameters.get('objectName', '')}."
             hint = _proposal(parameters.get("objectName", ""), parameters.get("proposal", ""))
         case "FIELD_NOT_FOUND":
-            said, hint = message, ""
+            text, hint = message, ""
         case "UNBOUND_SQL_PARAMETER":
             name = parameters.get("name", "")
-            said = f"The parameter `:{name}` has no value."
+            text = f"The parameter `:{name}` has no value."
             hint = f"Define `{name}` before running the statement."
         case "UNRESOLVED_ROUTINE" | "UNRESOLVABLE_TABLE_VALUED_FUNCTION":
             name = (parameters.get("routineName") or parameters.get("name", "")).strip("`")
-            said = f"There is no function `{name}`."
+            text = f"There is no function `{name}`."
             listed = f"SHOW FUNCTIONS LIKE '{name[:2]}*' lists the functions that begin with it."
             hint = foreign_function_hint(name) or listed
         case "REQUIRES_SINGLE_PART_NAMESPACE":
-            said = f"There is no catalog for {parameters.get('identifier', message)}."
+            text = f"There is no catalog for {parameters.get('identifier', message)}."
             hint = "Name a table as `table`, or `database.table`."
         case "TABLE_OR_VIEW_NOT_FOUND":
-            said, hint = message, "Check the name."
+            text, hint = message, "Check the name."
         case "INVALID_CONF_VALUE":
             return InvalidValueError(message, hint="Correct the value.", **place)
         case "INCONSISTENT_BEHAVIOR_CROSS_VERSION" if "pattern" in parameters:
-            said = f"{parameters['pattern']} is not a pattern for times."
-            return InvalidValueError(said, hint=f"Write {_PATTERN}.", **place)
+            text = f"{parameters['pattern']} is not a pattern for times."
+            return InvalidValueError(text, hint=f"Write {_PATTERN}.", **place)
         case "UNSUPPORTED_FEATURE" if "tableName" in parameters and "operation" in parameters:
             return UnsupportedStatementError(
                 f"{parameters['tableName']} is a table of Spark's own, which does not support "
@@ -219,7 +221,7 @@ def _wrong_name(
             return _wrong_type(kind, parameters, place)
         case _:
             return None
-    return UnknownNameError(said, hint=hint, **place)
+    return UnknownNameError(text, hint=hint, **place)
 
 
 def _reason(error: BaseException) -> str:
@@ -267,19 +269,19 @@ def _advised(message: str) -> tuple[str, str]:
     match = _ADVICE.search(message)
     if match is None:
         return message, ""
-    said, advice = message[: match.start()].rstrip(), match[1].strip()
-    return said, advice if advice.endswith(".") else advice + "."
+    text, advice = message[: match.start()].rstrip(), match[1].strip()
+    return text, advice if advice.endswith(".") else advice + "."
 
 
 def _wrong_type(kind: str, parameters: dict[str, str], place: dict[str, Any]) -> StatementError:
     name = (parameters.get("typeName") or parameters.get("type", "")).strip('"')
     if kind == "DATATYPE_MISSING_SIZE":
-        said, hint = f"The type {name} needs a length.", f"Write {name}(10), or STRING."
+        text, hint = f"The type {name} needs a length.", f"Write {name}(10), or STRING."
     else:
         root = name.split("(")[0]
-        said = f"There is no type `{name}`."
+        text = f"There is no type `{name}`."
         hint = foreign_type_hint(root) or "DESCRIBE TABLE t shows how types are written."
-    return StatementError(said, hint=hint, **place)
+    return StatementError(text, hint=hint, **place)
 
 
 def _misfit(error: BaseException, condition: str, parameters: dict[str, str], message: str) -> str:
@@ -299,14 +301,19 @@ def _misfit(error: BaseException, condition: str, parameters: dict[str, str], me
     return f"Column `{column}` is {wanted}, and the value {value} does not fit."
 
 
+def _read(error: BaseException, read: Callable[[PySparkException], _T], otherwise: _T) -> _T:
+    """What PySpark tells of an error of its own. It asks the JVM, which may be gone."""
+    if not isinstance(error, PySparkException):
+        return otherwise
+    try:
+        return read(error)
+    except Exception:
+        return otherwise
+
+
 def _fragments(error: BaseException) -> list[str]:
     """The texts of the expressions in the error's query context."""
-    if not isinstance(error, PySparkException):
-        return []
-    try:
-        return [context.fragment().strip() for context in error.getQueryContext()]
-    except Exception:
-        return []
+    return _read(error, lambda e: [c.fragment().strip() for c in e.getQueryContext()], [])
 
 
 def _fragment(error: BaseException) -> str:
@@ -317,10 +324,7 @@ def _fragment(error: BaseException) -> str:
 
 
 def _sql_state(error: BaseException) -> str:
-    try:
-        return (error.getSqlState() or "") if isinstance(error, PySparkException) else ""
-    except Exception:
-        return ""
+    return _read(error, lambda e: e.getSqlState() or "", "")
 
 
 def _cast_column(error: BaseException) -> str | None:
@@ -333,12 +337,8 @@ def _cast_column(error: BaseException) -> str | None:
 
 
 def _condition(error: BaseException) -> tuple[str, dict[str, str]]:
-    if not isinstance(error, PySparkException):
-        return "", {}
-    try:
-        return error.getCondition() or "", dict(error.getMessageParameters() or {})
-    except Exception:
-        return "", {}
+    parameters: dict[str, str] = _read(error, lambda e: dict(e.getMessageParameters() or {}), {})
+    return _read(error, lambda e: e.getCondition() or "", ""), parameters
 
 
 def _is_analysis(error: BaseException) -> bool:
@@ -367,9 +367,9 @@ def _hint_of_text(error: BaseException) -> str:
 
 def _cause(error: BaseException, message: str) -> str:
     """The error line of the Python task that failed; without one the message, shortened."""
-    found = _PYTHON_ERROR.findall(str(error))
-    if found:
-        return str(found[-1]).strip()
+    errors = _PYTHON_ERROR.findall(str(error))
+    if errors:
+        return str(errors[-1]).strip()
     return _TRACE.sub("", message)[:500]
 
 
@@ -424,18 +424,15 @@ def position_of(
 
 
 def _context_offset(error: BaseException, spark_text: str) -> int | None:
-    if not isinstance(error, PySparkException):
-        return None
-    try:
-        contexts = error.getQueryContext()
-        for context in contexts:
+    def offset(error: PySparkException) -> int | None:
+        for context in error.getQueryContext():
             start = context.startIndex()
             # A context in the text of a view has offsets in that text, not in ours.
             if not context.objectName() and 0 <= start < len(spark_text):
                 return int(start)
-    except Exception:
         return None
-    return None
+
+    return _read(error, offset, None)
 
 
 def _offset_of(text: str, line: int, column: int) -> int:

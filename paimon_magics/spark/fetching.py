@@ -7,13 +7,13 @@ the epoch. Nested types are fetched by `toArrow`. VARIANT is not supported here,
 
 from __future__ import annotations
 
-import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 from paimon_magics.spark.progress import is_connect
+from paimon_magics.spark.types import arrow_schema
 from paimon_magics.statements.clauses.names import quoted
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def fetched(frame: DataFrame) -> pa.Table:
     try:
         return _collected(frame)
     except (ValueError, OverflowError):  # years that Python's dates don't have
-        return frame.toArrow().cast(_arrow_schema(frame.schema))
+        return frame.toArrow().cast(arrow_schema(frame.schema))
 
 
 def _collected(frame: DataFrame) -> pa.Table:
@@ -44,7 +44,7 @@ def _collected(frame: DataFrame) -> pa.Table:
     if any(isinstance(field.dataType, _NESTED) for field in frame.schema):
         return frame.toArrow()
     instants = {f.name for f in frame.schema if isinstance(f.dataType, spark_types.TimestampType)}
-    schema = _arrow_schema(frame.schema)
+    schema = arrow_schema(frame.schema)
     if instants:
         frame = frame.select(
             *(
@@ -75,12 +75,3 @@ def few_fetched(frame: DataFrame) -> pa.Table:
     if is_connect(frame.sparkSession) or not is_plain or len(set(frame.columns)) < len(kinds):
         return frame.toArrow()
     return fetched(frame)
-
-
-def _arrow_schema(schema: spark_types.StructType) -> pa.Schema:
-    """Spark's schema as Arrow's, instants in UTC. Older PySpark takes no zone and uses UTC."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    takes_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
-    options: dict[str, Any] = {"timezone": "UTC"} if takes_zone else {}
-    return to_arrow_schema(schema, **options)

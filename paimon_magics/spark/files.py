@@ -78,8 +78,8 @@ def bad_lines(
     """Count the lines at `path` that don't fit `schema`, by one job. Raises what Spark raises."""
     fields = [field for field in schema.fields if field.name != CORRUPT]
     wanted = T.StructType([*fields, T.StructField(_LINE, T.StringType())])
-    given = {key: value for key, value in options.items() if key.lower() not in _REPLACED}
-    reader = spark.read.format(kind).schema(wanted).options(**given)
+    plain_options = {key: value for key, value in options.items() if key.lower() not in _REPLACED}
+    reader = spark.read.format(kind).schema(wanted).options(**plain_options)
     # Spark counts the values of a line only where it reads all columns.
     whole = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=_LINE, columnPruning=False)
     rows = whole.load(path)
@@ -94,7 +94,7 @@ def bad_lines(
         undecoded, value = undecoded | is_bad, F.when(is_bad, text).otherwise(value)
     first = F.col(quoted(fields[0].name))
     with cancellable(spark):
-        (found,) = rows.agg(
+        (counts,) = rows.agg(
             F.count(line).alias("unfit"),
             _least(line.isNotNull(), place, line).alias("line"),
             F.count_if(undecoded).alias("undecoded"),
@@ -102,7 +102,7 @@ def bad_lines(
             F.count(first),  # Spark refuses to read the lines alone
         ).collect()
     return BadLines(
-        found["unfit"], _place(found["line"]), found["undecoded"], _place(found["value"])
+        counts["unfit"], _place(counts["line"]), counts["undecoded"], _place(counts["value"])
     )
 
 

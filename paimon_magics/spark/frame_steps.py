@@ -1,6 +1,6 @@
 """The steps that were taken on the frame of a table, and what of the table they need.
 
-All is told from the texts of a step's arguments: which columns they can mean, which conditions all
+The texts of a step's arguments tell all of it: which columns they can mean, which conditions all
 rows of the result meet, and how many rows of the table are enough.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import functools
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol
@@ -57,9 +57,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepFilters:
-    """Conditions on stored columns that all rows meet, with the values `bound` in them. `whole` is
-    the number of the first steps of which they tell all conditions. `by_name` has for some steps,
-    by their numbers, the same step with columns by their names, for whatever frame."""
+    """Conditions on stored columns that all rows meet, with the values `bound` in them. They are
+    all the conditions of the first `whole` steps. `by_name` has some steps, by their numbers, with
+    columns by their names, so that they fit any frame."""
 
     filters: tuple[ColumnFilter, ...]
     bound: Mapping[str, object]
@@ -83,10 +83,10 @@ def used_columns(
         if step.method == "limit":
             continue
         for text in _texts((*step.args, *step.kwargs.items(), *(step.grouped or ()))):
-            found = None if text is None else mentioned(text, columns)
-            if found is None:
+            names = None if text is None else mentioned(text, columns)
+            if names is None:
                 return None
-            used |= found
+            used |= names
         if step.method in ("select", "selectExpr", "agg") or step.grouped is not None:
             # Functions of groups without arguments are for all columns of numbers.
             whole = step.grouped is not None and step.method not in ("agg", "count")
@@ -97,14 +97,14 @@ def used_columns(
 def filters_of_steps(
     root: DataFrame,
     steps: Sequence[Step],
-    made: Sequence[DataFrame],
+    results: Sequence[DataFrame],
     columns: Sequence[TableColumn],
     *,
     connect: bool,
 ) -> StepFilters:
-    """The conditions that the steps on `root`, the frame of a table, set on its columns. `made` are
-    the frames that the steps made."""
-    found: list[ColumnFilter] = []
+    """The conditions that the steps on `root`, the frame of a table, set on its columns. `results`
+    are the frames that the steps made."""
+    filters: list[ColumnFilter] = []
     bound: dict[str, object] = {}
     own = {column.name.lower(): column.name for column in columns}
     """The columns that are still those of the table, by their names in lower case."""
@@ -114,15 +114,17 @@ def filters_of_steps(
         if step.method in ("where", "filter"):
             condition = next(iter((*step.args, *step.kwargs.values())), None)
             if isinstance(condition, str):
-                told = conditions_in(condition)
-                found += (one for one in told if one.column.lower() in own)
+                conditions = conditions_in(condition)
+                filters += (part for part in conditions if part.column.lower() in own)
                 all_told &= has_only_conditions(condition) and all(
-                    one.column.lower() in own for one in told
+                    part.column.lower() in own for part in conditions
                 )
             elif isinstance(condition, Column):
-                kept = [column for column in columns if column.name.lower() in own]
-                parts = list(_of_column(root, condition, kept, None if number else made[0]))
-                found += (_filter(part[0], bound) for part in parts if part is not None)
+                own_columns = [column for column in columns if column.name.lower() in own]
+                parts = list(
+                    _of_column(root, condition, own_columns, None if number else results[0])
+                )
+                filters += (_filter(part[0], bound) for part in parts if part is not None)
                 all_told &= None not in parts
                 same = [part[1] for part in parts if part is not None]
                 if len(same) == len(parts):
@@ -130,32 +132,32 @@ def filters_of_steps(
         else:
             if connect:
                 by_name[number] = _by_name(root, step, columns, own)
-            left = _kept(step, own, connect)
+            left = _unchanged(step, own, connect)
             own = {key: name for key, name in own.items() if key in left}
         whole += all_told
         if not own:
             break
-    return StepFilters(tuple(found), bound, whole, by_name)
+    return StepFilters(tuple(filters), bound, whole, by_name)
 
 
-def rows_wanted(steps: Sequence[Step], asked: int | None, whole: int) -> int | None:
+def rows_wanted(steps: Sequence[Step], looked_at: int | None, whole: int) -> int | None:
     """How many of the table's rows that meet the conditions are enough, whichever they are; None
-    for all. `asked` is how many rows of the last step are wanted; the conditions of the first
+    for all. `looked_at` is how many rows of the last step are wanted; the conditions of the first
     `whole` steps are those of the table's rows."""
     least: int | None = None
     for number, step in enumerate(steps):
         if step.method == "limit":
-            given = next(iter((*step.args, *step.kwargs.values())), None)
-            if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+            limit = next(iter((*step.args, *step.kwargs.values())), None)
+            if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
                 return least
-            least = given if least is None else min(least, given)
+            least = limit if least is None else min(least, limit)
         elif step.method in ("where", "filter"):
             # Of the rows behind a LIMIT a condition leaves fewer.
             if least is not None or number >= whole:
                 return least
         elif step.grouped is not None or step.method not in _OF_A_ROW or not _is_of_a_row(step):
             return least
-    limits = [one for one in (least, asked) if one is not None]
+    limits = [rows for rows in (least, looked_at) if rows is not None]
     return min(limits, default=None)
 
 
@@ -192,7 +194,7 @@ def _text(column: Column) -> str:
     return known
 
 
-def _kept(step: Step, own: Mapping[str, str], connect: bool) -> set[str]:
+def _unchanged(step: Step, own: Mapping[str, str], connect: bool) -> set[str]:
     """Which of the table's columns have the same values, by the same name, after a step, and which
     rows may be left out before it without changing the others."""
     texts = list(_texts((*step.args, *step.kwargs.items())))
@@ -252,11 +254,11 @@ def _of_column(
     root: DataFrame,
     condition: Column,
     columns: Sequence[TableColumn],
-    asked: DataFrame | None = None,
+    filtered: DataFrame | None = None,
 ) -> Iterator[tuple[Guess, str | Column] | None]:
     """The comparisons that a condition joins by AND, each with a text of SQL or a Column that says
-    the same of columns by their names; None for a part of which Spark does not say that it is the
-    same as what its text tells. `asked` is `root` with the whole condition, where there is one."""
+    the same of columns by their names. None where Spark can't confirm that a part means what its
+    text says. `filtered` is `root` with the whole condition, where there is one."""
     parts = condition.__dict__.get(PARTS)
     if parts is not None:
         for part in parts:
@@ -264,14 +266,14 @@ def _of_column(
         return
     for guess in guesses(_text(condition), columns):
         try:
-            asked = root.where(condition) if asked is None else asked
+            filtered = root.where(condition) if filtered is None else filtered
             # A text takes one call of the JVM, a Column some tens.
             text = _text_of(guess)
-            if asked.sameSemantics(root.where(text)):
+            if filtered.sameSemantics(root.where(text)):
                 yield guess, text
                 return
             column = _column_of(guess)
-            if asked.sameSemantics(root.where(column)):
+            if filtered.sameSemantics(root.where(column)):
                 yield guess, column
                 return
         except PySparkException:
@@ -301,22 +303,22 @@ def _by_name(
     def text_of(value: object) -> str:
         text = _text(value) if isinstance(value, Column) else ""
         used = mentioned(text, names)
-        return text if used and all(one.lower() in own for one in used) else ""
+        return text if used and all(value.lower() in own for value in used) else ""
 
     def named(values: Sequence[Any]) -> list[Any]:
-        found: list[Any] = [
+        arguments: list[Any] = [
             type(value)(named(value)) if type(value) in (list, tuple) else value for value in values
         ]
-        texts = {place: text for place, one in enumerate(found) if (text := text_of(one))}
+        texts = {place: text for place, value in enumerate(arguments) if (text := text_of(value))}
         for places in (list(texts), *([place] for place in texts)):
             same = _same(
-                root, [found[place] for place in places], [texts[place] for place in places]
+                root, [arguments[place] for place in places], [texts[place] for place in places]
             )
             for place, column in zip(places, same, strict=False):
-                found[place] = column
+                arguments[place] = column
             if len(same) == len(texts):
                 break
-        return found
+        return arguments
 
     grouped = None if step.grouped is None else tuple(named(step.grouped))
     return Step(step.method, tuple(named(step.args)), step.kwargs, grouped)
@@ -354,26 +356,23 @@ def _literal(value: PredicateValue, guess: Guess) -> str:
             return str(value)
 
 
+_COMPARISONS: Mapping[str, Callable[[Any, Any], Column]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
 def _column_of(guess: Guess) -> Column:
     column = F.col(quoted(guess.column))
     values = [str(value) if guess.as_text else value for value in guess.values]
-    match guess.operator:
-        case "=":
-            return column == values[0]
-        case "<":
-            return column < values[0]
-        case "<=":
-            return column <= values[0]
-        case ">":
-            return column > values[0]
-        case ">=":
-            return column >= values[0]
-        case "in":
-            return column.isin(*values)
-        case "is null":
-            return column.isNull()
-        case _:
-            return column.isNotNull()
+    if guess.operator in _COMPARISONS:
+        return _COMPARISONS[guess.operator](column, values[0])
+    if guess.operator == "in":
+        return column.isin(*values)
+    return column.isNull() if guess.operator == "is null" else column.isNotNull()
 
 
 def _filter(guess: Guess, bound: dict[str, object]) -> ColumnFilter:

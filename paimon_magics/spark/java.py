@@ -79,13 +79,13 @@ def find_java(environ: Mapping[str, str], newest: int | None = None) -> Java:
     """
     refused: list[str] = []
     for look in (_in_java_home, _on_path, _in_wheel):
-        found = look(environ)
-        if isinstance(found, str):
-            refused.append(found)
-        elif found.version < OLDEST_JAVA or (newest is not None and found.version > newest):
-            refused.append(f"{found.source} has Java {found.version} in {found.home}")
+        result = look(environ)
+        if isinstance(result, str):
+            refused.append(result)
+        elif result.version < OLDEST_JAVA or (newest is not None and result.version > newest):
+            refused.append(f"{result.source} has Java {result.version} in {result.home}")
         else:
-            return found
+            return result
     if newest is not None:
         raise SetupError(
             f"This PySpark needs a Java from {OLDEST_JAVA} to {newest}: {'; '.join(refused)}.",
@@ -139,17 +139,17 @@ def _in_java_home(environ: Mapping[str, str]) -> Java | str:
 
 
 def _on_path(environ: Mapping[str, str]) -> Java | str:
-    found = shutil.which("java", path=environ.get("PATH", ""))
-    if found is None:
+    program = shutil.which("java", path=environ.get("PATH", ""))
+    if program is None:
         return "there is no java on PATH"
-    executable = Path(found).resolve()
+    executable = Path(program).resolve()
     home = executable.parent.parent
     if executable.parent.name == "bin":
         version = _released_version(home)
         if version is not None:
             return Java(home, version, "PATH")
     # A version manager's shim, or a build without a release file: the JVM knows where it lives.
-    started = _start(Path(found))
+    started = _start(Path(program))
     if isinstance(started, str):
         return started
     return Java(started[0] or home, started[1], "PATH")
@@ -275,10 +275,10 @@ def _make_private(folder: Path) -> None:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         # Links are not followed: one could lead to a folder that somebody else chose.
-        found = folder.stat(follow_symlinks=False)
-        if not stat.S_ISDIR(found.st_mode):
+        status = folder.stat(follow_symlinks=False)
+        if not stat.S_ISDIR(status.st_mode):
             raise
-        if found.st_uid != os.getuid() or found.st_mode & 0o022:
+        if status.st_uid != os.getuid() or status.st_mode & 0o022:
             raise PermissionError(0, f"others can write to {folder}") from None
 
 

@@ -125,12 +125,12 @@ def lossy_columns(frame: DataFrame, columns: Sequence[Column | None]) -> list[Sp
     """The column LOSSES over the rows of `frame`, once its columns have the names of `columns`, of
     a table, which store them; None for none. [] where no value can be changed."""
     pairs = zip(frame.schema, columns, strict=True)
-    found = (
+    entries = (
         loss_entry(F.col(quoted(column.name)), field.dataType, column.type, column.name)
         for field, column in pairs
         if column is not None
     )
-    return losses_column([one for one in found if one is not None])
+    return losses_column([entry for entry in entries if entry is not None])
 
 
 def changeable(frame: DataFrame, columns: Sequence[Column | None]) -> tuple[str, ...]:
@@ -190,7 +190,7 @@ def loss(value: SparkColumn, source: spark_types.DataType, target: DataType) -> 
             # Spark casts structs by position.
             pairs = list(zip(source.fields, fields, strict=False))
             return _either(
-                *(loss(value[given.name], given.dataType, kept.type) for given, kept in pairs)
+                *(loss(value[part.name], part.dataType, field.type) for part, field in pairs)
             )
         case AtomicType():
             return _of_atomic(value, source, target)
@@ -210,8 +210,8 @@ def _inside(
     if not may_lose(source, target):
         return None
 
-    def changed(one: SparkColumn) -> SparkColumn:
-        lost = loss(one, source, target)
+    def changed(element: SparkColumn) -> SparkColumn:
+        lost = loss(element, source, target)
         assert lost is not None
         return F.coalesce(lost, F.lit(False))
 
@@ -225,8 +225,8 @@ def _either(*conditions: SparkColumn | None) -> SparkColumn | None:
     if not known:
         return None
     result = known[0]
-    for one in known[1:]:
-        result = result | one
+    for condition in known[1:]:
+        result = result | condition
     return result
 
 
@@ -265,11 +265,11 @@ def _of_decimal(
                 return None
             if source.precision <= _EXACT_DIGITS and whole_digits <= precision - scale:
                 return _has_fraction(value, scale)
-            kept = value.try_cast(spark_type(target))  # NULL for what the cast refuses
+            stored = value.try_cast(spark_type(target))  # NULL for what the cast refuses
             if max(whole_digits, precision - scale) + source.scale <= _DECIMAL_DIGITS_MAX:
-                return kept != value  # in the type that holds both
-            back = F.coalesce(kept.try_cast(source) != value, F.lit(True))
-            return kept.isNotNull() & back
+                return stored != value  # in the type that holds both
+            back = F.coalesce(stored.try_cast(source) != value, F.lit(True))
+            return stored.isNotNull() & back
         case AtomicType(name="DOUBLE") if whole_digits > _DOUBLE_DIGITS:
             return _changes_whole_part(value, "double")
         case AtomicType(name="FLOAT") if whole_digits > _FLOAT_DIGITS:
@@ -367,9 +367,9 @@ def _changes_whole_part(value: SparkColumn, kept_as: str) -> SparkColumn:
     # Few digits are exact: that is seen without DECIMALs.
     limit = F.lit(2**53 if kept_as == "double" else 2**24)
     is_large = (value > limit) | (value < -limit)
-    kept = value.cast(kept_as).cast("double").try_cast(f"decimal({_DECIMAL_DIGITS_MAX}, 0)")
+    stored = value.cast(kept_as).cast("double").try_cast(f"decimal({_DECIMAL_DIGITS_MAX}, 0)")
     whole = value.try_cast(f"decimal({_DECIMAL_DIGITS_MAX}, 0)")
-    return is_large & F.coalesce(kept != whole, F.lit(False))
+    return is_large & F.coalesce(stored != whole, F.lit(False))
 
 
 def _has_more_digits(

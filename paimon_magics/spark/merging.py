@@ -46,12 +46,13 @@ from paimon_magics.spark.losses import Entry, loss_entry, losses_column
 from paimon_magics.spark.row_changes import before_columns, with_merged_kinds
 from paimon_magics.spark.struct_names import (
     has_all_fields,
+    with_assigned_fields,
     with_fields_by_name,
     with_fields_kept,
 )
 from paimon_magics.spark.types import spark_type
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.data_types import AtomicType, DataType, RowType
+from paimon_magics.statements.data_types import AtomicType
 
 KIND_NUMBERS: dict[Effect, int] = {
     "insert": INSERT,
@@ -70,20 +71,28 @@ def marked(frame: DataFrame, name: str) -> DataFrame:
 def given_values(plan: MergePlan, columns: Sequence[Column]) -> list[tuple[str, Column]]:
     """The columns of the joined rows that are stored as they are, with the columns or fields that
     store them."""
-    found: list[tuple[str, Column]] = []
-    for number, clause in enumerate(plan.clauses):
-        for at, value in enumerate(clause.values):
-            if isinstance(value, FromSource):
-                found.append((source_name(value.position), columns[at]))
-            elif isinstance(value, FromText):
-                found.append((value_name(number, at), columns[at]))
-            elif isinstance(value, ByField):
-                for position, (fields, one) in enumerate(value.fields):
-                    path = (columns[at].name, *fields)
-                    if isinstance(one, FromText):
+    clauses = range(len(plan.clauses))
+    values = (value for number in clauses for value in _clause_values(plan, number, columns))
+    return [(name, target) for name, target, _ in values]
+
+
+def _clause_values(
+    plan: MergePlan, number: int, columns: Sequence[Column]
+) -> Iterator[tuple[str, Column, str]]:
+    """The same for one clause, each with the name of the table's column."""
+    for at, value in enumerate(plan.clauses[number].values):
+        column = columns[at]
+        match value:
+            case FromSource(position=position):
+                yield source_name(position), column, column.name
+            case FromText():
+                yield value_name(number, at), column, column.name
+            case ByField(fields=fields):
+                for position, (names, part) in enumerate(fields):
+                    path = (column.name, *names)
+                    if isinstance(part, FromText):
                         field = Column(0, ".".join(path), type_at(columns, path))
-                        found.append((value_name(number, at, position), field))
-    return found
+                        yield value_name(number, at, position), field, column.name
 
 
 def changed_rows(
@@ -106,21 +115,21 @@ def changed_rows(
     types = _types_with_gaps(joined, plan, columns)
     joined = _by_name(joined, plan, columns)
     names = set(joined.columns)
-    given: list[tuple[Column, _Value]] = []
+    assigned: list[tuple[Column, _Value]] = []
     chosen = []
     with ansi_casts(spark):
         for at, column in enumerate(columns):
-            kept = quoted(target_name(at)) if target_name(at) in names else None
+            before = quoted(target_name(at)) if target_name(at) in names else None
             values: dict[int, _Value] = {}
             for number, clause in enumerate(plan.clauses):
                 value: Value = clause.values[at] if clause.values else Unchanged()
-                made = _made(value, column, kept, (number, at))
-                if isinstance(made, str) and made in types and kept and clause.effect == "update":
-                    made = with_fields_kept(F.col(made), types[made], column.type, F.col(kept))
-                if made is not None:
-                    given.append((column, made))
-                    values[number] = stored(column, made)
-            chosen.append(_chosen(values, kept, column))
+                new = _new_value(value, column, before, (number, at))
+                if isinstance(new, str) and new in types and before and clause.effect == "update":
+                    new = with_fields_kept(F.col(new), types[new], column.type, F.col(before))
+                if new is not None:
+                    assigned.append((column, new))
+                    values[number] = stored(column, new)
+            chosen.append(_chosen(values, before, column))
         kinds: dict[int, _Value] = {
             n: f"{KIND_NUMBERS[clause.effect]}Y" for n, clause in enumerate(plan.clauses)
         }
@@ -133,17 +142,17 @@ def changed_rows(
             losses = merge_losses(joined, plan, columns)
             if merged is None or merged.is_plain:
                 return selected_columns(joined, [*chosen, kind, *others, *losses])
-            before = before_columns(merged)
+            old_names = before_columns(merged)
             places = {column.name: at for at, column in enumerate(columns)}
             old = [
                 f"{quoted(target_name(places[name]))} AS {quoted(to)}"
-                for name, to in before.items()
+                for name, to in old_names.items()
             ]
             rows = selected_columns(joined, [*chosen, kind, *old, *losses])
-            return with_merged_kinds(rows, columns, merged, before)
+            return with_merged_kinds(rows, columns, merged, old_names)
         except AnalysisException:
             # Look for the value only now: each attempt takes Spark some milliseconds.
-            check_stored_types(joined, given)
+            check_stored_types(joined, assigned)
             raise
 
 
@@ -165,14 +174,14 @@ class MatchCounts:
 
 def match_counts(changed: DataFrame, identity: Sequence[str]) -> MatchCounts:
     """Count the changed rows by one job. `identity` are the columns that identify a target row."""
-    kinds = [str(KIND_NUMBERS[one]) for one in COUNTED]
+    kinds = [str(KIND_NUMBERS[effect]) for effect in COUNTED]
     kinds[COUNTED.index("update")] = ", ".join(map(str, UPDATED_KINDS))
     kinds += map(str, (OLDER, UNCHANGED, PARTLY))
     counts = [f"count_if({KIND} IN ({kind})) AS n{at}" for at, kind in enumerate(kinds)]
     matches = f"count_if({KIND} <> {KIND_NUMBERS['insert']}) AS {_MATCHES}"
     each = changed.groupBy(*map(quoted, identity)).agg(*map(F.expr, [*counts, matches]))
     totals = [*(f"sum(n{at})" for at in range(len(kinds))), f"max({_MATCHES})"]
-    total = [int(one or 0) for one in each.agg(*map(F.expr, totals)).collect()[0]]
+    total = [int(effect or 0) for effect in each.agg(*map(F.expr, totals)).collect()[0]]
     inserted, updated, deleted, older, unchanged, partly, matches_max = total
     unseen = UnseenCounts(older, unchanged, partly)
     return MatchCounts(inserted, updated, deleted, matches_max, unseen)
@@ -196,15 +205,17 @@ def _types_with_gaps(
     wanted = given_values(plan, columns) if plan.fills_missing else []
     if not wanted:
         return {}
-    given = {field.name: field.dataType for field in joined.schema.fields}
+    types = {field.name: field.dataType for field in joined.schema.fields}
     return {
-        quoted(name): given[name]
+        quoted(name): types[name]
         for name, column in wanted
-        if not has_all_fields(given[name], column.type)
+        if not has_all_fields(types[name], column.type)
     }
 
 
-def _made(value: Value, column: Column, kept: str | None, place: tuple[int, int]) -> _Value | None:
+def _new_value(
+    value: Value, column: Column, before: str | None, place: tuple[int, int]
+) -> _Value | None:
     """The value that a clause gives a column, as SQL text where that is enough; None for the one
     that the target has."""
     match value:
@@ -217,45 +228,18 @@ def _made(value: Value, column: Column, kept: str | None, place: tuple[int, int]
         case ToDefault():
             return "NULL"
         case ByField(fields=fields):
-            assert kept is not None
-            paths = [(path, field) for field, (path, _) in enumerate(fields)]
-            named = [
-                F.lit(None) if isinstance(one, ToDefault) else F.col(quoted(value_name(*place, at)))
-                for at, (_, one) in enumerate(fields)
-            ]
-            return _with_fields(F.col(kept), column.type, paths, named)
+            assert before is not None
+            assigned = []
+            for at, (path, part) in enumerate(fields):
+                name = quoted(value_name(*place, at))
+                assigned.append((path, F.lit(None) if isinstance(part, ToDefault) else F.col(name)))
+            return with_assigned_fields(F.col(before), column.type, assigned)
 
 
-def _with_fields(
-    value: SparkColumn,
-    data_type: DataType,
-    paths: Sequence[tuple[tuple[str, ...], int]],
-    given: Sequence[SparkColumn],
-) -> SparkColumn:
-    """The STRUCT with given fields; one that is NULL becomes one of NULLs first, as in Spark."""
-    if not paths:
-        return value
-    fields, number = paths[0]
-    if not fields:
-        return given[number]
-    assert isinstance(data_type, RowType)
-    return F.struct(
-        *(
-            _with_fields(
-                value.getField(field.name),
-                field.type,
-                [(rest[1:], at) for rest, at in paths if rest[0] == field.name],
-                given,
-            ).alias(field.name)
-            for field in data_type.fields
-        )
-    )
-
-
-def _chosen(values: dict[int, _Value], kept: str | None, column: Column) -> _Value:
+def _chosen(values: dict[int, _Value], before: str | None, column: Column) -> _Value:
     otherwise: _Value
-    if kept is not None:
-        otherwise = kept
+    if before is not None:
+        otherwise = before
     elif isinstance(column.type, AtomicType):
         otherwise = f"CAST(NULL AS {spark_type(column.type).simpleString()})"
     else:
@@ -275,8 +259,8 @@ def _case(values: dict[int, _Value], otherwise: _Value, name: str) -> _Value:
     chosen: SparkColumn | None = None
     for number, value in values.items():
         is_this = F.col(clause) == number
-        made = F.expr(value) if isinstance(value, str) else value
-        chosen = F.when(is_this, made) if chosen is None else chosen.when(is_this, made)
+        expression = F.expr(value) if isinstance(value, str) else value
+        chosen = F.when(is_this, expression) if chosen is None else chosen.when(is_this, expression)
     last = F.expr(otherwise) if isinstance(otherwise, str) else otherwise
     return (last if chosen is None else chosen.otherwise(last)).alias(name)
 
@@ -294,35 +278,16 @@ def merge_losses(
     clause = F.col(quoted(CLAUSE_COLUMN))
     entries: list[Entry] = []
     writing = []
-    for number, one in enumerate(plan.clauses):
-        if one.effect == "delete":
+    for number, merge_clause in enumerate(plan.clauses):
+        if merge_clause.effect == "delete":
             continue
         writing.append(number)
-        for name, target, column in _given(plan, number, columns):
-            found = loss_entry(F.col(quoted(name)), types[name], target, column)
-            if found is not None:
-                lost, entry = found
+        for name, target, column in _clause_values(plan, number, columns):
+            loss = loss_entry(F.col(quoted(name)), types[name], target.type, column)
+            if loss is not None:
+                lost, entry = loss
                 entries.append(((clause == number) & lost, entry))
     if LOSSES in plan.source_columns:
         cast = F.col(quoted(source_name(plan.source_columns.index(LOSSES))))
         entries.append((clause.isin(writing) & cast.isNotNull(), cast))
     return losses_column(entries)
-
-
-def _given(
-    plan: MergePlan, number: int, columns: Sequence[Column]
-) -> Iterator[tuple[str, DataType, str]]:
-    """The joined rows' columns whose values a clause stores: the type and the column that get
-    each."""
-    for at, value in enumerate(plan.clauses[number].values):
-        column = columns[at]
-        match value:
-            case FromSource(position=position):
-                yield source_name(position), column.type, column.name
-            case FromText():
-                yield value_name(number, at), column.type, column.name
-            case ByField(fields=fields):
-                for position, (path, one) in enumerate(fields):
-                    if isinstance(one, FromText):
-                        target = type_at(columns, (column.name, *path))
-                        yield value_name(number, at, position), target, column.name

@@ -23,7 +23,6 @@ uses a column by its frame otherwise runs as it is.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -51,7 +50,12 @@ _STEPS_MAX = 100
 _MARKS = ("''", '"', "\\", "`")  # what the settings in LEXING are about
 _KEEP_ROWS = ("alias", "drop", "orderBy", "sort")  # as many as before
 
-Use = Literal["run", "made of", "counted"]
+Use = Literal["run", "input", "counted"]
+
+# Attributes of frames: they go with the frames. One that is settled stands for the frame itself.
+# The frames of tables that a frame comes from keep their snapshots for as long as it is there.
+_RECORD, _SETTLED = "_paimon_magics_record", "_paimon_magics_settled"
+_ORIGINS = "_paimon_magics_origins"
 
 
 @dataclass(slots=True)
@@ -65,25 +69,24 @@ class _Record:
     planned: dict[tuple[Use, int | None], DataFrame] = field(default_factory=dict)
 
 
-_records: weakref.WeakKeyDictionary[DataFrame, _Record] = weakref.WeakKeyDictionary()
-_settled: weakref.WeakKeyDictionary[DataFrame, DataFrame] = weakref.WeakKeyDictionary()
-# The frames of tables that a frame comes from. They keep their snapshots while it is there.
-_made_of: weakref.WeakKeyDictionary[DataFrame, tuple[DataFrame, ...]] = weakref.WeakKeyDictionary()
+def _record(frame: DataFrame) -> _Record | None:
+    return vars(frame).get(_RECORD)
 
 
 def note_source(frame: DataFrame, source: Source) -> None:
     """Note that a frame shows all columns of a source."""
-    _records[frame] = _Record(source)
+    vars(frame)[_RECORD] = _Record(source)
 
 
 def note_step(before: DataFrame, after: DataFrame, step: Step) -> None:
     """Note the step that made a frame. Nothing is noted behind a frame without a record."""
-    record = _records.get(before)
-    note_made(after, before)
+    record = _record(before)
+    note_origins(after, before)
     if record is None or len(record.steps) >= _STEPS_MAX:
         return
     if not _is_read_otherwise(before, step):
-        _records[after] = _Record(record.source, (*record.before, before), (*record.steps, step))
+        before_it, steps = (*record.before, before), (*record.steps, step)
+        vars(after)[_RECORD] = _Record(record.source, before_it, steps)
 
 
 def _is_read_otherwise(frame: DataFrame, step: Step) -> bool:
@@ -97,73 +100,75 @@ def _is_read_otherwise(frame: DataFrame, step: Step) -> bool:
     )
 
 
-def note_made(frame: DataFrame, *sources: object) -> None:
-    """Note that a frame was made of others, of which those count that come from tables."""
+def note_origins(frame: DataFrame, *sources: object) -> None:
+    """Note which frames of tables a frame comes from, through the frames that it was made of."""
     roots = tuple(dict.fromkeys(root for source in sources for root in _roots(source)))
     if roots:
-        _made_of[frame] = roots
+        vars(frame)[_ORIGINS] = roots
 
 
-def shares_source(one: object, other: object) -> bool:
+def shares_source(frame: object, other: object) -> bool:
     """Whether two frames come from the same frame of a table."""
-    return not set(_roots(one)).isdisjoint(_roots(other))
+    return not set(_roots(frame)).isdisjoint(_roots(other))
 
 
 def steps_of(frame: DataFrame) -> tuple[Step, ...] | None:
     """The steps that made a frame of a table's; None for a frame without a record."""
-    record = _records.get(frame)
+    record = _record(frame)
     return None if record is None else record.steps
 
 
 def known_count(frame: DataFrame) -> int | None:
     """How many rows a frame has; None where only a job tells."""
-    record = _records.get(frame)
+    record = _record(frame)
     keeps = record is not None and all(step.method in _KEEP_ROWS for step in record.steps)
     return record.source.row_count() if record is not None and keeps else None
 
 
 def settle(frame: DataFrame, planned: DataFrame) -> None:
     """Let `planned` stand for the frame from now on, as for a frame whose rows Spark keeps."""
-    _records.pop(frame, None)
+    vars(frame).pop(_RECORD, None)
     if planned is not frame:
-        _settled[frame] = planned
+        vars(frame)[_SETTLED] = planned
 
 
 def narrowed(frame: DataFrame, use: Use, rows: int | None = None) -> DataFrame:
     """The frame that runs in place of `frame`: the same rows in the same columns, or `frame`.
 
-    "run" is for a frame that is run as it is, "made of" for one that others are made of, "counted"
+    "run" is for a frame that is run as it is, "input" for one that others are made of, "counted"
     for one whose rows alone matter: the result may lack columns. With `rows` so many rows are
     looked at, whichever: the result may have fewer than the frame, but not fewer than these.
     """
-    frame = _settled.get(frame, frame)
-    record = _records.get(frame)
+    frame = vars(frame).get(_SETTLED, frame)
+    record = _record(frame)
     if record is None:
         return frame
-    found = record.planned.get((use, rows))
-    if found is None:
+    planned = record.planned.get((use, rows))
+    if planned is None:
         try:
-            found = _planned(frame, record, use, rows) or frame
+            planned = _planned(frame, record, use, rows) or frame
         except (PySparkException, PaimonMagicsError):
             # The frame itself reads the same rows, and raises what its user should see.
-            found = frame
-        if found is not frame:  # a record that refers to its own frame would keep it for ever
-            record.planned[use, rows] = found
-            note_made(found, frame)
-    return found
+            planned = frame
+        if planned is not frame:  # a frame that its own record refers to would go late
+            record.planned[use, rows] = planned
+            note_origins(planned, frame)
+    return planned
 
 
-def _planned(frame: DataFrame, record: _Record, use: Use, asked: int | None) -> DataFrame | None:
+def _planned(
+    frame: DataFrame, record: _Record, use: Use, looked_at: int | None
+) -> DataFrame | None:
     root = (record.before or (frame,))[0]
     connect = is_connect(frame.sparkSession)
-    if connect and use == "made of":
+    if connect and use == "input":
         return None
     columns, names = record.source.columns, record.source.names
     wanted = used_columns(record.steps, names, counted=use == "counted")
-    made = (*record.before[1:], frame)
-    found_filters = filters_of_steps(root, record.steps, made, columns, connect=connect)
-    filters, bound = found_filters.filters, found_filters.bound
-    rows = rows_wanted(record.steps, asked, found_filters.whole)
+    results = (*record.before[1:], frame)
+    conditions = filters_of_steps(root, record.steps, results, columns, connect=connect)
+    filters, bound = conditions.filters, conditions.bound
+    rows = rows_wanted(record.steps, looked_at, conditions.whole)
     shields = list_null(record.steps)
     fewer = filters or rows is not None or (wanted is not None and len(wanted) < len(names))
     if not (fewer or shields or record.source.is_small):
@@ -171,14 +176,14 @@ def _planned(frame: DataFrame, record: _Record, use: Use, asked: int | None) -> 
     base = record.source.read(Narrowed(wanted, filters, bound, rows, shields))
     if base is None:
         return None
-    found = _with_steps(base, record, found_filters.by_name, connect=connect)
+    planned = _with_steps(base, record, conditions.by_name, connect=connect)
     if use == "counted":
         if connect:
-            _ = found.schema  # asks the server whether it can resolve the steps
-        return found
-    if _shown_by(found) != _shown_by(frame):
+            _ = planned.schema  # asks the server whether it can resolve the steps
+        return planned
+    if _shown_by(planned) != _shown_by(frame):
         return None
-    return _in_place_of(frame, found) if use == "made of" else found
+    return _in_place_of(frame, planned) if use == "input" else planned
 
 
 def _shown_by(frame: DataFrame) -> list[tuple[object, ...]]:
@@ -192,50 +197,45 @@ def _with_steps(
 ) -> DataFrame:
     """The steps once more, on `base`."""
     named = [by_name.get(number, step) for number, step in enumerate(record.steps)]
-    if connect:
-        return _made_again(base, record.before, named, in_place=0)
     try:
-        return _made_again(base, record.before, named, in_place=0)
-    except AnalysisException:
-        pass  # a step uses a column by its frame
+        return _repeated(base, record.before, named, in_place=0)
+    except AnalysisException:  # a step uses a column by its frame
+        if connect:
+            raise
     try:
-        return _made_again(base, record.before, record.steps, in_place=1)
+        return _repeated(base, record.before, record.steps, in_place=1)
     except AnalysisException:
         # A step uses a column that an earlier step has made, by its frame.
-        return _made_again(base, record.before, record.steps, in_place=len(record.steps))
+        return _repeated(base, record.before, record.steps, in_place=len(record.steps))
 
 
-def _made_again(
+def _repeated(
     base: DataFrame, before: Sequence[DataFrame], steps: Sequence[Step], *, in_place: int
 ) -> DataFrame:
     """The steps once more, on `base`. Before the first `in_place` of them the new frame gets the
     columns of the old one."""
-    found = base
+    frame = base
     for number, (old, step) in enumerate(zip(before, steps, strict=True)):
         if number < in_place:
-            found = _in_place_of(old, found)
-        found = _taken(found, step)
-    return found
+            frame = _in_place_of(old, frame)
+        receiver: Any = frame if step.grouped is None else frame.groupBy(*step.grouped)
+        frame = getattr(receiver, step.method)(*step.args, **step.kwargs)
+    return frame
 
 
 def _in_place_of(old: DataFrame, new: DataFrame) -> DataFrame:
-    """The rows of `new` in the columns of `old`, of which it may have fewer."""
+    """The rows of `new` in the columns of `old`; `new` may have fewer columns."""
     nothing = old.where(F.lit(False))
     if new.columns != old.columns:
         nothing = nothing.select(*map(quoted, new.columns))
     return nothing.unionAll(new)
 
 
-def _taken(frame: DataFrame, step: Step) -> DataFrame:
-    called: Any = frame if step.grouped is None else frame.groupBy(*step.grouped)
-    found: DataFrame = getattr(called, step.method)(*step.args, **step.kwargs)
-    return found
-
-
 def _roots(value: object) -> tuple[DataFrame, ...]:
     if not isinstance(value, DataFrame):
         return ()
-    record = _records.get(value)
+    record = _record(value)
     if record is not None:
         return (record.before or (value,))[:1]
-    return _made_of.get(value, ())
+    origins: tuple[DataFrame, ...] = vars(value).get(_ORIGINS, ())
+    return origins

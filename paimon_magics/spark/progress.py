@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -33,6 +33,7 @@ from paimon_magics.planning.jobs.progress import (
     StageRows,
     Work,
 )
+from paimon_magics.spark.jvm import status_store
 from paimon_magics.spark.listening import Listener, listen, listener
 from paimon_magics.spark.stopping import raise_if_stopped
 from paimon_magics.spark.task_reports import TaskCounts, heard, is_alone, read_reports
@@ -69,14 +70,14 @@ def is_connect(spark: SparkSession) -> bool:
 def watched(spark: SparkSession, tag: str, work: WorkKnown | None = None) -> Iterator[None]:
     """Report the jobs of the body to the listener, if there is one; `tag` is unique to them."""
 
-    def watch() -> _Watching:
-        stages = _ConnectWatch(spark) if is_connect(spark) else _Watch(spark, tag)
-        return _Watched(stages, work)
+    def watch() -> _Watch:
+        stages = _ConnectStages(spark) if is_connect(spark) else _LocalStages(spark, tag)
+        return _Watched(stages, work).look, stages.end
 
     if listener() is None:
         yield
         return
-    with heard(), _told(watch):
+    with heard(), _reported(watch):
         yield
 
 
@@ -85,25 +86,27 @@ def doing(what: str | Callable[[], str]) -> AbstractContextManager[None]:
     `Spark is starting`. A function is called anew each time. Raises KeyboardInterrupt, before the
     body begins, if somebody has asked to stop this thread."""
     raise_if_stopped()
-    return _told(lambda: _Doing((lambda: what) if isinstance(what, str) else what))
+    started = time.monotonic()
+
+    def look() -> Progress:
+        text = what if isinstance(what, str) else what()
+        return Progress(time.monotonic() - started, doing=text)
+
+    return _reported(lambda: (look, lambda: None))
 
 
-class _Watching(Protocol):
-    """A source of progress, which is asked every now and then."""
-
-    def look(self) -> Progress: ...
-
-    def end(self) -> None: ...
+_Watch = tuple[Callable[[], Progress], Callable[[], None]]
+"""What tells the progress, every now and then, and what ends that."""
 
 
 @contextmanager
-def _told(begin: Callable[[], _Watching]) -> Iterator[None]:
+def _reported(begin: Callable[[], _Watch]) -> Iterator[None]:
     hears = listener()
     if hears is None:
         yield
         return
     listen(None)  # jobs inside belong to the same progress
-    watch: _Watching | None = None
+    watch: _Watch | None = None
     with suppress(Exception):
         watch = begin()
     over = threading.Event()
@@ -111,7 +114,7 @@ def _told(begin: Callable[[], _Watching]) -> Iterator[None]:
     turn = threading.Lock()
     if watch is not None:
         run = copy_context().run  # the progress shows below the cell of this thread
-        arguments = (_look_on, watch, hears, over, turn)
+        arguments = (_look_on, watch[0], hears, over, turn)
         threading.Thread(target=run, args=arguments, daemon=True).start()
     try:
         yield
@@ -121,50 +124,27 @@ def _told(begin: Callable[[], _Watching]) -> Iterator[None]:
             hears(None)
         if watch is not None:
             with suppress(Exception):  # Spark may have been stopped
-                watch.end()
+                watch[1]()
         listen(hears)
 
 
 def _look_on(
-    watch: _Watching, hears: Listener, over: threading.Event, turn: threading.Lock
+    look: Callable[[], Progress], hears: Listener, over: threading.Event, turn: threading.Lock
 ) -> None:
     wait = _FIRST_SECONDS
     while not over.wait(wait):
         with suppress(Exception):
-            progress = watch.look()
+            progress = look()
             with turn:
                 if not over.is_set():
                     hears(progress)
         wait = _EVERY_SECONDS
 
 
-class _Doing:
-    def __init__(self, what: Callable[[], str]) -> None:
-        self._what = what
-        self._started = time.monotonic()
-
-    def look(self) -> Progress:
-        return Progress(time.monotonic() - self._started, doing=self._what())
-
-    def end(self) -> None:
-        pass
-
-
-class _Stages(Protocol):
-    """What Spark reports of the stages of jobs, by stage id."""
-
-    def stages(self) -> dict[int, StageProgress]: ...
-
-    def has(self, id: int) -> bool:
-        """Whether tasks that report this stage belong to the watched jobs."""
-
-    def end(self) -> None: ...
-
-
 class _Watched:
     """Combines what Spark reports, what our tasks report, and the amount of work."""
 
-    def __init__(self, stages: _Stages, work: WorkKnown | None) -> None:
+    def __init__(self, stages: _LocalStages | _ConnectStages, work: WorkKnown | None) -> None:
         self._started = time.monotonic()
         self._stages = stages
         self._find_work = work
@@ -173,9 +153,6 @@ class _Watched:
         self._ended: dict[tuple[int, int, bool], TaskCounts] = {}
         self._since: dict[int, float] = {}
         self._rows_since: dict[tuple[int, bool], float] = {}
-
-    def end(self) -> None:
-        self._stages.end()
 
     def look(self) -> Progress:
         if self._find_work is not None:
@@ -203,19 +180,19 @@ class _Watched:
         return StageProgress(0, 0, seconds=now - self._since.setdefault(id, now))
 
 
-def _with(stage: StageProgress, told: TaskCounts) -> StageProgress:
+def _with(stage: StageProgress, counts: TaskCounts) -> StageProgress:
     """The stage with the counts of one of our tasks added."""
-    if told.writes:
+    if counts.writes:
         return replace(
             stage,
             writes=True,
-            rows_written=stage.rows_written + told.rows,
-            bytes_written=stage.bytes_written + told.size_bytes,
+            rows_written=stage.rows_written + counts.rows,
+            bytes_written=stage.bytes_written + counts.size_bytes,
         )
     return replace(
         stage,
-        rows_read=stage.rows_read + told.rows,
-        bytes_read=stage.bytes_read + told.size_bytes,
+        rows_read=stage.rows_read + counts.rows,
+        bytes_read=stage.bytes_read + counts.size_bytes,
     )
 
 
@@ -228,7 +205,7 @@ class _Seen:
     is_final: bool = False
 
 
-class _Watch:
+class _LocalStages:
     """Asks a session in this process. The watched jobs are those of a job group: the caller's own
     group if there is one, else `tag`."""
 
@@ -258,6 +235,7 @@ class _Watch:
             self._context.setLocalProperty(_GROUP, None)  # type: ignore[arg-type]
 
     def has(self, id: int) -> bool:
+        """Whether tasks that report this stage belong to the watched jobs."""
         return id in self._ids
 
     def stages(self) -> dict[int, StageProgress]:
@@ -315,8 +293,8 @@ class _Watch:
             application = self._context.applicationId
             path = f"{address}/api/v1/applications/{application}/stages"
             self._page = path if address else None
-        asked = [id for id in sorted(self._seen) if not self._seen[id].is_final]
-        for id in asked[-_STAGES_ASKED_MAX:]:
+        stages = [id for id in sorted(self._seen) if not self._seen[id].is_final]
+        for id in stages[-_STAGES_ASKED_MAX:]:
             if self._page is None or time.monotonic() < self._page_next:
                 return
             seen = self._seen[id]
@@ -351,16 +329,16 @@ def _counted(stage: StageProgress, counts: RowCounts) -> StageProgress:
     )
 
 
-class _ConnectWatch:
+class _ConnectStages:
     """Keeps what a session of Spark Connect reports of a statement's jobs, one after the other."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._seen: dict[int, _Seen] = {}
-        spark.registerProgressHandler(self._told)  # type: ignore[arg-type]
+        spark.registerProgressHandler(self._note)  # type: ignore[arg-type]
 
     def end(self) -> None:
-        self._spark.removeProgressHandler(self._told)  # type: ignore[arg-type]
+        self._spark.removeProgressHandler(self._note)  # type: ignore[arg-type]
 
     def has(self, id: int) -> bool:
         # Spark Connect reports stages some seconds after they began.
@@ -369,7 +347,7 @@ class _ConnectWatch:
     def stages(self) -> dict[int, StageProgress]:
         return {id: seen.progress for id, seen in list(self._seen.items())}
 
-    def _told(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+    def _note(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
         """PySpark's progress handler, called in the thread that waits for the job."""
         running = inflight_tasks
         for stage in stages or ():
@@ -404,9 +382,8 @@ def _json_at(address: str) -> Any:
 # Tasks report them with their heartbeats (`spark.executor.heartbeatInterval`). In local mode the
 # metrics of stages stay 0 until a task ends, since heartbeats lose their names there. The metrics
 # of plans are kept by number, and are updated. Spark shows them on its SQL page and has no public
-# way to ask for them while a query runs, so the page's own store is asked
-# (`SharedState.statusStore`, public in Scala and unstable). The store exists without the page, too.
-# Where it is not as expected, nothing is counted.
+# way to ask for them while a query runs, so the page's own store is asked. Where it is not as
+# expected, nothing is counted.
 
 
 class _Query:
@@ -427,12 +404,12 @@ class _Query:
             self._numbers = _numbers(store.planGraph(self.id))
             self._plan = plan
         over = bool(known.completionTime().isDefined())
-        found = {_ROWS: 0, _WRITTEN: 0, _FETCHED: 0}
+        totals = {_ROWS: 0, _WRITTEN: 0, _FETCHED: 0}
         for number, value in _VALUE.findall(store.executionMetrics(self.id).mkString("\n")):
             name = self._numbers.get(int(number))
             if name is not None:
-                found[name] += int(value.replace(",", ""))
-        self.counts = RowCounts(found[_ROWS], found[_WRITTEN], found[_FETCHED])
+                totals[name] += int(value.replace(",", ""))
+        self.counts = RowCounts(totals[_ROWS], totals[_WRITTEN], totals[_FETCHED])
         self.is_over = over
         return self.counts
 
@@ -441,8 +418,7 @@ class RunningRows:
     """Counts the rows of queries that begin from now on."""
 
     def __init__(self, spark: SparkSession) -> None:
-        session: Any = spark
-        self._store = session._jsparkSession.sharedState().statusStore()
+        self._store = status_store(spark)
         count = self._store.executionsCount()
         last = self._store.executionsList(count - 1, 1).last().executionId() if count else -1
         self._next_id = last + 1

@@ -5,7 +5,7 @@ Spark checks every row itself as well, so that a condition without a counterpart
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import datasource as pushed
@@ -27,22 +27,21 @@ def column_filters(
     """Return the conditions on columns, and the values of their bind names."""
     bound: dict[str, object] = {}
 
-    def value(given: object) -> FilterValue:
+    def bind(value: object) -> FilterValue:
         name = f"v{len(bound)}"
-        bound[name] = given
+        bound[name] = value
         return FilterValue("parameter", name)
 
-    def found() -> Iterator[ColumnFilter]:
-        for one in filters:
-            match one:
-                case pushed.IsNull(attribute=(column,)):
-                    yield ColumnFilter(column, "is null")
-                case pushed.IsNotNull(attribute=(column,)):
-                    yield ColumnFilter(column, "is not null")
-                case pushed.In(attribute=(column,), value=values):
-                    yield ColumnFilter(column, "in", tuple(value(each) for each in values))
-                case pushed.Filter() if type(one) in _OPERATORS and len(one.attribute) == 1:  # type: ignore[attr-defined]
-                    given = value(one.value)  # type: ignore[attr-defined]
-                    yield ColumnFilter(one.attribute[0], _OPERATORS[type(one)], (given,))  # type: ignore[attr-defined]
-
-    return tuple(found()), bound
+    conditions: list[ColumnFilter] = []
+    for condition in filters:
+        match condition:
+            case pushed.IsNull(attribute=(column,)):
+                conditions.append(ColumnFilter(column, "is null"))
+            case pushed.IsNotNull(attribute=(column,)):
+                conditions.append(ColumnFilter(column, "is not null"))
+            case pushed.In(attribute=(column,), value=values):
+                conditions.append(ColumnFilter(column, "in", tuple(map(bind, values))))
+            case pushed.Filter() if type(condition) in _OPERATORS and len(condition.attribute) == 1:  # type: ignore[attr-defined]
+                (column,), value = condition.attribute, bind(condition.value)  # type: ignore[attr-defined]
+                conditions.append(ColumnFilter(column, _OPERATORS[type(condition)], (value,)))
+    return tuple(conditions), bound

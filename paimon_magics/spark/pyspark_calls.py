@@ -1,65 +1,88 @@
 """PySpark's own calls that this project answers: those that name a table, and those that read,
 write or stream the format `paimon`.
 
-Methods are replaced on PySpark's classes, once in a process (`replace`). Each call then asks the
-object that answers at the moment (`asked`). Calls from this project's packages are never
-intercepted.
+Spark's catalog takes plug-ins in Java only. Without one, `df.write.saveAsTable("ids")` silently
+makes a table of Spark's own beside the Paimon table of that name. So the public methods of
+PySpark's classes that take a table's name are patched (module `patches`). Reads of Paimon's tables
+are answered. Calls that would change a Paimon table, or make a table under its name, are refused.
+Every other name goes to Spark as before.
+
+A batch in the format `paimon` is read as the session reads the table, so that Spark's own scans
+take what they can. Rows are written as the session writes them, since a data source of Python's
+can't ask Spark to bring the rows of a bucket together. A stream is read by the data source
+(`data_source`), whose options are checked before. Its micro-batches are written by the function of
+`foreachBatch`.
+
+Nobody sees calls that reach the JVM in another way: Scala, `_jvm`, another process, a method that
+was taken from its object before. There the data source itself reads, and does not write.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib
-import inspect
-import sys
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
 from paimon_magics.spark.data_source import FORMAT
+from paimon_magics.spark.patches import PATCHES, Call, Patch
 from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.streaming_queries import streaming_frame
 from paimon_magics.statements.clauses.names import quoted
 
-_OWN_PACKAGES = ("paimon_magics", "paimon_widgets")
-_MARK = "__paimon_magics_asks__"
-_TOLD = "_paimon_magics_told"
-
-Wrap = Callable[[Callable[..., Any], str], Callable[..., Any]]
-"""Makes the method that takes the place of PySpark's, which is named for errors."""
+_SETTINGS = "_paimon_magics_settings"
 
 
-@dataclass
-class Told:
-    """What a reader or a writer has been told: PySpark has no way to ask for it later."""
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """What a reader or a writer has been set to: PySpark has no way to ask for it later."""
 
     format: str = ""
     mode: str = ""
-    options: dict[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[str, ...] = ()
 
-    def note(self, arguments: Mapping[str, Any]) -> None:
-        """Note the arguments of a call, by their names."""
-        self.format = arguments.get("format") or arguments.get("source") or self.format
-        self.mode = arguments.get("saveMode") or arguments.get("outputMode") or self.mode
-        self.mode = arguments.get("mode") or self.mode
-        pairs = dict(arguments.get("options", {}))
+    @classmethod
+    def of(cls, target: object) -> _Settings:
+        """The settings of a reader or a writer so far."""
+        settings = getattr(target, _SETTINGS, None)
+        return settings if isinstance(settings, cls) else cls()
+
+    def after(self, call: Call) -> _Settings:
+        """The settings once the arguments of a call are added."""
+        arguments = call.arguments
+        modes = map(arguments.get, ("mode", "saveMode", "outputMode"))
+        options = dict(arguments.get("options", {}))
         if "key" in arguments:
-            pairs[arguments["key"]] = arguments.get("value")
+            options[arguments["key"]] = arguments.get("value")
         if isinstance(arguments.get("path"), str):
-            pairs["path"] = arguments["path"]
-        self.options |= {
-            str(key): _text(value) for key, value in pairs.items() if value is not None
-        }
-        parts = arguments.get("cols", arguments.get("partitionBy"))
-        if parts:
-            flat = [parts] if isinstance(parts, str) else parts
-            self.parts = tuple(
-                str(one) for many in flat for one in ([many] if isinstance(many, str) else many)
-            )
+            options["path"] = arguments["path"]
+        parts = arguments.get("cols", arguments.get("partitionBy")) or self.parts
+        return _Settings(
+            arguments.get("format") or arguments.get("source") or self.format,
+            next(filter(None, modes), self.mode),
+            {
+                **self.options,
+                **{str(key): _text(value) for key, value in options.items() if value is not None},
+            },
+            tuple(str(name) for part in _listed(parts) for name in _listed(part)),
+        )
+
+    def name_ours(self, answers: Answers, target: object) -> bool:
+        """Whether the format is Paimon's, and the call is for these answers."""
+        return self.format.lower() == FORMAT and not _is_elsewhere(target, answers)
+
+
+def _text(value: object) -> str:
+    """A value of an option as PySpark hands it on."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return [value] if isinstance(value, str) else value
 
 
 class Answers(Protocol):
@@ -109,188 +132,93 @@ class Answers(Protocol):
         None for a `name` that is Spark's."""
 
 
-_answers: Answers | None = None
-_otherwise: Answers | None = None
+class _Responders:
+    """The objects that answer PySpark's calls in this process. The patches are there as long as one
+    of them may answer."""
+
+    def __init__(self) -> None:
+        self._current: Answers | None = None
+        self._fallback: Answers | None = None
+        self._open: weakref.WeakSet[Answers] = weakref.WeakSet()
+
+    def add(self, answers: Answers, *, otherwise: bool) -> None:
+        """Ask `answers` from now on; with `otherwise` only while nobody else answers."""
+        if otherwise:
+            self._fallback = answers
+        else:
+            self._current = answers
+            self._open.add(answers)
+
+    def remove(self, answers: Answers) -> None:
+        """Stop asking `answers`."""
+        self._open.discard(answers)
+        if self._current is answers:
+            self._current = None
+        if not self._open and self._fallback is None:
+            PATCHES.restore()
+
+    def of(self, target: object) -> Answers | None:
+        """The object to ask about a call of a method of `target`; None for calls that go to
+        Spark."""
+        answers = self._current or self._fallback
+        through_server = type(target).__module__.startswith("pyspark.sql.connect")
+        is_asked = answers is not None and through_server == is_connect(answers.spark)
+        return answers if is_asked else None
 
 
-def answer(answers: Answers, *, otherwise: bool = False) -> None:
-    """Ask `answers` from now on; with `otherwise` only while nobody else answers."""
-    global _answers, _otherwise
-    if otherwise:
-        _otherwise = answers
-    else:
-        _answers = answers
+_RESPONDERS = _Responders()
 
 
-def answer_not(answers: Answers) -> None:
-    """Stop asking `answers`; does nothing where another object answers by now."""
-    global _answers
-    if _answers is answers:
-        _answers = None
+def answer_by(answers: Answers, *, otherwise: bool = False) -> None:
+    """Ask `answers` about the names and formats in PySpark's calls from now on; with `otherwise`
+    only while nobody else answers."""
+    _RESPONDERS.add(answers, otherwise=otherwise)
+    packages = ["pyspark.sql"]
+    if is_connect(answers.spark):
+        packages.append("pyspark.sql.connect")
+    for package in packages:
+        for place, methods in _METHODS.items():
+            module, _, name = place.partition(":")
+            if package == "pyspark.sql" and name == "DataFrame":
+                module = "classic.dataframe"
+            PATCHES.apply(getattr(importlib.import_module(f"{package}.{module}"), name), methods)
 
 
-def replace(owner: type, method: str, wrap: Wrap) -> None:
-    """Replace a method of one of PySpark's classes, where it has it and it is not replaced yet."""
-    original = getattr(owner, method, None)
-    if original is None or hasattr(original, _MARK):  # not in this version; or replaced already
-        return
-    asking = functools.wraps(original)(wrap(original, f"{owner.__name__}.{method}"))
-    setattr(asking, _MARK, True)
-    setattr(owner, method, asking)
+def answer_no_longer(answers: Answers) -> None:
+    """Stop asking `answers`. The last session puts PySpark's own methods back."""
+    _RESPONDERS.remove(answers)
 
 
-def asked(caller: object) -> Answers | None:
-    """The object to ask about a call of a method of `caller`; None for calls that go to Spark.
-
-    The call is two stack frames up from here.
-    """
-    answers = _answers or _otherwise
-    if answers is None:
-        return None
-    module = sys._getframe(2).f_globals.get("__name__", "")
-    if module.partition(".")[0] in _OWN_PACKAGES:
-        return None
-    through_server = type(caller).__module__.startswith("pyspark.sql.connect")
-    return answers if through_server == is_connect(answers.spark) else None
-
-
-def is_elsewhere(caller: object, answers: Answers) -> bool:
-    """Whether the caller uses another Spark Connect server, whose frames can't mix with ours."""
-    spark = caller if isinstance(caller, type(answers.spark)) else getattr(caller, "_client", None)
+def _is_elsewhere(target: object, answers: Answers) -> bool:
+    """Whether the target uses another Spark Connect server, whose frames can't mix with ours."""
+    spark = target if isinstance(target, type(answers.spark)) else getattr(target, "_client", None)
     return is_connect(answers.spark) and spark is not None and spark is not answers.spark
 
 
-def told(caller: object) -> Told:
-    """What a reader or a writer has been told so far."""
-    found = getattr(caller, _TOLD, None)
-    if not isinstance(found, Told):
-        found = Told()
-        setattr(caller, _TOLD, found)
-    return found
+def _note(call: Call) -> Any:
+    """Note what a reader or a writer is set to."""
+    result = call.proceed()
+    setattr(call.target, _SETTINGS, _Settings.of(call.target).after(call))
+    return result
 
 
-def keeps(original: Callable[..., Any], call: str) -> Callable[..., Any]:
-    """A method that notes what a reader or a writer is told."""
-    del call
-
-    def asking(self: Any, *args: Any, **kwargs: Any) -> Any:
-        done = original(self, *args, **kwargs)
-        told(self).note(given(original, self, args, kwargs))
-        return done
-
-    return asking
+def _load(call: Call) -> Any:
+    answers, settings = _RESPONDERS.of(call.target), _Settings.of(call.target).after(call)
+    if answers is not None and settings.name_ours(answers, call.target):
+        return answers.load(settings.options)
+    return call.proceed()
 
 
-def _text(value: object) -> str:
-    """A value of an option as PySpark hands it on."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def given(
-    original: Callable[..., Any], caller: object, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Mapping[str, Any]:
-    """The arguments of a call by name; empty where PySpark would refuse the call itself."""
-    try:
-        return inspect.signature(original).bind(caller, *args, **kwargs).arguments
-    except TypeError:
-        return {}
-
-
-# Intercepts PySpark's own calls that read or write the format `paimon`, or stream a table by name.
-#
-# A batch is read as the session reads the table, so that Spark's own scans take what they can; and
-# rows are written as the session writes them, since a data source of Python's can't ask Spark to
-# bring the rows of a bucket together. A stream is read by the data source (`data_source`), whose
-# options are checked before; its micro-batches are written by the function of `foreachBatch`.
-#
-# Without an object that answers, and for calls that are not seen (Scala), the data source itself
-# reads, and does not write.
-
-
-def _told_by_call(
-    original: Callable[..., Any], caller: object, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Told:
-    """What the object has been told, with the arguments of this call."""
-    found = deepcopy(told(caller))
-    found.note(given(original, caller, args, kwargs))
-    return found
-
-
-def _is_ours(answers: Answers | None, caller: object, call: Told) -> bool:
-    is_named = answers is not None and call.format.lower() == FORMAT
-    return is_named and answers is not None and not is_elsewhere(caller, answers)
-
-
-def _loads(original: Callable[..., Any], call: str) -> Callable[..., Any]:
-    del call
-
-    def asking(self: Any, *args: Any, **kwargs: Any) -> Any:
-        answers = asked(self)
-        found = _told_by_call(original, self, args, kwargs)
-        if answers is not None and _is_ours(answers, self, found):
-            return answers.load(found.options)
-        return original(self, *args, **kwargs)
-
-    return asking
-
-
-def _saves(original: Callable[..., Any], call: str) -> Callable[..., Any]:
-    is_table = call.endswith(".saveAsTable")
-
-    def asking(self: Any, *args: Any, **kwargs: Any) -> Any:
-        answers = asked(self)
-        found = _told_by_call(original, self, args, kwargs)
-        name = given(original, self, args, kwargs).get("name") if is_table else None
-        if answers is not None and _is_ours(answers, self, found):
-            answers.save(_frame_of(self), found.options, found.mode, found.parts, name)
-            return None
-        if answers is not None and isinstance(name, str):
-            answers.refuse(call, name)
-        return original(self, *args, **kwargs)
-
-    return asking
-
-
-def _loads_stream(original: Callable[..., Any], call: str) -> Callable[..., Any]:
-    is_table = call.endswith(".table")
-
-    def asking(self: Any, *args: Any, **kwargs: Any) -> Any:
-        answers = asked(self)
-        found = _told_by_call(original, self, args, kwargs)
-        name = given(original, self, args, kwargs).get("tableName") if is_table else None
-        wanted = is_table and answers is not None and not is_elsewhere(self, answers)
-        if answers is not None and (wanted or _is_ours(answers, self, found)):
-            options = answers.stream_options(found.options, name)
-            if options is not None:
-                # By a reader of its own: this one would keep options that were put otherwise.
-                return streaming_frame(answers.spark, options)
-        return original(self, *args, **kwargs)
-
-    return asking
-
-
-def _starts(original: Callable[..., Any], call: str) -> Callable[..., Any]:
-    is_table = call.endswith(".toTable")
-
-    def asking(self: Any, *args: Any, **kwargs: Any) -> Any:
-        answers = asked(self)
-        found = _told_by_call(original, self, args, kwargs)
-        arguments = given(original, self, args, kwargs)
-        name = arguments.get("tableName") if is_table else None
-        wanted = is_table and answers is not None and not is_elsewhere(self, answers)
-        if answers is not None and (wanted or _is_ours(answers, self, found)):
-            frame = getattr(self, "_df", None)
-            sink = answers.stream_sink(frame, found.options, found.mode or "append", name)
-            if sink is not None:
-                writer = self.foreachBatch(sink)
-                if arguments.get("queryName"):
-                    writer = writer.queryName(arguments["queryName"])
-                if found.mode:
-                    writer = writer.outputMode(found.mode)
-                return writer.options(**arguments.get("options", {})).start()
-        return original(self, *args, **kwargs)
-
-    return asking
+def _save(call: Call) -> Any:
+    answers, settings = _RESPONDERS.of(call.target), _Settings.of(call.target).after(call)
+    name = call.arguments.get("name") if call.method == "saveAsTable" else None
+    if answers is not None and settings.name_ours(answers, call.target):
+        frame = _frame_of(call.target)
+        answers.save(frame, settings.options, settings.mode, settings.parts, name)
+        return None
+    if answers is not None and isinstance(name, str):
+        answers.refuse(call.name, name)
+    return call.proceed()
 
 
 def _frame_of(writer: Any) -> Any:
@@ -303,149 +231,116 @@ def _frame_of(writer: Any) -> Any:
     return DataFrame(frame, writer._spark)
 
 
-FORMAT_METHODS: Mapping[str, Mapping[str, Wrap]] = {
-    "readwriter:DataFrameReader": {
-        **dict.fromkeys(("format", "option", "options"), keeps),
-        "load": _loads,
-    },
+def _stream(call: Call, method: str) -> tuple[Answers | None, _Settings, str | None]:
+    """The object that answers for a stream of a table, if one does, what the stream is set to, and
+    the table's name if the call is of `method`, which names one."""
+    answers, settings = _RESPONDERS.of(call.target), _Settings.of(call.target).after(call)
+    is_table = call.method == method
+    name = call.arguments.get("tableName") if is_table else None
+    if answers is not None and (
+        not _is_elsewhere(call.target, answers)
+        if is_table
+        else settings.name_ours(answers, call.target)
+    ):
+        return answers, settings, name
+    return None, settings, name
+
+
+def _load_stream(call: Call) -> Any:
+    answers, settings, name = _stream(call, "table")
+    options = None if answers is None else answers.stream_options(settings.options, name)
+    if answers is None or options is None:
+        return call.proceed()
+    # By a reader of its own: this one would keep options that were put otherwise.
+    return streaming_frame(answers.spark, options)
+
+
+def _start(call: Call) -> Any:
+    answers, settings, name = _stream(call, "toTable")
+    if answers is not None:
+        frame, mode = getattr(call.target, "_df", None), settings.mode or "append"
+        sink = answers.stream_sink(frame, settings.options, mode, name)
+        if sink is not None:
+            arguments = call.arguments
+            writer = call.target.foreachBatch(sink)
+            if arguments.get("queryName"):
+                writer = writer.queryName(arguments["queryName"])
+            if settings.mode:
+                writer = writer.outputMode(settings.mode)
+            return writer.options(**arguments.get("options", {})).start()
+    return call.proceed()
+
+
+def _table(call: Call) -> Any:
+    answers = _RESPONDERS.of(call.target)
+    name = None if answers is None else _name(call)
+    if answers is not None and name is not None and not _is_elsewhere(call.target, answers):
+        frame = answers.table(name, _Settings.of(call.target).options)
+        if frame is not None:
+            return frame
+    return call.proceed()
+
+
+def _query(call: Call) -> Any:
+    answers = _RESPONDERS.of(call.target)
+    if answers is not None and not _is_elsewhere(call.target, answers):
+        arguments = call.arguments
+        text = arguments.get("sqlQuery")
+        if isinstance(text, str):
+            frame = answers.query(text, arguments.get("args"), bool(arguments.get("kwargs")))
+            if frame is not None:
+                return frame
+    return call.proceed()
+
+
+def _exists(call: Call) -> Any:
+    answers = _RESPONDERS.of(call.target)
+    name = None if answers is None else _name(call)
+    exists = None if answers is None or name is None else answers.exists(name)
+    return call.proceed() if exists is None else exists
+
+
+def _refuse(call: Call) -> Any:
+    answers = _RESPONDERS.of(call.target)
+    name = None if answers is None else _name(call)
+    if answers is not None and name is not None:
+        answers.refuse(call.name, name)
+    return call.proceed()
+
+
+def _name(call: Call) -> str | None:
+    """The table's name in a call: its first argument, behind the database of `dbName` if it has
+    one."""
+    arguments = call.arguments
+    name = next(iter(list(arguments.values())[1:2]), None)
+    database = arguments.get("dbName")
+    if not isinstance(name, str):
+        return None
+    return f"{quoted(database)}.{quoted(name)}" if isinstance(database, str) else name
+
+
+_NOTED = dict.fromkeys(("format", "option", "options"), _note)
+_METHODS: Mapping[str, Mapping[str, Patch]] = {
+    "session:SparkSession": {"sql": _query, "table": _table},
+    "readwriter:DataFrameReader": {**_NOTED, "load": _load, "table": _table, "changes": _refuse},
     "readwriter:DataFrameWriter": {
-        **dict.fromkeys(("format", "option", "options", "mode", "partitionBy"), keeps),
-        **dict.fromkeys(("save", "saveAsTable"), _saves),
+        **_NOTED,
+        **dict.fromkeys(("mode", "partitionBy"), _note),
+        **dict.fromkeys(("save", "saveAsTable"), _save),
+        "insertInto": _refuse,
     },
     "streaming.readwriter:DataStreamReader": {
-        **dict.fromkeys(("format", "option", "options"), keeps),
-        "load": _loads_stream,
-        "table": _loads_stream,
+        **_NOTED,
+        **dict.fromkeys(("load", "table"), _load_stream),
     },
     "streaming.readwriter:DataStreamWriter": {
-        **dict.fromkeys(("format", "option", "options", "outputMode", "partitionBy"), keeps),
-        "start": _starts,
-        "toTable": _starts,
+        **_NOTED,
+        **dict.fromkeys(("outputMode", "partitionBy"), _note),
+        **dict.fromkeys(("start", "toTable"), _start),
     },
-}
-"""The methods that are replaced, by module and class."""
-
-
-# Intercepts PySpark's own calls that name a table, while a session is open.
-#
-# Spark's catalog takes plug-ins in Java only. Without one, `df.write.saveAsTable("ids")` silently
-# makes a table of Spark's own beside the Paimon table of that name. So the public methods of
-# PySpark's classes that take a table's name are wrapped here. Reads of Paimon's tables are
-# answered. Calls that would change a Paimon table, or make a table under its name, are refused.
-# Every other name goes to Spark as before.
-#
-# Methods are replaced on the classes, once in a process, because a frame's writer is made by the
-# frame and not by the session. Without an open session they do what Spark's do. Calls from this
-# project's packages are never intercepted. Calls that reach the JVM in another way (Scala, `_jvm`,
-# another process, a method that was taken from its object before) are not seen.
-
-
-def answer_by(answers: Answers, *, otherwise: bool = False) -> None:
-    """Ask `answers` about the names and formats in PySpark's calls from now on; with `otherwise`
-    only while nobody else answers."""
-    answer(answers, otherwise=otherwise)
-    packages = ["pyspark.sql"]
-    if is_connect(answers.spark):
-        packages.append("pyspark.sql.connect")
-    for package in packages:
-        for place, methods in _all_methods().items():
-            module, _, name = place.partition(":")
-            if package == "pyspark.sql" and name == "DataFrame":
-                module = "classic.dataframe"
-            owner = getattr(importlib.import_module(f"{package}.{module}"), name)
-            for method, wrap in methods.items():
-                replace(owner, method, wrap)
-
-
-def answer_no_longer(answers: Answers) -> None:
-    """Stop asking `answers`; does nothing where another object answers by now."""
-    answer_not(answers)
-
-
-def _reads(original: Callable[..., Any], call: str) -> Callable[..., Any]:
-    del call
-
-    def asking(self: Any, *args: Any, **kwargs: Any) -> Any:
-        answers = asked(self)
-        name = None if answers is None else _name(original, self, args, kwargs)
-        if answers is not None and name is not None and not is_elsewhere(self, answers):
-            found = answers.table(name, told(self).options)
-            if found is not None:
-                return found
-        return original(self, *args, **kwargs)
-
-    return asking
-
-
-def _queries(original: Callable[..., Any], call: str) -> Callable[..., Any]:
-    del call
-
-    def asking(self: Any, *args: Any, **kwargs: Any) -> Any:
-        answers = asked(self)
-        if answers is not None and not is_elsewhere(self, answers):
-            arguments = given(original, self, args, kwargs)
-            text = arguments.get("sqlQuery")
-            if isinstance(text, str):
-                found = answers.query(text, arguments.get("args"), bool(arguments.get("kwargs")))
-                if found is not None:
-                    return found
-        return original(self, *args, **kwargs)
-
-    return asking
-
-
-def _tells(original: Callable[..., Any], call: str) -> Callable[..., Any]:
-    del call
-
-    def asking(self: Any, *args: Any, **kwargs: Any) -> Any:
-        answers = asked(self)
-        name = None if answers is None else _name(original, self, args, kwargs)
-        found = None if answers is None or name is None else answers.exists(name)
-        if found is not None:
-            return found
-        return original(self, *args, **kwargs)
-
-    return asking
-
-
-def _refuses(original: Callable[..., Any], call: str) -> Callable[..., Any]:
-    def asking(self: Any, *args: Any, **kwargs: Any) -> Any:
-        answers = asked(self)
-        name = None if answers is None else _name(original, self, args, kwargs)
-        if answers is not None and name is not None:
-            answers.refuse(call, name)
-        return original(self, *args, **kwargs)
-
-    return asking
-
-
-def _name(
-    original: Callable[..., Any], caller: object, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> str | None:
-    """The table's name in a call: its first argument, behind the database of `dbName` if given."""
-    arguments = given(original, caller, args, kwargs)
-    names = [value for value in list(arguments.values())[1:2] if isinstance(value, str)]
-    database = arguments.get("dbName")
-    if not names:
-        return None
-    return f"{quoted(database)}.{quoted(names[0])}" if isinstance(database, str) else names[0]
-
-
-def _all_methods() -> Mapping[str, Mapping[str, Wrap]]:
-    places = dict.fromkeys((*_METHODS, *FORMAT_METHODS))
-    return {place: {**_METHODS.get(place, {}), **FORMAT_METHODS.get(place, {})} for place in places}
-
-
-_METHODS: Mapping[str, Mapping[str, Wrap]] = {
-    "session:SparkSession": {"sql": _queries, "table": _reads},
-    "readwriter:DataFrameReader": {
-        "table": _reads,
-        "changes": _refuses,
-    },
-    "readwriter:DataFrameWriter": {"insertInto": _refuses},
-    "dataframe:DataFrame": {"writeTo": _refuses, "mergeInto": _refuses},
+    "dataframe:DataFrame": {"writeTo": _refuse, "mergeInto": _refuse},
     "catalog:Catalog": {
-        "tableExists": _tells,
+        "tableExists": _exists,
         **dict.fromkeys(
             (
                 *("createTable", "createExternalTable", "dropTable", "truncateTable"),
@@ -453,7 +348,8 @@ _METHODS: Mapping[str, Mapping[str, Wrap]] = {
                 *("listPartitions", "recoverPartitions", "refreshTable", "analyzeTable"),
                 *("cacheTable", "uncacheTable", "isCached"),
             ),
-            _refuses,
+            _refuse,
         ),
     },
 }
+"""The patched methods, by module and class."""

@@ -37,9 +37,9 @@ def _if_changed(finder: zipimporter) -> Callable[[], None]:
 
     def invalidate() -> None:
         nonlocal known
-        found = _version(finder.archive)
-        if found is None or found != known:
-            known = found
+        version = _version(finder.archive)
+        if version is None or version != known:
+            known = version
             zipimporter.invalidate_caches(finder)
 
     return invalidate

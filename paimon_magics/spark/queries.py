@@ -10,16 +10,18 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any, Literal
-from weakref import WeakKeyDictionary
+from typing import Literal
 
-from pyspark.errors import AnalysisException
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from paimon_magics.columnar.time_zones import is_ambiguous, rules_of
-from paimon_magics.errors import JobError
+from paimon_magics.errors import JobError, UnknownNameError
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.interrupts import at_interrupt
+from paimon_magics.spark.jvm import has_temporary_view
 from paimon_magics.spark.progress import WorkKnown, is_connect, watched
 from paimon_magics.spark.session_settings import session_zone
 from paimon_magics.spark.stopping import stop_of_thread
@@ -48,8 +50,7 @@ _PY4J_ON_INTERRUPT = (
 )
 
 _OnTag = Callable[[str], object]
-_catalogs: WeakKeyDictionary[SparkSession, Any] = WeakKeyDictionary()
-"""The JVM's catalog of each session, which is the same one for its life: each call costs a trip."""
+_NUMBER = "__number"
 
 
 def query_frame(
@@ -63,8 +64,7 @@ def query_frame(
     """The frame of `query`, a part of the text `statement`, with `parameters` bound.
 
     `views` are pairs of a reference to a table and the view that it reads. `more` is replaced as
-    well. Raises our errors, with
-    positions in `statement`.
+    well. Raises our errors, with positions in `statement`.
     """
     replacements = [*cuts_of(query), *more]
     replacements += binding_replacements(spark, statement, query, parameters)
@@ -136,8 +136,8 @@ def _blanks(statement: str, query: QueryText) -> list[int]:
 
 def _is_kept(place: int, query: QueryText) -> bool:
     """Whether an offset of the statement is in the part of the query that Spark gets."""
-    kept = query.range
-    return kept.start <= place < kept.end and not any(
+    whole = query.range
+    return whole.start <= place < whole.end and not any(
         cut.start <= place < cut.end for cut in query.cuts
     )
 
@@ -148,11 +148,7 @@ def is_temporary_view(spark: SparkSession, name: str) -> bool:
         return kind_in_spark(spark, [name]) == "view"
     # Only the views are looked at. `tableExists` asks the catalogs, too, and takes some
     # milliseconds for a name that none of them has.
-    catalog = _catalogs.get(spark)
-    if catalog is None:
-        session: Any = spark._jsparkSession
-        catalog = _catalogs[spark] = session.sessionState().catalog()
-    return bool(catalog.getTempView(name).isDefined())
+    return has_temporary_view(spark, name)
 
 
 def known_to_spark(spark: SparkSession, parts: Sequence[str]) -> bool:
@@ -186,6 +182,24 @@ def has_own_catalog(spark: SparkSession, name: str | None) -> bool:
         return False
 
 
+def rows_where(spark: SparkSession, rows: pa.Table, condition: str) -> list[int]:
+    """The numbers of the rows that meet a condition on their columns. Raises UnknownNameError for a
+    condition that Spark can't read or that names other columns, and errors of ours for one that
+    fails for a value."""
+    numbered = rows.append_column(_NUMBER, pa.array(range(rows.num_rows), pa.int64()))
+    try:
+        frame = spark.createDataFrame(numbered).where(F.expr(condition)).select(_NUMBER)
+        return [int(row[0]) for row in frame.collect()]
+    except (AnalysisException, ParseException) as error:
+        columns = ", ".join(f"`{name}`" for name in rows.column_names)
+        raise UnknownNameError(
+            f"The condition {condition!r} can't be used: {translate(error).message}",
+            hint=f"It may name the columns {columns} only.",
+        ) from error
+    except PySparkException as error:
+        raise translate(error) from error
+
+
 @contextmanager
 def cancellable(
     spark: SparkSession, work: WorkKnown | None = None, *, begun: str | None = None
@@ -211,7 +225,7 @@ def cancellable(
         if stopped.is_set():  # within grpc, which went on
             raise KeyboardInterrupt
     except BaseException as error:
-        _told(partial(cancel, tag), _tries(spark, stopped))
+        _try(partial(cancel, tag), _tries(spark, stopped))
         if not isinstance(error, Exception):
             raise
         if stopped.is_set():  # PySpark, fetching rows, raises the job's error instead
@@ -221,7 +235,7 @@ def cancellable(
         raise
     finally:
         if begun is None:
-            _told(partial(remove, tag), _tries(spark, stopped))
+            _try(partial(remove, tag), _tries(spark, stopped))
         if stopped.is_set():
             for logger in _PY4J_LOGGERS:
                 logger.removeFilter(_is_no_interrupt)
@@ -229,7 +243,7 @@ def cancellable(
 
 def cancel_jobs(spark: SparkSession, tag: str) -> None:
     """Cancel the jobs of a body of `cancellable` that still run, if Spark has not been stopped."""
-    _told(partial(_tags(spark)[1], tag), 1)
+    _try(partial(_tags(spark)[1], tag), 1)
 
 
 def _tries(spark: SparkSession, stopped: threading.Event) -> int:
@@ -239,7 +253,7 @@ def _tries(spark: SparkSession, stopped: threading.Event) -> int:
     return _TRIES if stopped.is_set() and not is_connect(spark) else 1
 
 
-def _told(tell: Callable[[], object], tries: int) -> None:
+def _try(tell: Callable[[], object], tries: int) -> None:
     """Call `tell` until it succeeds, `tries` times at most; Spark may have been stopped."""
     for count in range(tries):
         if count:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from paimon_magics.columnar.merging import KIND, SEQUENCE
-from paimon_magics.errors import sent_to_driver
 from paimon_magics.planning.reads.scans import (
     RawColumn,
     RawScan,
@@ -24,14 +23,14 @@ from paimon_magics.planning.reads.scans import (
 from paimon_magics.planning.reads.splits import TaskSplit
 from paimon_magics.planning.reads.views import KIND_NAMES, RowView, ViewKind, shown_columns
 from paimon_magics.planning.schemas.table_schema import Column
-from paimon_magics.spark.char_columns import with_char_columns
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.files import load_files
+from paimon_magics.spark.row_tasks import rows_of_parts
 from paimon_magics.spark.session_settings import statement_settings
-from paimon_magics.spark.task_reports import Reporter, reports_folder
-from paimon_magics.spark.types import spark_schema, spark_type
+from paimon_magics.spark.task_reports import Reporter
+from paimon_magics.spark.types import spark_schema, spark_type, with_char_columns
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.data_types import ArrayType, AtomicType, contains_type
+from paimon_magics.statements.data_types import ArrayType, AtomicType
 from paimon_magics.tables.reading.spark_batches import IS_PAIR, names_apart, pairs_apart
 from paimon_magics.tables.reading.split_reader import SplitReader
 from paimon_magics.tables.stores.corruption import check_stored
@@ -77,9 +76,7 @@ def read_frame(
         for scan in plan.raw_scans
     ]
     if plan.tasks:
-        work = _ReadTasks(reader, plan.tasks, _variants(columns), reports_folder())
-        tasks = len(plan.tasks)
-        frames.append(_of_tasks(spark.range(0, tasks, 1, tasks), work, shown))
+        frames.append(_of_tasks(spark, _ReadSplits(reader, plan.tasks), shown))
     if not frames:
         return spark.createDataFrame([], schema=spark_schema(shown))
     return with_char_columns(reduce(DataFrame.unionAll, frames), shown)
@@ -99,7 +96,7 @@ def _shown(frame: DataFrame, view: RowView, *, kinds: bool) -> DataFrame:
     return frame.select(kind.alias("rowkind"), *numbers, *columns)
 
 
-def _of_tasks(tasks: DataFrame, work: _ReadTasks, shown: Sequence[Column]) -> DataFrame:
+def _of_tasks(spark: SparkSession, work: _ReadSplits, shown: Sequence[Column]) -> DataFrame:
     """The frame of the rows that the tasks read, with the columns `shown`.
 
     Row kinds come from Python as numbers and get their names in the JVM: reading texts takes it
@@ -107,18 +104,22 @@ def _of_tasks(tasks: DataFrame, work: _ReadTasks, shown: Sequence[Column]) -> Da
     """
     view = work.reader.view
     if not view.keeps_retracts:
-        return tasks.mapInArrow(work, spark_schema(shown))
+        return _split_rows(spark, work, shown)
     kind, *others = shown
     first = replace(kind, type=_KIND_TYPE)
     if view.kind is ViewKind.BINLOG:
-        return _of_pairs(tasks, work, first, others)
-    frame = tasks.mapInArrow(work, spark_schema([first, *others]))
+        return _of_pairs(spark, work, first, others)
+    frame = _split_rows(spark, work, [first, *others])
     named = _kind_named(frame[kind.name]).alias(kind.name)
     return frame.select(named, *(frame[quoted(other.name)] for other in others))
 
 
+def _split_rows(spark: SparkSession, work: _ReadSplits, columns: Sequence[Column]) -> DataFrame:
+    return rows_of_parts(spark, len(work.tasks), work, columns, work.reader.files.batch_rows)
+
+
 def _of_pairs(
-    tasks: DataFrame, work: _ReadTasks, kind: Column, others: Sequence[Column]
+    spark: SparkSession, work: _ReadSplits, kind: Column, others: Sequence[Column]
 ) -> DataFrame:
     """The same for a binlog. Its arrays come as two columns of values each, of which the JVM makes
     them: reading arrays out of Arrow takes it longer."""
@@ -130,19 +131,14 @@ def _of_pairs(
         if isinstance(array.type, ArrayType)
         for name in names_apart(number)
     ]
-    work = replace(work, variants=_variants(apart))
     is_pair = Column(0, IS_PAIR, AtomicType("BOOLEAN"))
-    frame = tasks.mapInArrow(work, spark_schema([kind, *singles, is_pair, *apart]))
+    frame = _split_rows(spark, work, [kind, *singles, is_pair, *apart])
     shown = [frame[quoted(single.name)] for single in singles]
     for number, array in enumerate(arrays):
         before, after = (frame[quoted(name)] for name in names_apart(number))
         pair = F.when(frame[IS_PAIR], F.array(before, after)).otherwise(F.array(before))
         shown.append(pair.alias(array.name))
     return frame.select(_kind_named(frame[kind.name]).alias(kind.name), *shown)
-
-
-def _variants(columns: Iterable[Column]) -> frozenset[str]:
-    return frozenset(column.name for column in columns if contains_type(column.type, "VARIANT"))
 
 
 def _kind_named(number: SparkColumn) -> SparkColumn:
@@ -215,28 +211,13 @@ def _stored_column(frame: DataFrame, scan: RawScan, raw: RawColumn, shields: boo
 
 
 @dataclass(frozen=True)
-class _ReadTasks:
-    """Runs in the task. The row that it is given is the number of a group of splits to read."""
+class _ReadSplits:
+    """Runs in the task: reads a group of splits."""
 
     reader: SplitReader
     tasks: tuple[tuple[TaskSplit, ...], ...]
-    variants: frozenset[str]
-    reports: str
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from paimon_magics.spark.python_workers import keep_modules
-        from paimon_magics.tables.reading.spark_batches import spark_batches
-
-        reporter = Reporter(self.reports, writes=False)
-        with sent_to_driver():
-            for batch in batches:
-                for task in batch.column(0).to_pylist():
-                    rows = self._rows(task, reporter)
-                    yield from spark_batches(rows, self.reader.files.batch_rows, self.variants)
-        reporter.end()
-        keep_modules()
-
-    def _rows(self, task: int, reporter: Reporter) -> Iterator[pa.RecordBatch]:
+    def __call__(self, task: int, reporter: Reporter) -> Iterator[pa.RecordBatch]:
         """The rows of a task's splits; they are reported as they are read, with those that are left
         out at the end of each split."""
         is_binlog = self.reader.view.kind is ViewKind.BINLOG

@@ -25,9 +25,9 @@ from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.distributions import BUCKET_COLUMN
 from paimon_magics.spark.casting import selected_columns
 from paimon_magics.spark.losses import kept_losses
-from paimon_magics.spark.struct_names import with_fields_by_name
+from paimon_magics.spark.struct_names import with_assigned_fields, with_fields_by_name
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.data_types import AtomicType, DataType, RowType
+from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.row_changes import VALUE_PREFIX
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN
 
@@ -116,9 +116,9 @@ def with_changes(frame: DataFrame, kinds: str) -> DataFrame:
     replace them."""
     number = F.array_position(F.array(*map(F.lit, KIND_NAMES)), F.col(quoted(kinds))) - 1
     unknown = F.raise_error(F.concat(F.lit("no row kind: "), F.col(quoted(kinds))))
-    kept = frame.where(~F.col(quoted(kinds)).eqNullSafe(F.lit(KIND_NAMES[UPDATE_BEFORE])))
+    rows = frame.where(~F.col(quoted(kinds)).eqNullSafe(F.lit(KIND_NAMES[UPDATE_BEFORE])))
     known = F.when(number >= 0, number).otherwise(unknown.cast("bigint"))
-    return kept.withColumn(KIND, known.cast("tinyint")).drop(kinds)
+    return rows.withColumn(KIND, known.cast("tinyint")).drop(kinds)
 
 
 def as_inserted(frame: DataFrame, kind_field: str | None) -> DataFrame:
@@ -149,25 +149,5 @@ def _assigned_column(column: Column, paths: Sequence[AssignedPath]) -> SparkColu
         return quoted(column.name)
     if not own[0][0]:
         return f"{quoted(f'{VALUE_PREFIX}{own[0][1]}')} AS {quoted(column.name)}"
-    return _assigned(F.col(quoted(column.name)), column.type, own).alias(column.name)
-
-
-def _assigned(
-    value: SparkColumn, data_type: DataType, paths: Sequence[tuple[tuple[str, ...], int]]
-) -> SparkColumn:
-    if not paths:
-        return value
-    fields, number = paths[0]
-    if not fields:
-        return F.col(quoted(f"{VALUE_PREFIX}{number}"))
-    assert isinstance(data_type, RowType)
-    return F.struct(
-        *(
-            _assigned(
-                value.getField(field.name),
-                field.type,
-                [(rest[1:], number) for rest, number in paths if rest[0] == field.name],
-            ).alias(field.name)
-            for field in data_type.fields
-        )
-    )
+    values = [(names, F.col(quoted(f"{VALUE_PREFIX}{number}"))) for names, number in own]
+    return with_assigned_fields(F.col(quoted(column.name)), column.type, values).alias(column.name)

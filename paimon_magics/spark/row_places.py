@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -15,15 +17,21 @@ from paimon_magics.columnar.merging import PLACE
 from paimon_magics.errors import sent_to_driver
 from paimon_magics.planning.compaction.steps import balanced
 from paimon_magics.planning.schemas.table_schema import Column
-from paimon_magics.planning.writes.losses import LOSSES, added_losses
+from paimon_magics.planning.writes.losses import LOSSES
 from paimon_magics.spark.arrow_stages import map_in_arrow
-from paimon_magics.spark.char_columns import with_char_columns
+from paimon_magics.spark.python_workers import keep_modules
+from paimon_magics.spark.row_tasks import rows_of_parts
 from paimon_magics.spark.task_reports import Reporter, reports_folder
-from paimon_magics.spark.task_units import RESULT_SCHEMA, UnitResults, result_batch, unit_results
-from paimon_magics.spark.transfer import collected
-from paimon_magics.spark.types import spark_schema
+from paimon_magics.spark.task_units import (
+    RESULT_SCHEMA,
+    UnitResults,
+    result_batch,
+    unit_results,
+)
+from paimon_magics.spark.transfer import all_written, collected
+from paimon_magics.spark.types import spark_schema, with_char_columns
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.data_types import AtomicType, contains_type
+from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
 from paimon_magics.tables.row_changes.rewriting import ChangedFile, ColumnChanges, FileChanges
@@ -36,9 +44,6 @@ from paimon_magics.tables.row_changes.selected_rows import (
 )
 from paimon_magics.tables.writing.changed_rows import ChangedRows, ChangedTwiceError, LossyRows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _TASKS_PER_SLOT = 3
 _SYSTEM = (Column(0, FILE_COLUMN, AtomicType("INT")), Column(0, PLACE_COLUMN, AtomicType("BIGINT")))
@@ -73,16 +78,10 @@ def placed_rows(
         for group in balanced(files.units, lambda unit: unit.size_bytes, slots * _TASKS_PER_SLOT)
     )
     chosen = files.only([column.name for column in columns])
-    work = _PlacedTasks(
-        replace(chosen, units=()),
-        groups,
-        tuple(one.name for one in shown[:-2]),
-        frozenset(column.name for column in columns if contains_type(column.type, "VARIANT")),
-        reports_folder(),
-        keys,
-    )
-    tasks = spark.range(0, len(groups), 1, len(groups))
-    return with_char_columns(tasks.mapInArrow(work, spark_schema(shown)), shown)
+    names = tuple(column.name for column in shown[:-2])
+    work = _PlacedRows(replace(chosen, units=()), groups, names, keys)
+    rows = rows_of_parts(spark, len(groups), work, shown, files.reader.batch_rows)
+    return with_char_columns(rows, shown)
 
 
 def change_files(
@@ -101,22 +100,22 @@ def change_files(
     `changed_once` ChangedTwiceError for rows, which then have KIND, of one place; the caller must
     then remove every file of the job."""
     if in_place:
-        found = _changed(
+        results = _changed(
             spark, selected, selected, _ChangeTasks(changes, "order", reports_folder())
         )
-        numbers = [None if result is None else result.number for result in found.results]
+        numbers = [None if result is None else result.number for result in results.results]
         if None not in numbers and len(set(numbers)) == len(numbers):
-            return found
+            return results
         again = change_files(spark, selected, changes, slots, changed_once=changed_once)
         return replace(again, repeated_attempts=True)
     tasks = max(1, min(len(changes.units), slots * _TASKS_PER_SLOT))
     owner = F.expr(f"CAST(pmod({quoted(FILE_COLUMN)}, {tasks}) AS INT)")
     placed = selected.repartitionById(tasks, owner).sortWithinPartitions(FILE_COLUMN, PLACE_COLUMN)
     work = _ChangeTasks(changes, "once" if changed_once else None, reports_folder())
-    found = _changed(spark, selected, placed, work)
-    if None in found.results:
+    results = _changed(spark, selected, placed, work)
+    if None in results.results:
         raise ChangedTwiceError
-    return found
+    return results
 
 
 def _changed(
@@ -142,31 +141,24 @@ def change_and_add_files(
     # By a row's values: a task that runs again, since what it had sent is lost, must send each row
     # to the same task. A number in the order of rows is another one then.
     hashed = ", ".join(
-        quoted(one.name)
-        for one in rows.schema
-        if one.name in added.names and _has_hash(one.dataType)
+        quoted(field.name)
+        for field in rows.schema
+        if field.name in added.names and _has_hash(field.dataType)
     )
     number = f"pmod(xxhash64({hashed}), {added.writers})" if hashed and added.writers > 1 else "0"
     owner = f"CASE WHEN {place} IS NULL THEN {tasks} + {number} ELSE pmod({place}, {tasks}) END"
     placed = rows.repartitionById(tasks + added.writers, F.expr(f"CAST({owner} AS INT)"))
     placed = placed.sortWithinPartitions(FILE_COLUMN, PLACE_COLUMN)
     work = _MergeTasks(_ChangeTasks(changes, "once", reports_folder()), added)
-    found, ran_twice = collected(
+    returned, ran_twice = collected(
         spark, rows.schema, lambda: map_in_arrow(placed, work, RESULT_SCHEMA)
     )
-    results = unit_results(spark, found, repeated=ran_twice)
+    results = unit_results(spark, returned, repeated=ran_twice)
     if None in results.results:
         raise ChangedTwiceError
     written = [result for result in results.results if isinstance(result, Written)]
     changed = tuple(result for result in results.results if not isinstance(result, Written))
-    new = Written(
-        messages=tuple(message for one in written for message in one.messages),
-        rows=sum(one.rows for one in written),
-        index_files=tuple(file for one in written for file in one.index_files),
-        odd_floats=frozenset[str]().union(*(one.odd_floats for one in written)),
-        losses=added_losses(loss for one in written for loss in one.losses),
-    )
-    return replace(results, results=changed), new
+    return replace(results, results=changed), all_written(written)
 
 
 def _has_hash(type: T.DataType) -> bool:
@@ -175,35 +167,17 @@ def _has_hash(type: T.DataType) -> bool:
 
 
 @dataclass(frozen=True)
-class _PlacedTasks:
-    """Runs in the task. The row that it is given is the number of a group of files to read."""
+class _PlacedRows:
+    """Runs in the task: reads a group of files."""
 
     files: PlacedFiles
     groups: tuple[tuple[AppendUnit, ...], ...]
     names: tuple[str, ...]
-    variants: frozenset[str]
-    reports: str
     keys: LookedUpKeys | None
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from paimon_magics.spark.python_workers import keep_modules
-        from paimon_magics.tables.reading.spark_batches import spark_batches
-
-        reporter = Reporter(self.reports, writes=False)
-        with sent_to_driver():
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    rows = self._rows(self.groups[number], reporter)
-                    yield from spark_batches(rows, self.files.reader.batch_rows, self.variants)
-        reporter.end()
-        keep_modules()
-
-    def _rows(self, units: Sequence[AppendUnit], reporter: Reporter) -> Iterator[pa.RecordBatch]:
-        import numpy as np
-        import pyarrow as pa
-
+    def __call__(self, group: int, reporter: Reporter) -> Iterator[pa.RecordBatch]:
         names = [*self.names, FILE_COLUMN, PLACE_COLUMN]
-        for unit in units:
+        for unit in self.groups[group]:
             read = self._reported(unit, reporter)
             for rows in read if self.keys is None else self.keys.matching(read):
                 number = pa.array(np.full(rows.num_rows, unit.number, dtype=np.int32))
@@ -228,8 +202,6 @@ class _ChangeTasks:
     reports: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from paimon_magics.spark.python_workers import keep_modules
-
         reporter = Reporter(self.reports, writes=True)
         try:
             with sent_to_driver():
@@ -263,7 +235,6 @@ class _MergeTasks:
     added: AddedRows
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from paimon_magics.spark.python_workers import keep_modules
         from paimon_magics.tables.writing.writer import write_batches
 
         rest = iter(batches)

@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from paimon_magics.planning.schemas.table_schema import Column
-from paimon_magics.spark.char_columns import with_char_columns
-from paimon_magics.spark.types import spark_schema
+from paimon_magics.spark.types import spark_schema, with_char_columns
 from paimon_magics.statements.clauses.names import quoted
 
 if TYPE_CHECKING:
@@ -47,8 +46,8 @@ def frame_of_batch(
 
     from paimon_magics.tables.reading.spark_batches import spark_batches
 
-    found = pa.Table.from_batches(spark_batches(iter([batch]), 1))
-    frame = spark.createDataFrame(found, schema=spark_schema(columns))
+    rows = pa.Table.from_batches(spark_batches(iter([batch]), 1))
+    frame = spark.createDataFrame(rows, schema=spark_schema(columns))
     return with_char_columns(frame, columns)
 
 
@@ -87,8 +86,8 @@ def rows_with_keys(spark: SparkSession, frame: DataFrame, keys: pa.Table) -> pa.
 
 def _joined(spark: SparkSession, frame: DataFrame, keys: pa.Table, how: str) -> DataFrame:
     names: Sequence[str] = keys.schema.names
-    given = F.broadcast(frame_of_rows(spark, keys).distinct())
-    return frame.join(given, list(names), how).select(*(frame[quoted(c)] for c in frame.columns))
+    wanted = F.broadcast(frame_of_rows(spark, keys).distinct())
+    return frame.join(wanted, list(names), how).select(*(frame[quoted(c)] for c in frame.columns))
 
 
 def last_rows(

@@ -8,30 +8,19 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from paimon_magics.columnar.time_zones import UTC, arrow_zone
+from paimon_magics.spark.jvm import settings_text
 from paimon_magics.spark.progress import is_connect
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 _KEY = re.compile(r"(?:\{|, )(spark\.[^=,\s]+)=")
 
 
 Values = Mapping[str, str | None]
 """Values of settings by key; None for a setting that has none."""
-
-_lock = threading.Lock()
-_open: WeakKeyDictionary[SparkSession, dict[tuple[str, ...], tuple[int, Values]]] = (
-    WeakKeyDictionary()
-)
-"""How many statements of a session have set these keys, and their values before the first."""
 
 
 _INITIAL = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
@@ -53,15 +42,9 @@ def settings_of(
         return {key: value for key, value in spark.conf.getAll.items() if is_asked(key)}
     # PySpark's `getAll` takes three calls for each setting. A text of all of them takes one, and
     # tells which ones there may be: their values are asked for.
-    conf: Any = spark.conf
-    text = str(conf._jconf.getAllAsJava().toString())
-    found: dict[str, str] = {}
-    for key in dict.fromkeys(_KEY.findall(text)):
-        if is_asked(key):
-            value = spark.conf.get(key, None)
-            if value is not None:
-                found[key] = value
-    return found
+    keys_set = dict.fromkeys(filter(is_asked, _KEY.findall(settings_text(spark))))
+    values = ((key, spark.conf.get(key, None)) for key in keys_set)
+    return {key: value for key, value in values if value is not None}
 
 
 # Settings of a Spark session that hold while a statement runs.
@@ -70,27 +53,55 @@ def settings_of(
 # of them has set, and the last one sets back what was there before.
 
 
+class _SharedSettings:
+    """The settings that the running statements of one session have set: how many statements have
+    set the same keys, and the values before the first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users: dict[tuple[str, ...], tuple[int, Values]] = {}
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> _SharedSettings:
+        """Those of a session, which keeps them."""
+        shared: _SharedSettings = vars(spark).setdefault(_SHARED, cls())
+        return shared
+
+    def hold(
+        self, spark: SparkSession, keys: tuple[str, ...], chosen: Callable[[Values], Values]
+    ) -> None:
+        """Set the values, unless another statement has."""
+        with self._lock:
+            users, before = self._users.get(keys, (0, {}))
+            if not users:
+                before = {key: _value(spark, key) for key in keys}
+                _set(spark, chosen(before))
+            self._users[keys] = users + 1, before
+
+    def release(self, spark: SparkSession, keys: tuple[str, ...]) -> None:
+        """Set the values back, unless another statement needs them."""
+        with self._lock:
+            users, before = self._users.pop(keys)
+            if users > 1:
+                self._users[keys] = users - 1, before
+            else:
+                _set(spark, before)
+
+
+_SHARED = "_paimon_magics_shared_settings"
+
+
 @contextmanager
 def statement_settings(
     spark: SparkSession, keys: tuple[str, ...], chosen: Callable[[Values], Values]
 ) -> Iterator[None]:
     """In the body the settings `keys` have the values that `chosen` makes of theirs."""
-    with _lock:
-        of_session = _open.setdefault(spark, {})
-        users, before = of_session.get(keys, (0, {}))
-        if not users:
-            before = {key: _value(spark, key) for key in keys}
-            _set(spark, chosen(before))
-        of_session[keys] = users + 1, before
+    shared = _SharedSettings.of(spark)
+    shared.hold(spark, keys, chosen)
     try:
         yield
     finally:
-        with _lock:
-            users, before = of_session.pop(keys)
-            if users > 1:
-                of_session[keys] = users - 1, before
-            else:
-                _set(spark, before)
+        shared.release(spark, keys)
 
 
 def _value(spark: SparkSession, key: str) -> str | None:

@@ -84,16 +84,16 @@ def estimated_bytes(frame: DataFrame) -> float | None:
 def scan_sizes(spark: SparkSession, slots: int) -> ScanSizes | None:
     """How Spark divides files into tasks, of which `slots` run at once; None where a setting can't
     be read."""
-    given = {"slots": slots}
+    sizes = {"slots": slots}
     for key, name in _SCAN_SETTINGS.items():
         text = spark.conf.get(key, None)
         if text is None:
             continue
         try:
-            given[name] = memory_size_bytes(key, text)
+            sizes[name] = memory_size_bytes(key, text)
         except InvalidTableError:
             return None
-    return ScanSizes(**given)
+    return ScanSizes(**sizes)
 
 
 @dataclass(frozen=True, slots=True)

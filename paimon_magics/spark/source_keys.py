@@ -40,11 +40,11 @@ def key_ranges(frame: DataFrame, keys: Mapping[str, SourceKey]) -> dict[str, Key
     for name in keys:
         value = _comparable(frame, name)
         ends += [F.count(F.col(quoted(name))), F.min(value), F.max(value)]
-    found = frame.agg(*(end.alias(f"end_{at}") for at, end in enumerate(ends))).collect()[0]
-    total = found[0]
+    row = frame.agg(*(end.alias(f"end_{at}") for at, end in enumerate(ends))).collect()[0]
+    total = row[0]
     ranges: dict[str, KeyRange] = {}
     for at, (name, key) in enumerate(keys.items()):
-        count, least, greatest = found[1 + 3 * at : 4 + 3 * at]
+        count, least, greatest = row[1 + 3 * at : 4 + 3 * at]
         if key.null_safe and count < total:
             continue
         data_type = frame.schema[name].dataType
@@ -59,18 +59,18 @@ def distinct_values(frame: DataFrame, names: Sequence[str]) -> dict[str, pa.Arra
     `LookedUpKeys`, by one job. Raises what Spark raises."""
     wanted = frame.select(*map(quoted, names))
     parts = wanted.mapInArrow(_Distinct(), _DISTINCT).collect()
-    found: dict[str, pa.Array] = {}
+    distinct: dict[str, pa.Array] = {}
     for name in names:
         mine = [row["values"] for row in parts if row["name"] == name]
         if None in mine:
             continue
         kind = pa.string() if isinstance(frame.schema[name].dataType, _TEXT) else pa.int64()
-        read = [pa.ipc.open_stream(bytes(one)).read_all().column(0) for one in mine]
+        read = [pa.ipc.open_stream(bytes(message)).read_all().column(0) for message in mine]
         chunks = [chunk for column in read for chunk in column.chunks]
         values = pc.unique(pa.chunked_array(chunks, kind))
         if _are_few(values):
-            found[name] = values
-    return found
+            distinct[name] = values
+    return distinct
 
 
 _DISTINCT = "name STRING, values BINARY"
@@ -85,16 +85,16 @@ class _Distinct:
     """Runs in the task: returns the distinct values of each column, NULL for too many."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found: dict[str, pa.Array | None] = {}
+        distinct: dict[str, pa.Array | None] = {}
         for batch in batches:
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                before = found.get(name, column[:0])
+                before = distinct.get(name, column[:0])
                 if before is None:
                     continue
                 values = pc.unique(pa.chunked_array([before, pc.drop_null(column)]))
-                found[name] = values if _are_few(values) else None
+                distinct[name] = values if _are_few(values) else None
         keep_modules()
-        for name, values in found.items():
+        for name, values in distinct.items():
             yield pa.RecordBatch.from_pydict(
                 {"name": [name], "values": pa.array([_stream(values)], pa.binary())}
             )
@@ -119,12 +119,12 @@ def within(frame: DataFrame, ranges: Mapping[str, KeyRange]) -> DataFrame:
     """The rows of `frame`; a job on them fails at a row outside the ranges of its columns, whose
     matches would not be read. Rows that Spark has kept, and has lost with an executor, are computed
     anew, and a source may then say something else."""
-    for name, one in ranges.items():
+    for name, key_range in ranges.items():
         value = F.col(quoted(name))
-        is_known = F.lit(False) if one.key.null_safe else value.isNull()
-        if one.least is not None and one.greatest is not None:
+        is_known = F.lit(False) if key_range.key.null_safe else value.isNull()
+        if key_range.least is not None and key_range.greatest is not None:
             of_type = frame.schema[name].dataType
-            low, high = (F.lit(end).cast(of_type) for end in (one.least, one.greatest))
+            low, high = (F.lit(end).cast(of_type) for end in (key_range.least, key_range.greatest))
             is_known = is_known | ((value >= low) & (value <= high))
         # NULL is not known either. With a function that counts as random Spark leaves the filter
         # where it is: it would ask the same of the table's rows, which equal these in a join.
@@ -145,18 +145,18 @@ def _comparable(frame: DataFrame, name: str) -> SparkColumn:
             return value
 
 
-def _value(found: object, data_type: spark_types.DataType) -> KeyValue | None:
+def _value(value: object, data_type: spark_types.DataType) -> KeyValue | None:
     """The value; None for one that Python has no exact value for."""
-    match data_type, found:
+    match data_type, value:
         case spark_types.DateType(), int():
-            day = found + _EPOCH
+            day = value + _EPOCH
             is_day = 0 < day <= datetime.date.max.toordinal()
             return datetime.date.fromordinal(day) if is_day else None
         case spark_types.StringType(), bytes() | bytearray():
             try:
-                text = bytes(found).decode()
+                text = bytes(value).decode()
             except UnicodeDecodeError:
                 return None
             return text if len(text) <= _CHARACTERS_MAX else None
         case _:
-            return found  # type: ignore[return-value]
+            return value  # type: ignore[return-value]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import types as spark_types
 from pyspark.sql.datasource import InputPartition
 
 from paimon_magics.errors import sent_to_driver
 from paimon_magics.planning.reads.splits import PlainSplit, StoredFile, TaskSplit, pack_in_order
-from paimon_magics.statements.data_types import contains_type
+from paimon_magics.spark.python_workers import keep_modules
+from paimon_magics.spark.types import arrow_schema, variant_columns
 from paimon_magics.tables.reading.data_read import DataRead
 from paimon_magics.tables.reading.spark_batches import spark_batches
 from paimon_magics.tables.reading.split_reader import SplitReader, with_kind_names
@@ -59,35 +59,26 @@ def parts_of(reads: Iterable[DataRead], slots: int) -> list[InputPartition]:
     splits: list[tuple[int, TaskSplit]] = []
     variants: set[str] = set()
     for read in reads:
-        found = [*_raw_splits(read), *read.planned.splits]
-        if not found:
+        read_splits = [*_raw_splits(read), *read.planned.splits]
+        if not read_splits:
             continue
-        variants |= {
-            column.name for column in read.schema.columns if contains_type(column.type, "VARIANT")
-        }
+        variants |= variant_columns(read.schema.columns)
         _add_reader(readers, read.reader)
-        splits += ((len(readers) - 1, split) for split in found)
+        splits += ((len(readers) - 1, split) for split in read_splits)
     sizes = [sum(file.size_bytes for file in split.files) for _, split in splits]
     capacity = max(-(-sum(sizes) // max(slots, 1)), _TASK_BYTES_MIN)
     sized = list(zip(splits, sizes, strict=True))
     return [
         _part(readers, [split for split, _ in bin_], frozenset(variants))
-        for bin_ in pack_in_order(sized, lambda one: one[1], capacity)
+        for bin_ in pack_in_order(sized, lambda sized_split: sized_split[1], capacity)
     ]
 
 
 def rows_of_part(part: object, schema: spark_types.StructType) -> Iterator[pa.RecordBatch]:
     """The rows of a part, in the columns of `schema`. Runs in a task."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    from paimon_magics.spark.python_workers import keep_modules
-
     if not isinstance(part, SplitRows | GivenRows):  # PySpark's own, for a read without parts
         return
-    # PySpark 4.1 has no such argument, and means UTC.
-    asks = "timezone" in inspect.signature(to_arrow_schema).parameters
-    given: dict[str, Any] = {"timezone": "UTC"} if asks else {}
-    wanted = to_arrow_schema(schema, **given)
+    wanted = arrow_schema(schema)
     with sent_to_driver():
         for batch in part.batches():
             yield _in_columns(batch, wanted)

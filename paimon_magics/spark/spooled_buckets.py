@@ -20,6 +20,7 @@ from pyspark.sql import types as spark_types
 
 from paimon_magics.errors import sent_to_driver
 from paimon_magics.spark.columns import HashedDecimals
+from paimon_magics.spark.python_workers import keep_modules
 from paimon_magics.spark.writing_tasks import WriteTasks
 from paimon_magics.tables.writing.bucket_assignment import row_groups
 from paimon_magics.tables.writing.writer import gathered
@@ -52,8 +53,6 @@ class SpoolTasks:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows, of SPOOLED, that name the files."""
         from pyspark import TaskContext
-
-        from paimon_magics.spark.python_workers import keep_modules
 
         context = TaskContext.get()
         assert context is not None
@@ -102,7 +101,7 @@ class SpooledWriteTasks:
     tasks: WriteTasks
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One row, of WRITTEN, for all files."""
+        """One row, with a TaskWritten, for all files."""
         (number,) = (number for batch in batches for number in batch.column(0).to_pylist())
         yield from self.tasks(self._rows(number))
 

@@ -78,24 +78,28 @@ def _emptied(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _write(folder: Path, batches: Iterator[pa.RecordBatch]) -> tuple[str, ...]:
+    files: list[str] = []
+    for first in batches:
+        files.append(str(folder / f"{len(files):06}.arrow"))
+        write_file(files[-1], first, batches)
+    return tuple(files)
+
+
+def write_file(path: str, first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> None:
+    """Write a batch, and those that follow it until the file is large."""
     import pyarrow as pa
 
-    files: list[str] = []
     options = pa.ipc.IpcWriteOptions(compression="lz4")
-    for first in batches:
-        path = folder / f"{len(files):06}.arrow"
-        with (
-            pa.OSFile(str(path), "wb") as sink,
-            pa.ipc.new_stream(sink, first.schema, options=options) as writer,
-        ):
-            size = 0
-            for batch in chain([first], batches):
-                writer.write_batch(batch)
-                size += batch.nbytes
-                if size >= _FILE_BYTES:
-                    break
-        files.append(str(path))
-    return tuple(files)
+    with (
+        pa.OSFile(path, "wb") as sink,
+        pa.ipc.new_stream(sink, first.schema, options=options) as writer,
+    ):
+        size = 0
+        for batch in chain([first], batches):
+            writer.write_batch(batch)
+            size += batch.nbytes
+            if size >= _FILE_BYTES:
+                break
 
 
 def _frame(spark: SparkSession, schema: pa.Schema, files: tuple[str, ...]) -> DataFrame:

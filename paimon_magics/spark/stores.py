@@ -31,18 +31,18 @@ class OpenedStores:
     def schemes(self, paths: Iterable[str]) -> dict[tuple[str, str], str] | None:
         """The scheme by which Spark opens each store of `paths`; None where it can't open all of
         them."""
-        found: dict[tuple[str, str], str] = {}
+        schemes: dict[tuple[str, str], str] = {}
         for path in paths:
             place = _place(path)
-            if place in found:
+            if place in schemes:
                 continue
             if place not in self._schemes:
                 self._schemes[place] = self._tried(path)
             scheme = self._schemes[place]
             if scheme is None:
                 return None
-            found[place] = scheme
-        return found
+            schemes[place] = scheme
+        return schemes
 
     def _tried(self, path: str) -> str | None:
         scheme = _place(path)[0]

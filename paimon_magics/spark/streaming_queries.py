@@ -58,8 +58,8 @@ def query_id(spark: SparkSession, checkpoint: str) -> str:
 
 def last_report(query: StreamingQuery) -> dict[str, Any]:
     """Spark's last report on a query's progress; empty before the first."""
-    found: Any = query.lastProgress
-    if found is None or isinstance(found, dict):
-        return found or {}
-    told: dict[str, Any] = json.loads(found.json)
-    return told
+    progress: Any = query.lastProgress
+    if progress is None or isinstance(progress, dict):
+        return progress or {}
+    report: dict[str, Any] = json.loads(progress.json)
+    return report

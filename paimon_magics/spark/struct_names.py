@@ -54,52 +54,52 @@ def with_fields_by_name(
     )
 
 
-def _is_alike(given: spark_types.DataType, wanted: DataType) -> bool:
+def _is_alike(source: spark_types.DataType, wanted: DataType) -> bool:
     """Whether all structs in both types have the same names in the same order. Also true without
     structs, and for types that don't correspond, which the cast refuses."""
-    match given, wanted:
+    match source, wanted:
         case spark_types.StructType(), RowType(fields=fields):
-            names = [field.name.lower() for field in given.fields]
+            names = [field.name.lower() for field in source.fields]
             return names == [field.name.lower() for field in fields] and all(
                 _is_alike(field.dataType, other.type)
-                for field, other in zip(given.fields, fields, strict=True)
+                for field, other in zip(source.fields, fields, strict=True)
             )
         case spark_types.ArrayType(), ArrayType(element=element):
-            return _is_alike(given.elementType, element)
+            return _is_alike(source.elementType, element)
         case spark_types.MapType(), MapType(key=key, value=value):
-            return _is_alike(given.keyType, key) and _is_alike(given.valueType, value)
+            return _is_alike(source.keyType, key) and _is_alike(source.valueType, value)
         case _:
             return True
 
 
-def has_all_fields(given: spark_types.DataType, wanted: DataType) -> bool:
+def has_all_fields(source: spark_types.DataType, wanted: DataType) -> bool:
     """Whether all structs in a given type have all fields of the wanted one's."""
-    match given, wanted:
+    match source, wanted:
         case spark_types.StructType(), RowType(fields=fields):
-            types = {field.name.lower(): field.dataType for field in given.fields}
+            types = {field.name.lower(): field.dataType for field in source.fields}
             return all(
                 field.name.lower() in types
                 and has_all_fields(types[field.name.lower()], field.type)
                 for field in fields
             )
         case spark_types.ArrayType(), ArrayType(element=element):
-            return has_all_fields(given.elementType, element)
+            return has_all_fields(source.elementType, element)
         case spark_types.MapType(), MapType(value=value):
-            return has_all_fields(given.valueType, value)
+            return has_all_fields(source.valueType, value)
         case _:
             return True
 
 
 def with_fields_kept(
-    value: SparkColumn, given: spark_types.DataType, wanted: DataType, before: SparkColumn
+    value: SparkColumn, source: spark_types.DataType, wanted: DataType, before: SparkColumn
 ) -> SparkColumn:
     """A value of the wanted type. Fields that the given type lacks are those of the value `before`:
     in arrays those of the element at the same place, in maps those of the same key."""
-    if has_all_fields(given, wanted):
+    if has_all_fields(source, wanted):
         return value
-    match given, wanted:
+    match source, wanted:
         case spark_types.StructType(), RowType(fields=fields):
-            types = {field.name.lower(): field.dataType for field in given.fields}
+            types = {field.name.lower(): field.dataType for field in source.fields}
             parts = []
             for field in fields:
                 part, old = value.getField(field.name), before.getField(field.name)
@@ -113,74 +113,95 @@ def with_fields_kept(
             return F.transform(
                 value,
                 lambda item, at: with_fields_kept(
-                    item, given.elementType, element, F.get(before, at)
+                    item, source.elementType, element, F.get(before, at)
                 ),
             )
         case spark_types.MapType(), MapType(value=item):
             return F.transform_values(
                 value,
                 lambda key, entry: with_fields_kept(
-                    entry, given.valueType, item, F.try_element_at(before, key)
+                    entry, source.valueType, item, F.try_element_at(before, key)
                 ),
             )
         case _:
             return value
 
 
-def _by_name(
-    value: SparkColumn, given: spark_types.DataType, wanted: DataType, place: str, fills: bool
+def with_assigned_fields(
+    value: SparkColumn,
+    data_type: DataType,
+    assigned: Sequence[tuple[tuple[str, ...], SparkColumn]],
 ) -> SparkColumn:
-    if _is_alike(given, wanted):
+    """The STRUCT with new values for some of its fields, by their paths. One that is NULL becomes
+    one of NULLs first, as in Spark."""
+    if not assigned:
         return value
-    match given, wanted:
+    path, new_value = assigned[0]
+    if not path:
+        return new_value
+    assert isinstance(data_type, RowType)
+    fields = []
+    for field in data_type.fields:
+        inside = [(names[1:], new) for names, new in assigned if names[0] == field.name]
+        part = with_assigned_fields(value.getField(field.name), field.type, inside)
+        fields.append(part.alias(field.name))
+    return F.struct(*fields)
+
+
+def _by_name(
+    value: SparkColumn, source: spark_types.DataType, wanted: DataType, place: str, fills: bool
+) -> SparkColumn:
+    if _is_alike(source, wanted):
+        return value
+    match source, wanted:
         case spark_types.StructType(), RowType():
-            return _struct(value, given, wanted, place, fills)
+            return _struct(value, source, wanted, place, fills)
         case spark_types.ArrayType(), ArrayType(element=element):
             return F.transform(
-                value, lambda one: _by_name(one, given.elementType, element, place, fills)
+                value, lambda part: _by_name(part, source.elementType, element, place, fills)
             )
         case spark_types.MapType(), MapType(key=key, value=item):
             by_key = F.transform_keys(
-                value, lambda one, _: _by_name(one, given.keyType, key, place, fills)
+                value, lambda part, _: _by_name(part, source.keyType, key, place, fills)
             )
             return F.transform_values(
-                by_key, lambda _, one: _by_name(one, given.valueType, item, place, fills)
+                by_key, lambda _, part: _by_name(part, source.valueType, item, place, fills)
             )
         case _:
             return value
 
 
 def _struct(
-    value: SparkColumn, given: spark_types.StructType, wanted: RowType, place: str, fills: bool
+    value: SparkColumn, source: spark_types.StructType, wanted: RowType, place: str, fills: bool
 ) -> SparkColumn:
     taken = {field.name.lower() for field in wanted.fields}
-    for field in given.fields:
+    for field in source.fields:
         if field.name.lower() not in taken:
             raise UnknownNameError(
                 f"The structs of {place} have no field `{field.name}`.",
                 hint=nearest(field.name, [field.name for field in wanted.fields], what="fields"),
             )
-    named = {field.name.lower(): field for field in given.fields}
-    if len(named) != len(given.fields):
+    named = {field.name.lower(): field for field in source.fields}
+    if len(named) != len(source.fields):
         raise InvalidValueError(
             f"Two fields for {place} have the same name.", hint="Rename one of them."
         )
     parts = []
-    for one in wanted.fields:
-        found = named.get(one.name.lower())
-        if found is not None:
-            part = _by_name(value.getField(found.name), found.dataType, one.type, place, fills)
+    for target in wanted.fields:
+        match = named.get(target.name.lower())
+        if match is not None:
+            part = _by_name(value.getField(match.name), match.dataType, target.type, place, fills)
         elif not fills:
             raise InvalidValueError(
-                f"The value for {place} has no field `{one.name}`.",
-                hint=f"Give the struct all its fields, or assign single ones: s.{one.name} = ….",
+                f"The value for {place} has no field `{target.name}`.",
+                hint=f"Give the struct all its fields, or assign single ones: s.{target.name} = ….",
             )
-        elif one.type.nullable:
-            part = F.lit(None).cast(spark_type(one.type))
+        elif target.type.nullable:
+            part = F.lit(None).cast(spark_type(target.type))
         else:
             raise InvalidValueError(
-                f"Field `{one.name}` of {place} is NOT NULL, but has no value.",
-                hint=f"Add `{one.name}` to the values.",
+                f"Field `{target.name}` of {place} is NOT NULL, but has no value.",
+                hint=f"Add `{target.name}` to the values.",
             )
-        parts.append(part.alias(one.name))
+        parts.append(part.alias(target.name))
     return F.when(value.isNotNull(), F.struct(*parts))

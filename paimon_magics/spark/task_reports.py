@@ -86,40 +86,52 @@ def _owned() -> OwnedFolder:
     return OwnedFolder("tasks")
 
 
-_listeners = 0
-_turn = threading.Lock()
+class _Listeners:
+    """Who listens to this process's tasks. The folder for reports is there as long as somebody
+    does."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.count = 0
+
+    def enter(self) -> None:
+        with self._lock:
+            self.count += 1
+            with suppress(OSError):
+                Path(reports_folder()).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def leave(self) -> None:
+        with self._lock:
+            self.count -= 1
+            if not self.count:
+                shutil.rmtree(reports_folder(), ignore_errors=True)
+
+
+_LISTENERS = _Listeners()
 
 
 @contextmanager
 def heard() -> Iterator[None]:
     """Tasks that begin in the body report their counts."""
-    global _listeners
-    folder = Path(reports_folder())
-    with _turn:
-        _listeners += 1
-        with suppress(OSError):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _LISTENERS.enter()
     try:
         yield
     finally:
-        with _turn:
-            _listeners -= 1
-            if not _listeners:
-                shutil.rmtree(folder, ignore_errors=True)
+        _LISTENERS.leave()
 
 
 def is_alone() -> bool:
     """Whether there is only one listener, so that all reports are for it."""
-    return _listeners == 1
+    return _LISTENERS.count == 1
 
 
 def read_reports(ended: dict[tuple[int, int, bool], TaskCounts]) -> list[TaskCounts]:
     """The counts of all tasks. Those of ended tasks are put into `ended`, and not read again."""
-    found = list(ended.values())
+    counts = list(ended.values())
     try:
         names = os.listdir(reports_folder())
     except OSError:
-        return found
+        return counts
     for name in names:
         stage, partition, kind = name.split("-")
         key = int(stage), int(partition), kind == "w"
@@ -130,7 +142,7 @@ def read_reports(ended: dict[tuple[int, int, bool], TaskCounts]) -> list[TaskCou
             if len(record) == _RECORD.size:
                 rows, size_bytes, is_over = _RECORD.unpack(record)
                 task_counts = TaskCounts(*key, rows, size_bytes)
-                found.append(task_counts)
+                counts.append(task_counts)
                 if is_over:
                     ended[key] = task_counts
-    return found
+    return counts

@@ -6,20 +6,19 @@ A unit reads and writes files by itself; no rows pass through the JVM.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
 
+import pyarrow as pa
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import types as spark_types
 
-from paimon_magics.errors import sent_to_driver
 from paimon_magics.planning.writes.losses import ColumnLoss, added_losses
-from paimon_magics.spark.task_reports import Reporter, reports_folder
+from paimon_magics.spark.arrow_stages import numbered_tasks
+from paimon_magics.spark.task_reports import Reporter
 from paimon_magics.tables.writing.changed_rows import LossyRows
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 RESULT_SCHEMA = spark_types.StructType(
     [
@@ -30,10 +29,6 @@ RESULT_SCHEMA = spark_types.StructType(
 _T = TypeVar("_T", covariant=True)
 
 
-class _Told(Protocol):
-    def __call__(self, rows: int, size_bytes: int) -> None: ...
-
-
 class TaskUnits(Protocol[_T]):
     """Work in numbered units; picklable, as are its results."""
 
@@ -41,8 +36,8 @@ class TaskUnits(Protocol[_T]):
     def count(self) -> int:
         """The number of units."""
 
-    def run(self, number: int, told: _Told) -> _T:
-        """Run a unit. It tells the rows and bytes that it has read as it goes on."""
+    def run(self, number: int, report: Callable[[int, int], None], /) -> _T:
+        """Run a unit. It reports the rows and bytes that it has read as it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +53,14 @@ class UnitResults(Generic[_T]):
 
 def run_units(spark: SparkSession, units: TaskUnits[_T]) -> UnitResults[_T]:
     """Run each unit as a task. Raises what Spark raises."""
-    frame = spark.range(0, units.count, 1, units.count)
-    work = _UnitTasks(units, reports_folder())
-    return unit_results(spark, frame.mapInArrow(work, RESULT_SCHEMA).collect())
+    frame = numbered_tasks(spark, units.count, partial(_run_unit, units), RESULT_SCHEMA)
+    return unit_results(spark, frame.collect())
+
+
+def _run_unit(
+    units: TaskUnits[object], number: int, reporter: Reporter
+) -> Iterator[pa.RecordBatch]:
+    yield result_batch(units.run(number, reporter.add))
 
 
 def unit_results(
@@ -69,19 +69,18 @@ def unit_results(
     """The results in the rows that tasks have returned as `result_batch`es. `repeated` tells that
     some tasks have run before."""
     # Safe to unpickle: made by our own tasks a moment ago, and sent by Spark.
-    every = [pickle.loads(bytes(row["result"])) for row in rows]
-    found = tuple(one for one in every if not isinstance(one, LossyRows))
+    loaded = [pickle.loads(bytes(row["result"])) for row in rows]
+    results = tuple(result for result in loaded if not isinstance(result, LossyRows))
     losses = added_losses(
-        loss for one in every if isinstance(one, LossyRows) for loss in one.counts
+        loss for result in loaded if isinstance(result, LossyRows) for loss in result.counts
     )
     speculates = (spark.conf.get("spark.speculation", "false") or "false") == "true"
     repeats = repeated or speculates or any(row["attempt"] > 0 for row in rows)
-    return UnitResults(found, repeats, losses)
+    return UnitResults(results, repeats, losses)
 
 
 def result_batch(result: object) -> pa.RecordBatch:
     """A row of RESULT_SCHEMA with the result of this task's work."""
-    import pyarrow as pa
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -92,23 +91,3 @@ def result_batch(result: object) -> pa.RecordBatch:
             "attempt": pa.array([context.attemptNumber()], pa.int32()),
         }
     )
-
-
-@dataclass(frozen=True)
-class _UnitTasks(Generic[_T]):
-    """Runs in the task. The row that it is given is the number of the unit."""
-
-    units: TaskUnits[_T]
-    reports: str
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from paimon_magics.spark.python_workers import keep_modules
-
-        reporter = Reporter(self.reports, writes=False)
-        with sent_to_driver():
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    result = self.units.run(number, reporter.add)
-                    yield result_batch(result)
-        reporter.end()
-        keep_modules()

@@ -6,13 +6,16 @@ every row, which costs as much as copying the row. Batches of few rows need no s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as spark_types
 
+from paimon_magics.planning.row_changes.merged_updates import ALL_SEEN
+from paimon_magics.planning.writes.losses import added_losses
 from paimon_magics.spark.session_settings import Values, statement_settings
+from paimon_magics.tables.writing.write_spec import Written
 
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -55,6 +58,18 @@ def collected(
         return frame().collect(), True
 
 
+def all_written(parts: Sequence[Written]) -> Written:
+    """What several tasks have written together."""
+    return Written(
+        messages=tuple(message for part in parts for message in part.messages),
+        rows=sum(part.rows for part in parts),
+        index_files=tuple(file for part in parts for file in part.index_files),
+        odd_floats=frozenset[str]().union(*(part.odd_floats for part in parts)),
+        unseen=sum((part.unseen for part in parts), ALL_SEEN),
+        losses=added_losses(loss for part in parts for loss in part.losses),
+    )
+
+
 def is_oversized(error: BaseException) -> bool:
     """Whether a job failed because a batch of `small_batches` was too large for Arrow."""
     text = str(error)
@@ -75,5 +90,5 @@ def _is_wide(data_type: spark_types.DataType) -> bool:
 
 def _fewer(rows: str | None) -> int:
     """The rows of a batch: the session's own number where it is less; 0 and less mean no limit."""
-    given = int(rows or 0)
-    return min(given, _BATCH_ROWS) if given > 0 else _BATCH_ROWS
+    limit = int(rows or 0)
+    return min(limit, _BATCH_ROWS) if limit > 0 else _BATCH_ROWS

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,
@@ -22,6 +28,9 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.types.type_text import from_sql, to_spark_sql
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"
 """The member of a column's metadata in which Spark keeps a type with CHAR or VARCHAR."""
 _COMMENT = "comment"
@@ -30,6 +39,8 @@ _ATOMIC: dict[str, spark_types.DataType] = {
     "BOOLEAN": spark_types.BooleanType(),
     "TINYINT": spark_types.ByteType(),
     "SMALLINT": spark_types.ShortType(),
+    # Milliseconds of the day, as in Paimon's connector for Spark.
+    "TIME": spark_types.IntegerType(),
     "INT": spark_types.IntegerType(),
     "BIGINT": spark_types.LongType(),
     "FLOAT": spark_types.FloatType(),
@@ -41,27 +52,15 @@ _ATOMIC: dict[str, spark_types.DataType] = {
     "VARBINARY": spark_types.BinaryType(),
     "BYTES": spark_types.BinaryType(),
     "DATE": spark_types.DateType(),
-    # Milliseconds of the day, as in Paimon's connector for Spark.
-    "TIME": spark_types.IntegerType(),
     "TIMESTAMP": spark_types.TimestampNTZType(),
     "TIMESTAMP_LTZ": spark_types.TimestampType(),
     "VARIANT": spark_types.VariantType(),
 }
 
+# The last name of a type of Spark's counts.
 _PAIMON: dict[type[spark_types.DataType], AtomicType] = {
-    spark_types.BooleanType: AtomicType("BOOLEAN"),
-    spark_types.ByteType: AtomicType("TINYINT"),
-    spark_types.ShortType: AtomicType("SMALLINT"),
-    spark_types.IntegerType: AtomicType("INT"),
-    spark_types.LongType: AtomicType("BIGINT"),
-    spark_types.FloatType: AtomicType("FLOAT"),
-    spark_types.DoubleType: AtomicType("DOUBLE"),
-    spark_types.StringType: AtomicType("STRING"),
-    spark_types.BinaryType: AtomicType("BYTES"),
-    spark_types.DateType: AtomicType("DATE"),
-    spark_types.TimestampNTZType: AtomicType("TIMESTAMP", (6,)),
-    spark_types.TimestampType: AtomicType("TIMESTAMP_LTZ", (6,)),
-    spark_types.VariantType: AtomicType("VARIANT"),
+    type(kind): AtomicType(name, (6,) if name.startswith("TIMESTAMP") else ())
+    for name, kind in _ATOMIC.items()
 }
 
 
@@ -101,6 +100,21 @@ def spark_schema(columns: Sequence[Column]) -> spark_types.StructType:
     return spark_types.StructType(
         [spark_types.StructField(column.name, spark_type(column.type)) for column in columns]
     )
+
+
+def variant_columns(columns: Iterable[Column]) -> frozenset[str]:
+    """The names of the columns that have VARIANT values, at any level."""
+    return frozenset(column.name for column in columns if contains_type(column.type, "VARIANT"))
+
+
+def arrow_schema(schema: spark_types.StructType) -> pa.Schema:
+    """Spark's schema as Arrow's, instants in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    # PySpark 4.1 has no such argument, and means UTC.
+    takes_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
+    options: dict[str, Any] = {"timezone": "UTC"} if takes_zone else {}
+    return to_arrow_schema(schema, **options)
 
 
 def columns_of(schema: spark_types.StructType) -> tuple[RowField, ...]:
@@ -200,3 +214,32 @@ def _paimon_type(data_type: spark_types.DataType, column: str) -> DataType:
                 "has no counterpart for.",
                 hint=f"Cast `{column}` to another type in the query.",
             )
+
+
+# CHAR columns in frames: texts that are compared as CHAR(n) is in Spark's SQL.
+#
+# A frame has plain strings; what Spark knows of a CHAR column is a member of its metadata, by which
+# it pads the texts and other CHAR columns that the column is compared with (`ApplyCharTypePadding`,
+# `CharVarcharUtils`). It pads what was read, too, since other writers may have stored less.
+
+
+def with_char_columns(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """The frame, with those of its columns that are CHAR among `columns` as Spark has them. Fields
+    of STRUCTs, elements of ARRAYs and MAPs stay plain strings."""
+    lengths = {
+        column.name: column.type.parameters[0]
+        for column in columns
+        if isinstance(column.type, AtomicType) and column.type.name == "CHAR"
+    }
+    if lengths.keys().isdisjoint(frame.columns):
+        return frame
+    return frame.select(
+        *(_as_char(frame[quoted(name)], name, lengths.get(name)) for name in frame.columns)
+    )
+
+
+def _as_char(stored: SparkColumn, name: str, length: int | None) -> SparkColumn:
+    if length is None:
+        return stored
+    padded = F.when(F.char_length(stored) < length, F.rpad(stored, length, " ")).otherwise(stored)
+    return padded.alias(name, metadata={CHAR_METADATA: f"char({length})"})

@@ -7,11 +7,11 @@ left to the caller, who finds them by the transaction's prefix.
 
 from __future__ import annotations
 
-import pickle
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -20,7 +20,6 @@ from pyspark.sql import types as spark_types
 
 from paimon_magics.columnar.bucket_hash import SEED
 from paimon_magics.planning.reads.views import PARTLY
-from paimon_magics.planning.row_changes.merged_updates import ALL_SEEN, UnseenCounts
 from paimon_magics.planning.writes.distributions import (
     BUCKET_COLUMN,
     ByAssigner,
@@ -32,7 +31,6 @@ from paimon_magics.planning.writes.distributions import (
     OneWriter,
     OwnBuckets,
 )
-from paimon_magics.planning.writes.losses import added_losses
 from paimon_magics.spark.arrow_stages import map_in_arrow
 from paimon_magics.spark.columns import HashedDecimals, with_hashed_decimals
 from paimon_magics.spark.losses import without_losses
@@ -42,8 +40,14 @@ from paimon_magics.spark.sizes import estimated_bytes
 from paimon_magics.spark.spooled_buckets import SPOOLED, SpooledWriteTasks, SpoolTasks
 from paimon_magics.spark.spooled_rows import SpooledRows
 from paimon_magics.spark.task_reports import reports_folder
-from paimon_magics.spark.transfer import collected
-from paimon_magics.spark.writing_tasks import WRITTEN, AssignTasks, OwnerTasks, WriteTasks
+from paimon_magics.spark.task_units import RESULT_SCHEMA, UnitResults, unit_results
+from paimon_magics.spark.transfer import all_written, collected
+from paimon_magics.spark.writing_tasks import (
+    TaskWritten,
+    WriteTasks,
+    with_buckets_assigned,
+    with_owners_of,
+)
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.tables.writing.commit_messages import bucket_of_message
 from paimon_magics.tables.writing.own_writers import FlushTable
@@ -113,37 +117,22 @@ def write_frame(
     `slots` is how many tasks can run at once; `order` is what the writers need. Raises what Spark
     raises; the caller must then remove every file of the job.
     """
-    rows, repeated = _run(spark, frame, task, distribution, slots=slots, order=order)
-    if any(row["gave_up"] for row in rows):
+    run = partial(_run, spark, frame, task, slots=slots, order=order)
+    job, is_second = run(distribution), False
+    if any(result.gave_up for result in job.results):
         # More partitions than the table had: write again with gathered rows. The messages of the
         # first run are discarded, and with them the files of tasks that did not give up.
-        gathered = Gathered(task.partition_keys)
-        rows, _ = _run(spark, frame, task, gathered, slots=slots, order=order)
-        repeated = True
-    elif isinstance(distribution, OwnBuckets) and _share_buckets(rows):
+        job, is_second = run(Gathered(task.partition_keys)), True
+    elif isinstance(distribution, OwnBuckets) and _share_buckets(job.results):
         # Files of one bucket that several tasks write are no single sorted run.
-        rows, _ = _run(spark, frame, task, distribution.otherwise, slots=slots, order=order)
-        repeated = True
-    repeated |= (spark.conf.get("spark.speculation", "false") or "false") == "true"
+        job, is_second = run(distribution.otherwise), True
     return JobWritten(
-        written=Written(
-            messages=tuple(bytes(message) for row in rows for message in row["messages"]),
-            rows=sum(row["rows"] for row in rows),
-            # Safe to unpickle: made by our own tasks a moment ago, and sent by Spark.
-            index_files=tuple(
-                load for row in rows for load in pickle.loads(bytes(row["index_files"]))
-            ),
-            odd_floats=frozenset(name for row in rows for name in row["odd_floats"]),
-            unseen=sum((UnseenCounts(*row["unseen"]) for row in rows), ALL_SEEN),
-            losses=added_losses(
-                load for row in rows for load in pickle.loads(bytes(row["losses"]))
-            ),
-        ),
-        repeated_attempts=repeated or any(row["attempt"] > 0 for row in rows),
-        kinds=tuple(sum(row["kinds"][kind] for row in rows) for kind in range(PARTLY + 1))
+        written=all_written([result.written for result in job.results]),
+        repeated_attempts=is_second or job.repeated_attempts,
+        kinds=tuple(sum(result.kinds[kind] for result in job.results) for kind in range(PARTLY + 1))
         if order.changed_once
         else (),
-        changes_twice=any(row["changes_twice"] for row in rows),
+        changes_twice=any(result.changes_twice for result in job.results),
     )
 
 
@@ -184,7 +173,7 @@ def _run_spooled(
     task: WriteSpec,
     distribution: Distribution,
     slots: int,
-) -> tuple[list[Row], bool]:
+) -> UnitResults[TaskWritten]:
     """As `_run`, in two jobs: rows to files, and files to writers."""
     spread = spread_text(frame, task.partition_keys)
     owned = _owned(frame, task, distribution)
@@ -195,11 +184,11 @@ def _run_spooled(
     try:
         owners = (_OWNER, *task.partition_keys)
         spooling = SpoolTasks(str(spool.folder), _WRITER, owners, decimals)
-        found, repeated = collected(
+        spooled, repeated = collected(
             spark, frame.schema, lambda: map_in_arrow(placed, spooling, SPOOLED)
         )
         files: dict[int, list[str]] = {}
-        for row in sorted(found, key=lambda row: int(row["source"])):
+        for row in sorted(spooled, key=lambda row: int(row["source"])):
             files.setdefault(row["writer"], []).append(row["path"])
         tasks = WriteTasks(
             task,
@@ -211,17 +200,20 @@ def _run_spooled(
             reports_folder(),
         )
         writing = SpooledWriteTasks(tuple(map(tuple, files.values())), tasks)
-        if not files:
-            return [], repeated
-        numbers = spark.range(0, len(files), 1, len(files))
-        return map_in_arrow(numbers, writing, WRITTEN).collect(), repeated
+        rows: list[Row] = []
+        if files:
+            numbers = spark.range(0, len(files), 1, len(files))
+            rows = numbers.mapInArrow(writing, RESULT_SCHEMA).collect()
+        return unit_results(spark, rows, repeated=repeated)
     finally:
         spool.remove()
 
 
-def _share_buckets(rows: Sequence[Row]) -> bool:
-    """Whether two of the tasks that returned `rows` wrote files of one bucket."""
-    written = [{bucket_of_message(bytes(one)) for one in row["messages"]} for row in rows]
+def _share_buckets(results: Sequence[TaskWritten]) -> bool:
+    """Whether two tasks wrote files of one bucket."""
+    written = [
+        {bucket_of_message(message) for message in result.written.messages} for result in results
+    ]
     return len(frozenset().union(*written)) < sum(map(len, written))
 
 
@@ -233,8 +225,8 @@ def _run(
     *,
     slots: int,
     order: RowOrder,
-) -> tuple[list[Row], bool]:
-    """The rows that the tasks return, and whether the job had to run twice."""
+) -> UnitResults[TaskWritten]:
+    """Run the job once, or twice where a batch of rows was too large."""
     if _spools(spark, frame, task, distribution, slots, order):
         return _run_spooled(spark, frame, task, distribution, slots)
     partitions_max = distribution.partitions_max if isinstance(distribution, InPlace) else None
@@ -257,7 +249,8 @@ def _run(
         decimals,
         reports_folder(),
     )
-    return collected(spark, schema, lambda: map_in_arrow(placed, tasks, WRITTEN))
+    rows, repeated = collected(spark, schema, lambda: map_in_arrow(placed, tasks, RESULT_SCHEMA))
+    return unit_results(spark, rows, repeated=repeated)
 
 
 def _place(
@@ -297,7 +290,9 @@ def _place(
     if dynamic is not None and dynamic.index:
         # A known key may be in a bucket of another assigner, so rows are sent on to their bucket's
         # owner. Where there is no index yet, an assigner uses only buckets of its own.
-        assigned = map_in_arrow(routed, AssignTasks(task, _HASH, _OWNER), routed.schema)
+        assigned = map_in_arrow(
+            routed, partial(with_buckets_assigned, task, _HASH, _OWNER), routed.schema
+        )
         routed = _to_owners(assigned, spread, slots)
         bucket_column = _OWNER
     sort_keys = [_ORDER] if order.is_kept or partitions else []
@@ -340,14 +335,14 @@ def _with_owners(frame: DataFrame, task: WriteSpec) -> DataFrame:
         if hashed is not None:
             frame = frame.withColumn(_HASH, F.expr(hashed))
         else:
-            frame = map_in_arrow(frame, OwnerTasks(task, _HASH), _with_column(frame, _HASH))
+            frame = _with_owners_by_python(frame, task, _HASH)
         return frame.withColumn(_OWNER, F.expr(f"abs({_HASH} % {dynamic.assigners})"))
     assert rule is not None
     if rule.function == "default" and not rule.by_partition:
         hashed = row_hash([schema.field(key) for key in rule.keys])
         if hashed is not None:
             return frame.withColumn(_OWNER, F.expr(f"abs({hashed} % {rule.buckets})"))
-    return map_in_arrow(frame, OwnerTasks(task, _OWNER), _with_column(frame, _OWNER))
+    return _with_owners_by_python(frame, task, _OWNER)
 
 
 def _to_owners(frame: DataFrame, spread: str, slots: int) -> DataFrame:
@@ -360,10 +355,10 @@ def _writer_text(spread: str, slots: int) -> str:
     return f"CAST(pmod({spread} + {_OWNER}, {slots}) AS INT)"
 
 
-def _with_column(frame: DataFrame, name: str) -> spark_types.StructType:
-    return spark_types.StructType(
-        [*frame.schema.fields, spark_types.StructField(name, spark_types.IntegerType())]
-    )
+def _with_owners_by_python(frame: DataFrame, task: WriteSpec, name: str) -> DataFrame:
+    column = spark_types.StructField(name, spark_types.IntegerType())
+    schema = spark_types.StructType([*frame.schema.fields, column])
+    return map_in_arrow(frame, partial(with_owners_of, task, name), schema)
 
 
 # The numbers by which written rows are spread over tasks and sorted in them, as texts of SQL.
@@ -388,8 +383,8 @@ def ordinal_text(number: str) -> str:
     is (source partition, position), as Spark numbers each row. The job fails where it would reach
     into the high bits."""
     beyond = "raise_error('more source partitions than the order of a statement can number')"
-    held = f"{number} < {1 << GROUP_SHIFT}L"
-    return f"CASE WHEN {held} THEN {number} ELSE CAST({beyond} AS BIGINT) END"
+    fits = f"{number} < {1 << GROUP_SHIFT}L"
+    return f"CASE WHEN {fits} THEN {number} ELSE CAST({beyond} AS BIGINT) END"
 
 
 def spread_text(frame: DataFrame, partition_keys: tuple[str, ...]) -> str:
@@ -444,10 +439,10 @@ def row_hash(keys: Sequence[pa.Field]) -> str | None:
         return None
     words = [_null_bits(keys), "0"]
     for key in keys:
-        found = _words(key)
-        if found is None:
+        key_words = _words(key)
+        if key_words is None:
             return None
-        words += found
+        words += key_words
     state = str(SEED)
     for word in words:
         mixed = f"{_rotated(f'({word} * {_signed(_MIX_1)}L)', 15)} * {_MIX_2}L"

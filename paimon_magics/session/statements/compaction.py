@@ -34,7 +34,7 @@ from paimon_magics.session.writes.compaction import (
 )
 from paimon_magics.session.writes.insert import insert_of_frame, run_prepared
 from paimon_magics.session.writes.prepare import PreparedWrite
-from paimon_magics.spark.conditions import rows_where
+from paimon_magics.spark.queries import rows_where
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.maintenance import CompactTable, RescaleBuckets
 from paimon_magics.statements.statement import Insert, TableName

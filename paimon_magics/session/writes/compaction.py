@@ -18,9 +18,9 @@ from paimon_magics.planning.writes.distributions import ByBucket
 from paimon_magics.session.provenance import Operation, provenance
 from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.transactions import begun, committed, committed_compaction
-from paimon_magics.spark.postponed import stored_rows_frame
 from paimon_magics.spark.progress import doing
 from paimon_magics.spark.queries import cancellable
+from paimon_magics.spark.row_tasks import stored_rows_frame
 from paimon_magics.spark.task_units import run_units
 from paimon_magics.spark.writing import JobWritten, RowOrder, write_frame
 from paimon_magics.statements.statement import TableName

@@ -25,10 +25,10 @@ from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, rows_back
 from paimon_magics.session.writes.prepare import partition_constants
 from paimon_magics.session.writes.row_selection import ChangeOnTable, changed_outcome
 from paimon_magics.session.writes.transactions import begun, committed
-from paimon_magics.spark.char_columns import with_char_columns
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.rows import frame_of_rows
+from paimon_magics.spark.types import with_char_columns
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import tokenize
 from paimon_magics.statements.queries.query_text import bind_parameters
