@@ -395,7 +395,7 @@ def test_a_table_that_was_made_anew_is_not_taken_for_the_one_that_was_read(
     make("anew")
     session.run("INSERT INTO anew VALUES (3); INSERT INTO anew VALUES (4)")
     for again in (reader, reader_of(session, "anew")):
-        with pytest.raises(InvalidTableError, match="made anew, or the checkpoint is"):
+        with pytest.raises(InvalidTableError, match="dropped and created again, or the checkpoint"):
             again.partitions(read, again.latestOffset(read))
 
 

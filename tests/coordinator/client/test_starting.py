@@ -291,7 +291,7 @@ def test_what_is_in_the_way_of_a_start_is_told_with_the_next_step(
         assert str(state_home) in raised.value.message
         assert "coordinator='in-process'" in raised.value.hint
     state_home.unlink()
-    folder_of(catalog).database.mkdir()
+    (folder_of(catalog).path / "coordinator.sqlite").mkdir()
     with pytest.raises(SetupError, match="Its process has ended") as raised:
         client(catalog).begin(TABLE)
     assert "coordinator.sqlite" in raised.value.message, "what the process said"

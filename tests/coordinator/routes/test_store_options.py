@@ -142,7 +142,7 @@ def test_options_that_work_less_well_are_not_taken(
         assert finder.find() is not None
         assert "does not know the access key AKIA…SEC2" in finder.problem
         elsewhere = Bucket(options["s3.endpoint"], FIRST, KEYS[FIRST]).options
-        finder._options, finder._told = elsewhere, None
+        finder._options, finder._informed = elsewhere, None
         assert finder.find() is not None
         assert "another warehouse" in finder.problem
         assert append(first, options, 2) == 2

@@ -346,7 +346,7 @@ def test_where_keys_must_stay_a_batch_is_refused_before_it_is_in_the_way_of_a_jo
     with pytest.raises(Exception) as caught:
         late.write(1, [(5, "late"), (6, "late")])
     assert "brings 1 new keys to buckets of `default.t`" in told(caught)
-    assert "its last commit is snapshot 2). When the job" in told(caught)
+    assert "its last commit is snapshot 2). If the job" in told(caught)
     assert f"in a table with '{key}' = '{value}' keys stay" in told(caught)
     assert "Let the streaming job write these rows, or stop it" in told(caught)
     lake.batch(1, [(5, "known")])
