@@ -27,5 +27,5 @@ def load_views_aside() -> None:
 
 def _load(views: Any) -> None:
     # Showing a result raises the error again.
-    with suppress(ImportError):
+    with suppress(Exception):
         views.load()

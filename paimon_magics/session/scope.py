@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -208,6 +209,10 @@ class StatementScope:
         return self.connection.plans.manifests(table)
 
 
+_NOTES: ContextVar[list[str] | None] = ContextVar("notes", default=None)
+"""The notes of the statement that runs, for frames of its query: they were made before it."""
+
+
 @contextmanager
 def statement_scope(
     connection: Connection, frames: Mapping[str, object] | None = None
@@ -215,6 +220,7 @@ def statement_scope(
     """Run the body as one statement, which may name `frames`. Its errors show moments in the
     session's zone, and say where a table was dropped meanwhile."""
     scope = StatementScope(connection, frames)
+    token = _NOTES.set(scope.notes)
     try:
         try:
             yield scope
@@ -225,6 +231,15 @@ def statement_scope(
         with suppress(Exception):  # Spark may have ended: then moments stay in UTC
             tell_moments(error, scope.zone)
         raise
+    finally:
+        _NOTES.reset(token)
+
+
+def scope_of_frame(connection: Connection) -> StatementScope:
+    """A scope for a frame or view that is read for whatever statement runs now: its notes are that
+    statement's."""
+    notes = _NOTES.get()
+    return StatementScope(connection, notes=[] if notes is None else notes)
 
 
 def located(error: PaimonMagicsError, statement: str, position: int) -> PaimonMagicsError:

@@ -596,4 +596,5 @@ class Session:
         return self._connection.full_name(named(name))
 
     def _explained(self, error: Exception) -> PaimonMagicsError | None:
-        return end_behind(error, self.spark)
+        is_of_jvm = isinstance(error, ConnectionError) or type(error).__module__.startswith("py4j")
+        return end_behind(error, self._connection.spark) if is_of_jvm else None

@@ -23,7 +23,7 @@ from paimon_magics.spark.narrowing import (
     shares_source,
     steps_of,
 )
-from paimon_magics.spark.patches import OWN_PACKAGES, PATCHES, Call, Patch
+from paimon_magics.spark.patches import FRAME_PATCHES, OWN_PACKAGES, Call, Patch
 from paimon_magics.spark.progress import is_connect
 
 _UNSEEN = (*OWN_PACKAGES, "pyspark")
@@ -68,11 +68,11 @@ def note_calls(spark: SparkSession) -> None:
     package = "pyspark.sql.connect" if connect else "pyspark.sql.classic"
     group = "pyspark.sql.connect.group" if connect else "pyspark.sql.group"
     frames = importlib.import_module(f"{package}.dataframe").DataFrame
-    PATCHES.apply(frames, _FRAME_PATCHES, unseen=_UNSEEN)
+    FRAME_PATCHES.apply(frames, _FRAME_PATCHES, unseen=_UNSEEN)
     groups = importlib.import_module(group).GroupedData
-    PATCHES.apply(groups, _GROUP_PATCHES, unseen=_UNSEEN)
+    FRAME_PATCHES.apply(groups, _GROUP_PATCHES, unseen=_UNSEEN)
     columns = importlib.import_module(f"{package}.column").Column
-    PATCHES.apply(columns, {"__and__": _both}, unseen=())
+    FRAME_PATCHES.apply(columns, {"__and__": _both}, unseen=())
 
 
 def _step(call: Call) -> Any:

@@ -112,5 +112,8 @@ class Patches:
         setattr(owner, method, replacement)
 
 
-PATCHES = Patches()
-"""The process's patches of PySpark's classes."""
+CALL_PATCHES = Patches()
+"""The patches of calls that name tables; they go with the last session."""
+
+FRAME_PATCHES = Patches()
+"""The patches of frames, which may outlive their session; they stay."""

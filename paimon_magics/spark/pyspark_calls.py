@@ -28,7 +28,7 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from paimon_magics.spark.data_source import FORMAT
-from paimon_magics.spark.patches import PATCHES, Call, Patch
+from paimon_magics.spark.patches import CALL_PATCHES, Call, Patch
 from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.streaming_queries import streaming_frame
 from paimon_magics.statements.clauses.names import quoted
@@ -155,7 +155,7 @@ class _Responders:
         if self._current is answers:
             self._current = None
         if not self._open and self._fallback is None:
-            PATCHES.restore()
+            CALL_PATCHES.restore()
 
     def of(self, target: object) -> Answers | None:
         """The object to ask about a call of a method of `target`; None for calls that go to
@@ -181,7 +181,9 @@ def answer_by(answers: Answers, *, otherwise: bool = False) -> None:
             module, _, name = place.partition(":")
             if package == "pyspark.sql" and name == "DataFrame":
                 module = "classic.dataframe"
-            PATCHES.apply(getattr(importlib.import_module(f"{package}.{module}"), name), methods)
+            CALL_PATCHES.apply(
+                getattr(importlib.import_module(f"{package}.{module}"), name), methods
+            )
 
 
 def answer_no_longer(answers: Answers) -> None:

@@ -44,7 +44,6 @@ from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.coordinator.protocol.principals import Principal, principal_of_document
 from paimon_magics.errors import (
     CommitConflictError,
-    PaimonMagicsError,
     SetupError,
     UnknownNameError,
     UnknownOutcomeError,
@@ -294,8 +293,10 @@ class RemoteCoordinator:
                     ticket = uuid.uuid4().hex
         except (KeyboardInterrupt, TableHeldError):
             # Give up the place in line, or the transaction if its opening was not heard of.
-            with contextlib.suppress(PaimonMagicsError):
+            try:
                 self._give_up(ticket, "its owner was interrupted")
+            except Exception as failure:  # the interrupt is worth more
+                _log.info("The coordinator ends the transaction by its lease: %r", failure)
             raise
 
     def _give_up(self, ticket: str, reason: str) -> None:

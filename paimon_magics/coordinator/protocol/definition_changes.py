@@ -150,8 +150,10 @@ def _value(document: Any, kinds: Mapping[str, type[Any]]) -> Any:
 
 
 def _member(document: Mapping[str, Any], name: str, type: str) -> Any:
+    if name not in document:
+        raise InvalidValueError(f"The member `{name}` is missing: it must be {type}.")
     try:
-        return _FORMS[type][1](document.get(name))
+        return _FORMS[type][1](document[name])
     except PaimonMagicsError:
         raise
     except MalformedDocumentError as error:

@@ -236,9 +236,11 @@ def _lease_routes(coordinator: Coordinator) -> list[Route]:
         for name in dict.fromkeys(name for name, _ in wanted):
             await check_named(request, Scope.READ, name, coordinator.load)
         principal = principal_of(request).name or ""
-        now_ms = coordinator.runtime.clock.now_ms()
+        # The lease begins when a thread is free, not when one is asked for.
         expires_at_ms, gone = await run_in_threadpool(
-            coordinator.leases.renew, holder, wanted, now_ms, principal
+            lambda: coordinator.leases.renew(
+                holder, wanted, coordinator.runtime.clock.now_ms(), principal
+            )
         )
         documents = [
             {"table": table_document(name), "snapshot_id": snapshot_id}

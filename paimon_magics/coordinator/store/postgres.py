@@ -16,9 +16,9 @@ when the other machine has died.
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import hashlib
+import logging
 import os
 import socket
 import threading
@@ -50,6 +50,7 @@ DEADLINE_SECONDS = 5.0
 """The end of a read, of each statement of a write, and of connecting. No statement of ours takes so
 long on a server that works, and nobody's request has timed out by then."""
 
+_log = logging.getLogger(__name__)
 _BYTES_PER_SECOND = 5_000_000  # a write of many bytes, or many statements, has more time
 _STATEMENTS_PER_SECOND = 100
 _OPEN_SECONDS = 15.0  # a server that is starting, or a predecessor that is ending
@@ -196,10 +197,12 @@ class PostgresDatabase:
         """Whether the server has undone a transaction by this error, or does so now."""
         if self._is_sent and error.sqlstate is None:  # it is no answer to the commit
             return False
-        with contextlib.suppress(psycopg.Error, OSError):
+        try:
             connection.rollback()
             return connection.info.transaction_status == TransactionStatus.IDLE
-        return False
+        except Exception as failure:  # of any type: the connection is closed then
+            _log.warning("PostgreSQL did not roll back a transaction: %r", failure)
+            return False
 
     @property
     def _is_connected(self) -> bool:

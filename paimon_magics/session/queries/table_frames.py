@@ -20,7 +20,7 @@ from paimon_magics.session.queries.planned_reads import (
     plan_of,
 )
 from paimon_magics.session.queries.relations import Relation, relation_of
-from paimon_magics.session.scope import StatementScope, errors_translated
+from paimon_magics.session.scope import StatementScope, errors_translated, scope_of_frame
 from paimon_magics.session.spark_settings import check_settings, with_settings
 from paimon_magics.spark.frame_steps import Narrowed, Source, conditions_in, has_only_conditions
 from paimon_magics.spark.narrowing import note_source
@@ -227,7 +227,7 @@ class _TableSource:
         closed."""
         if self.connection.state.closed:
             return None
-        scope = StatementScope(self.connection)
+        scope = scope_of_frame(self.connection)
         check_settings(scope)  # texts of steps would mean something else
         names = wanted.columns
         relation = replace(

@@ -390,7 +390,7 @@ def _planned(call: ProcedureCall, request: RescaleBuckets) -> _Rescaling:
 
 
 def _rescaled(table: Table, bucket_num: int | None) -> TableSchema:
-    """The table's schema with the number of buckets that is request for."""
+    """The table's schema with the number of buckets that the call asks for."""
     schema = table.schema
     if schema.bucket_mode not in _FIXED:
         kind = "has no buckets" if schema.bucket_mode == "BUCKET_UNAWARE" else "has dynamic buckets"

@@ -191,7 +191,7 @@ class _Place:
             return (Versions(table, snapshots=key == "version"),)
         if self.in_string or self.first != "CALL":
             return (Versions(table),) if table is not None and self.last == "," else ()
-        name = outer.items[-1]
+        name = outer.items[-1] if outer.items else None
         procedure = name.name if isinstance(name, Token) else ""
         return (ProcedureParameters(procedure),) if self.last in ("", ",") else ()
 
@@ -331,10 +331,8 @@ def _after_change(text: str, first: str) -> tuple[Names, tuple[str, ...]]:
     names, keywords = next(rules, (Names.NONE, ()))
     if names is Names.ALL and last == "IS":
         return Names.NONE, ("NULL", "NOT NULL")
-    return (
-        names,
-        words.OPERANDS if names is Names.ALL and last in words.BEFORE_OPERANDS else keywords,
-    )
+    needs_operand = last in words.BEFORE_OPERANDS or last in ("=", "==")
+    return (names, words.OPERANDS if names is Names.ALL and needs_operand else keywords)
 
 
 def _compared_in(line: Line) -> str:

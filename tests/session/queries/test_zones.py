@@ -107,3 +107,17 @@ def test_dates_before_the_gregorian_calendar_are_the_days_that_are_stored(
         for mode, value in before.items():
             session.spark.conf.set(mode, value)
     assert found == [{"d": day, "a": [day, None]} for day in days]
+
+
+def test_the_zone_that_a_read_rests_on_is_noted_by_the_statement_that_reads_a_view_or_frame(
+    session: Session,
+) -> None:
+    session.run("CREATE TABLE o (k INT, t TIMESTAMP) TBLPROPERTIES ('file.format' = 'orc')")
+    session.run("CREATE TEMPORARY VIEW v AS SELECT t FROM o WHERE k > 0")
+    frame = session.table("o").where("k = 1")
+    for outcome in (
+        session.run("SELECT t FROM o"),
+        session.run("SELECT t FROM v"),
+        session.run("SELECT * FROM df", frames={"df": frame}),
+    ):
+        assert [note for note in outcome.notes if "don't tell the time zone" in note]

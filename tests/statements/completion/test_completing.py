@@ -60,6 +60,7 @@ def wanted(text: str, kind: type) -> list[Want]:
         ("CALL |", "", (Procedures(is_qualified=False),)),
         ("CALL sys.cr|", "cr", (Procedures(is_qualified=True),)),
         ("CALL sys.create_tag(|", "", (ProcedureParameters("create_tag"),)),
+        ("CALL sys.compact((|", "", (ProcedureParameters(""),)),
         ("CALL sys.create_tag('|", "", (Tables(None), Databases())),
         ("CALL sys.rollback(table => 't', version => '|')", "", (Versions(T),)),
         ("SELECT * FROM t VERSION AS OF |", "", (Versions(T),)),
