@@ -64,6 +64,11 @@ class _NumberedTasks:
     work: NumberedWork
     reports: str
 
+    @property
+    def __name__(self) -> str:
+        """The name that Spark's plans show: that of the work."""
+        return getattr(self.work, "__name__", type(self.work).__name__)
+
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         reporter = Reporter(self.reports, writes=False)
         with sent_to_driver():

@@ -76,7 +76,7 @@ def read_frame(
         for scan in plan.raw_scans
     ]
     if plan.tasks:
-        frames.append(_of_tasks(spark, _ReadSplits(reader, plan.tasks), shown))
+        frames.append(_of_tasks(spark, _ReadTasks(reader, plan.tasks), shown))
     if not frames:
         return spark.createDataFrame([], schema=spark_schema(shown))
     return with_char_columns(reduce(DataFrame.unionAll, frames), shown)
@@ -96,7 +96,7 @@ def _shown(frame: DataFrame, view: RowView, *, kinds: bool) -> DataFrame:
     return frame.select(kind.alias("rowkind"), *numbers, *columns)
 
 
-def _of_tasks(spark: SparkSession, work: _ReadSplits, shown: Sequence[Column]) -> DataFrame:
+def _of_tasks(spark: SparkSession, work: _ReadTasks, shown: Sequence[Column]) -> DataFrame:
     """The frame of the rows that the tasks read, with the columns `shown`.
 
     Row kinds come from Python as numbers and get their names in the JVM: reading texts takes it
@@ -114,12 +114,12 @@ def _of_tasks(spark: SparkSession, work: _ReadSplits, shown: Sequence[Column]) -
     return frame.select(named, *(frame[quoted(other.name)] for other in others))
 
 
-def _split_rows(spark: SparkSession, work: _ReadSplits, columns: Sequence[Column]) -> DataFrame:
+def _split_rows(spark: SparkSession, work: _ReadTasks, columns: Sequence[Column]) -> DataFrame:
     return rows_of_parts(spark, len(work.tasks), work, columns, work.reader.files.batch_rows)
 
 
 def _of_pairs(
-    spark: SparkSession, work: _ReadSplits, kind: Column, others: Sequence[Column]
+    spark: SparkSession, work: _ReadTasks, kind: Column, others: Sequence[Column]
 ) -> DataFrame:
     """The same for a binlog. Its arrays come as two columns of values each, of which the JVM makes
     them: reading arrays out of Arrow takes it longer."""
@@ -211,7 +211,7 @@ def _stored_column(frame: DataFrame, scan: RawScan, raw: RawColumn, shields: boo
 
 
 @dataclass(frozen=True)
-class _ReadSplits:
+class _ReadTasks:
     """Runs in the task: reads a group of splits."""
 
     reader: SplitReader

@@ -39,6 +39,11 @@ class _SparkRows:
     batch_rows: int
     variants: frozenset[str]
 
+    @property
+    def __name__(self) -> str:
+        """The name that Spark's plans show: that of the work."""
+        return type(self.work).__name__
+
     def __call__(self, part: int, reporter: Reporter) -> Iterator[pa.RecordBatch]:
         return spark_batches(self.work(part, reporter), self.batch_rows, self.variants)
 
