@@ -172,27 +172,6 @@ _LATER_FIELDS = dict.fromkeys(
 )
 
 
-def track_rows(
-    entries: Sequence[Any], snapshot_id: int, first_row_id: int, *, by_partition: bool
-) -> tuple[Sequence[Any], int]:
-    """Give the files of a commit the sequence numbers and row ids that they lack, as pypaimon's own
-    commit does (`row-tracking.enabled`). Return the entries, and the id of the table's next row.
-
-    `by_partition` gives the rows of a partition consecutive ids. Raises RuntimeError for a blob or
-    vector file without a data file before it that has its rows.
-    """
-    from pypaimon.write.file_store_commit import FileStoreCommit
-
-    this: Any = None  # the methods use nothing of the commit
-    numbered = FileStoreCommit._assign_snapshot_id(this, snapshot_id, entries)
-    if by_partition:
-        numbered = FileStoreCommit._group_commit_entries_by_partition(numbered)
-    tracked: tuple[Sequence[Any], int] = FileStoreCommit._assign_row_tracking_meta(
-        this, first_row_id, numbered
-    )
-    return tracked
-
-
 def check_row_ids_since(detection: Any, snapshot_id: int | None) -> None:
     """Let a ConflictDetection check row ids from a snapshot on. pypaimon's own commit does this
     with the snapshot that its writers began on."""

@@ -174,17 +174,18 @@ def _check_map_layout(schema: TableSchema) -> None:
     for key, columns, suffix in field_option_keys(schema):
         if suffix != "map.storage-layout":
             continue
-        layout = (schema.stored_option(key) or "").lower()
-        check_columns_exist(schema, columns, f"The option '{key}'")
-        data_type = schema.column(columns[0]).type
+        value = schema.stored_option(key) or ""
+        layout = value.lower()
+        check_columns_exist(schema, (column := ",".join(columns),), f"The option '{key}'")
+        data_type = schema.column(column).type
         if not isinstance(data_type, MapType):
             raise InvalidTableError(
-                f"The option '{key}' is for `{columns[0]}`, which is not a MAP.",
+                f"The option '{key}' is for `{column}`, which is not a MAP.",
                 hint="Leave it out.",
             )
         if layout not in ("default", "shared-shredding"):
             raise InvalidTableError(
-                f"The option '{key}' can't be '{layout}'.", hint="Use default or shared-shredding."
+                f"The option '{key}' can't be '{value}'.", hint="Use default or shared-shredding."
             )
         if layout == "shared-shredding" and (
             not is_type(data_type.key, "STRING")

@@ -208,7 +208,7 @@ class DroppedFolders:
         detached = replace(dropped, path=path)
         try:
             _delete_schemas(store, detached, names)
-        except (PaimonMagicsError, OSError):
+        except Exception:  # of any type: a part of the schemas may be gone
             if _is_restored(store, detached, schemas):
                 self._end(store, detached, names)
                 raise
@@ -227,7 +227,7 @@ class DroppedFolders:
         """Take a tombstone back, whose table stays: it is in nobody's way."""
         try:
             store.delete([detached.path])
-        except (PaimonMagicsError, OSError):  # a store may refuse deletions, and take this
+        except Exception:  # a store may refuse deletions, and take this
             with contextlib.suppress(PaimonMagicsError, OSError):
                 store.write(detached.path, _record(detached, files, is_ended=True))
 
@@ -278,8 +278,9 @@ def _is_restored(
     # Other schemas of these names are those of a new table.
     if not present or any(schemas[name] != content for name, content in present.items()):
         return False
-    for name in schemas.keys() - present.keys():
-        store.write(f"{detached.location}/{name}", schemas[name])
+    for name, content in schemas.items():  # the oldest first
+        if name not in present:
+            store.write(f"{detached.location}/{name}", content)
     return True
 
 

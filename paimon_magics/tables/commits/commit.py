@@ -197,6 +197,9 @@ class _Run:
             self._names,
         )
         self._create = publish
+        # Asked for before any attempt: a catalog that does not answer has published nothing then.
+        environment, snapshots = table.paimon.catalog_environment, table.paimon.snapshot_manager()
+        self._catalog = environment.snapshot_commit(snapshots) if publishes_itself(table) else None
         self._unsynced = file_paths(decoded)
         self._tried: list[Prepared] = []
         # The attempts whose snapshot may still appear, and the failure of the last one.
@@ -326,9 +329,9 @@ class _Run:
         self._unclear.append(prepared)
         try:
             is_published = (
-                _publish_by_catalog(self._table, prepared)
-                if publishes_itself(self._table)
-                else _publish_file(self._table, prepared, self._create)
+                _publish_file(self._table, prepared, self._create)
+                if self._catalog is None
+                else _publish_by_catalog(self._table, prepared, self._catalog)
             )
         except PaimonMagicsError:
             self._unclear.pop()
@@ -499,8 +502,6 @@ def _publish_file(table: Table, prepared: Prepared, publish: Publish) -> bool:
     return created
 
 
-def _publish_by_catalog(table: Table, prepared: Prepared) -> bool:
-    paimon = table.paimon
-    committer = paimon.catalog_environment.snapshot_commit(paimon.snapshot_manager())
-    statistics = partition_statistics(paimon, prepared.entries)
-    return bool(committer.commit(prepared.base_uuid, prepared.snapshot, statistics))
+def _publish_by_catalog(table: Table, prepared: Prepared, catalog: Any) -> bool:
+    statistics = partition_statistics(table.paimon, prepared.entries)
+    return bool(catalog.commit(prepared.base_uuid, prepared.snapshot, statistics))

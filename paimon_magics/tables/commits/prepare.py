@@ -20,9 +20,11 @@ import pyarrow.compute as pc
 from pypaimon.build_info import full_version
 from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.manifest.schema.data_file_meta import DataFileMeta
 from pypaimon.manifest.schema.manifest_entry import ManifestEntry
 from pypaimon.manifest.schema.manifest_file_meta import ManifestFileMeta
 from pypaimon.snapshot.snapshot import Snapshot
+from pypaimon.table.special_fields import SpecialFields
 
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.faults import reach
@@ -39,12 +41,13 @@ from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests
 from paimon_magics.tables.manifests.names import (
     ADD,
+    APPENDED,
     DELETE,
     MetadataNames,
     NamedIndexManifests,
 )
 from paimon_magics.tables.manifests.writing import ManifestWriter
-from paimon_magics.tables.pypaimon_internals import track_rows, wide_nulls
+from paimon_magics.tables.pypaimon_internals import wide_nulls
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.stores.corruption import SNAPSHOT_VERSION
@@ -173,16 +176,9 @@ class SnapshotPreparation:
         if schema.row_tracking_enabled:
             first = 0 if latest is None or latest.next_row_id is None else latest.next_row_id
             by_partition = schema.flag("row-tracking.partition-group-on-commit")
-            try:
-                entries, next_row_id = track_rows(
-                    entries, snapshot_id, first, by_partition=by_partition
-                )
-            except RuntimeError as error:
-                raise TableDamagedError(
-                    f"A file has columns of rows without a data file: {error}. Nothing was "
-                    "committed.",
-                    hint="Run the statement again, and report this with the table's definition.",
-                ) from error
+            entries, next_row_id = _track_rows(
+                entries, snapshot_id, first, by_partition=by_partition
+            )
         # The rows of compacted files have the numbers of the snapshots that added them:
         # `FileStoreCommitImpl.stampSequenceWithSnapshotId`.
         if schema.flag("sequence.snapshot-ordering") and changes.kind != "COMPACT":
@@ -280,6 +276,74 @@ class SnapshotPreparation:
 def _rows(entry: ManifestEntry) -> int:
     count = int(entry.file.row_count)
     return count if entry.kind == ADD else -count
+
+
+# Sequence numbers and row ids of new files, for `row-tracking.enabled`. pypaimon's own commit does
+# the same, but asserts that each file says what has written it. Source: `RowTrackingCommitUtils`.
+
+
+def _track_rows(
+    entries: Sequence[ManifestEntry], snapshot_id: int, first_row_id: int, *, by_partition: bool
+) -> tuple[list[ManifestEntry], int]:
+    """For `row-tracking.enabled`: give files the sequence numbers and row ids that they lack.
+
+    Return the entries, and the id of the table's next row. `by_partition` gives the rows of a
+    partition consecutive ids (`row-tracking.partition-group-on-commit`).
+    """
+    numbered = [_numbered(entry, snapshot_id) for entry in entries]
+    if by_partition:
+        groups: dict[tuple[Any, ...], list[ManifestEntry]] = {}
+        for entry in numbered:
+            groups.setdefault(tuple(entry.partition.values), []).append(entry)
+        numbered = [entry for group in groups.values() for entry in group]
+    return _identified(numbered, first_row_id)
+
+
+def _numbered(entry: ManifestEntry, snapshot_id: int) -> ManifestEntry:
+    least, greatest = entry.file.min_sequence_number, entry.file.max_sequence_number
+    if least == 0:
+        return entry.assign_sequence_number(snapshot_id, snapshot_id)
+    return entry.assign_sequence_number(least, snapshot_id) if greatest == 0 else entry
+
+
+def _identified(entries: Sequence[ManifestEntry], start: int) -> tuple[list[ManifestEntry], int]:
+    """Assign row ids from `start`. Blob and vector files hold columns of the rows of the data file
+    before them, and get the same ids."""
+    result = []
+    rows_from = start  # of the last data file
+    blobs: dict[str, int] = {}
+    vectors = start
+    for entry in entries:
+        file = entry.file
+        if (
+            file.file_source != APPENDED
+            or file.first_row_id is not None
+            or SpecialFields.ROW_ID.name in (file.write_cols or ())
+        ):
+            result.append(entry)
+        elif DataFileMeta.is_blob_file(file.file_name):
+            column = file.write_cols[0]
+            blob = blobs.get(column, rows_from)
+            result.append(entry.assign_first_row_id(_checked(blob, start, file)))
+            blobs[column] = blob + file.row_count
+        elif DataFileMeta.is_vector_file(file.file_name):
+            result.append(entry.assign_first_row_id(_checked(vectors, start, file)))
+            vectors += file.row_count
+        else:
+            result.append(entry.assign_first_row_id(start))
+            rows_from, blobs = start, {}
+            start += file.row_count
+    return result, start
+
+
+def _checked(first_row_id: int, start: int, file: DataFileMeta) -> int:
+    if first_row_id < start:
+        return first_row_id
+    raise TableDamagedError(
+        f"The file {file.file_name} holds columns of rows that no data file before it has; nothing "
+        "was committed.",
+        hint="Run the statement again, and report this with the table's definition.",
+    )
 
 
 # Deletions name the partition of a file by the bytes that its addition has.

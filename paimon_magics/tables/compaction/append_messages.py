@@ -188,7 +188,9 @@ def put_vectors(
         for bucket, message in by_bucket.items()
     }
     touched = _touched(vector_index(table, snapshot), gone)
-    marked = {bucket: _marked(touched, bucket, moved.get(bucket, {})) for bucket in touched.entries}
+    marked = (
+        (bucket, _marked(touched, bucket, moved.get(bucket, {}))) for bucket in touched.entries
+    )
     for bucket, change in _changed(touched, transaction, marked, gone):
         by_bucket[bucket].compact_index_adds += change.adds
         by_bucket[bucket].compact_index_deletes += change.deletes
@@ -208,7 +210,7 @@ def put_marks(
     index = vector_index(table, snapshot)
     if table.schema.bucket_mode == "BUCKET_UNAWARE":
         index = _touched(index, {bucket: frozenset(rows) for bucket, rows in marked.items()})
-    for bucket, change in _changed(index, transaction, marked, {}):
+    for bucket, change in _changed(index, transaction, marked.items(), {}):
         by_bucket[bucket].index_adds += change.adds
         by_bucket[bucket].index_deletes += change.deletes
 
@@ -216,12 +218,12 @@ def put_marks(
 def _changed(
     index: VectorIndex,
     transaction: Transaction,
-    marked: Marked,
+    marked: Iterable[tuple[Bucket, Mapping[str, npt.NDArray[np.int64]]]],
     gone: Mapping[Bucket, frozenset[str]],
 ) -> Iterator[tuple[Bucket, ChangedVectors]]:
     """Write the vectors of the buckets in `marked` anew, without those of files that are gone."""
     with attempt(transaction.attempts_folder, io_options(index.table.paimon)) as running:
-        for bucket, rows in marked.items():
+        for bucket, rows in marked:
             _note(index.table, running, bucket)
             name = f"{transaction.file_prefix}index-{running.name_part}{uuid.uuid4()}"
             change = index.changed(bucket, rows, gone.get(bucket, ()), name)

@@ -140,7 +140,7 @@ class HashIndexes:
         present = _by_bucket(now)
         return any(
             _in(hashes, self._hashes(table, entry)).any()
-            for bucket, hashes in self.gone(table, added, base).items()
+            for bucket, hashes in self._gone(table, added, base)
             for (partition, _), entry in present.items()
             if partition == bucket[0]
         )
@@ -148,22 +148,28 @@ class HashIndexes:
     def count_new(self, table: IndexedTable, before: Sequence[Any], after: Sequence[Any]) -> int:
         """How many hashes the entries `after` have in buckets that lack them in the index `before`.
         Buckets that only `before` has stay as they are."""
-        return sum(map(len, self.gone(table, after, before).values()))
+        return sum(len(hashes) for _, hashes in self._gone(table, after, before))
 
     def gone(
         self, table: IndexedTable, base: Sequence[Any], now: Sequence[Any]
     ) -> dict[Bucket, npt.NDArray[np.int32]]:
         """The hashes that are in a bucket in the index `base` and not in the index `now`."""
+        return dict(self._gone(table, base, now))
+
+    def _gone(
+        self, table: IndexedTable, base: Sequence[Any], now: Sequence[Any]
+    ) -> Iterator[tuple[Bucket, npt.NDArray[np.int32]]]:
+        """`gone`, with the hashes of one bucket at a time in memory."""
         present = _by_bucket(now)
-        lost = {}
         for bucket, entry in _by_bucket(base).items():
             other = present.get(bucket)
-            if other is None:
-                lost[bucket] = self._hashes(table, entry)
-            elif other.index_file.file_name != entry.index_file.file_name:
-                hashes = self._hashes(table, entry)
-                lost[bucket] = _without(hashes, self._hashes(table, other))
-        return {bucket: hashes for bucket, hashes in lost.items() if len(hashes)}
+            if other is not None and other.index_file.file_name == entry.index_file.file_name:
+                continue
+            hashes = self._hashes(table, entry)
+            if other is not None:
+                hashes = _without(hashes, self._hashes(table, other))
+            if len(hashes):
+                yield bucket, hashes
 
     def hashes_in(
         self, table: IndexedTable, entries: Sequence[Any]

@@ -57,6 +57,8 @@ from paimon_magics.tables.writing.sequence_numbers import number_files, number_r
 from paimon_magics.tables.writing.table_write import write_spec
 from paimon_magics.tables.writing.write_spec import WriteSpec
 
+_OPEN_PARTITIONS_MAX = 16  # an open file holds a row group
+
 
 @dataclass(frozen=True)
 class RowChange:
@@ -257,7 +259,9 @@ def _by_partition(table: Table, transaction: Transaction, files: KeyValueFiles) 
     """How rows with ids are written into the partitions that their values name. They keep their
     ids. Source: `UpdatePaimonTableCommand` with `PaimonSparkWriter.withRowTracking`."""
     return WriteSpec(
-        table=AppendTable.of(table, transaction.file_prefix, files),
+        table=AppendTable.of(
+            table, transaction.file_prefix, files, open_files_max=_OPEN_PARTITIONS_MAX
+        ),
         commit_user=transaction.commit_user,
         schema=files.stored_schema().serialize().to_pybytes(),
         partition_keys=table.schema.partition_keys,

@@ -214,7 +214,7 @@ def columns_messages(
 
     Raises TableDamagedError if two tasks wrote the same rows.
     """
-    places = {eachult.first_row_id: eachult for eachult in write.ranges}
+    places = {each.first_row_id: each for each in write.ranges}
     messages: dict[tuple[Any, ...], CommitMessage] = {}
     for first_row_id, new_file in written:
         range_ = places.pop(first_row_id, None)

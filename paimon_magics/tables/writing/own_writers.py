@@ -111,13 +111,18 @@ class OpenFiles(Generic[_Writer]):
         self._paimon = pickle.loads(table.body)  # made by `WritableTable.of`, for this job
         self._partition_keys = table.partition_keys
         self._open: dict[tuple[Partition, int], _Writer] = {}
+        # Writers whose files no message has yet, and those whose files are in messages.
+        self._complete: list[tuple[tuple[Partition, int], _Writer, tuple[NewFile, ...]]] = []
         self._finished: list[_Writer] = []
 
-    def writer(self, rows: pa.RecordBatch, bucket: int) -> _Writer:
-        """The writer of rows of one partition and bucket."""
+    def writer(self, rows: pa.RecordBatch, bucket: int, open_max: int | None = None) -> _Writer:
+        """The writer of rows of one partition and bucket. Where it would be one more than
+        `open_max`, the others' files are finished first."""
         keys = [rows.column(key) for key in self._partition_keys]
         owner = (values_at(keys, 0) if keys else (), bucket)
         if owner not in self._open:
+            if open_max is not None and len(self._open) >= open_max:
+                self.finish_files()
             self._open[owner] = self.opened(*owner, bucket_folder(self._paimon, *owner))
         return self._open[owner]
 
@@ -132,26 +137,34 @@ class OpenFiles(Generic[_Writer]):
         from paimon_magics.tables.writing.commit_messages import write_message
         from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
 
+        self.finish_files()
         messages = []
-        for owner, writer in self._open.items():
+        for owner, _, files in self._complete:
             message = CommitMessage(*owner, [])
-            for file in writer.finish():
+            for file in files:
                 # Only changelog files don't count as compacted yet.
-                files = message.new_files if file.is_compacted else message.changelog_files
-                files.append(meta_of_new_file(self._paimon, replace(file, is_compacted=False)))
+                place = message.new_files if file.is_compacted else message.changelog_files
+                place.append(meta_of_new_file(self._paimon, replace(file, is_compacted=False)))
             messages.append(write_message(self._paimon, message))
-        self._finished += self._open.values()
-        self._open.clear()
+        self._finished += (writer for _, writer, _ in self._complete)
+        self._complete.clear()
         return messages
+
+    def finish_files(self) -> None:
+        """Finish the open files. Rows that come later go to others."""
+        for owner in list(self._open):
+            files = self._open[owner].finish()
+            self._complete.append((owner, self._open.pop(owner), files))
 
     def abort(self) -> None:
         """Delete all files; their messages must not be committed."""
-        for writer in (*self._finished, *self._open.values()):
+        for writer in self._finished:
             writer.abort()
+        self.close()
 
     def close(self) -> None:
         """Close the writer, and delete files that are in no returned message."""
-        for writer in self._open.values():
+        for writer in (*(writer for _, writer, _ in self._complete), *self._open.values()):
             writer.abort()
 
 
@@ -218,7 +231,10 @@ _ROW_GROUP_ROWS = 256 * 1024
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AppendTable(WritableTable):
-    """How to write an append table. Rows whose bucket does not matter lie in bucket 0."""
+    """How to write an append table. Rows whose bucket does not matter lie in bucket 0. A writer has
+    `open_files_max` files open, without a limit if that is None."""
+
+    open_files_max: int | None = None
 
     def writer(self, commit_user: str, *, overwrite: bool) -> AppendWriter:
         """A writer of new files; see `NativeTable.writer`."""
@@ -239,7 +255,7 @@ class AppendWriter(OpenFiles[KeyValueFileWriter]):
         for name in self._required:
             if rows.column(name).null_count:
                 raise ValueError(f"column `{name}` is NOT NULL, and a row has NULL in it")
-        self.writer(rows, bucket or 0).write(unsliced(rows))
+        self.writer(rows, bucket or 0, self._table.open_files_max).write(unsliced(rows))
         while sum(writer.waiting_bytes for writer in self._open.values()) > _WAITING_BYTES_MAX:
             max(self._open.values(), key=lambda writer: writer.waiting_bytes).write_waiting()
 
