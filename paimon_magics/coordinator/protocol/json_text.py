@@ -69,7 +69,7 @@ def _value(body: bytes, strict: json.JSONDecoder, scan: _Scan) -> Any:
             end = -1
         if end != len(text) or not _has_all_members(value, text):
             value = strict.decode(text)  # raises what is wrong
-        if _MAY_BE_HALF.search(body):
+        if b"\\" in body and _MAY_BE_HALF.search(body):
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error

@@ -150,8 +150,9 @@ def application(
         routes=[*guarded(own, coordinator.load, parts.trail, threads), *authoriser.routes()],
         exception_handlers=_ON_ERRORS,
     )
-    behind: ASGIApp = app if inserts is None else QuickInserts(app, inserts.entry, root)
-    behind = WhileInPlace(behind, f"{root}/v1/", lambda: coordinator.misplaced)
+    behind: ASGIApp = WhileInPlace(app, f"{root}/v1/", lambda: coordinator.misplaced)
+    if inserts is not None:  # it passes on what it can't answer, as while the warehouse is gone
+        behind = QuickInserts(behind, inserts.entry, root)
     return Guard(behind, authoriser, request_bytes_max, root, limits, parts.trail, threads)
 
 

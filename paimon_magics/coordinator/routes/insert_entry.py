@@ -72,7 +72,7 @@ class InsertEntry:
 
     async def table_info(self, request: HTTPConnection) -> TableInfo:
         """The table that a request names, loaded again if the client has seen another version."""
-        database, table = (str(request.path_params[key]) for key in ("database", "table"))
+        database, table = request.path_params["database"], request.path_params["table"]
         table_info = self.known(database, table)
         # A client sends the version that it has seen, e.g. after it has changed the table.
         seen = request.headers.get("paimon-table")
@@ -81,8 +81,10 @@ class InsertEntry:
         return table_info
 
     def problem(self, table_info: TableInfo) -> PaimonMagicsError | None:
-        """Why no insert is taken now: the coordinator is paused, the table stopped, or the disk
-        full; None if inserts are taken."""
+        """Why no insert is taken now: the warehouse is not in its place, the coordinator paused,
+        the table stopped, or the disk full; None if inserts are taken."""
+        if (misplaced := self._coordinator.misplaced) is not None:
+            return misplaced
         state = self._coordinator.state
         if state.pause is not None:
             return PausedError(state.pause)

@@ -106,6 +106,7 @@ class Named(NamedTuple):
 
 
 _NAMELESS = Named()
+_DURABLE = Accepted(0, Mode.ASYNC)[1:]
 
 
 def header_text(value: bytes) -> str:
@@ -205,7 +206,7 @@ def answer_document(answer: Answer, label: str | None = None) -> dict[str, Any]:
 def answer_json(answer: Answer, label: str | None = None) -> bytes:
     """The document of an answer as JSON. Most are of inserts that are durable and nothing else:
     theirs is not put together anew each time."""
-    if isinstance(answer, Accepted) and (answer, label) == (Accepted(answer.lsn, Mode.ASYNC), None):
+    if label is None and isinstance(answer, Accepted) and answer[1:] == _DURABLE:
         return b'{"lsn": %d, "label": null, "mode": "async_mode"}' % answer.lsn
     return json.dumps(answer_document(answer, label)).encode()
 

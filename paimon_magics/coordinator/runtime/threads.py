@@ -14,6 +14,7 @@ counted in `progress`, and handed on as an event.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import queue
@@ -182,12 +183,13 @@ class Owner(Generic[T]):
         if first is None:
             return None
         items = [first]
-        while len(items) < self._items_max and not self._inbox.empty():
-            item = self._inbox.get()
-            if item is None:
-                self._inbox.put(None)
-                break
-            items.append(item)
+        with contextlib.suppress(queue.Empty):
+            while len(items) < self._items_max:
+                item = self._inbox.get_nowait()
+                if item is None:
+                    self._inbox.put(None)
+                    break
+                items.append(item)
         return items
 
 
