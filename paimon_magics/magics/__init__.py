@@ -7,6 +7,7 @@ with the first connection.
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     from paimon_magics.magics.views import views_package
 
     unload_ipython_extension(shell)
+    logging.root.addFilter(_is_no_interrupt)
     shell.register_magics(PaimonMagics)
     shell.input_transformers_cleanup.insert(0, with_empty_body)
     for event, callback in _callbacks(shell, PaimonMagics):
@@ -41,6 +43,7 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     from paimon_magics.magics.configuration import PaimonMagics
     from paimon_magics.magics.views import views_package
 
+    logging.root.removeFilter(_is_no_interrupt)
     views = views_package()
     if views is not None:
         views.unregister(shell)
@@ -58,6 +61,12 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
             del magics[name]
     manager.registry.pop(PaimonMagics.__name__, None)
     shell.configurables[:] = [c for c in shell.configurables if not isinstance(c, PaimonMagics)]
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Drops the trace that py4j logs on the root logger when an interrupt ends a call to the JVM
+    (py4j.java_gateway.GatewayClient.send_command). The cell shows the interrupt itself."""
+    return record.msg != "KeyboardInterrupt while sending command."
 
 
 def _ours(shell: InteractiveShell, cls: type) -> list[Any]:

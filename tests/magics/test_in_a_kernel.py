@@ -143,6 +143,22 @@ def test_one_interrupt_stops_a_cell_and_leaves_nothing_of_it(kernel: Kernel, cod
     check_interrupted(kernel, code)
 
 
+# Pressed while the driver plans: no job runs that could be cancelled.
+IN_A_CALL = """\
+import os, signal, threading
+threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+session.spark._jvm.java.lang.Thread.sleep(30_000)
+"""
+
+
+@pytest.mark.parametrize("kernel", ["classic"], indirect=True)
+def test_an_interrupt_of_a_call_to_the_jvm_prints_no_trace_of_py4j(kernel: Kernel) -> None:
+    done = kernel.execute(IN_A_CALL)
+    assert "KeyboardInterrupt" in done.error
+    assert "while sending command" not in done.printed
+    assert kernel.run("%%paimon\nSELECT * FROM t").displays[-1]["text/plain"].endswith("1 row")
+
+
 @MOSTLY_CLASSIC
 @pytest.mark.parametrize("code", [SELECT, WRITE], ids=["SELECT", "write"])
 def test_one_interrupt_stops_a_query_of_a_cell_and_a_call_that_writes(

@@ -13,6 +13,7 @@ from paimon_magics.session.queries.file_relations import FileRelation
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resolve
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.spark_settings import check_variables, with_settings
+from paimon_magics.spark.failures import translate
 from paimon_magics.statements.queries.query_text import with_markers_apart
 from paimon_magics.statements.queries.query_traits import input_file_call, lists_null, random_part
 from paimon_magics.statements.queries.rewriting import Replacement, names_row_ids
@@ -182,10 +183,8 @@ def _constant(
                 f"The value of {what} must be a constant, but `{text}` is none: {reason}.",
                 hint=f"{hint} A value that a query gives can be a bind parameter (:name).",
             ) from error
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise InvalidValueError(
-            f"The value of {what} can't be read: {lines[0]}", hint=hint
-        ) from error
+        why = translate(error).message
+        raise InvalidValueError(f"The value of {what} can't be read: {why}", hint=hint) from error
     return None if row is None or row["value"] is None else str(row["value"])
 
 

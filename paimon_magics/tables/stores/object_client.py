@@ -181,13 +181,16 @@ def is_failure(error: BaseException) -> bool:
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
+_READS = ("read", "listed", "checked")
+
+
 def failure(done: str, path: str, error: BaseException) -> SetupError:
     """The error for an object at `path` that can't be `done` ("read", "written")."""
     kind = StoreRefusedError if is_final(error) else UnreachableError
     return kind(
         f"{path} can't be {done}: {failure_text(error)}",
         hint="Check that the store can be reached, that the bucket is there, and that the "
-        "credentials among the catalog options may write to it.",
+        f"credentials among the catalog options may {'read' if done in _READS else 'write to'} it.",
     )
 
 

@@ -61,6 +61,10 @@ def test_a_constant_expression_names_a_state(lake: Session, relation: str, ids: 
         ("t VERSION AS OF (SELECT max(id) FROM t)", "is none: it has a query on a table"),
         ("t TIMESTAMP AS OF rand() * 5", "must be a constant, but `rand() * 5` gives another"),
         ("t TIMESTAMP AS OF now() - id", "must be a constant, but `now() - id` is none"),
+        (
+            "t TIMESTAMP AS OF 'gestern'",
+            "can't be read: The value 'gestern' can't be cast to TIMES",
+        ),
         ("paimon_incremental_query('t', id, 3)", "a bound of the changes must be a constant, but"),
         ("paimon_incremental_query('t', 1, NULL)", "a bound of the changes is NULL: NULL"),
         ("paimon_incremental_query('t', 1, floor(rand()))", "gives another one each time"),
