@@ -58,7 +58,7 @@ def check_dropped(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("places", FOLDERS, ids=lambda places: places[0])
-def test_a_folder_in_place_of_a_file(
+def test_folder_in_place_of_a_file_is_reported_with_its_path(
     process: Process, client: httpx.Client, places: tuple[str, ...]
 ) -> None:
     table = table_of(process, client)

@@ -166,7 +166,7 @@ def messages_naming(prefix: str, victim: str, relative: str) -> Iterator[CommitM
         yield CommitMessage((), 0, [], compact_index_deletes=[index(1, name, path)])
 
 
-def test_no_field_of_a_commit_message_names_a_file_outside_the_table(lake: Lake) -> None:
+def test_commit_message_naming_outside_files_is_refused(lake: Lake) -> None:
     options = {
         "deletion-vectors.enabled": "true",
         "data-file.external-paths": f"file://{lake.folder}",
@@ -187,7 +187,7 @@ def test_no_field_of_a_commit_message_names_a_file_outside_the_table(lake: Lake)
     assert lake.rest("DELETE", "/databases/mine/tables/t").status_code == 200
 
 
-def test_no_manifest_of_an_engine_names_a_file_outside_the_table(lake: Lake) -> None:
+def test_manifest_naming_outside_files_is_refused(lake: Lake) -> None:
     options = {"commit.max-retries": "0"}
     assert lake.create("mine", "t", options).status_code == 200
     lake.write("mine.t", lake.token)
@@ -216,7 +216,7 @@ def test_no_manifest_of_an_engine_names_a_file_outside_the_table(lake: Lake) -> 
     assert lake.rest("DELETE", "/databases/mine/tables/t").status_code == 200
 
 
-def test_no_name_of_a_branch_or_tag_leads_out_of_the_table(lake: Lake) -> None:
+def test_branch_and_tag_names_cannot_escape_the_table(lake: Lake) -> None:
     assert lake.create("mine", "t").status_code == 200
     lake.write("mine.t", lake.token)
     table = {"database": "mine", "table": "t"}
@@ -249,7 +249,7 @@ def test_no_name_of_a_branch_or_tag_leads_out_of_the_table(lake: Lake) -> None:
             assert answer.status_code in (400, 403, 404), answer.text
 
 
-def test_only_the_administrator_makes_folders_outside_reachable(tmp_path: Path) -> None:
+def test_external_folder_allowed_by_the_administrator_is_usable(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     lake = Lake(tmp_path, f"--external-root=file://{elsewhere}")

@@ -90,7 +90,7 @@ def process(tmp_path: Path) -> Iterator[Process]:
     made.close()
 
 
-def test_a_store_that_stands_still_is_told_at_once_and_to_probes_without_names(
+def test_frozen_store_makes_coordinator_unready_and_hides_names_from_probes(
     tmp_path: Path,
 ) -> None:
     postgres_server = start_postgres()
@@ -122,9 +122,7 @@ def test_a_store_that_stands_still_is_told_at_once_and_to_probes_without_names(
         postgres_server.remove()
 
 
-def test_a_warehouse_that_can_not_be_reached_makes_it_unready(
-    process: Process, tmp_path: Path
-) -> None:
+def test_unreachable_warehouse_makes_coordinator_unready(process: Process, tmp_path: Path) -> None:
     observer = Observer(process)
     assert observer.ready()[0] == 200
     (tmp_path / "warehouse").rename(tmp_path / "away")
@@ -136,7 +134,7 @@ def test_a_warehouse_that_can_not_be_reached_makes_it_unready(
     wait_until(lambda: observer.ready()[0] == 200, 20)
 
 
-def test_a_warehouse_that_is_gone_is_not_made_anew(process: Process, tmp_path: Path) -> None:
+def test_missing_warehouse_is_not_recreated(process: Process, tmp_path: Path) -> None:
     """As where its disk is not mounted any more: the folder is empty, or not there."""
     observer = Observer(process)
     assert observer.insert([[1]]).status_code == 200
@@ -157,7 +155,7 @@ def test_a_warehouse_that_is_gone_is_not_made_anew(process: Process, tmp_path: P
     assert observer.insert([[3]]).status_code == 200
 
 
-def test_a_log_registry_that_can_not_be_written_makes_it_unready(tmp_path: Path) -> None:
+def test_unwritable_log_registry_makes_coordinator_unready(tmp_path: Path) -> None:
     process = started(tmp_path)
     try:
         observer = Observer(process)
@@ -178,7 +176,7 @@ def lease_is_in_doubt() -> dict[str, Any]:
     return {"status": "not ready", "problems": ["lease_seconds"]}
 
 
-def test_a_full_disk_makes_it_unready_and_refused_inserts_are_counted(tmp_path: Path) -> None:
+def test_full_disk_makes_coordinator_unready_and_counts_refused_inserts(tmp_path: Path) -> None:
     process = started(tmp_path, f"--log-reserve-bytes={2**62}")
     observer = Observer(process)
     try:
@@ -194,7 +192,7 @@ def test_a_full_disk_makes_it_unready_and_refused_inserts_are_counted(tmp_path: 
         process.close()
 
 
-def test_rows_that_wait_and_refused_ones_are_in_the_metrics(
+def test_waiting_rows_and_refused_inserts_are_in_the_metrics(
     process: Process, tmp_path: Path
 ) -> None:
     observer = Observer(process)
@@ -211,7 +209,7 @@ def test_rows_that_wait_and_refused_ones_are_in_the_metrics(
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGTERM])
-def test_each_signal_that_ends_it_leaves_a_line(number: signal.Signals, tmp_path: Path) -> None:
+def test_terminating_signal_is_logged(number: signal.Signals, tmp_path: Path) -> None:
     create_table(tmp_path / "warehouse", INSERTED)
     process = Process(tmp_path / "warehouse", tmp_path / "state")
     with errors_into(tmp_path / "log"):
@@ -223,7 +221,7 @@ def test_each_signal_that_ends_it_leaves_a_line(number: signal.Signals, tmp_path
     assert f"{number.name}: the coordinator ends" in (tmp_path / "log").read_text()
 
 
-def test_a_hang_up_reads_the_certificate_again(tmp_path: Path) -> None:
+def test_hang_up_signal_reloads_the_certificate(tmp_path: Path) -> None:
     authority = trustme.CA()
     certificate = tmp_path / "certificate.pem"
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(certificate)
@@ -240,7 +238,7 @@ def test_a_hang_up_reads_the_certificate_again(tmp_path: Path) -> None:
         process.close()
 
 
-def test_a_certificate_that_ends_soon_is_a_problem(tmp_path: Path) -> None:
+def test_soon_expiring_certificate_is_a_problem(tmp_path: Path) -> None:
     import datetime
 
     authority, file = trustme.CA(), tmp_path / "certificate.pem"
@@ -257,7 +255,7 @@ def test_a_certificate_that_ends_soon_is_a_problem(tmp_path: Path) -> None:
         assert bool(fact.problem) is is_problem and not fact.blocks
 
 
-def test_a_thread_that_has_ended_or_stands_still_makes_it_unready(tmp_path: Path) -> None:
+def test_ended_thread_makes_coordinator_unready(tmp_path: Path) -> None:
     catalog = create_table(tmp_path / "warehouse", INSERTED)
     coordinator = Coordinator(catalog, open_store(tmp_path / "state"), Settings())
     runtime = Runtime()
@@ -277,7 +275,7 @@ def test_a_thread_that_has_ended_or_stands_still_makes_it_unready(tmp_path: Path
     coordinator.stop()
 
 
-def test_a_part_whose_facts_can_not_be_had_is_a_problem() -> None:
+def test_part_with_failing_facts_is_a_problem() -> None:
     monitor = HealthMonitor()
     monitor.add("good", lambda: [Fact("running", 1)])
     monitor.add("broken", lambda: [Fact("part", 1 / 0)])
@@ -285,7 +283,7 @@ def test_a_part_whose_facts_can_not_be_had_is_a_problem() -> None:
     assert not health.is_ready and [one.subject for one in health.problems] == ["broken"]
 
 
-def test_a_look_that_fails_after_its_end_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
+def test_look_failing_after_its_end_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
     looks, closed = threading.Event(), threading.Event()
 
     def look() -> int:
@@ -303,7 +301,7 @@ def test_a_look_that_fails_after_its_end_is_no_trouble(caplog: pytest.LogCapture
     assert "it was closed" not in caplog.text
 
 
-def test_what_is_noted_is_old_while_nobody_answers() -> None:
+def test_look_keeps_its_last_value_when_it_fails() -> None:
     answers: list[Any] = [1, RuntimeError("foreign"), 3]
 
     def look() -> int:
@@ -320,7 +318,7 @@ def test_what_is_noted_is_old_while_nobody_answers() -> None:
     noted.stop()
 
 
-def test_a_transaction_whose_document_cannot_be_read_stops_its_table_alone(
+def test_unreadable_transaction_document_stops_only_its_table(
     tmp_path: Path,
 ) -> None:
     catalog = create_table(tmp_path / "warehouse", INSERTED)
@@ -342,7 +340,7 @@ def test_a_transaction_whose_document_cannot_be_read_stops_its_table_alone(
         coordinator.stop()
 
 
-def test_a_coordinator_that_could_not_start_stops(tmp_path: Path) -> None:
+def test_unstarted_coordinator_can_be_stopped(tmp_path: Path) -> None:
     catalog = create_table(tmp_path / "warehouse", INSERTED)
     coordinator = Coordinator(catalog, open_store(tmp_path / "state"), Settings())
     coordinator.stop()

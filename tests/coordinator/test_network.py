@@ -67,7 +67,7 @@ def authority(tmp_path: Path) -> tuple[trustme.CA, Path]:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "lake.example.org"])
-def test_tokens_in_the_clear_are_refused_elsewhere_than_on_the_loopback(host: str) -> None:
+def test_plain_http_is_refused_outside_the_loopback(host: str) -> None:
     with pytest.raises(SetupError, match=f"On {host} tokens would travel in the clear") as refused:
         network_of(options(f"--host={host}"))
     assert all(
@@ -95,13 +95,13 @@ def test_tokens_in_the_clear_are_refused_elsewhere_than_on_the_loopback(host: st
         (["--hub", "--root-path=/x"], "with --hub listens on 127.0.0.1"),
     ],
 )
-def test_words_on_the_network_that_make_no_sense_are_named(given: list[str], message: str) -> None:
+def test_invalid_network_options_are_named(given: list[str], message: str) -> None:
     with pytest.raises(SetupError, match=message) as refused:
         network_of(options(*given))
     assert refused.value.hint
 
 
-def test_the_address_that_others_get_can_be_reached_by_them() -> None:
+def test_advertised_address_is_reachable_by_others() -> None:
     assert Network().address(8123) == "http://127.0.0.1:8123"
     assert Network(host="::1", root="/lake").address(1) == "http://[::1]:1/lake"
     everywhere = Network(host="0.0.0.0", certificate=Path("c")).address(443)
@@ -109,7 +109,7 @@ def test_the_address_that_others_get_can_be_reached_by_them() -> None:
     assert Network(host="0.0.0.0", advertised="https://lake.test").address(1) == "https://lake.test"
 
 
-def test_a_session_commits_over_tls_and_a_new_certificate_breaks_no_connection(
+def test_tls_serves_commits_and_a_new_certificate_breaks_no_connection(
     tmp_path: Path, authority: tuple[trustme.CA, Path]
 ) -> None:
     ca, ca_file = authority
@@ -177,9 +177,7 @@ def answers(address: str, ca: Path) -> bool:
     return False
 
 
-def test_a_certificate_that_can_not_be_used_is_named(
-    tmp_path: Path, authority: tuple[trustme.CA, Path]
-) -> None:
+def test_unusable_certificate_is_named(tmp_path: Path, authority: tuple[trustme.CA, Path]) -> None:
     cert, _ = certificate(authority[0], tmp_path / "a")
     _, other_key = certificate(authority[0], tmp_path / "b")
     with pytest.raises(SetupError, match=r"tls\.crt can't be used: key values mismatch"):
@@ -211,7 +209,7 @@ async def told(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
         ("192.0.2.9", {"x-forwarded-proto": "https"}, 403, "", ""),
     ],
 )
-def test_a_named_proxy_is_believed_and_nobody_else(
+def test_forwarded_headers_are_trusted_only_from_named_proxies(
     peer: str, headers: dict[str, str], status: int, client: str, scheme: str
 ) -> None:
     answer = asked(Forwarding(told, Peers.of(["10.0.0.0/24"])), peer, headers)
@@ -235,7 +233,7 @@ def asked(app: ASGIApp, peer: str, headers: dict[str, str]) -> httpx.Response:
     return asyncio.run(ask())
 
 
-def test_behind_a_proxy_a_client_has_its_limits_below_the_root_path(tmp_path: Path) -> None:
+def test_client_behind_a_proxy_has_its_own_limits(tmp_path: Path) -> None:
     process = Process(
         tmp_path / "warehouse",
         tmp_path / "state",
@@ -271,7 +269,7 @@ def test_behind_a_proxy_a_client_has_its_limits_below_the_root_path(tmp_path: Pa
         process.close()
 
 
-def test_a_client_has_a_rate_and_a_number_of_requests_and_streams() -> None:
+def test_turnstile_limits_rate_requests_and_streams_of_a_client() -> None:
     now = 100.0
     turnstile = Turnstile(ClientLimits(2, 10, 1), clock=lambda: now)
     assert [turnstile.enter("a") for _ in range(3)] == [0, 0, 1]
@@ -342,7 +340,7 @@ def received(connection: socket.socket, seconds: float) -> bytes:
     ],
     ids=["nothing", "half a head", "a dripping head", "a dripping body", "an endless head"],
 )
-def test_a_client_that_takes_too_long_is_ended(
+def test_slow_client_is_disconnected(
     slow_server: tuple[int, Bounds], first: bytes, then: bytes, status: bytes
 ) -> None:
     port, bounds = slow_server
@@ -364,7 +362,7 @@ def drip(connection: socket.socket, part: bytes) -> None:
             time.sleep(0.2)
 
 
-def test_who_does_not_read_an_answer_is_ended_and_who_is_only_large_is_not(
+def test_client_that_does_not_read_is_disconnected_but_large_body_is_not(
     slow_server: tuple[int, Bounds],
 ) -> None:
     port, bounds = slow_server
@@ -383,7 +381,7 @@ def test_who_does_not_read_an_answer_is_ended_and_who_is_only_large_is_not(
         assert connection.recv(1_000).startswith(b"HTTP/1.1 200")
 
 
-def test_an_address_has_so_many_connections(slow_server: tuple[int, Bounds]) -> None:
+def test_connections_of_an_address_are_limited(slow_server: tuple[int, Bounds]) -> None:
     port, bounds = slow_server
     with contextlib.ExitStack() as opened:
         several = [
@@ -413,7 +411,7 @@ def test_idle_connections_make_room_for_requests_of_the_same_address(
             assert connection.recv(1_000).startswith(b"HTTP/1.1 200")
 
 
-def test_an_idle_connection_is_ended_also_where_it_sends_empty_lines(
+def test_idle_connection_sending_empty_lines_is_ended(
     slow_server: tuple[int, Bounds],
 ) -> None:
     with kept_alive(slow_server[0]) as connection:
@@ -421,7 +419,7 @@ def test_an_idle_connection_is_ended_also_where_it_sends_empty_lines(
         assert received(connection, 8) == b""
 
 
-def test_slow_heads_make_room_and_full_addresses_do_so_for_others(
+def test_slow_heads_and_crowded_addresses_make_room_for_requests(
     slow_server: tuple[int, Bounds],
 ) -> None:
     port, bounds = slow_server
@@ -442,7 +440,7 @@ def test_slow_heads_make_room_and_full_addresses_do_so_for_others(
             assert connection.recv(1_000).startswith(b"HTTP/1.1 200")
 
 
-def test_idle_connections_hinder_no_insert(tmp_path: Path) -> None:
+def test_idle_connections_do_not_block_inserts(tmp_path: Path) -> None:
     assert process_connections_max() > 1_100  # this process has them open, too
     create_table(
         tmp_path / "warehouse", "CREATE TABLE t (k INT) TBLPROPERTIES ('auto_batch_load' = 'true')"
@@ -492,7 +490,7 @@ def is_ended(connection: socket.socket) -> bool:
         return True
 
 
-def test_of_several_addresses_the_first_that_answers_is_taken(tmp_path: Path) -> None:
+def test_client_takes_the_first_answering_address(tmp_path: Path) -> None:
     with listen(LOOPBACK, 0) as taken:
         dead = f"http://{LOOPBACK}:{taken.getsockname()[1]}"
     process = Process(tmp_path / "warehouse", tmp_path / "state")
@@ -519,13 +517,13 @@ def test_of_several_addresses_the_first_that_answers_is_taken(tmp_path: Path) ->
     "text",
     ["https://", "http://a, b", "http://u:p@h", "https://h?x=1", "http://[::1", "https://h:0"],
 )
-def test_an_address_that_is_none_is_named(text: str) -> None:
+def test_invalid_address_is_rejected_without_its_password(text: str) -> None:
     with pytest.raises(SetupError) as refused:
         Addresses.of(text)
     assert refused.value.hint and "u:p" not in str(refused.value)
 
 
-def test_a_coordinator_that_drains_is_not_ready_and_answers_until_it_ends(tmp_path: Path) -> None:
+def test_draining_coordinator_is_unready_and_still_commits(tmp_path: Path) -> None:
     catalog = create_table(tmp_path / "warehouse", "CREATE TABLE t (k INT)")
     process = Process(tmp_path / "warehouse", tmp_path / "state", "--drain-ms=2000")
     process.start()

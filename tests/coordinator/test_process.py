@@ -89,7 +89,7 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     started.close()
 
 
-def test_a_transaction_is_committed_once_however_often_it_is_asked_for(process: Process) -> None:
+def test_repeated_commit_requests_commit_once(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
     transaction = client.begin(TABLE)
@@ -106,7 +106,7 @@ def test_a_transaction_is_committed_once_however_often_it_is_asked_for(process: 
 
 
 @MOSTLY_SQLITE
-def test_a_statement_is_refused_where_others_changed_what_it_has_read(process: Process) -> None:
+def test_statement_is_refused_when_its_read_set_changed(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
 
@@ -131,7 +131,7 @@ def test_a_statement_is_refused_where_others_changed_what_it_has_read(process: P
 
 
 @MOSTLY_SQLITE
-def test_a_table_that_comes_with_a_higher_epoch_is_committed_to(process: Process) -> None:
+def test_commit_outranks_a_higher_epoch_of_the_table(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
     for key in (1, 2):
@@ -149,7 +149,7 @@ def test_a_table_that_comes_with_a_higher_epoch_is_committed_to(process: Process
     assert [path.name for path in leases.glob("owner-*")] == ["owner-42.json"]
 
 
-def test_a_coordinator_that_can_not_begin_gives_the_warehouse_back(tmp_path: Path) -> None:
+def test_coordinator_failing_to_start_releases_the_warehouse(tmp_path: Path) -> None:
     warehouse, state = tmp_path / "warehouse", tmp_path / "state"
     create_table(warehouse, APPEND_TABLE)
     (state / "running.json").mkdir(parents=True)  # where it would say that it runs
@@ -159,7 +159,7 @@ def test_a_coordinator_that_can_not_begin_gives_the_warehouse_back(tmp_path: Pat
     assert lease is not None and (lease.epoch, lease.released) == (1, True)
 
 
-def test_a_port_that_is_in_use_or_is_none_is_named() -> None:
+def test_unusable_port_is_named() -> None:
     with listen(LOOPBACK, 0) as listening:
         port = listening.getsockname()[1]
         with pytest.raises(SetupError, match=f"port {port} .* in use") as taken:
@@ -170,7 +170,7 @@ def test_a_port_that_is_in_use_or_is_none_is_named() -> None:
 
 
 @MOSTLY_SQLITE
-def test_what_was_begun_before_a_restart_is_committed_after_it(process: Process) -> None:
+def test_transaction_begun_before_a_restart_commits_after_it(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
     transaction = client.begin(TABLE)
@@ -182,7 +182,7 @@ def test_what_was_begun_before_a_restart_is_committed_after_it(process: Process)
 
 @MOSTLY_SQLITE
 @pytest.mark.parametrize("process", [4000], indirect=True)
-def test_a_transaction_whose_owner_is_silent_ends_and_its_files_go(process: Process) -> None:
+def test_transaction_of_a_silent_owner_ends_and_loses_its_files(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
     transaction = client.begin(TABLE)
@@ -202,7 +202,7 @@ def test_a_transaction_whose_owner_is_silent_ends_and_its_files_go(process: Proc
 
 
 @MOSTLY_SQLITE
-def test_an_aborted_transaction_leaves_nothing(process: Process) -> None:
+def test_aborted_transaction_leaves_no_files(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
     transaction = client.begin(TABLE)
@@ -215,7 +215,7 @@ def test_an_aborted_transaction_leaves_nothing(process: Process) -> None:
 
 
 @MOSTLY_SQLITE
-def test_files_of_attempts_that_did_not_count_go_with_the_commit(process: Process) -> None:
+def test_commit_removes_files_of_discarded_attempts(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
     transaction = client.begin(TABLE)
@@ -240,9 +240,7 @@ def test_files_of_attempts_that_did_not_count_go_with_the_commit(process: Proces
     ],
     ids=["dynamic buckets", "cross-partition"],
 )
-def test_dynamic_buckets_are_written_by_one_transaction_at_a_time(
-    process: Process, table: str
-) -> None:
+def test_dynamic_buckets_take_a_single_transaction_at_a_time(process: Process, table: str) -> None:
     create_table(process.warehouse, table)
     first = process.client().begin(TABLE)
     impatient = RemoteCoordinator(At(process.address, process.token()), exclusive_wait_ms=0)
@@ -268,7 +266,7 @@ def test_dynamic_buckets_are_written_by_one_transaction_at_a_time(
 
 
 @pytest.mark.parametrize("name", ["token", "id"])
-def test_a_file_of_the_state_folder_that_is_no_text_is_named(tmp_path: Path, name: str) -> None:
+def test_binary_file_in_the_state_folder_is_named(tmp_path: Path, name: str) -> None:
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     (state / name).write_bytes(b"\xff\xfe\x00\x80")
@@ -286,7 +284,7 @@ def test_a_file_of_the_state_folder_that_is_no_text_is_named(tmp_path: Path, nam
     assert "Traceback" not in done.stderr
 
 
-def test_a_token_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+def test_binary_token_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_bytes(b"\xff\xfe\x00\x80")
     with pytest.raises(SetupError, match="can't be read: it is not text"):
@@ -294,7 +292,7 @@ def test_a_token_file_that_is_no_text_is_named(tmp_path: Path) -> None:
 
 
 @MOSTLY_SQLITE
-def test_nothing_is_answered_without_the_token_but_that_it_lives(process: Process) -> None:
+def test_only_liveness_is_answered_without_the_token(process: Process) -> None:
     paths = ("/", "/metrics", "/v1/transactions", "/v1/coordinator", "/nothing")
     for path in paths:
         answer = httpx.get(process.address + path, trust_env=False)
@@ -306,7 +304,7 @@ def test_nothing_is_answered_without_the_token_but_that_it_lives(process: Proces
 
 
 @MOSTLY_SQLITE
-def test_its_health_its_metrics_and_its_page_are_there_for_who_has_the_token(
+def test_token_holder_gets_health_metrics_and_page(
     process: Process,
 ) -> None:
     create_table(process.warehouse, APPEND_TABLE)
@@ -376,7 +374,7 @@ def test_its_health_its_metrics_and_its_page_are_there_for_who_has_the_token(
         ("/v1/transactions", b" " * 200_001, 413, "more than 200,000 bytes"),
     ],
 )
-def test_a_bad_request_is_named_and_the_service_goes_on(
+def test_bad_request_is_named_and_the_service_continues(
     lasting: Process, path: str, body: bytes, status: int, named: str
 ) -> None:
     headers = {"Authorization": f"Bearer {lasting.token()}"}
@@ -410,7 +408,7 @@ APPEND = {"kind": "append"}
         ),
     ],
 )
-def test_a_commit_of_nonsense_is_refused_and_the_table_goes_on(
+def test_nonsensical_commit_is_refused_and_the_table_stays_usable(
     lasting: Process, asked: dict[str, object], status: int, named: str
 ) -> None:
     headers = {"Authorization": f"Bearer {lasting.token()}"}
@@ -427,7 +425,7 @@ def test_a_commit_of_nonsense_is_refused_and_the_table_goes_on(
 
 
 @MOSTLY_SQLITE
-def test_a_transaction_commits_no_files_but_its_own(process: Process) -> None:
+def test_transaction_cannot_commit_files_of_another(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
     theirs, own = client.begin(TABLE), client.begin(TABLE)
@@ -438,7 +436,7 @@ def test_a_transaction_commits_no_files_but_its_own(process: Process) -> None:
     assert read(catalog) == [{"k": 1, "v": None}]
 
 
-def test_a_body_that_grows_past_the_limit_while_it_arrives_is_refused(lasting: Process) -> None:
+def test_body_growing_past_the_limit_is_refused(lasting: Process) -> None:
     headers = {"Authorization": f"Bearer {lasting.token()}"}
 
     def endless() -> Iterator[bytes]:
@@ -459,7 +457,7 @@ def test_a_body_that_grows_past_the_limit_while_it_arrives_is_refused(lasting: P
 
 
 @pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
-def test_a_client_with_a_wrong_token_or_no_coordinator_is_told_what_to_do(
+def test_client_errors_name_wrong_token_missing_table_or_coordinator(
     process: Process,
 ) -> None:
     with pytest.raises(SetupError, match="token is missing or wrong"):
@@ -472,7 +470,7 @@ def test_a_client_with_a_wrong_token_or_no_coordinator_is_told_what_to_do(
 
 
 @pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
-def test_a_client_waits_for_a_coordinator_that_restarts(process: Process) -> None:
+def test_client_waits_for_a_restarting_coordinator(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
     delays: set[str] = set()
@@ -502,7 +500,7 @@ def test_a_client_waits_for_a_coordinator_that_restarts(process: Process) -> Non
 
 
 @pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
-def test_a_commit_that_never_arrived_did_not_happen(process: Process) -> None:
+def test_undelivered_commit_does_not_happen(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = RemoteCoordinator(At(process.address, process.token()), coordinator_wait_ms=300)
     transaction = client.begin(TABLE)
@@ -535,7 +533,7 @@ def test_a_second_coordinator_on_the_same_store_does_not_start(process: Process)
 
 
 @MOSTLY_SQLITE
-def test_it_ends_by_a_signal_and_leaves_its_database_whole(process: Process) -> None:
+def test_coordinator_ended_by_a_signal_leaves_its_database_whole(process: Process) -> None:
     create_table(process.warehouse, APPEND_TABLE)
     process.client().begin(TABLE)
     assert process.end() == 0
@@ -559,9 +557,7 @@ def commit_many(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("commits", [10, pytest.param(50, marks=pytest.mark.soak)])
-def test_eight_processes_with_many_commits_each_lose_and_double_nothing(
-    process: Process, commits: int
-) -> None:
+def test_concurrent_processes_lose_and_duplicate_no_commits(process: Process, commits: int) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     options = {"warehouse": str(process.warehouse)}
     arguments = (process.address, process.token(), options)
@@ -601,7 +597,7 @@ def commit_over_rest(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
-def test_transactions_and_commits_of_plain_pypaimon_share_one_table(process: Process) -> None:
+def test_transactions_and_pypaimon_commits_share_a_table(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     options = {"warehouse": str(process.warehouse)}
     arguments = (process.address, process.token(), options)

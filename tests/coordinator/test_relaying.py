@@ -54,7 +54,7 @@ def passed_on(answer: bytes) -> Iterator[str]:
     ],
 )
 @pytest.mark.parametrize("answer", [b"", HEAD], ids=["nothing said", "head of an answer"])
-def test_an_owner_that_dies_before_its_answer_is_told_of(
+def test_death_of_the_owner_during_a_request_is_reported(
     method: str, path: str, status: int, answer: bytes
 ) -> None:
     with passed_on(answer) as url:
@@ -71,7 +71,7 @@ def test_an_owner_that_dies_before_its_answer_is_told_of(
         ({"Paimon-Channel": "c"}, 502),
     ],
 )
-def test_an_insert_that_is_known_again_may_be_sent_again(
+def test_identifiable_insert_may_be_repeated_after_the_owner_dies(
     headers: dict[str, str], status: int
 ) -> None:
     with passed_on(b"") as url:
@@ -79,7 +79,7 @@ def test_an_insert_that_is_known_again_may_be_sent_again(
     assert answer.status_code == status
 
 
-def test_an_answer_that_breaks_off_is_never_taken_for_whole(
+def test_truncated_answer_is_never_taken_for_whole(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with passed_on(HEAD + b'{"half":') as url, pytest.raises(httpx.RemoteProtocolError):

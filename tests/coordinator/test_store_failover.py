@@ -34,7 +34,7 @@ def servers() -> Iterator[tuple[PostgresServer, PostgresServer]]:
         pytest.param(True, id="after a lease", marks=pytest.mark.soak),
     ],
 )
-def test_a_promoted_replica_serves_on_and_nothing_is_lost_or_doubled(
+def test_promoted_replica_takes_over_without_lost_or_duplicate_rows(
     servers: tuple[PostgresServer, PostgresServer], tmp_path: Path, is_late: bool
 ) -> None:
     primary, replica = servers

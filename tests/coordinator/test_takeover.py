@@ -59,9 +59,7 @@ def http() -> Iterator[httpx.Client]:
 
 
 @pytest.mark.parametrize("team", ["postgres"], indirect=True)
-def test_one_owns_and_the_other_says_that_it_stands_by_and_passes_requests_on(
-    team: Team, http: httpx.Client
-) -> None:
+def test_standby_forwards_requests_to_owner(team: Team, http: httpx.Client) -> None:
     owner, standby = team.owner(), team.standby()
     assert team.owners() == [owner]
     ready = http.get(f"{standby.address}/health/ready")
@@ -97,7 +95,7 @@ def test_one_owns_and_the_other_says_that_it_stands_by_and_passes_requests_on(
     assert len(read(Catalog.open({"warehouse": str(team.warehouse)}), INSERTED)) == 200_001
 
 
-def test_writers_go_on_when_the_owner_is_killed_and_nothing_is_lost_or_doubled(
+def test_killed_owner_is_succeeded_without_lost_or_duplicate_rows(
     team: Team,
 ) -> None:
     catalog = create_table(team.warehouse, APPEND_TABLE)
@@ -128,7 +126,7 @@ def test_writers_go_on_when_the_owner_is_killed_and_nothing_is_lost_or_doubled(
 
 
 @pytest.mark.parametrize("team", ["postgres"], indirect=True)
-def test_an_owner_that_stands_still_is_succeeded_and_then_stands_by(team: Team) -> None:
+def test_frozen_owner_is_succeeded_and_becomes_standby(team: Team) -> None:
     catalog = create_table(team.warehouse, APPEND_TABLE)
     owner, standby = team.owner(), team.standby()
     client = RemoteCoordinator(At(standby.address, TOKEN))
@@ -150,7 +148,7 @@ def test_an_owner_that_stands_still_is_succeeded_and_then_stands_by(team: Team) 
 
 
 @pytest.mark.parametrize("team", ["warehouse"], indirect=True)
-def test_a_stream_through_one_that_stands_by_is_told_to_come_back(team: Team) -> None:
+def test_stream_through_a_standby_must_reconnect_after_the_owner_dies(team: Team) -> None:
     create_table(team.warehouse, INSERTED_TABLE)
     owner, standby = team.owner(), team.standby()
     url = standby.address.replace("http", "ws") + "/v1/inserts/default/inserted/stream?channel=c"
@@ -186,7 +184,7 @@ def test_a_stream_through_one_that_stands_by_is_told_to_come_back(team: Team) ->
         (["--log=warehouse", "--peer=lake-1"], "--peer can't be `lake-1`"),
     ],
 )
-def test_what_can_not_stand_by_is_told(
+def test_unsuitable_standby_options_are_named(
     tmp_path: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = ["--standby", f"--warehouse={tmp_path}/w", f"--state={tmp_path}/s", *options]
@@ -194,7 +192,7 @@ def test_what_can_not_stand_by_is_told(
     assert says in capsys.readouterr().err
 
 
-def test_tokens_go_to_no_address_but_those_that_were_named() -> None:
+def test_tokens_are_sent_only_to_named_peers() -> None:
     named = PeerNames.of(["https://lake-*.example.org:8123, https://other.example.org"])
     for trusted in (
         "https://lake-1.example.org:8123",

@@ -16,7 +16,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 NOTEBOOKS, TABLES, SECONDS = 8, 3, 1.0
 
 
-def test_each_acknowledged_commit_of_a_team_is_in_its_table_once(
+def test_acknowledged_commits_of_a_team_are_in_their_tables_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))

@@ -19,7 +19,7 @@ from tests.coordinator.process import TABLE, Process, create_table, read, wait_u
 SQL = "CREATE TABLE t (k INT)"
 
 
-def test_a_drop_that_died_is_finished_at_the_next_start(tmp_path: Path) -> None:
+def test_interrupted_drop_is_finished_at_the_next_start(tmp_path: Path) -> None:
     process = Process(tmp_path / "warehouse", tmp_path / "state")
     process.start(faults="drop.detached=kill")
     fields = [{"id": 0, "name": "id", "type": "BIGINT"}]
@@ -46,7 +46,7 @@ def test_a_drop_that_died_is_finished_at_the_next_start(tmp_path: Path) -> None:
     process.close()
 
 
-def test_commits_to_a_damaged_table_are_forgotten_when_it_is_dropped(tmp_path: Path) -> None:
+def test_dropping_a_damaged_table_forgets_its_commits(tmp_path: Path) -> None:
     """Its successor, made on a machine whose clock is behind, is another table."""
     process = Process(tmp_path / "warehouse", tmp_path / "state")
     create_table(process.warehouse, SQL)
@@ -68,7 +68,7 @@ def test_commits_to_a_damaged_table_are_forgotten_when_it_is_dropped(tmp_path: P
         process.close()
 
 
-def test_a_rollback_that_died_half_way_does_not_stop_its_table(tmp_path: Path) -> None:
+def test_interrupted_rollback_does_not_stop_its_table(tmp_path: Path) -> None:
     process = Process(tmp_path / "warehouse", tmp_path / "state")
     create_table(process.warehouse, SQL)
     process.start(faults="chain.cut=kill")
@@ -89,9 +89,7 @@ def test_a_rollback_that_died_half_way_does_not_stop_its_table(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("step", ["commit.stored", "commit.published"])
-def test_a_commit_whose_table_went_while_the_coordinator_was_away_is_answered(
-    tmp_path: Path, step: str
-) -> None:
+def test_commit_to_a_table_dropped_during_an_outage_is_answered(tmp_path: Path, step: str) -> None:
     """A drop may have broken off with the process that had begun the commit."""
     process = Process(tmp_path / "warehouse", tmp_path / "state")
     catalog = create_table(process.warehouse, SQL)
@@ -122,7 +120,7 @@ def commit(process: Process) -> CommitReceipt:
     [("raise", False), ("raise", True), ("kill", True)],
     ids=["failed", "failed, and the process ended", "died with the process"],
 )
-def test_rows_of_a_table_whose_drop_failed_late_do_not_close_its_successor(
+def test_rows_of_a_partly_dropped_table_do_not_close_its_successor(
     tmp_path: Path, fault: str, ends: bool
 ) -> None:
     """The drop fails after the table has lost its name, and a new one gets that before the rows

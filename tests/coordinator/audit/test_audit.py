@@ -78,13 +78,15 @@ def entries(catalog: Catalog) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: str(row["id"]))
 
 
-def test_every_endpoint_that_changes_something_is_kept_or_has_a_reason_not_to_be() -> None:
+def test_every_changing_endpoint_is_audited_or_exempt_for_a_reason() -> None:
     changing = {one for one in SCOPES if not one.startswith("GET ")}
     assert changing == set(ACTIONS) | set(UNAUDITED)
     assert not set(ACTIONS) & set(UNAUDITED)
 
 
-def test_who_did_what_when_from_where(process: Process, catalog: Catalog) -> None:
+def test_audit_table_records_user_action_table_outcome_and_address(
+    process: Process, catalog: Catalog
+) -> None:
     process.start()
     began = datetime.datetime.now(datetime.UTC)
     tokens = {
@@ -169,9 +171,7 @@ SCHEMA = {
 }
 
 
-def test_nothing_that_was_carried_out_is_missing_after_a_kill(
-    tmp_path: Path, catalog: Catalog
-) -> None:
+def test_audit_log_keeps_every_commit_after_a_kill(tmp_path: Path, catalog: Catalog) -> None:
     process = Process(tmp_path / "warehouse", tmp_path / "state", *SLOW)
     try:
         process.start()
@@ -204,7 +204,7 @@ def test_nothing_that_was_carried_out_is_missing_after_a_kill(
     assert len({row["id"] for row in commits}) == len(commits) == 7
 
 
-def test_old_days_go_and_refusals_are_counted_where_there_are_too_many(
+def test_audit_table_expires_old_days_and_counts_excess_refusals(
     tmp_path: Path, catalog: Catalog
 ) -> None:
     process = Process(tmp_path / "warehouse", tmp_path / "state", *SLOW)
@@ -243,6 +243,6 @@ NOT_KEPT_METRIC = "paimon_coordinator_audit_not_kept_total "
 
 
 @pytest.mark.parametrize("name", ["audit", "ops.", ".audit", "a.b.c", "../x.audit", "ops.t$b"])
-def test_a_name_that_is_no_table_s_is_named(name: str, tmp_path: Path) -> None:
+def test_invalid_audit_table_name_is_rejected(name: str, tmp_path: Path) -> None:
     state, warehouse = f"--state={tmp_path / 's'}", f"--warehouse={tmp_path / 'w'}"
     assert main([state, warehouse, f"--audit-table={name}"]) != 0

@@ -52,7 +52,7 @@ def publication(catalog: Catalog, name: TableName = TABLE) -> Publication:
     return Publication("p1", name, location, 1, "list", "user", 1, "APPEND", 1_700_000_000_000)
 
 
-def test_a_foreign_exception_ends_no_thread_of_the_audit_log_and_nothing_is_missing(
+def test_foreign_exception_ends_no_audit_thread_and_loses_no_entry(
     catalog: Catalog, store: StateStore, coordinator: Coordinator
 ) -> None:
     broken = [KeyError("foreign"), RuntimeError("foreign")]
@@ -79,7 +79,7 @@ def test_a_foreign_exception_ends_no_thread_of_the_audit_log_and_nothing_is_miss
     trail.stop()
 
 
-def test_an_entry_that_can_not_be_read_says_so() -> None:
+def test_unreadable_entry_is_marked_as_unreadable() -> None:
     for body in ("", "[]", "{}", '{"outcome": "strange"}', '{"outcome": "done"}', "\udc80"):
         entry = entry_of("0000000000005-x", body)
         assert (entry.id, entry.action, entry.outcome) == (
@@ -93,7 +93,7 @@ def test_an_entry_that_can_not_be_read_says_so() -> None:
     )
 
 
-def test_a_table_that_can_not_be_read_keeps_no_other_from_being_compacted(
+def test_unreadable_table_does_not_stop_compaction_of_others(
     catalog: Catalog, store: StateStore, tmp_path: Path, coordinator: Coordinator
 ) -> None:
     poison = create_table(tmp_path / "warehouse", "CREATE TABLE poison (k INT)")

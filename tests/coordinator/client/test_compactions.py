@@ -36,7 +36,7 @@ def told(waiting: Waiting) -> None:
     raise KeyboardInterrupt(waiting.message)
 
 
-def test_a_compaction_stands_in_no_line(client: CoordinatorClient, tmp_path: Path) -> None:
+def test_compaction_does_not_wait_for_its_turn(client: CoordinatorClient, tmp_path: Path) -> None:
     catalog = Catalog.open({"warehouse": str(tmp_path / "warehouse")})
     first = client.begin(TABLE, waits=told)
     client.commit(CommitRequest(first, Append(), write(catalog, first, [{"k": 1, "v": "a"}])))
@@ -54,7 +54,7 @@ def test_a_compaction_stands_in_no_line(client: CoordinatorClient, tmp_path: Pat
     client.abort(client.begin(TABLE, waits=told))
 
 
-def test_two_compactions_share_no_bucket_until_one_has_ended(client: CoordinatorClient) -> None:
+def test_concurrent_compactions_never_share_a_bucket(client: CoordinatorClient) -> None:
     a, b, c = (b"x", 0), (b"x", 1), (b"y", 0)
     first = client.begin(TABLE, compacts=True)
     assert client.claim_buckets(first, [a, b]) == (0, 1)
@@ -69,7 +69,7 @@ def test_two_compactions_share_no_bucket_until_one_has_ended(client: Coordinator
     client.abort(third)
 
 
-def test_what_is_compacted_is_seen_by_administrators(tmp_path: Path) -> None:
+def test_administrators_see_compacted_buckets(tmp_path: Path) -> None:
     create_table(tmp_path / "warehouse", SQL)
     process = Process(tmp_path / "warehouse", tmp_path / "state")
     process.start()
@@ -97,7 +97,7 @@ def test_what_is_compacted_is_seen_by_administrators(tmp_path: Path) -> None:
         process.close()
 
 
-def test_the_claims_of_a_transaction_end_with_its_lease(tmp_path: Path) -> None:
+def test_bucket_claims_end_with_the_lease(tmp_path: Path) -> None:
     catalog = create_table(tmp_path / "warehouse", SQL)
     process = Process(tmp_path / "warehouse", tmp_path / "state", "--lease-ms=500")
     process.start()
@@ -114,7 +114,7 @@ def test_the_claims_of_a_transaction_end_with_its_lease(tmp_path: Path) -> None:
     assert catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot() is None
 
 
-def test_manifests_are_merged_beside_a_writer_that_has_its_turn(
+def test_manifest_merge_runs_beside_a_writer_in_its_turn(
     client: CoordinatorClient, tmp_path: Path
 ) -> None:
     catalog = Catalog.open({"warehouse": str(tmp_path / "warehouse")})

@@ -84,7 +84,7 @@ def names(process: Process) -> dict[str, list[str]]:
         "DROP DATABASE default CASCADE",
     ],
 )
-def test_a_statement_needs_the_right_to_what_it_changes(
+def test_statement_needs_rights_to_the_objects_it_changes(
     session: paimon_magics.Session, process: Process, statement: str
 ) -> None:
     before = names(process)
@@ -131,7 +131,7 @@ def test_python_calls_need_the_same_rights(
         ("CREATE TABLE finance.x (k INT)", "CREATE TABLE finanse.x (k INT)"),
     ],
 )
-def test_what_is_hidden_is_like_what_is_not_there(
+def test_hidden_objects_look_like_missing_objects(
     session: paimon_magics.Session, process: Process, hidden: str, free: str
 ) -> None:
     before = names(process)
@@ -147,7 +147,7 @@ def test_what_is_hidden_is_like_what_is_not_there(
 
 
 @pytest.mark.spark
-def test_lists_have_only_what_may_be_seen(session: paimon_magics.Session) -> None:
+def test_lists_show_only_visible_objects(session: paimon_magics.Session) -> None:
     databases = session.run("SHOW DATABASES").to_arrow()["namespace"].to_pylist()
     assert databases == ["default"]
     tables = session.run("SHOW TABLES").to_arrow()["tableName"].to_pylist()

@@ -150,7 +150,7 @@ print(json.dumps(answers))
     assert keys(catalog, INSERTED) == [key for at in begins for key in range(at, at + 20)]
 
 
-def test_an_insert_on_the_way_is_its_parents(catalog: Catalog) -> None:
+def test_pending_insert_stays_with_the_parent(catalog: Catalog) -> None:
     script = """
 insert(0)
 os.kill(coordinator(), signal.SIGSTOP)
@@ -191,7 +191,7 @@ print(json.dumps([mine, inherited, sockets()]))
     assert set(before) <= set(after), "the parent goes on with its connections"
 
 
-def test_a_child_neither_ends_nor_renews_what_its_parent_has_open(catalog: Catalog) -> None:
+def test_child_neither_ends_nor_renews_transactions_of_its_parent(catalog: Catalog) -> None:
     script = """
 commit(0)
 transaction = client.begin(TABLE)
@@ -217,7 +217,7 @@ print(json.dumps(answer))
     assert keys(catalog, TableName("t", "default")) == [0, 1]
 
 
-def test_a_child_that_is_forked_while_the_coordinator_starts_finds_it_too(
+def test_child_forked_during_startup_finds_the_coordinator(
     catalog: Catalog,
 ) -> None:
     script = """

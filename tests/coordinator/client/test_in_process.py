@@ -43,7 +43,7 @@ def row_count(catalog: Catalog) -> int:
     return builder.new_read().to_arrow(builder.new_scan().plan().splits()).num_rows
 
 
-def test_writers_of_dynamic_buckets_take_turns_where_they_say_what_waits(
+def test_writers_of_dynamic_buckets_take_turns(
     catalog: Catalog, committer: InProcessCommitter
 ) -> None:
     table = TableName("keyed", "default")
@@ -108,7 +108,7 @@ def test_abort_removes_the_files_of_its_transaction_alone(
     assert row_count(catalog) == 2
 
 
-def test_abort_leaves_nothing_behind(
+def test_abort_leaves_no_files_behind(
     catalog: Catalog, committer: InProcessCommitter, tmp_path: Path
 ) -> None:
     before = files(tmp_path)
@@ -129,7 +129,7 @@ def test_a_committed_transaction_can_not_be_aborted(
     assert files(tmp_path) == before
 
 
-def test_nobody_writes_for_a_transaction_that_has_ended(
+def test_ended_transaction_refuses_writes(
     catalog: Catalog, committer: InProcessCommitter, tmp_path: Path
 ) -> None:
     before = files(tmp_path)
@@ -140,7 +140,7 @@ def test_nobody_writes_for_a_transaction_that_has_ended(
     assert files(tmp_path).keys() == before.keys()
 
 
-def test_a_commit_removes_what_a_lost_attempt_wrote_and_keeps_what_is_committed(
+def test_commit_removes_files_of_lost_attempts_only(
     catalog: Catalog, committer: InProcessCommitter, tmp_path: Path
 ) -> None:
     table, transaction = catalog.load(TABLE), committer.begin(TABLE)
@@ -153,7 +153,7 @@ def test_a_commit_removes_what_a_lost_attempt_wrote_and_keeps_what_is_committed(
     assert row_count(catalog) == 1
 
 
-def test_sweep_removes_what_an_attempt_wrote_that_ended_after_the_commit(
+def test_sweep_removes_files_of_attempts_ended_after_the_commit(
     catalog: Catalog, committer: InProcessCommitter, tmp_path: Path
 ) -> None:
     table, transaction = catalog.load(TABLE), committer.begin(TABLE)
@@ -191,13 +191,13 @@ def test_properties_go_into_the_snapshot(catalog: Catalog, committer: InProcessC
     assert snapshot.properties["label"] == "Monday's load"
 
 
-def test_two_transactions_never_share_a_name(committer: InProcessCommitter) -> None:
+def test_transactions_never_share_a_user_or_file_prefix(committer: InProcessCommitter) -> None:
     first, second = committer.begin(TABLE), committer.begin(TABLE)
     assert first.commit_user != second.commit_user
     assert not first.file_prefix.startswith(second.file_prefix)
     assert not second.file_prefix.startswith(first.file_prefix)
 
 
-def test_there_is_nothing_to_begin_on_an_unknown_table(committer: InProcessCommitter) -> None:
+def test_begin_rejects_an_unknown_table(committer: InProcessCommitter) -> None:
     with pytest.raises(UnknownNameError, match="nowhere"):
         committer.begin(TableName("nowhere", "default"))

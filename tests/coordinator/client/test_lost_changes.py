@@ -117,12 +117,12 @@ def lost(
 Lost = Callable[[Callable[[Definitions], object]], object]
 
 
-def test_a_created_table_is_created_once(lost: Lost, catalog: Catalog) -> None:
+def test_create_with_lost_answer_creates_the_table_once(lost: Lost, catalog: Catalog) -> None:
     assert lost(lambda d: d.create_table(T, schema())) is True
     assert catalog.load(T).schema.column_names == ("k", "v")
 
 
-def test_a_table_that_others_have_created_is_not_taken_for_ones_own(
+def test_create_with_lost_answer_does_not_claim_a_table_of_others(
     lost: Lost, catalog: Catalog
 ) -> None:
     catalog.create_table(T, schema("other INT"))
@@ -131,21 +131,19 @@ def test_a_table_that_others_have_created_is_not_taken_for_ones_own(
         lost(lambda d: d.create_table(T, schema()))
 
 
-def test_a_dropped_table_is_dropped(lost: Lost, catalog: Catalog) -> None:
+def test_drop_with_lost_answer_drops_the_table(lost: Lost, catalog: Catalog) -> None:
     catalog.create_table(T, schema())
     assert lost(lambda d: d.drop_table(T)) is True
     assert not catalog.table_exists(T)
 
 
-def test_a_renamed_table_is_renamed(lost: Lost, catalog: Catalog) -> None:
+def test_rename_with_lost_answer_renames_the_table(lost: Lost, catalog: Catalog) -> None:
     catalog.create_table(T, schema())
     lost(lambda d: d.rename_table(T, U))
     assert catalog.list_tables("default") == ["u"]
 
 
-def test_columns_that_changed_names_with_each_other_do_so_once(
-    lost: Lost, catalog: Catalog
-) -> None:
+def test_column_swap_with_lost_answer_is_applied_once(lost: Lost, catalog: Catalog) -> None:
     catalog.create_table(T, schema())
     swap = (RenameColumn(("k",), "x"), RenameColumn(("v",), "k"), RenameColumn(("x",), "v"))
     lost(lambda d: d.alter_table(T, swap, 0))
@@ -153,13 +151,15 @@ def test_columns_that_changed_names_with_each_other_do_so_once(
     assert (table.schema.schema_id, table.schema.column_names) == (1, ("v", "k"))
 
 
-def test_an_added_column_is_added(lost: Lost, catalog: Catalog) -> None:
+def test_add_column_with_lost_answer_adds_the_column(lost: Lost, catalog: Catalog) -> None:
     catalog.create_table(T, schema())
     lost(lambda d: d.alter_table(T, [AddColumn(("x",), AtomicType("INT"))], 0))
     assert catalog.load(T).schema.column_names == ("k", "v", "x")
 
 
-def test_databases_come_and_go(lost: Lost, catalog: Catalog) -> None:
+def test_lost_answers_do_not_break_creating_and_dropping_databases(
+    lost: Lost, catalog: Catalog
+) -> None:
     assert lost(lambda d: d.create_database("shop", {"comment": "new"})) is True
     assert catalog.database_exists("shop")
     catalog.create_table(TableName("t", "shop"), schema())
@@ -167,7 +167,7 @@ def test_databases_come_and_go(lost: Lost, catalog: Catalog) -> None:
     assert not catalog.database_exists("shop")
 
 
-def test_a_drop_that_is_sent_again_leaves_a_table_that_came_after_it(
+def test_repeated_drop_spares_a_recreated_table(
     proxy: CuttingProxy, client: RemoteCoordinator, catalog: Catalog, process: Process
 ) -> None:
     catalog.create_table(T, schema())
@@ -184,7 +184,7 @@ def test_a_drop_that_is_sent_again_leaves_a_table_that_came_after_it(
     assert catalog.load(T).schema.column_names == ("other",)
 
 
-def test_a_refusal_is_the_answer_to_each_repetition(
+def test_repeated_change_gets_the_same_refusal(
     proxy: CuttingProxy, client: RemoteCoordinator, catalog: Catalog
 ) -> None:
     definitions = Definitions(catalog, client.change_definition)
@@ -208,7 +208,7 @@ def test_id_of_another_change_is_refused(process: Process, catalog: Catalog) -> 
     assert not catalog.database_exists("two")
 
 
-def test_who_has_no_token_changes_nothing(process: Process, catalog: Catalog) -> None:
+def test_client_with_a_wrong_token_changes_nothing(process: Process, catalog: Catalog) -> None:
     catalog.create_table(T, schema())
     stranger = RemoteCoordinator(At(process.address, "a wrong token"))
     definitions = Definitions(catalog, stranger.change_definition)
@@ -230,7 +230,7 @@ def test_a_damaged_table_can_be_dropped(lost: Lost, catalog: Catalog, process: P
     assert catalog.list_tables("default") == []
 
 
-def test_a_pause_holds_changes_back(process: Process, catalog: Catalog) -> None:
+def test_pause_blocks_definition_changes(process: Process, catalog: Catalog) -> None:
     catalog.create_table(T, schema())
     admin = process.client()
     admin.administration().pause()
@@ -284,9 +284,7 @@ def _owns(member: Process) -> bool:
         return False
 
 
-def test_tables_that_come_and_go_under_few_names_have_the_rows_that_were_acknowledged(
-    process: Process, catalog: Catalog
-) -> None:
+def test_recreated_tables_contain_only_their_own_rows(process: Process, catalog: Catalog) -> None:
     """Each client creates, fills, renames and drops tables under three names. A table's only column
     says who created it, so that a row of another table's can't be in it."""
     names = [TableName(name, "default") for name in ("a", "b", "c")]

@@ -72,7 +72,7 @@ def process(bucket: Bucket, tmp_path: Path) -> Iterator[Process]:
     made.close()
 
 
-def test_statements_run_with_keys_that_can_change_no_definition(
+def test_statements_run_with_keys_that_cannot_change_definitions(
     spark: SparkSession, server: S3Server, bucket: Bucket, process: Process
 ) -> None:
     denied = server.between = Denied()

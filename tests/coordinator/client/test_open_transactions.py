@@ -31,7 +31,7 @@ def renewing() -> set[str]:
     return {one.name for one in threading.enumerate() if one.name.startswith("lease-")}
 
 
-def test_the_ids_of_ended_transactions_are_kept_for_a_while_and_of_open_ones_for_good() -> None:
+def test_ids_of_open_transactions_stay_and_ended_ids_are_bounded() -> None:
     transactions = OpenTransactions(lambda _: True)
     transactions.opened("user-0", "id-0", 60)
     for number in range(1, 2 * ENDED_MAX):
@@ -44,7 +44,7 @@ def test_the_ids_of_ended_transactions_are_kept_for_a_while_and_of_open_ones_for
     transactions.close()
 
 
-def test_a_lease_is_renewed_until_the_coordinator_says_that_the_transaction_has_ended(
+def test_lease_renewal_stops_when_the_coordinator_ends_the_transaction(
     process: Process,
 ) -> None:
     create_table(process.warehouse, "CREATE TABLE t (k INT, v STRING)")

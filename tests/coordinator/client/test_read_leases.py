@@ -35,7 +35,7 @@ class Collecting(TableName):
         return super().__hash__()
 
 
-def test_garbage_that_is_collected_while_a_lease_is_taken_gives_up_its_own() -> None:
+def test_garbage_collection_during_take_releases_leases_without_deadlock() -> None:
     sent: list[list[int]] = []
 
     def post(document: Any) -> Any:
@@ -54,7 +54,7 @@ def test_garbage_that_is_collected_while_a_lease_is_taken_gives_up_its_own() -> 
     leases.close()
 
 
-def test_how_long_a_lease_lasts_does_not_depend_on_the_clients_clock() -> None:
+def test_lease_duration_does_not_depend_on_the_client_clock() -> None:
     answer = lease_members(now_ms() + 1_000)
     assert 900 < lease_ms_of(answer) <= 1_000
     apart = answer | {"expires_at_ms": answer["expires_at_ms"] - 300_000}
@@ -62,7 +62,7 @@ def test_how_long_a_lease_lasts_does_not_depend_on_the_clients_clock() -> None:
     assert lease_ms_of({"expires_at_ms": now_ms() + 5_000}) > 4_000, "an older coordinator's"
 
 
-def test_leases_are_renewed_in_time_by_a_client_whose_clock_is_five_minutes_behind() -> None:
+def test_client_with_a_slow_clock_renews_leases_in_time() -> None:
     renewed = threading.Event()
     sent: list[Any] = []
 

@@ -46,7 +46,7 @@ def overwrite(transaction: Transaction) -> CommitRequest:
 
 
 @pytest.mark.parametrize("way", ["dropped", "renamed"])
-def test_a_table_that_took_the_name_is_left_alone(
+def test_commit_is_refused_when_another_table_takes_the_name(
     catalog: Catalog, client: CoordinatorClient, way: str
 ) -> None:
     append(catalog, client, [(1, 1)])
@@ -68,7 +68,7 @@ def test_a_table_that_took_the_name_is_left_alone(
         assert [row["k"] for row in read(catalog, OLD)] == [1]
 
 
-def test_a_table_that_was_altered_or_truncated_is_the_same(
+def test_transaction_commits_after_its_table_is_altered(
     catalog: Catalog, client: CoordinatorClient
 ) -> None:
     append(catalog, client, [(1, 1)])

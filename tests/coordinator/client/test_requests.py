@@ -74,7 +74,7 @@ def error(status: int, kind: str = "") -> bytes:
         ([b"", ANSWER], None),
     ],
 )
-def test_what_is_not_known_is_never_told_as_refused(
+def test_unknown_outcome_is_never_reported_as_refusal(
     answers: list[bytes], outcome: type[Exception] | None
 ) -> None:
     with answering(*answers) as address:
@@ -89,7 +89,7 @@ def test_what_is_not_known_is_never_told_as_refused(
 
 
 @pytest.mark.parametrize("answer", [b"", error(502), error(500, "InternalError")])
-def test_a_change_that_is_asked_for_once_may_have_happened(answer: bytes) -> None:
+def test_lost_answer_to_a_single_change_leaves_its_outcome_unknown(answer: bytes) -> None:
     with answering(answer) as address:
         requests = Requests(At(address, "token"), wait_ms=WAIT_MS)
         with pytest.raises(UnknownOutcomeError):
@@ -120,14 +120,14 @@ def breaking_off(seconds: float) -> Iterator[str]:
             listening.shutdown(socket.SHUT_RDWR)
 
 
-def test_the_wait_begins_again_when_a_coordinator_lived_and_broke_off() -> None:
+def test_wait_restarts_after_a_live_coordinator_breaks_off() -> None:
     with breaking_off(2.5 * WAIT_MS / 1000) as address:
         requests = Requests(At(address, "token"), wait_ms=WAIT_MS)
         assert requests.repeat("POST", "/v1/any", {}, settles=True) == {}
         requests.close()
 
 
-def test_the_wait_ends_although_coordinators_die_one_after_the_other() -> None:
+def test_wait_ends_although_coordinators_keep_dying() -> None:
     with breaking_off(600) as address:
         requests = Requests(At(address, "token"), wait_ms=WAIT_MS)
         began = time.monotonic()

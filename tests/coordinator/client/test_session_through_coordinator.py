@@ -61,7 +61,9 @@ def session(spark: SparkSession, process: Process) -> Iterator[paimon_magics.Ses
         yield opened
 
 
-def test_statements_run_as_without_one(session: paimon_magics.Session, process: Process) -> None:
+def test_statements_run_through_a_coordinator(
+    session: paimon_magics.Session, process: Process
+) -> None:
     assert session.warehouse == str(process.warehouse)
     session.run(
         "CREATE TABLE p (k INT NOT NULL, v STRING, dt STRING) PARTITIONED BY (dt) "
@@ -80,7 +82,7 @@ def test_statements_run_as_without_one(session: paimon_magics.Session, process: 
     assert kinds["commit_kind"].to_pylist() == ["APPEND", "APPEND", "OVERWRITE"]
 
 
-def test_statements_that_write_one_table_with_dynamic_buckets_take_turns(
+def test_writes_to_a_table_with_dynamic_buckets_take_turns(
     session: paimon_magics.Session,
 ) -> None:
     threads, each = 3, 3
@@ -116,7 +118,7 @@ def by_an_engine_on_the_rest_catalog(session: paimon_magics.Session, process: Pr
 
 
 @pytest.mark.parametrize("came", [by_a_session_alone, by_an_engine_on_the_rest_catalog])
-def test_a_statement_is_run_again_where_somebody_who_takes_no_turns_came_first(
+def test_statement_reruns_after_a_writer_that_takes_no_turns(
     session: paimon_magics.Session,
     process: Process,
     tmp_path: Path,
@@ -134,7 +136,7 @@ def test_a_statement_is_run_again_where_somebody_who_takes_no_turns_came_first(
     assert [tuple(row.values()) for row in found] == [(1, "first"), (2, "late"), (3, "late")]
 
 
-def test_who_is_interrupted_while_waiting_leaves_the_line(
+def test_interrupted_waiter_leaves_the_queue(
     session: paimon_magics.Session, process: Process
 ) -> None:
     session.run("CREATE TABLE d (k INT NOT NULL) TBLPROPERTIES ('primary-key' = 'k')")
@@ -153,7 +155,7 @@ def test_who_is_interrupted_while_waiting_leaves_the_line(
     assert time.monotonic() - started < WAITER_MS / 1000, "it waited for nobody"
 
 
-def test_who_waits_is_told_for_what_while_it_waits_and_afterwards(
+def test_waiting_statement_reports_its_wait_during_and_after(
     session: paimon_magics.Session, process: Process
 ) -> None:
     session.run("CREATE TABLE d (k INT NOT NULL) TBLPROPERTIES ('primary-key' = 'k')")
@@ -206,7 +208,7 @@ def test_the_coordinator_keeps_properties_of_databases(
             alone.run(create.replace("DATABASE d", "DATABASE e"))
 
 
-def test_a_job_that_fails_leaves_nothing(session: paimon_magics.Session, process: Process) -> None:
+def test_failed_job_leaves_no_files(session: paimon_magics.Session, process: Process) -> None:
     session.run("CREATE TABLE t (k INT, v STRING); INSERT INTO t VALUES (1, 'a')")
     before = data_files(process.warehouse)
     with pytest.raises(InvalidValueError):
@@ -216,7 +218,7 @@ def test_a_job_that_fails_leaves_nothing(session: paimon_magics.Session, process
     assert session.run("SELECT count(*) AS n FROM t").to_arrow()["n"].to_pylist() == [2]
 
 
-def test_who_is_stopped_just_before_the_commit_leaves_no_transaction_open(
+def test_stop_before_the_commit_leaves_no_open_transaction(
     session: paimon_magics.Session,
 ) -> None:
     session.run("CREATE TABLE t (k INT)")
@@ -233,7 +235,7 @@ def test_who_is_stopped_just_before_the_commit_leaves_no_transaction_open(
     assert scope.committer.administration().status().pending_transactions == 0
 
 
-def test_a_statement_waits_for_a_coordinator_that_restarts_and_fails_clearly_when_it_stays_away(
+def test_statement_waits_for_a_restart_and_fails_without_a_coordinator(
     session: paimon_magics.Session, process: Process, spark: SparkSession
 ) -> None:
     session.run("CREATE TABLE t (k INT)")
@@ -264,7 +266,7 @@ def test_a_statement_waits_for_a_coordinator_that_restarts_and_fails_clearly_whe
     assert rows["k"].to_pylist() == [1, 2]
 
 
-def test_a_statement_ends_as_it_went_when_the_coordinator_is_gone_that_would_clean_up(
+def test_losing_the_coordinator_before_cleanup_keeps_the_outcome(
     process: Process, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with paimon_magics.connect(
@@ -299,7 +301,7 @@ def test_a_statement_ends_as_it_went_when_the_coordinator_is_gone_that_would_cle
         assert receipt.snapshot_id is None
 
 
-def test_the_environment_names_the_coordinator_of_who_names_nothing(
+def test_environment_names_the_default_coordinator(
     spark: SparkSession,
     process: Process,
     tmp_path: Path,
@@ -324,7 +326,7 @@ def test_without_a_token_the_session_is_not_opened(process: Process) -> None:
     assert "PAIMON_COORDINATOR_TOKEN" in raised.value.hint
 
 
-def test_what_an_outcome_reads_stays_until_it_is_released(
+def test_outcome_keeps_its_snapshots_until_released(
     session: paimon_magics.Session, process: Process
 ) -> None:
     """Other sessions replace everything, and their snapshots expire at once."""
@@ -384,7 +386,7 @@ WRITES = {
 }
 
 
-def test_what_a_statement_reads_stays_while_it_writes(
+def test_statement_keeps_its_source_snapshot_while_it_writes(
     session: paimon_magics.Session, process: Process, tmp_path: Path
 ) -> None:
     process.kill()
@@ -424,7 +426,7 @@ def test_what_a_statement_reads_stays_while_it_writes(
         assert read not in snapshots(), name
 
 
-def test_with_nothing_said_a_coordinator_is_started_and_again_when_it_is_gone(
+def test_session_starts_a_coordinator_by_default_and_restarts_it(
     spark: SparkSession, warehouse: Path, state_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PAIMON_COORDINATOR")
@@ -464,7 +466,7 @@ def test_reading_needs_no_coordinator(
         assert session.table("t").count() == 1
 
 
-def test_what_is_no_coordinator_is_refused(warehouse: Path) -> None:
+def test_connect_rejects_an_unknown_coordinator(warehouse: Path) -> None:
     with pytest.raises(SetupError, match="`embeded` is neither an address nor one of") as raised:
         paimon_magics.connect(warehouse, coordinator="embeded")
     assert "Did you mean `embedded`?" in raised.value.hint

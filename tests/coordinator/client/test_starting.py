@@ -78,7 +78,7 @@ print(finder.find().address)
 """
 
 
-def test_of_clients_that_come_at_once_one_starts_it_and_it_outlives_them(catalog: Catalog) -> None:
+def test_concurrent_clients_start_a_single_coordinator_that_outlives_them(catalog: Catalog) -> None:
     starters = [
         subprocess.Popen(
             [sys.executable, "-c", STARTER, catalog.warehouse],
@@ -103,7 +103,7 @@ def test_of_clients_that_come_at_once_one_starts_it_and_it_outlives_them(catalog
     assert oct(folder_of(catalog).token_file.stat().st_mode)[-3:] == "600"
 
 
-def test_it_ends_when_nobody_needs_it_and_the_next_one_need_not_wait(catalog: Catalog) -> None:
+def test_idle_coordinator_ends_and_the_next_starts_at_once(catalog: Catalog) -> None:
     with contextlib.closing(client(catalog, idle_ms=1500)) as first:
         transaction = first.begin(TABLE)
         messages = write(catalog, transaction, [{"k": 1}])
@@ -122,7 +122,7 @@ def test_it_ends_when_nobody_needs_it_and_the_next_one_need_not_wait(catalog: Ca
 @pytest.mark.parametrize(
     "step", ["commit.stored", pytest.param("publish.linked", marks=pytest.mark.soak)]
 )
-def test_a_commit_goes_on_in_the_next_one_when_it_dies(
+def test_commit_survives_the_death_of_its_coordinator(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     monkeypatch.setenv("PAIMON_MAGICS_FAULTS", f"{step}=kill")
@@ -140,7 +140,7 @@ def test_a_commit_goes_on_in_the_next_one_when_it_dies(
     assert keys(catalog) == [1, 2]
 
 
-def test_one_of_the_same_user_that_owns_the_warehouse_is_used(
+def test_client_uses_the_owning_coordinator_of_the_same_user(
     catalog: Catalog, tmp_path: Path
 ) -> None:
     service = Process(Path(catalog.warehouse), tmp_path / "service")
@@ -156,7 +156,7 @@ def test_one_of_the_same_user_that_owns_the_warehouse_is_used(
         service.close()
 
 
-def test_another_users_is_named_with_its_host(catalog: Catalog, tmp_path: Path) -> None:
+def test_error_names_the_coordinator_of_another_user(catalog: Catalog, tmp_path: Path) -> None:
     service = Process(Path(catalog.warehouse), tmp_path / "service")
     service.start()
     service.state.chmod(0o755)  # as good as another's: its token is not taken from there
@@ -202,7 +202,7 @@ def test_sessions_that_spell_the_warehouse_differently_share_a_coordinator(
         assert keys(other) == [*range(len(others) + 1), 9], "a copy has a state of its own"
 
 
-def test_a_warehouse_that_was_removed_and_made_anew_is_no_obstacle(catalog: Catalog) -> None:
+def test_commit_works_after_the_warehouse_is_recreated(catalog: Catalog) -> None:
     with contextlib.closing(client(catalog)) as asking:
         assert append(asking, catalog, 1).snapshot_id == 1
     os.kill(process_of(catalog).pid, signal.SIGKILL)
@@ -228,14 +228,14 @@ def test_a_warehouse_that_was_removed_and_made_anew_is_no_obstacle(catalog: Cata
         ),
     ],
 )
-def test_all_spellings_of_a_warehouse_lead_to_one_state_folder(
+def test_all_spellings_of_a_warehouse_share_a_state_folder(
     one: Mapping[str, str], other: Mapping[str, str]
 ) -> None:
     common = {"metastore": "filesystem"}
     assert state_path(common | dict(one), {}) == state_path(common | dict(other), {})
 
 
-def test_the_state_folder_of_an_older_version_is_used_on(state_home: Path, tmp_path: Path) -> None:
+def test_state_folder_of_an_older_version_stays_in_use(state_home: Path, tmp_path: Path) -> None:
     options = {"metastore": "filesystem", "warehouse": f"file://{tmp_path}/lake"}
     old = state_home / "paimon-magics" / f"lake-{_old_digest(options)}"
     assert state_path(options, os.environ) != old
@@ -265,7 +265,7 @@ def test_credentials_are_neither_on_the_command_line_nor_in_a_file(
     wait_until(lambda: not folder_of(catalog).is_held())
 
 
-def test_other_catalogs_are_opened_with_their_options(tmp_path: Path, state_home: Path) -> None:
+def test_jdbc_catalog_is_opened_with_its_options(tmp_path: Path, state_home: Path) -> None:
     (tmp_path / "warehouse").mkdir()
     catalog = create_table(
         {
@@ -280,9 +280,7 @@ def test_other_catalogs_are_opened_with_their_options(tmp_path: Path, state_home
     assert keys(catalog) == [1]
 
 
-def test_what_is_in_the_way_of_a_start_is_told_with_the_next_step(
-    catalog: Catalog, state_home: Path
-) -> None:
+def test_failed_start_names_its_cause_and_the_next_step(catalog: Catalog, state_home: Path) -> None:
     state_home.write_text("no folder can be made here")
     for _ in range(2):
         with pytest.raises(SetupError) as raised, contextlib.closing(client(catalog)) as asking:
@@ -298,7 +296,7 @@ def test_what_is_in_the_way_of_a_start_is_told_with_the_next_step(
     assert "coordinator.log" in raised.value.hint
 
 
-def test_a_process_that_stands_still_is_named(catalog: Catalog) -> None:
+def test_error_names_a_frozen_coordinator_process(catalog: Catalog) -> None:
     with contextlib.closing(client(catalog)) as asking:
         append(asking, catalog, 1)
         running = process_of(catalog)
@@ -346,20 +344,20 @@ def test_a_network_file_system_is_recognised(path: str, kind: str | None) -> Non
         ({}, Path("~/.local/state").expanduser()),
     ],
 )
-def test_the_state_is_where_such_things_are(environment: Mapping[str, str], root: Path) -> None:
+def test_state_folder_follows_the_platform(environment: Mapping[str, str], root: Path) -> None:
     found = state_path({"warehouse": "/data/my lake"}, environment)
     assert found.parent == root / "paimon-magics"
     assert found.name.startswith("my-lake-")
 
 
-def test_each_warehouse_has_a_folder_whatever_the_credentials() -> None:
+def test_state_folder_depends_on_the_warehouse_not_on_credentials() -> None:
     options = {"warehouse": "s3://b/w", "s3.endpoint": "http://a", "s3.secret-key": "1"}
     assert state_path(options, {}) == state_path(options | {"s3.secret-key": "2"}, {})
     others = ({"warehouse": "s3://b/v"}, {"s3.endpoint": "http://c"}, {"metastore": "jdbc"})
     assert len({state_path(options | other, {}) for other in ({}, *others)}) == 4
 
 
-def test_a_folder_says_who_runs_there_only_while_that_is_known(tmp_path: Path) -> None:
+def test_state_folder_names_only_a_known_running_process(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path / "state")
     (folder.path / "running.json").write_text("{")
     assert folder.running() is None

@@ -88,14 +88,14 @@ def found(verdict: Verdict, **more: object) -> CheckFinished:
     return CheckFinished("t", (PublicationFinding("a", verdict, "gone"),), 50, (STORED,), **more)  # type: ignore[arg-type]
 
 
-def test_what_was_published_is_stored_and_watched_before_anybody_hears_of_it() -> None:
+def test_publication_is_stored_and_watched_before_the_reply() -> None:
     state, effects = step(after(*COMMITTED[:-1]), COMMITTED[-1])
     assert [type(effect) for effect in effects] == [Save, SavePublication, Reply]
     assert effects[1] == SavePublication(KEPT, watched=True)
     assert state.watched == {"t": (KEPT,)}
 
 
-def test_a_quiet_table_is_looked_at_after_a_while_until_nothing_is_kept() -> None:
+def test_quiet_table_is_checked_until_its_publications_expire() -> None:
     state = after(*COMMITTED)
     assert effects_of(state, Ticked(1004)) == ()
     state, effects = step(state, Ticked(1005))
@@ -109,7 +109,7 @@ def test_a_quiet_table_is_looked_at_after_a_while_until_nothing_is_kept() -> Non
     assert state.watched == {}
 
 
-def test_a_commit_waits_while_its_table_is_looked_at() -> None:
+def test_commit_waits_while_its_table_is_checked() -> None:
     state = after(*COMMITTED, Ticked(1005), begin("b", "t", "me", 0, 3))
     state, effects = step(state, CommitRequested("b", "y", 4))
     assert not any(isinstance(effect, RunCommit) for effect in effects)
@@ -117,7 +117,7 @@ def test_a_commit_waits_while_its_table_is_looked_at() -> None:
     assert effects_of(state, CheckFailed("t", "the disk", 60)) == (RunCommit("b"),)
 
 
-def test_whoever_changes_a_table_otherwise_has_it_looked_at_first() -> None:
+def test_check_request_is_answered_after_checking_its_table() -> None:
     assert effects_of(State(LIMITS), CheckRequested("t", 9)) == (Reply(9, Done()),)
     state, effects = step(after(*COMMITTED), CheckRequested("t", 9))
     assert effects == (CheckTable("t"),)
@@ -125,7 +125,7 @@ def test_whoever_changes_a_table_otherwise_has_it_looked_at_first() -> None:
     assert effects_of(state, CheckFailed("t", "the disk", 60)) == (Reply(9, Unchecked("the disk")),)
 
 
-def test_who_asks_during_a_commit_is_answered_after_a_look() -> None:
+def test_check_requested_during_a_commit_runs_after_it() -> None:
     state = after(*COMMITTED, begin("b", "t", "me", 0, 3), CommitRequested("b", "y", 4))
     state, effects = step(state, CheckRequested("t", 9))
     assert effects == ()
@@ -134,7 +134,7 @@ def test_who_asks_during_a_commit_is_answered_after_a_look() -> None:
     assert effects_of(state, found(Verdict.INTACT))[-1] == Reply(9, Done())
 
 
-def test_an_overwritten_commit_is_published_before_the_one_that_found_it() -> None:
+def test_overwritten_commit_is_republished_before_the_next_commit() -> None:
     state = after(*COMMITTED, begin("b", "t", "me", 0, 3), CommitRequested("b", "y", 4))
     state, effects = step(state, found(Verdict.OVERWRITTEN, before="b"))
     assert effects == (Republish(KEPT),)
@@ -148,7 +148,7 @@ def test_an_overwritten_commit_is_published_before_the_one_that_found_it() -> No
     assert state.watched == {"t": (AGAIN,)}
 
 
-def test_an_unclear_repetition_is_looked_for_before_anything_else() -> None:
+def test_unclear_republication_is_checked_before_anything_else() -> None:
     state = after(*COMMITTED, CheckRequested("t", 9), found(Verdict.OVERWRITTEN))
     state, effects = step(state, RepublishUnclear("t"))
     assert effects == (CheckTable("t"),)
@@ -158,7 +158,7 @@ def test_an_unclear_repetition_is_looked_for_before_anything_else() -> None:
     assert SavePublication(AGAIN, watched=True) in effects
 
 
-def test_commits_outside_transactions_do_not_begin_in_a_pause_but_end() -> None:
+def test_commits_outside_transactions_end_but_do_not_begin_in_a_pause() -> None:
     coming = replace(AGAIN, is_transaction=False, certain=False)
     pause = Pause("ada", 7)
     paused = after(PauseRequested("ada", 7, 2))
@@ -170,7 +170,7 @@ def test_commits_outside_transactions_do_not_begin_in_a_pause_but_end() -> None:
     assert pending_commits(there) == ()
 
 
-def test_a_table_that_lost_a_commit_refuses_all_until_it_is_resumed() -> None:
+def test_table_with_a_lost_commit_refuses_all_until_resumed() -> None:
     state = after(
         *COMMITTED,
         begin("b", "t", "me", 0, 3),
@@ -202,19 +202,19 @@ def test_a_table_that_lost_a_commit_refuses_all_until_it_is_resumed() -> None:
     assert effects_of(state, CommitRequested("c", "z", 10))[-1] == RunCommit("c")
 
 
-def test_a_commit_that_is_unclear_is_still_looked_up_on_a_stopped_table() -> None:
+def test_unclear_commit_is_looked_up_on_a_stopped_table() -> None:
     stored = TransactionState("b", "t", Phase.UNCLEAR, 100, digest="y")
     stopped = (("t", Stopped("gone", 5)),)
     _, effects = step(State(LIMITS), Restored((stored,), 10, (), stopped))
     assert effects == (LookUpCommit("b"),)
 
 
-def test_after_a_restart_what_was_watched_is_looked_at_at_once() -> None:
+def test_restart_checks_watched_tables_at_once() -> None:
     state, _ = step(State(LIMITS), Restored((), 5000, (KEPT,)))
     assert effects_of(state, Ticked(5001)) == (CheckTable("t"),)
 
 
-def test_what_is_going_to_be_published_otherwise_is_watched_when_it_is_certain() -> None:
+def test_publication_outside_transactions_is_watched_once_certain() -> None:
     going = replace(PUBLISHED, certain=False, is_transaction=False)
     state, effects = step(State(LIMITS), Noted(going, 5, 1))
     assert effects == (
@@ -229,7 +229,7 @@ def test_what_is_going_to_be_published_otherwise_is_watched_when_it_is_certain()
     assert len(state.watched["t"]) == 1
 
 
-def test_what_was_taken_away_on_purpose_does_not_come_back() -> None:
+def test_removed_snapshots_and_dropped_tables_are_unwatched() -> None:
     branch = replace(KEPT, id="b", table=TableName("t", "d", branch="x"), snapshot_id=9)
     state = after(Restored((), 0, (KEPT, branch)))
     cut, effects = step(state, ChainCut("t", None, 6, 1))
@@ -242,7 +242,7 @@ def test_what_was_taken_away_on_purpose_does_not_come_back() -> None:
     assert dropped.watched == {}
 
 
-def test_a_table_is_watched_under_its_new_name() -> None:
+def test_renamed_table_is_watched_under_its_new_name() -> None:
     branch = replace(KEPT, id="b", table=TableName("t", "d", branch="x"))
     state = after(Restored((), 0, (KEPT, branch), (("t", Stopped("gone", 5)),)))
     moved, _ = step(state, TableMoved("t", "u", TableName("u", "e"), 1))
@@ -254,7 +254,7 @@ def test_a_table_is_watched_under_its_new_name() -> None:
     assert {str(p.table) for p in renamed.watched["t"]} == {"d.t", "d.t$branch_y"}
 
 
-def test_what_is_found_of_what_is_not_watched_any_more_counts_for_nothing() -> None:
+def test_findings_about_unwatched_publications_are_ignored() -> None:
     state = after(*COMMITTED, CheckRequested("t", 9), ChainCut("t", None, 0, 1))
     assert effects_of(state, found(Verdict.LOST)) == (Reply(9, Done()),)
     state = after(
@@ -264,7 +264,7 @@ def test_what_is_found_of_what_is_not_watched_any_more_counts_for_nothing() -> N
     assert effects_of(state, Republished("t", finding, 60, STORED)) == (Reply(9, Done()),)
 
 
-def test_a_commit_and_what_was_settled_before_it_are_stored_together() -> None:
+def test_commit_is_stored_together_with_earlier_settlements() -> None:
     state = after(*COMMITTED, begin("b", "t", "me", 0, 3), CommitRequested("b", "y", 4))
     second = replace(PUBLISHED, id="b", snapshot_id=8)
     settled = (PublicationFinding("a", Verdict.SETTLED),)

@@ -34,13 +34,13 @@ def committing():
     return state
 
 
-def test_a_free_table_is_given_at_once():
+def test_slot_of_a_free_table_is_granted_at_once():
     state, effects = after(State(), SlotRequested("t", 1))
     assert effects == [Reply(1, Done())]
     assert after(state, SlotEnded("t", 1))[0].running == {}
 
 
-def test_a_commit_whose_outcome_is_unclear_is_settled_first():
+def test_unclear_commit_is_settled_before_a_slot_is_granted():
     state, effects = after(committing(), SlotRequested("t", 3))
     assert effects == []
     state, effects = after(state, CommitUnclear("a"))
@@ -50,7 +50,7 @@ def test_a_commit_whose_outcome_is_unclear_is_settled_first():
     assert "t" in state.running
 
 
-def test_commits_and_statements_wait_for_the_one_that_has_the_table():
+def test_commits_and_statements_wait_for_the_slot_holder():
     state, _ = after(State(), SlotRequested("t", 1), begin("a", "t", "me", 0, 2))
     state, effects = after(state, CommitRequested("a", "digest", 3))
     assert effects == []
@@ -62,7 +62,7 @@ def test_commits_and_statements_wait_for_the_one_that_has_the_table():
     assert after(state, SlotEnded("t", 4))[1] == [RunCommit("a")]
 
 
-def test_who_waits_no_more_is_forgotten():
+def test_withdrawn_slot_request_is_forgotten():
     state, effects = after(committing(), SlotRequested("t", 3), SlotEnded("t", 3))
     assert (effects, state.slot_asks) == ([], {})
     assert Reply(3, Done()) not in after(state, CommitPublished("a", RECEIPT, 5))[1]

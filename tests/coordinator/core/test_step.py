@@ -82,12 +82,12 @@ def effects_of(state: State, event: Event) -> tuple[Effect, ...]:
     return step(state, event)[1]
 
 
-def test_a_transaction_is_stored_before_its_owner_hears_of_it() -> None:
+def test_transaction_is_stored_before_the_reply() -> None:
     opened = TransactionState("a", "t", Phase.ACTIVE, 100, "me")
     assert effects_of(State(LIMITS), begun()) == (Save(opened), Reply(1, Opened(100)))
 
 
-def test_a_pause_is_stored_and_refuses_what_is_new_until_it_is_ended() -> None:
+def test_pause_is_stored_and_refuses_new_transactions_until_resumed() -> None:
     pause = Pause("ada", 7)
     open_ = after(begun("a"))
     assert effects_of(open_, PauseRequested("ada", 7, 2)) == (
@@ -105,7 +105,7 @@ def test_a_pause_is_stored_and_refuses_what_is_new_until_it_is_ended() -> None:
     assert step(State(LIMITS), Restored((), 0, pause=pause))[0].pause == pause
 
 
-def test_what_another_coordinator_has_begun_is_committed_in_a_pause() -> None:
+def test_adopted_transaction_is_committed_during_a_pause() -> None:
     paused = after(PauseRequested("ada", 7, 2))
     assert effects_of(paused, adopt("a", "t", "me", "x", 2, 10, 1))[-1] == LookUpCommit("a")
 
@@ -116,7 +116,7 @@ def test_a_commit_is_stored_before_it_is_run() -> None:
     assert run == RunCommit("a")
 
 
-def test_the_receipt_is_stored_before_it_is_given() -> None:
+def test_receipt_is_stored_before_the_reply() -> None:
     state = after(begun(), CommitRequested("a", "x", ask=2))
     save, reply = effects_of(state, CommitPublished("a", RECEIPT, now_ms=5))
     assert isinstance(save, Save) and save.transaction.receipt == RECEIPT
@@ -135,13 +135,13 @@ def test_a_commit_of_other_files_is_not_taken_for_a_repetition() -> None:
     assert effects_of(state, CommitRequested("a", "y", 3)) == (Reply(3, Mismatch()),)
 
 
-def test_everybody_who_asked_while_it_ran_gets_the_answer() -> None:
+def test_all_requests_for_a_running_commit_get_its_answer() -> None:
     state = after(begun(), CommitRequested("a", "x", 2), CommitRequested("a", "x", 3))
     _, *replies = effects_of(state, CommitPublished("a", RECEIPT, 5))
     assert replies == [Reply(2, Committed(RECEIPT)), Reply(3, Committed(RECEIPT))]
 
 
-def test_commits_of_one_table_take_turns_in_the_order_of_asking() -> None:
+def test_commits_of_a_table_run_in_request_order() -> None:
     state = after(begun("a"), begun("b"), begun("c"), CommitRequested("b", "x", 2))
     state, effects = step(state, CommitRequested("c", "x", 3))
     assert not any(isinstance(effect, RunCommit) for effect in effects)
@@ -172,7 +172,7 @@ def test_an_unclear_commit_keeps_its_table_busy_and_is_looked_up() -> None:
     assert not any(isinstance(effect, RunCommit) for effect in effects)
 
 
-def test_an_expired_lease_ends_the_transaction_and_its_files_go_after_the_grace_period() -> None:
+def test_expired_lease_ends_transaction_and_removes_files_after_grace() -> None:
     state, effects = step(after(begun()), Ticked(100))
     assert [type(effect) for effect in effects] == [Save]
     assert effects_of(state, CommitRequested("a", "x", 2)) == (Reply(2, Gone("its lease expired")),)
@@ -195,7 +195,7 @@ def test_finished_transactions_are_forgotten_once_a_minute() -> None:
     assert effects_of(state, Ticked(119_999)) == ()
 
 
-def test_files_that_are_removed_twice_are_removed_once() -> None:
+def test_repeated_file_removal_is_recorded_once() -> None:
     state = after(begun(), AbortRequested("a", "why", 0, 2), FilesRemoved("a", 10))
     assert effects_of(state, FilesRemoved("a", 20)) == ()
     state, _ = step(state, Ticked(1010))
@@ -208,7 +208,7 @@ def test_a_heartbeat_renews_the_lease() -> None:
     assert effects_of(state, Ticked(189)) == ()
 
 
-def test_time_that_the_coordinator_stood_still_does_not_end_leases() -> None:
+def test_coordinator_stall_does_not_end_leases() -> None:
     state = after(begun(now_ms=1000), Ticked(1050))
     state, effects = step(state, Ticked(1050 + STALL_MS))
     assert not any(isinstance(effect, Save) for effect in effects)
@@ -217,12 +217,12 @@ def test_time_that_the_coordinator_stood_still_does_not_end_leases() -> None:
     assert isinstance(effects[0], Save) and effects[0].transaction.reason == "its lease expired"
 
 
-def test_a_clock_that_is_set_back_does_not_make_leases_longer() -> None:
+def test_clock_set_back_does_not_extend_leases() -> None:
     state = after(begun(now_ms=90_000), Ticked(90_050), Ticked(50_000))
     assert state.transactions["a"].expires_at_ms == 50_050
 
 
-def test_an_abort_that_comes_too_late_is_told_so() -> None:
+def test_late_abort_is_refused() -> None:
     state = after(begun(), CommitRequested("a", "x", 2))
     asked = AbortRequested("a", "by me", 5, ask=3)
     assert effects_of(state, asked) == (Reply(3, NotCommitted(Phase.COMMITTING)),)
@@ -231,7 +231,7 @@ def test_an_abort_that_comes_too_late_is_told_so() -> None:
     assert effects_of(State(LIMITS), asked) == (Reply(3, NotCommitted(Phase.COMMITTED)),)
 
 
-def test_after_a_restart_a_commit_under_way_is_looked_up_and_an_open_lease_starts_anew() -> None:
+def test_restart_looks_up_running_commits_and_renews_open_leases() -> None:
     stored = (
         TransactionState("a", "t", Phase.COMMITTING, 100, digest="x"),
         TransactionState("b", "t", Phase.ACTIVE, 100),
@@ -245,13 +245,13 @@ def test_after_a_restart_a_commit_under_way_is_looked_up_and_an_open_lease_start
     assert effects[-1] == LookUpCommit("d")
 
 
-def test_files_are_removed_in_time_though_the_clock_was_set_back_in_between() -> None:
+def test_clock_set_back_does_not_delay_file_removal() -> None:
     stored = (TransactionState("a", "t", Phase.ABORTING, 3_600_000),)
     state, _ = step(State(LIMITS), Restored(stored, now_ms=500))
     assert RemoveFiles("a") in effects_of(state, Ticked(500 + LIMITS.cleanup_grace_ms))
 
 
-def test_nobody_knows_a_transaction_that_was_never_opened() -> None:
+def test_unopened_transaction_is_unknown() -> None:
     for event in (
         HeartbeatRequested("a", 0, 1),
         CommitRequested("a", "x", 1),
@@ -260,7 +260,7 @@ def test_nobody_knows_a_transaction_that_was_never_opened() -> None:
         assert effects_of(State(LIMITS), event) == (Reply(1, Unknown()),)
 
 
-def test_a_table_that_takes_one_at_a_time_takes_the_second_when_the_first_has_ended() -> None:
+def test_exclusive_table_refuses_a_second_transaction_until_the_first_ends() -> None:
     first = begin("a", "t", "ada", 0, ask=1, exclusive=True)
     second = begin("b", "t", "bob", 40, ask=2, exclusive=True)
     state = after(first)
@@ -290,7 +290,7 @@ def test_a_table_that_takes_one_at_a_time_takes_the_second_when_the_first_has_en
     assert isinstance(effects_of(restored, second)[0].answer, Occupied)  # type: ignore[union-attr]
 
 
-def test_who_waits_for_such_a_table_takes_turns() -> None:
+def test_waiters_for_an_exclusive_table_take_turns() -> None:
     def turn(state: State, id: str, now_ms: int) -> Answer:
         (reply,) = effects_of(state, TurnRequested(id, "t", now_ms, 9))
         assert isinstance(reply, Reply)
@@ -324,7 +324,7 @@ def test_who_waits_for_such_a_table_takes_turns() -> None:
     assert state.lines == {}
 
 
-def test_what_another_coordinator_has_opened_is_looked_up_before_it_is_committed() -> None:
+def test_adopted_transaction_is_looked_up_before_its_commit() -> None:
     brought = adopt("a", "t", "me", "x", 2, now_ms=5, ask=1)
     state, (save, look_up) = step(State(LIMITS), brought)
     assert (
@@ -338,21 +338,21 @@ def test_what_another_coordinator_has_opened_is_looked_up_before_it_is_committed
     assert replies == [Reply(1, Committed(RECEIPT))]
 
 
-def test_what_is_adopted_waits_for_its_table() -> None:
+def test_adopted_transaction_waits_for_its_table() -> None:
     state = after(begun("b"), CommitRequested("b", "x", 2))
     state, effects = step(state, adopt("a", "t", "me", "x", 2, now_ms=5, ask=3))
     assert [type(effect) for effect in effects] == [Save]
     assert effects_of(state, CommitPublished("b", RECEIPT, 6))[-1] == LookUpCommit("a")
 
 
-def test_what_is_adopted_to_be_ended_loses_its_files() -> None:
+def test_transaction_adopted_to_be_aborted_loses_its_files() -> None:
     brought = adopt("a", "t", "me", None, 2, now_ms=5, ask=1)
     state, effects = step(State(LIMITS), brought)
     assert effects[1:] == (Reply(1, Aborted()), RemoveFiles("a"))
     assert effects_of(state, replace(brought, ask=2)) == (Reply(2, Aborted()),)
 
 
-def test_an_outcome_that_nobody_can_tell_ends_the_waiting_and_keeps_the_files() -> None:
+def test_undetermined_commit_ends_the_wait_and_keeps_its_files() -> None:
     state = after(
         begun("a"), begun("b"), CommitRequested("a", "x", 2), CommitRequested("b", "x", 3)
     )
@@ -367,7 +367,7 @@ def test_an_outcome_that_nobody_can_tell_ends_the_waiting_and_keeps_the_files() 
     assert effects_of(state, asked_to_end) == (Reply(5, reply.answer),)
 
 
-def test_files_to_be_removed_that_turn_out_committed_stay() -> None:
+def test_files_of_an_aborted_transaction_stay_if_it_is_committed() -> None:
     state = after(
         begun("a"), begun("b"), CommitRequested("b", "x", 2), AbortRequested("a", "why", 3, 3)
     )

@@ -186,9 +186,7 @@ def endpoints() -> list[tuple[str, str, Scope]]:
 
 
 @pytest.mark.parametrize(("method", "path", "needed"), endpoints())
-def test_an_endpoint_is_for_those_who_have_its_scope(
-    ask: Ask, method: str, path: str, needed: Scope
-) -> None:
+def test_endpoint_requires_its_scope(ask: Ask, method: str, path: str, needed: Scope) -> None:
     for who, scope in PEOPLE.items():
         answer = ask(who, method, filled(path), {})
         allowed = scope is not None and list(Scope).index(scope) >= list(Scope).index(needed)
@@ -218,7 +216,7 @@ def test_every_route_has_a_scope_and_every_scope_a_route(app: Guard) -> None:
     assert served == set(SCOPES)
 
 
-def test_the_coordinators_own_processes_may_write_and_nothing_more(ask: Ask) -> None:
+def test_own_processes_of_the_coordinator_may_only_write(ask: Ask) -> None:
     assert ask("its own", "GET", "/v1/transactions", {}).status_code == 200
     assert ask("its own", "POST", f"/v1/transactions/{32 * '0'}/heartbeat", {}).status_code == 404
     assert ask("its own", "POST", "/v1/coordinator/pause", {}).status_code == 403
@@ -232,7 +230,7 @@ def test_a_route_without_a_scope_is_not_served() -> None:
         guarded([Route("/v1/forgotten", forgotten, methods=["POST"])])
 
 
-def test_the_documentation_says_what_each_request_takes() -> None:
+def test_documentation_lists_the_scope_of_each_request() -> None:
     rows = {
         pattern.partition("`")[0]: cells[0]
         for pattern, cells in table_rows(read("coordinator-protocol.md")).items()
@@ -255,7 +253,7 @@ def test_the_documentation_says_what_each_request_takes() -> None:
     assert used == set(rows)
 
 
-def test_only_its_life_is_told_to_everybody_and_nothing_outside_of_its_root(address: str) -> None:
+def test_only_health_is_public_and_nothing_outside_the_root_is_served(address: str) -> None:
     assert httpx.get(address + "/health/live", trust_env=False).json() == {"status": "live"}
     ready = httpx.get(address + "/health/ready", trust_env=False)
     assert (ready.status_code, ready.json()) == (200, {"status": "ready", "problems": []})
@@ -274,7 +272,7 @@ def test_nobody_begins_a_transaction_in_the_name_of_another(ask: Ask) -> None:
     assert shown["owner"] == "wim"
 
 
-def test_a_transaction_is_its_owners_and_an_administrator_may_end_it(
+def test_only_its_owner_uses_a_transaction_and_administrators_abort_it(
     ask: Ask, address: str, catalog: Catalog
 ) -> None:
     client = RemoteCoordinator(At(address, "wim"))
@@ -294,7 +292,7 @@ def test_a_transaction_is_its_owners_and_an_administrator_may_end_it(
     client.close()
 
 
-def test_administrators_pause_and_everybody_is_told_who_did(ask: Ask, address: str) -> None:
+def test_only_administrators_pause_and_refusals_name_them(ask: Ask, address: str) -> None:
     open_ = RemoteCoordinator(At(address, "wim"))
     transaction = open_.begin(TABLE)
     try:
@@ -309,9 +307,7 @@ def test_administrators_pause_and_everybody_is_told_who_did(ask: Ask, address: s
         open_.close()
 
 
-def test_snapshots_name_who_the_hub_knows_and_not_who_they_say(
-    address: str, catalog: Catalog
-) -> None:
+def test_snapshots_name_the_authenticated_user(address: str, catalog: Catalog) -> None:
     from pypaimon import CatalogFactory
 
     client = RemoteCoordinator(At(address, "wim"))
@@ -339,7 +335,7 @@ def test_snapshots_name_who_the_hub_knows_and_not_who_they_say(
     assert history(table_view(catalog, TABLE)).to_pylist()[0]["user"] == "wanda"
 
 
-def test_clients_are_told_what_they_may_not_and_what_to_do(address: str) -> None:
+def test_refused_client_gets_the_reason_and_a_hint(address: str) -> None:
     with pytest.raises(SetupError, match="rita may not do that") as raised:
         RemoteCoordinator(At(address, "rita")).begin(TABLE)
     assert "Ask an administrator for a role with the scope `write`" in raised.value.hint

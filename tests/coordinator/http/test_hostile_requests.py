@@ -122,7 +122,7 @@ LONG = b"a" * 2_000_000
         pytest.param(b"GET /" + LONG + b" HTTP/1.1\r\nHost: x\r\n\r\n", id="target"),
     ],
 )
-def test_what_is_no_body_has_a_limit_wherever_it_comes(
+def test_request_parts_outside_the_body_have_a_size_limit(
     process: Process, request_bytes: bytes
 ) -> None:
     parts = urlsplit(process.address)
@@ -136,7 +136,7 @@ def test_what_is_no_body_has_a_limit_wherever_it_comes(
     assert answer[:13] in (b"", b"HTTP/1.1 431 ", b"HTTP/1.1 401 "), answer[:100]
 
 
-def test_nothing_behind_a_large_head_is_answered_in_its_stead(process: Process) -> None:
+def test_request_behind_a_large_head_is_not_answered_in_its_place(process: Process) -> None:
     parts = urlsplit(process.address)
     small = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
     large = b"GET /health/live HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100_000 + b"\r\n\r\n"
@@ -152,14 +152,14 @@ def test_nothing_behind_a_large_head_is_answered_in_its_stead(process: Process) 
     assert statuses[-1:] in ([], [b"431"], [b"200"]), answer
 
 
-def test_a_body_that_is_encoded_is_refused_by_name(process: Process) -> None:
+def test_encoded_body_is_refused_by_its_encoding(process: Process) -> None:
     headers = {"Authorization": f"Bearer {process.token()}", "Content-Encoding": "gzip"}
     url = f"{process.address}/v1/inserts/default/t"
     answer = httpx.post(url, headers=headers, content=b"{}", trust_env=False)
     assert (answer.status_code, "gzip" in answer.text) == (415, True)
 
 
-def test_no_name_in_a_path_leads_out_of_the_warehouse_or_fails(
+def test_names_in_paths_never_leave_the_warehouse_or_cause_errors(
     process: Process, http: httpx.Client
 ) -> None:
     before = outside(process)
@@ -180,7 +180,7 @@ def test_no_name_in_a_path_leads_out_of_the_warehouse_or_fails(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_name_in_a_body_leads_out_of_the_warehouse_or_fails(
+def test_names_in_bodies_never_leave_the_warehouse_or_cause_errors(
     process: Process, http: httpx.Client, name: str
 ) -> None:
     before = outside(process)
@@ -230,7 +230,7 @@ def test_no_name_in_a_body_leads_out_of_the_warehouse_or_fails(
     assert outside(process) == before
 
 
-def test_a_database_of_a_name_that_none_can_have_is_unknown(http: httpx.Client) -> None:
+def test_database_with_an_impossible_name_is_unknown(http: httpx.Client) -> None:
     answers = []
     for name in ("y" * 300, "nowhere"):
         for if_exists in (True, False):
@@ -245,7 +245,7 @@ LARGE = ("9" * 25, "9" * 400, "9" * 5_000)
 
 
 @pytest.mark.parametrize("digits", LARGE, ids=len)
-def test_no_number_is_too_large_to_be_answered(http: httpx.Client, digits: str) -> None:
+def test_huge_numbers_get_client_errors(http: httpx.Client, digits: str) -> None:
     table = '{"database": "default", "table": "t"}'
     lease = f'{{"table": {table}, "snapshot_id": {digits}}}'
     drop = f'{{"kind": "TableDrop", "name": {table}, "created_at_ms": {digits}}}'
@@ -272,7 +272,7 @@ def test_no_number_is_too_large_to_be_answered(http: httpx.Client, digits: str) 
     assert http.get(f"{rest}/snapshots/{digits[:245]}").status_code == 404
 
 
-def test_no_header_is_made_of_what_a_client_sends(process: Process) -> None:
+def test_requests_inject_no_headers_and_smuggle_no_requests(process: Process) -> None:
     host = urlsplit(process.address).netloc
     token = process.token()
     for line in (
@@ -307,7 +307,9 @@ def test_no_header_is_made_of_what_a_client_sends(process: Process) -> None:
         assert answer.count(b"HTTP/1.1 ") == 1, headers
 
 
-def test_no_secret_comes_back(process: Process, http: httpx.Client) -> None:
+def test_secrets_never_appear_in_answers_logs_or_files(
+    process: Process, http: httpx.Client
+) -> None:
     leave_midway(process)
     made = http.post("/v1/tokens", json={"name": "leak", "allow": ["admin"]})
     assert made.headers["cache-control"] == "no-store"

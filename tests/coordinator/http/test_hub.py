@@ -38,7 +38,7 @@ def process(tmp_path: Path) -> Iterator[Process]:
 
 
 @pytest.mark.parametrize("name", sorted(ENVIRONMENT.keys() - {"JUPYTERHUB_SERVICE_NAME"}))
-def test_what_the_hub_has_not_said_is_named(environment: pytest.MonkeyPatch, name: str) -> None:
+def test_missing_hub_variable_is_named(environment: pytest.MonkeyPatch, name: str) -> None:
     environment.delenv(name)
     with pytest.raises(SetupError, match=f"{name} is not set") as raised:
         hub_service(1000)
@@ -56,7 +56,7 @@ def test_an_address_for_other_machines_is_refused(
         hub_service(1000)
 
 
-def test_while_the_hub_does_not_answer_nobody_is_let_in_and_it_lives(process: Process) -> None:
+def test_coordinator_stays_live_and_admits_nobody_while_the_hub_is_down(process: Process) -> None:
     assert process.address.endswith("/services/paimon-coordinator")
     with httpx.Client(trust_env=False) as http:
         assert http.get(process.address + "/health/live").is_success

@@ -161,7 +161,7 @@ def status(process: Process, token: str, path: str = "/v1/coordinator") -> int:
     return httpx.get(process.address + path, headers=headers, trust_env=False).status_code
 
 
-def test_a_token_of_the_issuer_is_its_user_until_it_ends(
+def test_issuer_token_authenticates_its_user_until_its_key_is_gone(
     issuer: IssuerServer, process: Process, tmp_path: Path
 ) -> None:
     issued: list[str] = []
@@ -190,7 +190,7 @@ def test_a_token_of_the_issuer_is_its_user_until_it_ends(
         client.close()
 
 
-def test_a_token_that_is_not_for_this_coordinator_is_refused(
+def test_token_with_wrong_claims_or_signature_is_refused(
     issuer: IssuerServer, process: Process
 ) -> None:
     now = int(time.time())
@@ -236,7 +236,7 @@ def encoded(part: Mapping[str, str] | bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
-def test_keys_are_asked_for_seldom_and_kept_while_the_issuer_is_away(issuer: IssuerServer) -> None:
+def test_issuer_keys_are_cached_and_kept_while_the_issuer_is_down(issuer: IssuerServer) -> None:
     now = 0.0
     keys = IssuerKeys(issuer.url, tls_context(None), clock=lambda: now)
 
@@ -261,7 +261,7 @@ def test_keys_are_asked_for_seldom_and_kept_while_the_issuer_is_away(issuer: Iss
     asyncio.run(ask())
 
 
-def test_a_frozen_issuer_hinders_no_token_whose_key_is_known(issuer: IssuerServer) -> None:
+def test_frozen_issuer_does_not_delay_tokens_with_known_keys(issuer: IssuerServer) -> None:
     now = 0.0
     keys = IssuerKeys(issuer.url, tls_context(None), clock=lambda: now)
 
@@ -285,7 +285,7 @@ def test_a_frozen_issuer_hinders_no_token_whose_key_is_known(issuer: IssuerServe
     assert issuer.asked == 2
 
 
-def test_what_a_claim_allows_stands_in_it_or_in_a_file(tmp_path: Path) -> None:
+def test_grants_come_from_the_claim_or_from_a_file(tmp_path: Path) -> None:
     plain = Issuer("https://i", AUDIENCE)
     write = grants_of(["write=shop"])
     assert plain.grants({"scope": "openid paimon-coordinator:write=shop other:admin"}) == write
@@ -312,7 +312,7 @@ def test_what_a_claim_allows_stands_in_it_or_in_a_file(tmp_path: Path) -> None:
         (["--embedded", "--oidc-issuer=https://i", "--oidc-audience=a"], "with --embedded"),
     ],
 )
-def test_words_about_an_issuer_that_make_no_sense_are_named(
+def test_invalid_issuer_options_are_named(
     given: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from paimon_magics.coordinator.__main__ import main

@@ -33,7 +33,7 @@ def process(tmp_path: Path) -> Iterator[Process]:
     made.close()
 
 
-def test_who_waits_for_a_table_keeps_nobody_from_commits_and_heartbeats(
+def test_waiters_for_a_table_do_not_block_commits_and_heartbeats(
     process: Process, tmp_path: Path
 ) -> None:
     other = TableName("u", "default")
@@ -69,7 +69,7 @@ def test_who_waits_for_a_table_keeps_nobody_from_commits_and_heartbeats(
         assert {one.result().status_code for one in waiting} == {200}
 
 
-def test_who_has_left_while_an_insert_waits_takes_nobodys_place(tmp_path: Path) -> None:
+def test_disconnected_insert_frees_its_request_place(tmp_path: Path) -> None:
     create_table(tmp_path / "warehouse", INSERTED)
     made = Process(tmp_path / "warehouse", tmp_path / "state", "--client-requests-max=2")
     made.start()
@@ -97,7 +97,7 @@ def test_who_has_left_while_an_insert_waits_takes_nobodys_place(tmp_path: Path) 
         made.close()
 
 
-def test_each_endpoint_has_a_class() -> None:
+def test_each_endpoint_has_a_capacity_class() -> None:
     threads = Threads()
     of = {one: threads.of_endpoint(one) for one in SCOPES}
     table = "/v1/paimon/databases/{database}/tables/{table}"
@@ -117,7 +117,7 @@ def test_each_endpoint_has_a_class() -> None:
         assert of[endpoint] is threads.of(capacity), endpoint
 
 
-def test_a_table_whose_files_never_answer_delays_no_other(tmp_path: Path) -> None:
+def test_table_with_hanging_files_delays_no_other_table(tmp_path: Path) -> None:
     for name in ("t", "hung"):
         create_table(tmp_path / "warehouse", INSERTED.replace("TABLE t", f"TABLE {name}"))
     process = Process(tmp_path / "warehouse", tmp_path / "state")
@@ -145,7 +145,7 @@ def test_a_table_whose_files_never_answer_delays_no_other(tmp_path: Path) -> Non
             process.kill()
 
 
-def test_a_process_ends_although_a_thread_never_does(tmp_path: Path) -> None:
+def test_process_ends_despite_a_stuck_thread(tmp_path: Path) -> None:
     began = time.monotonic()
     program = (
         "import sys, threading, time\n"

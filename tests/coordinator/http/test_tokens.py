@@ -74,19 +74,19 @@ def ask(process: Process, token: str, method: str, path: str, body: Any = None) 
         ("read=a.b.c", "read=a.b.c"),
     ],
 )
-def test_a_grant_is_a_text(text: str, shown: str) -> None:
+def test_grant_round_trips_through_text(text: str, shown: str) -> None:
     assert str(Grant.of(text)) == shown
     assert Grant.of(shown) == Grant.of(text)
 
 
 @pytest.mark.parametrize("text", ["", "all", "write=", "write=.t", "write=d.", "read=" + "x" * 300])
-def test_a_grant_that_is_none_is_named(text: str) -> None:
+def test_invalid_grant_is_rejected_with_an_example(text: str) -> None:
     with pytest.raises(InvalidValueError) as refused:
         grants_of([text])
     assert "write=shop" in refused.value.hint
 
 
-def test_grants_say_what_on_which_tables() -> None:
+def test_grants_limit_scopes_to_tables() -> None:
     ada = Principal.granted("ada", grants_of(["read=shop.*", "write=shop.orders_*", "admin=own"]))
     assert ada.may(Scope.ADMIN) and not ada.may_everywhere(Scope.READ) and ada.is_limited
     may = [
@@ -116,7 +116,7 @@ def test_grants_say_what_on_which_tables() -> None:
     assert not regex.may_on(Scope.READ, "shop", "t")
 
 
-def test_a_token_is_made_listed_renewed_and_revoked(command: Any, process: Process) -> None:
+def test_token_is_added_listed_and_revoked(command: Any, process: Process) -> None:
     token = command("add", "etl", "--allow=write=default.orders*", "--expires=12h")
     assert re.fullmatch(r"pmt_[0-9a-f]{12}_[\w-]{43}", token)
     assert ask(process, token, "GET", "/v1/coordinator").status_code == 200
@@ -150,11 +150,11 @@ def test_a_token_is_made_listed_renewed_and_revoked(command: Any, process: Proce
         (["revoke", "nobody"], "There is no token `nobody`"),
     ],
 )
-def test_a_wrong_command_is_named(command: Any, words: list[str], message: str) -> None:
+def test_wrong_token_command_is_named(command: Any, words: list[str], message: str) -> None:
     assert message in command(*words, code=2)
 
 
-def test_only_administrators_of_everything_make_tokens(command: Any, process: Process) -> None:
+def test_only_administrators_of_everything_manage_tokens(command: Any, process: Process) -> None:
     for allow in ("write", "admin=default", "admin=default.*"):
         token = command("add", "climber", f"--allow={allow}")
         for method, path in (("GET", "/v1/tokens"), ("POST", "/v1/tokens")):
@@ -168,7 +168,7 @@ def test_only_administrators_of_everything_make_tokens(command: Any, process: Pr
     assert ask(process, token, "GET", "/v1/tokens").status_code == 200
 
 
-def test_who_may_not_read_a_table_does_not_learn_that_it_is_there(
+def test_hidden_table_is_indistinguishable_from_a_missing_table(
     command: Any, process: Process
 ) -> None:
     token = command("add", "rita", "--allow=read=default.orders*", "--allow=write=default.orders")
@@ -283,9 +283,7 @@ def filled(body: Any, name: str) -> Any:
             return body
 
 
-def test_a_hidden_table_is_looked_for_as_long_as_one_that_is_nowhere(
-    command: Any, process: Process
-) -> None:
+def test_hidden_and_missing_tables_take_the_same_time(command: Any, process: Process) -> None:
     token = command("add", "timer", "--allow=read=default.orders")
     headers = {"Authorization": f"Bearer {token}"}
     took: dict[str, list[float]] = {"salaries": [], "nosuches": []}
@@ -299,7 +297,7 @@ def test_a_hidden_table_is_looked_for_as_long_as_one_that_is_nowhere(
     assert 0.5 < hidden / nowhere < 2
 
 
-def test_transactions_of_hidden_tables_are_hidden_and_commits_have_their_users(
+def test_transactions_of_hidden_tables_are_hidden_and_commits_name_users(
     command: Any, process: Process
 ) -> None:
     catalog = Catalog.open({"warehouse": str(process.warehouse)})
@@ -331,7 +329,7 @@ def test_transactions_of_hidden_tables_are_hidden_and_commits_have_their_users(
         paid.close()
 
 
-def test_a_client_goes_on_with_another_token_when_its_own_has_ended(
+def test_client_continues_with_a_new_token_after_revocation(
     command: Any, process: Process, tmp_path: Path
 ) -> None:
     catalog = Catalog.open({"warehouse": str(process.warehouse)})
@@ -353,7 +351,7 @@ def test_a_client_goes_on_with_another_token_when_its_own_has_ended(
         client.close()
 
 
-def test_refusal_of_who_writes_some_tables_says_that_all_are_meant(
+def test_refusal_of_a_limited_token_names_the_scope_on_all_tables(
     command: Any, process: Process
 ) -> None:
     token = command("add", "partial", "--allow=write=default.orders").strip()
@@ -363,7 +361,7 @@ def test_refusal_of_who_writes_some_tables_says_that_all_are_meant(
     assert "partial may not do that: it takes the scope `read` on all tables." in refused.text
 
 
-def test_a_right_that_has_gone_since_the_begin_is_no_right_to_commit(
+def test_commit_is_refused_when_rights_are_revoked_after_begin(
     command: Any, process: Process, tmp_path: Path
 ) -> None:
     catalog = Catalog.open({"warehouse": str(process.warehouse)})
@@ -417,7 +415,7 @@ def test_pypaimon_goes_on_when_its_token_is_renewed(command: Any, process: Proce
 
 @pytest.mark.java
 @pytest.mark.spark
-def test_java_and_pypaimon_take_the_next_token_from_a_file_in_the_middle_of_a_job(
+def test_java_and_pypaimon_reread_a_rotated_token_file_during_a_job(
     command: Any, process: Process, tmp_path: Path, java_paimon: JavaPaimon
 ) -> None:
     catalog = Catalog.open({"warehouse": str(process.warehouse)})
@@ -464,7 +462,7 @@ def test_java_and_pypaimon_take_the_next_token_from_a_file_in_the_middle_of_a_jo
     assert len(history(table_view(catalog, table))) == before + 2
 
 
-def test_guesses_are_counted_by_address_and_known_tokens_go_on() -> None:
+def test_throttle_counts_guesses_by_address_and_spares_known_tokens() -> None:
     now = 0.0
     guesses = LoginThrottle(clock=lambda: now)
     guesses.was_right("a", "good")
@@ -482,7 +480,7 @@ def test_guesses_are_counted_by_address_and_known_tokens_go_on() -> None:
     assert guesses.wait_seconds("a", "good") > 0
 
 
-def test_guessing_tokens_is_slow(tmp_path: Path) -> None:
+def test_repeated_token_guesses_are_throttled(tmp_path: Path) -> None:
     process = Process(tmp_path / "warehouse", tmp_path / "state")
     process.start()
     try:
@@ -500,13 +498,13 @@ def test_guessing_tokens_is_slow(tmp_path: Path) -> None:
         process.close()
 
 
-def test_a_function_that_gives_no_token_is_named() -> None:
+def test_token_function_without_a_token_is_rejected() -> None:
     for text in ("", "a\nb", "tökén"):
         with pytest.raises(PaimonMagicsError, match="There is no token"):
             Token(read=lambda text=text: text)  # type: ignore[misc]
 
 
-def test_nobody_gives_up_the_leases_of_somebody_else(process: Process, command: Any) -> None:
+def test_user_cannot_release_leases_of_another_user(process: Process, command: Any) -> None:
     catalog = Catalog.open({"warehouse": str(process.warehouse)})
     client = process.client()
     transaction = client.begin(TableName("orders_old", "default"))

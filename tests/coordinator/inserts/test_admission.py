@@ -94,11 +94,13 @@ GOOD: list[tuple[str, object, object]] = [
 
 
 @pytest.mark.parametrize(("text", "value", "expected"), GOOD)
-def test_a_value_is_written_as_what_it_says(text: str, value: object, expected: object) -> None:
+def test_json_value_is_converted_to_its_column_type(
+    text: str, value: object, expected: object
+) -> None:
     assert let_in(of_type(text), {"rows": [[value], [None]]}) == [{"v": expected}, {"v": None}]
 
 
-def test_nested_values_are_written_as_what_they_say() -> None:
+def test_nested_json_values_are_converted_to_their_column_types() -> None:
     table = schema(
         "a ARRAY<INT>, m MAP<STRING, INT>, k MAP<INT, STRING>, r STRUCT<x: INT, y: DATE>"
     )
@@ -150,7 +152,7 @@ def test_nested_values_are_written_as_what_they_say() -> None:
         ("TIMESTAMP_LTZ(3)", "0001-01-01T00:00:00+00:01", "a time of the calendar, in UTC"),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_with_its_place(
+def test_value_that_does_not_fit_is_refused_with_row_and_column(
     text: str, value: object, said: str
 ) -> None:
     with pytest.raises(InvalidValueError) as raised:
@@ -185,7 +187,7 @@ ROUNDED = [  # a number of JSON that a float changes, and what an insert of it i
         ('{"statements": [{"rows": [[%s]]}, {"rows": [[null]]}]}', "Statement 1, row 1, column"),
     ],
 )
-def test_a_number_that_would_be_changed_is_refused(
+def test_inexact_number_is_refused(
     text: str, literal: str, said: str, form: str, place: str
 ) -> None:
     validator = InsertValidator(NAME, schema(f"v {text}"))
@@ -196,7 +198,7 @@ def test_a_number_that_would_be_changed_is_refused(
     assert said in raised.value.message
 
 
-def test_a_number_that_a_change_would_change_is_refused() -> None:
+def test_inexact_number_in_an_update_or_delete_is_refused() -> None:
     table = schema(
         "id DECIMAL(20, 10) NOT NULL, v DECIMAL(20, 10), f DOUBLE, PRIMARY KEY (id) NOT ENFORCED"
     )
@@ -224,7 +226,7 @@ def test_a_number_that_a_change_would_change_is_refused() -> None:
         ("STRUCT<d: DECIMAL(3, 1), f: DOUBLE>", "[1.50, 1e-400]", {"d": Decimal("1.5"), "f": 0}),
     ],
 )
-def test_a_number_that_stays_what_it_is_or_the_nearest_float_is_let_in(
+def test_exact_number_or_nearest_float_is_accepted(
     text: str, literal: str, expected: object
 ) -> None:
     table = schema(f"v {text}")
@@ -277,12 +279,12 @@ def test_a_request_that_does_not_fit_is_refused(
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"rows": [[NaN]]}', b'{"rows": [["\\ud800"]]}'])
-def test_what_is_no_json_is_refused(body: bytes) -> None:
+def test_invalid_json_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidValueError, match="not JSON"):
         InsertValidator(NAME, of_type("STRING")).json(body)
 
 
-def test_columns_that_are_left_out_get_their_default_or_null() -> None:
+def test_omitted_columns_get_their_default_or_null() -> None:
     table = schema(
         "id BIGINT NOT NULL, kind STRING DEFAULT 'new', n DECIMAL(5, 2) DEFAULT 1.5, note STRING, "
         "at TIMESTAMP_NTZ DEFAULT '2026-01-02 03:04', raw BINARY DEFAULT 'ab'"
@@ -299,7 +301,7 @@ def test_columns_that_are_left_out_get_their_default_or_null() -> None:
     ]
 
 
-def test_a_default_stands_for_null_as_in_every_writer_of_paimon() -> None:
+def test_null_is_replaced_by_the_column_default() -> None:
     table = schema("id INT NOT NULL DEFAULT 7, kind STRING DEFAULT 'new', n DECIMAL(5, 2)")
     assert let_in(table, {"rows": [[None, None, None], [1, "a", None]]}) == [
         {"id": 7, "kind": "new", "n": None},
@@ -307,13 +309,13 @@ def test_a_default_stands_for_null_as_in_every_writer_of_paimon() -> None:
     ]
 
 
-def test_a_default_that_depends_on_a_zone_must_be_given() -> None:
+def test_column_with_a_zoned_default_cannot_be_omitted() -> None:
     table = schema("id INT, at TIMESTAMP DEFAULT '2026-01-02 03:04:05'")
     with pytest.raises(InvalidValueError, match=r"`at` of `shop[.]events` can't be left out"):
         let_in(table, {"columns": ["id"], "rows": [[1]]})
 
 
-def test_null_is_refused_where_its_default_can_not_be_read() -> None:
+def test_null_is_refused_for_a_column_with_a_zoned_default() -> None:
     table = schema("id INT, at TIMESTAMP DEFAULT '2026-01-02 03:04:05'")
     with pytest.raises(InvalidValueError, match="column `at`: NULL is not allowed"):
         let_in(table, {"rows": [[1, None]]})
@@ -325,7 +327,7 @@ SINGLE = st.lists(
 
 
 @given(st.lists(st.lists(SINGLE, max_size=2), min_size=1, max_size=4))
-def test_statements_are_judged_together_as_each_by_itself(
+def test_statements_are_validated_together_as_separately(
     shapes: list[list[list[Any]]],
 ) -> None:
     validator = InsertValidator(NAME, schema("id INT NOT NULL, name STRING"))
@@ -385,7 +387,7 @@ NESTED = st.sampled_from(
 
 @settings(max_examples=400, deadline=None)
 @given(text=st.sampled_from(TYPES), values=st.lists(JSON, min_size=1, max_size=3))
-def test_whatever_is_let_in_can_be_written(text: str, values: Sequence[object]) -> None:
+def test_accepted_values_can_be_written(text: str, values: Sequence[object]) -> None:
     table = of_type(text)
     try:
         rows = let_in(table, {"rows": [[value] for value in values]})
@@ -396,9 +398,7 @@ def test_whatever_is_let_in_can_be_written(text: str, values: Sequence[object]) 
 
 @settings(max_examples=300, deadline=None)
 @given(text=NESTED, values=st.lists(JSON, min_size=1, max_size=3))
-def test_whatever_is_let_in_of_nested_values_can_be_written(
-    text: str, values: Sequence[object]
-) -> None:
+def test_accepted_nested_values_can_be_written(text: str, values: Sequence[object]) -> None:
     try:
         let_in(schema(f"v {text}"), {"rows": [[value] for value in values]})
     except InvalidValueError:
@@ -415,7 +415,7 @@ class TestArrowStreams:
             writer.write_table(table)
         return sink.getvalue().to_pybytes()
 
-    def test_its_columns_are_cast_to_the_tables(self) -> None:
+    def test_stream_columns_are_cast_to_table_types(self) -> None:
         rows, payload = conformed_stream(
             NAME,
             self.stream(
@@ -446,7 +446,9 @@ class TestArrowStreams:
             ({"name": pa.array(["a"])}, f"`id` of `{NAME}` is NOT NULL"),
         ],
     )
-    def test_what_does_not_fit_is_refused(self, columns: dict[str, pa.Array], said: str) -> None:
+    def test_stream_that_does_not_fit_is_refused(
+        self, columns: dict[str, pa.Array], said: str
+    ) -> None:
         with pytest.raises((StatementError, ValueError), match=said):
             conformed_stream(NAME, self.stream(**columns), self.TABLE)
 
@@ -477,14 +479,14 @@ class TestArrowStreams:
         with pytest.raises(ValueError, match=f"column `v`.*{said}"):
             conformed_stream(NAME, self.stream(v=values), schema(sql))
 
-    def test_the_ends_of_the_calendar_and_infinity_are_taken(self) -> None:
+    def test_calendar_bounds_and_infinity_are_accepted(self) -> None:
         sql = schema("d DATE, t TIMESTAMP_NTZ(6), f FLOAT")
         ends = [datetime.date(1, 1, 1), datetime.date(9999, 12, 31)]
         times = [datetime.datetime(1, 1, 1), datetime.datetime.max]
         stream = self.stream(d=pa.array(ends), t=pa.array(times), f=pa.array([math.inf, 1.0]))
         assert conformed_stream(NAME, stream, sql)[0] == 2
 
-    def test_what_is_no_stream_is_refused(self) -> None:
+    def test_invalid_arrow_stream_is_refused(self) -> None:
         with pytest.raises(InvalidValueError, match="can't be read as an Arrow stream"):
             conformed_stream(NAME, b"no stream", self.TABLE)
 
@@ -512,7 +514,7 @@ class TestSchemaChanges:
         table = pa.Table.from_batches(batches) if batches else pa.table({})
         return table.to_pylist(), [one.lsn for one in unfit]
 
-    def test_columns_are_found_by_their_ids(self) -> None:
+    def test_columns_are_matched_by_field_id(self) -> None:
         target = self.changed(
             "new STRING, name STRING, id BIGINT NOT NULL, n BIGINT, d STRING", [9, 1, 0, 3, 4]
         )
@@ -521,15 +523,15 @@ class TestSchemaChanges:
             [],
         )
 
-    def test_a_default_is_that_of_the_time_of_the_insert(self) -> None:
+    def test_default_is_taken_at_insert_time(self) -> None:
         target = self.changed("id BIGINT NOT NULL, d STRING DEFAULT 'y'", [0, 4])
         assert self.converted(target, [1], columns=["id"]) == ([{"id": 1, "d": "x"}], [])
 
-    def test_what_can_not_be_written_any_more_is_told_and_hurts_nobody(self) -> None:
+    def test_unfit_rows_are_reported_and_do_not_affect_others(self) -> None:
         target = self.changed("id BIGINT NOT NULL, n TINYINT NOT NULL", [0, 3])
         rows = [1, "a", 1, 7, "d"], [2, "a", 1, 700, "d"], [3, "a", 1, None, "d"], [4, "", 1, 8, ""]
         assert self.converted(target, *rows) == ([{"id": 1, "n": 7}, {"id": 4, "n": 8}], [2, 3])
 
-    def test_a_new_column_that_must_have_a_value_makes_dead_letters(self) -> None:
+    def test_new_not_null_column_makes_dead_letters(self) -> None:
         target = self.changed("id BIGINT NOT NULL, must INT NOT NULL", [0, 9])
         assert self.converted(target, [1, "a", 1, 7, "d"]) == ([], [1])

@@ -63,7 +63,7 @@ def test_changes_and_inserts_are_loaded_in_the_order_of_their_records(served: Se
     assert served.flush()["snapshot_id"] == 2
 
 
-def test_a_repeat_gets_the_first_answer_and_another_change_none(served: Served) -> None:
+def test_repeat_gets_the_first_answer_and_reused_label_is_refused(served: Served) -> None:
     served.insert([[1, "a", 1, None]])
     named = {"idempotency-key": "one"}
     first = served.call("POST", "", {"delete": {"keys": [[1]]}}, named).json()
@@ -74,7 +74,7 @@ def test_a_repeat_gets_the_first_answer_and_another_change_none(served: Served) 
     assert found(served) == {1: 2}
 
 
-def test_a_stream_takes_them_in_its_order(served: Served) -> None:
+def test_stream_applies_changes_in_order(served: Served) -> None:
     address = served.process.address.replace("http", "ws") + f"{served.path}/stream?channel=c"
     headers = {"authorization": f"Bearer {served.process.token()}"}
     with connect(address, additional_headers=headers) as stream:
@@ -88,7 +88,7 @@ def test_a_stream_takes_them_in_its_order(served: Served) -> None:
     assert found(served) == {1: 29}
 
 
-def test_who_waits_is_told_the_snapshot(served: Served) -> None:
+def test_synchronous_change_returns_its_snapshot(served: Served) -> None:
     served.insert([[1, "a", 1, None]])
     sync = {"group_commit": "sync_mode"}
     served.call("POST", "/flush")
@@ -186,7 +186,7 @@ def test_a_change_that_does_not_fit_is_refused_whole(
         ),
     ],
 )
-def test_a_table_that_could_not_carry_it_out_refuses_it_by_name(
+def test_unsuitable_table_refuses_changes(
     shared: Served, columns: str, options: str, verb: str, said: str
 ) -> None:
     with Served(shared.folder, table_sql(columns, options), shared=shared) as served:
@@ -198,7 +198,7 @@ def test_a_table_that_could_not_carry_it_out_refuses_it_by_name(
         assert served.queue()["acknowledged"] == 0
 
 
-def test_a_condition_on_a_column_that_is_gone_makes_a_dead_letter(tmp_path: Path) -> None:
+def test_condition_on_a_dropped_column_makes_a_dead_letter(tmp_path: Path) -> None:
     """And hurts no other record; it is carried out where the column is there again."""
     with Served(tmp_path, table_sql(COLUMNS, BY_KEY)) as served:
         served.insert([[1, "a", 1, None], [2, "a", 1, None]])

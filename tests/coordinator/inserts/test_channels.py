@@ -34,7 +34,7 @@ def check_refused(served: Served, offset: int, first: int) -> None:
 
 
 @pytest.mark.parametrize("where", LOGS)
-def test_an_offset_before_the_first_one_is_refused_whatever_happens_to_the_log(
+def test_offset_before_the_first_is_always_refused(
     tmp_path: Path, where: str, request: pytest.FixtureRequest
 ) -> None:
     with serve(tmp_path, where, request) as served:
@@ -56,7 +56,7 @@ def test_an_offset_before_the_first_one_is_refused_whatever_happens_to_the_log(
         assert served.ids() == [5, 6, 7]
 
 
-def test_what_is_acknowledged_of_a_new_channel_over_many_connections_is_in_the_table(
+def test_acknowledged_offsets_of_a_new_channel_reach_the_table(
     tmp_path: Path,
 ) -> None:
     with Served(tmp_path, table_sql(options=SLOW)) as served:
@@ -73,7 +73,7 @@ def test_what_is_acknowledged_of_a_new_channel_over_many_connections_is_in_the_t
         assert set(served.ids()) == taken | {100}
 
 
-def test_a_channel_that_an_older_version_began_answers_as_it_did(tmp_path: Path) -> None:
+def test_channel_of_an_older_version_answers_as_before(tmp_path: Path) -> None:
     with Served(tmp_path, table_sql(options=SLOW)) as served:
         send(served, 5)
         served.process.kill()
@@ -85,7 +85,7 @@ def test_a_channel_that_an_older_version_began_answers_as_it_did(tmp_path: Path)
         assert send(served, 6).json()["lsn"] == 2
 
 
-def test_an_offset_is_digits_and_nothing_else(tmp_path: Path) -> None:
+def test_offset_accepts_only_digits(tmp_path: Path) -> None:
     with Served(tmp_path, table_sql(options=SLOW)) as served:
         for text in ("1_0", "+1", "5 5", "1e1", "-1", "9" * 30):
             answer = served.insert([[1, "a"]], paimon_channel="c", paimon_offset=text)
@@ -96,7 +96,7 @@ def test_an_offset_is_digits_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("head", ["", "Paimon-User: ada\r\n", "Paimon-Table: x\r\n"])
 @pytest.mark.parametrize("framing", ["Content-Length: 200", "Transfer-Encoding: chunked"])
-def test_an_insert_whose_body_breaks_off_is_not_carried_out(
+def test_insert_with_a_truncated_body_is_not_applied(
     tmp_path: Path, framing: str, head: str
 ) -> None:
     with Served(tmp_path, table_sql(options=SLOW)) as served:

@@ -118,7 +118,7 @@ def pair(tmp_path: Path, s3: S3Server) -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize("label", [None, "two"])
-def test_an_insert_that_is_in_the_log_of_a_deposed_owner_is_not_refused(
+def test_insert_logged_by_a_deposed_owner_has_an_unknown_outcome(
     pair: Pair, label: str | None
 ) -> None:
     named = {} if label is None else {"idempotency-key": label}
@@ -142,7 +142,7 @@ def test_an_insert_that_is_in_the_log_of_a_deposed_owner_is_not_refused(
     assert [row["id"] for row in read(pair.catalog, TABLE)] == [1, 2, 3]
 
 
-def test_a_stream_s_insert_that_is_in_the_log_of_a_deposed_owner_is_not_refused(pair: Pair) -> None:
+def test_stream_insert_logged_by_a_deposed_owner_has_unknown_outcome(pair: Pair) -> None:
     assert post(pair.owner, "", {"rows": [[1, "a"]]}).status_code == 200
     with ThreadPoolExecutor(1) as pool:
         pair.cut_off()

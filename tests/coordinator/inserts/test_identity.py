@@ -67,7 +67,7 @@ def test_another_spelling_of_the_warehouse_is_the_same_warehouse(
         has_everything_once(served)
 
 
-def test_s3a_is_s3(tmp_path: Path, s3: S3Server) -> None:
+def test_s3a_address_is_the_same_warehouse_as_s3(tmp_path: Path, s3: S3Server) -> None:
     bucket = s3.bucket()
     catalog = create_table(bucket.options, table_sql(options=SLOW))
     lake = bucket.options["warehouse"]
@@ -85,7 +85,7 @@ def test_s3a_is_s3(tmp_path: Path, s3: S3Server) -> None:
 
 
 @pytest.mark.parametrize("log", mostly("postgres"))
-def test_a_warehouse_that_was_moved_is_the_same(
+def test_moved_warehouse_keeps_its_identity(
     tmp_path: Path, log: str, request: pytest.FixtureRequest
 ) -> None:
     with serve(tmp_path, log, request) as served:
@@ -98,7 +98,7 @@ def test_a_warehouse_that_was_moved_is_the_same(
 
 
 @pytest.mark.parametrize("log", mostly("warehouse"))
-def test_a_table_that_others_renamed_takes_what_waits_for_it_along(
+def test_externally_renamed_table_keeps_its_waiting_inserts(
     tmp_path: Path, log: str, request: pytest.FixtureRequest
 ) -> None:
     with serve(tmp_path, log, request) as served:
@@ -132,7 +132,7 @@ def test_a_copy_of_a_table_has_labels_of_its_own(
 
 
 @pytest.mark.parametrize("log", mostly("warehouse"))
-def test_a_table_that_was_dropped_and_made_again_begins_anew(
+def test_recreated_table_forgets_labels_of_the_dropped_table(
     tmp_path: Path, log: str, request: pytest.FixtureRequest
 ) -> None:
     with serve(tmp_path, log, request) as served:
@@ -158,7 +158,7 @@ def ended(tmp_path: Path) -> Iterator[Served]:
 
 
 @pytest.mark.parametrize("kind", ["another", "a new one", "a copy"])
-def test_the_state_of_one_warehouse_is_refused_to_another(
+def test_state_of_a_warehouse_is_refused_to_another(
     tmp_path: Path, ended: Served, capfd: pytest.CaptureFixture[str], kind: str
 ) -> None:
     other = tmp_path / "other"
@@ -199,9 +199,7 @@ def test_a_copied_warehouse_is_refused_by_the_store_of_its_original(
 
 
 @pytest.mark.parametrize("what", ["warehouse", "warehouse/default.db/t"])
-def test_a_backup_that_lacks_acknowledged_rows_takes_none_until_somebody_has_looked(
-    tmp_path: Path, what: str
-) -> None:
+def test_backup_without_acknowledged_rows_refuses_inserts(tmp_path: Path, what: str) -> None:
     with Served(tmp_path, table_sql(options=SLOW)) as served:
         served.insert([[1, "a"]], idempotency_key="one")
         served.flush()

@@ -47,7 +47,7 @@ def started(bucket: Bucket, state: Path) -> Process:
     return process
 
 
-def test_what_was_acknowledged_outlives_the_machine(tmp_path: Path, s3: S3Server) -> None:
+def test_acknowledged_inserts_outlive_the_machine(tmp_path: Path, s3: S3Server) -> None:
     bucket = s3.bucket()
     catalog = create_table(bucket.options, table_sql(options=SLOW))
     first = started(bucket, tmp_path / "state")
@@ -68,7 +68,7 @@ def test_what_was_acknowledged_outlives_the_machine(tmp_path: Path, s3: S3Server
         second.close()
 
 
-def test_table_that_is_made_while_the_one_before_is_deleted_keeps_its_rows(
+def test_table_created_while_its_predecessor_is_deleted_keeps_its_rows(
     tmp_path: Path, s3: S3Server
 ) -> None:
     """Deleting the files of a table takes long on S3; its name is free before that."""

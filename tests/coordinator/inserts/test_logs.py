@@ -101,7 +101,7 @@ def lsns(log: Log, after: int = 0, chain: int | None = None) -> list[int]:
     return [record.lsn for record in records]
 
 
-def test_what_was_appended_is_there_when_it_is_opened_again(log: Log, open_log: Open) -> None:
+def test_reopened_log_has_all_appended_records(log: Log, open_log: Open) -> None:
     segments = fill(log, 1, 3, 2)
     fill(log, 4, place=OTHER)
     log.close()
@@ -117,7 +117,7 @@ def test_what_was_appended_is_there_when_it_is_opened_again(log: Log, open_log: 
     again.close()
 
 
-def test_published_records_go_and_the_chain_stays_known(log: Log) -> None:
+def test_publish_drops_records_and_keeps_the_chain(log: Log) -> None:
     segments = fill(log, 2, 3, 2)
     log.publish(PLACE, 3, 77, 12)
     assert log.tables() == [LogTable(PLACE, "default.t", 3, 77, 7, snapshot_id=12)]
@@ -147,7 +147,7 @@ def test_labels_and_channels_are_remembered_with_their_answers(log: Log) -> None
     assert "l:a" in log.remembered(PLACE, ["l:a"])
 
 
-def test_many_keys_are_asked_for_at_once(log: Log) -> None:
+def test_log_remembers_many_keys_at_once(log: Log) -> None:
     keys = [Keyed(f"l:{n}", -1, n + 1, b"d") for n in range(500)]
     fill(log, 500, keys=keys)
     found = log.remembered(PLACE, [one.key for one in keys] + ["l:none"])
@@ -174,7 +174,7 @@ def test_a_flush_and_its_dead_letters_are_noted_together(log: Log) -> None:
     assert log.dead_letters() == []
 
 
-def test_a_dropped_table_is_forgotten_but_for_its_dead_letters(log: Log) -> None:
+def test_dropped_table_keeps_only_its_dead_letters(log: Log) -> None:
     segments = fill(log, 2, keys=[Keyed("l:a", -1, 1, b"xx")])
     dead = DeadLetter(PLACE, 2, "no such column", 9, b"body")
     log.publish(PLACE, 2, segments[-1].chain, 1, [dead])
@@ -184,7 +184,7 @@ def test_a_dropped_table_is_forgotten_but_for_its_dead_letters(log: Log) -> None
     assert log.dead_letters() == [dead]
 
 
-def test_a_renamed_table_keeps_all_that_it_has(log: Log, open_log: Open) -> None:
+def test_renamed_table_keeps_its_records_and_labels(log: Log, open_log: Open) -> None:
     fill(log, 3, keys=[Keyed("l:a", -1, 1, b"xx")])
     for _ in range(2):
         log.rename_table(PLACE, "default.u")
@@ -207,7 +207,7 @@ def test_reasons_may_have_any_text(log: Log) -> None:
     assert log.tables()[0].closed == shown
 
 
-def test_a_closed_table_stays_closed_until_somebody_accepts_the_loss(log: Log) -> None:
+def test_closed_table_stays_closed_until_its_loss_is_accepted(log: Log) -> None:
     fill(log, 3)
     log.close_table(PLACE, "lost")
     assert log.tables()[0].closed == "lost"
@@ -220,7 +220,7 @@ def test_a_closed_table_stays_closed_until_somebody_accepts_the_loss(log: Log) -
     assert log.read(PLACE, 1, 9) == []
 
 
-def test_a_group_of_several_tables_is_all_there_or_not_at_all(tmp_path: Path) -> None:
+def test_group_append_to_several_tables_is_atomic(tmp_path: Path) -> None:
     log = DatabaseLog(SqliteDatabase(tmp_path / "log.sqlite"))
     whole = segment(1, 2, 0)
     log.append([Appended(PLACE, "default.t", whole, ())])
@@ -231,7 +231,7 @@ def test_a_group_of_several_tables_is_all_there_or_not_at_all(tmp_path: Path) ->
     log.close()
 
 
-def test_a_full_disk_is_told_and_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+def test_full_disk_refuses_the_append_and_leaves_the_log_unchanged(tmp_path: Path) -> None:
     sqlite = SqliteDatabase(tmp_path / "log.sqlite")
     log = DatabaseLog(sqlite)
     first = fill(log, 2)[0]
@@ -292,7 +292,7 @@ def cut(tmp_path: Path) -> Iterator[Cut]:
 
 
 @pytest.mark.parametrize("apart", [41, pytest.param(1, marks=pytest.mark.soak)])
-def test_after_a_power_cut_all_that_was_acknowledged_is_there_and_nothing_torn(
+def test_power_cut_keeps_exactly_the_acknowledged_records(
     cut: Cut, tmp_path: Path, apart: int
 ) -> None:
     whole = cut.wal.read_bytes()

@@ -127,7 +127,7 @@ def put_back(backup: Backup, whatever: Callable[[], object]) -> Kept:
     return kept
 
 
-def test_records_that_were_noted_are_missed_and_those_that_are_there_are_loaded(
+def test_restored_log_misses_noted_records_and_loads_the_rest(
     backup: Backup,
 ) -> None:
     kept = put_back(backup, lambda: kept_note(backup))
@@ -158,7 +158,7 @@ def note_and_flush(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("whatever", [Kept.flush, note_and_flush])
-def test_records_that_the_table_has_and_the_log_does_not_are_missed(
+def test_log_misses_records_that_the_table_has(
     backup: Backup, whatever: Callable[[Kept], object]
 ) -> None:
     kept = put_back(backup, lambda: whatever(backup.kept))
@@ -173,7 +173,7 @@ def test_records_that_the_table_has_and_the_log_does_not_are_missed(
     assert kept.ids() == [1, 2, 3, 4]
 
 
-def test_accepting_a_loss_where_nothing_is_lost_loses_nothing(tmp_path: Path) -> None:
+def test_accepting_a_loss_without_a_loss_loses_no_rows(tmp_path: Path) -> None:
     kept = Kept(tmp_path, lambda: DatabaseLog(SqliteDatabase(tmp_path / "log.sqlite")))
     kept.start()
     kept.insert(1)
@@ -186,7 +186,7 @@ def test_accepting_a_loss_where_nothing_is_lost_loses_nothing(tmp_path: Path) ->
     kept.end()
 
 
-def test_what_is_acknowledged_while_the_registry_is_read_is_not_missing(tmp_path: Path) -> None:
+def test_records_acknowledged_during_a_registry_read_are_not_missing(tmp_path: Path) -> None:
     acknowledged = [2]
 
     class Store(LocalStore):

@@ -77,7 +77,7 @@ def append(log: ObjectLog, first: int, count: int = 1, chain: int = 0) -> int:
     return one.chain
 
 
-def test_whoever_opens_it_last_owns_it_and_the_one_before_acknowledges_nothing(
+def test_last_opener_owns_the_log_and_the_former_owner_is_refused(
     log: ObjectLog, tmp_path: Path
 ) -> None:
     chain = append(log, 1)
@@ -92,7 +92,7 @@ def test_whoever_opens_it_last_owns_it_and_the_one_before_acknowledges_nothing(
 
 
 @pytest.mark.parametrize("trouble", ["before", "after"])
-def test_without_a_clear_answer_it_is_asked_again_and_written_once(
+def test_unclear_append_is_repeated_and_written_once(
     log: ObjectLog, store: Store, tmp_path: Path, trouble: str
 ) -> None:
     store.trouble = trouble
@@ -104,7 +104,7 @@ def test_without_a_clear_answer_it_is_asked_again_and_written_once(
     assert lsns(log) == lsns(again(tmp_path)) == [1]
 
 
-def test_another_change_in_between_settles_what_was_unclear(
+def test_later_change_settles_an_unclear_append(
     log: ObjectLog, store: Store, tmp_path: Path
 ) -> None:
     store.trouble = "after"
@@ -119,7 +119,7 @@ def test_another_change_in_between_settles_what_was_unclear(
 
 @pytest.mark.parametrize("error", [OSError, RuntimeError, KeyError, MemoryError])
 @pytest.mark.parametrize("trouble", ["before", "after"])
-def test_changes_that_are_unclear_are_repeated_in_any_order(
+def test_unclear_changes_are_repeated_in_any_order(
     log: ObjectLog, store: Store, tmp_path: Path, trouble: str, error: type[Exception]
 ) -> None:
     store.error = error
@@ -146,7 +146,7 @@ def test_changes_that_are_unclear_are_repeated_in_any_order(
         assert lsns(opened) == [1, 2]
 
 
-def test_what_was_created_and_could_not_be_read_back_is_unclear(tmp_path: Path) -> None:
+def test_created_but_unreadable_entry_is_unclear(tmp_path: Path) -> None:
     class Unreadable(Store):
         def create(self, path: str, content: bytes) -> bool:
             if not self.trouble or "entry" not in path:
@@ -195,7 +195,7 @@ class OldLog:
         self.write({"change": "append", "groups": [group]}, segment.body)
 
 
-def test_an_append_that_an_older_version_wrote_twice_is_there_once(tmp_path: Path) -> None:
+def test_duplicate_append_of_an_older_version_is_read_once(tmp_path: Path) -> None:
     old = OldLog(tmp_path)
     first = segment(1, 2, 0)
     for _ in range(3):
@@ -209,7 +209,7 @@ def test_an_append_that_an_older_version_wrote_twice_is_there_once(tmp_path: Pat
     assert [first for first, _ in newer.read(id, 1, 9)] == [1, 3]
 
 
-def test_a_log_of_an_older_version_is_read_on(tmp_path: Path) -> None:
+def test_log_of_an_older_version_stays_readable(tmp_path: Path) -> None:
     old = OldLog(tmp_path)
     first = segment(1, 2, 0)
     old.append(first)
@@ -234,7 +234,7 @@ def test_a_log_of_an_older_version_is_read_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_done", [True, False])
-def test_a_rename_that_an_older_version_had_begun_is_finished_or_forgotten(
+def test_rename_begun_by_an_older_version_is_finished_or_forgotten(
     tmp_path: Path, is_done: bool
 ) -> None:
     old = OldLog(tmp_path)
@@ -249,14 +249,14 @@ def test_a_rename_that_an_older_version_had_begun_is_finished_or_forgotten(
         assert opened.remembered(id, ["l:1"])
 
 
-def test_text_that_is_no_unicode_does_not_get_into_the_log(log: ObjectLog, tmp_path: Path) -> None:
+def test_invalid_unicode_stays_out_of_the_log(log: ObjectLog, tmp_path: Path) -> None:
     with pytest.raises(UnstorableError):
         log.append([Appended(PLACE, "t\udfff", segment(1, 1, 0), ())])
     append(log, 1)
     assert lsns(again(tmp_path)) == [1]
 
 
-def test_an_append_that_does_not_go_on_is_not_written(log: ObjectLog, tmp_path: Path) -> None:
+def test_append_with_a_gap_or_overlap_is_not_written(log: ObjectLog, tmp_path: Path) -> None:
     chain = append(log, 1)
     for first in (1, 3):
         with pytest.raises(StoreLostError, match=f"up to 1, and is to go on with {first}"):
@@ -266,7 +266,7 @@ def test_an_append_that_does_not_go_on_is_not_written(log: ObjectLog, tmp_path: 
     assert lsns(newer) == [1]
 
 
-def test_an_entry_that_was_written_and_could_not_be_applied_is_read_again(
+def test_written_but_unapplied_entry_is_read_again(
     log: ObjectLog, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: str) -> bytes:
@@ -301,7 +301,7 @@ def test_an_entry_that_was_written_and_could_not_be_applied_is_read_again(
     assert lsns(log) == lsns(again(tmp_path)) == [1, 2]
 
 
-def test_a_store_that_refuses_has_changed_nothing(tmp_path: Path) -> None:
+def test_append_refused_by_the_store_changes_nothing(tmp_path: Path) -> None:
     class Filling(Store):
         is_full = False
 
@@ -322,7 +322,7 @@ def test_a_store_that_refuses_has_changed_nothing(tmp_path: Path) -> None:
     log.close()
 
 
-def test_checkpoints_stand_for_what_was_before_and_take_it_along(
+def test_checkpoint_replaces_earlier_entries(
     log: ObjectLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_ENTRIES_MAX", 10)
@@ -374,7 +374,7 @@ class TestDamage:
             log.close()
 
     @pytest.mark.parametrize("number", range(1, 6))
-    def test_an_entry_that_is_gone_closes_the_tables_until_somebody_accepts_it(
+    def test_missing_entry_closes_tables_until_the_loss_is_accepted(
         self, written: list[Path], tmp_path: Path, number: int
     ) -> None:
         written[number].unlink()
@@ -412,9 +412,7 @@ class TestDamage:
         written[-1].write_bytes(whole[:-1])
         assert all(self.found(tmp_path).values())
 
-    def test_an_entry_in_anothers_place_is_noticed(
-        self, written: list[Path], tmp_path: Path
-    ) -> None:
+    def test_misplaced_entry_is_noticed(self, written: list[Path], tmp_path: Path) -> None:
         first, second = (path.read_bytes() for path in written[2:4])
         written[2].write_bytes(second)
         written[3].write_bytes(first)
@@ -439,7 +437,7 @@ class TestDamage:
         with pytest.raises(DamagedError):
             read_segments(log.read(PLACE, 1, 99), 0, 0)
 
-    def test_without_its_identity_it_is_not_opened(
+    def test_log_without_its_identity_is_not_opened(
         self, written: list[Path], tmp_path: Path
     ) -> None:
         (tmp_path / ".paimon-magics" / "log" / "identity.json").unlink()
@@ -447,7 +445,7 @@ class TestDamage:
             again(tmp_path)
 
 
-def test_checkpoints_are_checked() -> None:
+def test_flipped_bits_in_a_checkpoint_are_noticed() -> None:
     content = seal_checkpoint(Checkpoint(7, 8, b"image" * 50))
     assert open_checkpoint(content, 7) == Checkpoint(7, 8, b"image" * 50)
     for place in range(len(content)):
@@ -457,7 +455,7 @@ def test_checkpoints_are_checked() -> None:
             open_checkpoint(bytes(changed), 7)
 
 
-def test_an_entry_is_what_was_sealed() -> None:
+def test_opened_entry_equals_the_sealed_entry() -> None:
     content, check = seal_entry(3, 9, {"change": "x", "n": [1]}, [b"", b"abc"])
     entry = open_entry(content, 3)
     assert (entry.before, entry.check, entry.document) == (9, check, {"change": "x", "n": [1]})

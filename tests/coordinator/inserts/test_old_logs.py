@@ -99,7 +99,7 @@ def check_whole(log: Log, id: str) -> None:
     assert [letter.lsn for letter in log.dead_letters(id)] == [9]
 
 
-def test_a_log_of_an_older_version_is_brought_to_ids(
+def test_log_of_an_older_version_is_migrated_to_ids(
     open_database: Callable[[], Database],
 ) -> None:
     old_log(open_database(), T, U)
@@ -116,7 +116,7 @@ def test_a_log_of_an_older_version_is_brought_to_ids(
         log.close()
 
 
-def test_two_spellings_of_one_table_stay_apart(open_database: Callable[[], Database]) -> None:
+def test_two_spellings_of_a_table_stay_apart(open_database: Callable[[], Database]) -> None:
     other = T.replace("/warehouse", "file:///warehouse")
     old_log(open_database(), other, T)
     database = open_database()
@@ -133,7 +133,7 @@ def test_two_spellings_of_one_table_stay_apart(open_database: Callable[[], Datab
 
 
 @pytest.mark.parametrize("is_done", [True, False])
-def test_a_rename_that_was_under_way_is_finished_or_forgotten(
+def test_pending_rename_is_finished_or_forgotten(
     open_database: Callable[[], Database], is_done: bool
 ) -> None:
     old_log(open_database(), T, moves={T: "new"})
@@ -186,7 +186,7 @@ def labels(log: Log) -> set[str]:
     return set(log.remembered(PLACE, [f"l:{lsn}" for lsn in range(1, 9)]))
 
 
-def test_labels_are_forgotten_after_so_much_running_time(open_log: Callable[..., Log]) -> None:
+def test_labels_expire_by_running_time(open_log: Callable[..., Log]) -> None:
     steady = Steady()
     log = open_log(steady=steady)
     chain = append(log, 1, 0)
@@ -206,7 +206,7 @@ def test_labels_are_forgotten_after_so_much_running_time(open_log: Callable[...,
     log.close()
 
 
-def test_the_clock_of_the_machine_does_not_count(
+def test_label_expiry_ignores_the_machine_clock(
     open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import time
@@ -220,7 +220,7 @@ def test_the_clock_of_the_machine_does_not_count(
     log.close()
 
 
-def test_a_log_belongs_to_one_warehouse(open_log: Callable[..., Log]) -> None:
+def test_log_is_refused_to_another_warehouse(open_log: Callable[..., Log]) -> None:
     for id in ("", "a" * 32, "", "a" * 32):
         open_log(warehouse_id=id).close()
     with pytest.raises(SetupError, match=f"{'a' * 32}, not to this one with the id {'b' * 32}"):
@@ -246,7 +246,7 @@ def test_many_old_labels_are_forgotten_in_steps(
     log.close()
 
 
-def test_notes_of_an_older_version_are_found(tmp_path: Path) -> None:
+def test_registry_reads_notes_of_an_older_version(tmp_path: Path) -> None:
     folder = tmp_path / ".paimon-magics" / "logs"
     folder.mkdir(parents=True)
     note = {"location": T, "log": "1", "name": "a log", "who": "somebody", "first": 5}
@@ -262,7 +262,7 @@ def test_notes_of_an_older_version_are_found(tmp_path: Path) -> None:
     assert len(list(folder.iterdir())) == 2
 
 
-def test_an_append_that_does_not_go_on_is_refused(open_log: Callable[..., Log]) -> None:
+def test_append_with_a_gap_or_overlap_is_refused(open_log: Callable[..., Log]) -> None:
     log = open_log()
     fill(log, 2)
     for first in (1, 2, 4):
@@ -271,7 +271,7 @@ def test_an_append_that_does_not_go_on_is_refused(open_log: Callable[..., Log]) 
     log.close()
 
 
-def test_an_append_that_is_repeated_after_a_new_start_is_there_once(
+def test_append_repeated_after_a_restart_is_stored_once(
     open_log: Callable[..., Log],
 ) -> None:
     log = open_log()
@@ -299,7 +299,7 @@ def append_to_channel(
     return one.chain
 
 
-def test_the_first_offset_of_a_channel_stays_when_answers_go(
+def test_first_offset_of_a_channel_outlives_its_answers(
     open_log: Callable[..., Log],
 ) -> None:
     log = open_log()
@@ -315,7 +315,7 @@ def test_the_first_offset_of_a_channel_stays_when_answers_go(
     log.close()
 
 
-def test_the_first_offset_of_a_channel_that_an_older_version_began_is_unknown(
+def test_first_offset_of_an_older_versions_channel_is_unknown(
     open_log: Callable[..., Log],
 ) -> None:
     log = open_log()
@@ -327,7 +327,7 @@ def test_the_first_offset_of_a_channel_that_an_older_version_began_is_unknown(
     log.close()
 
 
-def test_the_first_offset_is_forgotten_with_its_channel_and_not_before(
+def test_first_offset_is_forgotten_only_with_its_channel(
     open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from paimon_magics.coordinator.inserts.log import database

@@ -69,9 +69,7 @@ def committed_by_rest(
 class TestEnginesOverRest:
     SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
-    def test_an_overwrite_takes_what_was_acknowledged_before_it_and_nothing_later(
-        self, shared: Served
-    ) -> None:
+    def test_overwrite_replaces_only_rows_acknowledged_before_it(self, shared: Served) -> None:
         with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
             table = rest_catalog(served).get_table(str(served.name).replace("`", ""))
             served.insert([[1, "a"]])
@@ -80,9 +78,7 @@ class TestEnginesOverRest:
             served.flush()
             assert served.ids() == [9, 2]
 
-    def test_an_overwrite_of_keys_takes_those_that_were_acknowledged_before(
-        self, shared: Served
-    ) -> None:
+    def test_keyed_overwrite_replaces_rows_acknowledged_before_it(self, shared: Served) -> None:
         with Served(shared.folder, table_sql(KEYED, BY_KEY), shared=shared) as served:
             table = rest_catalog(served).get_table(str(served.name).replace("`", ""))
             schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
@@ -93,7 +89,7 @@ class TestEnginesOverRest:
             served.flush()
             assert served.rows() == [{"id": 1, "name": "last"}, {"id": 2, "name": "1"}]
 
-    def test_commits_get_through_while_many_insert(self, shared: Served) -> None:
+    def test_commits_succeed_during_many_inserts(self, shared: Served) -> None:
         options = "'group_commit_interval_ms' = '20'"
         with Served(shared.folder, table_sql(options=options), shared=shared) as served:
             table = rest_catalog(served).get_table(str(served.name).replace("`", ""))
@@ -117,7 +113,7 @@ class TestEnginesOverRest:
             assert [id for id in found if id != -1] == list(range(inserted))
             assert found.count(-1) == 5
 
-    def test_a_table_that_is_dropped_or_renamed_was_loaded_before(self, shared: Served) -> None:
+    def test_drop_and_rename_load_waiting_inserts_first(self, shared: Served) -> None:
         with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
             catalog = rest_catalog(served)
             served.insert([[1, "a"]], idempotency_key="one")
@@ -132,7 +128,7 @@ class TestEnginesOverRest:
             shown = served.call("GET", "/v1/inserts").json()["tables"]
             assert {one["table"]["table"] for one in shown}.isdisjoint({before.table, "moved"})
 
-    def test_rolling_back_takes_what_was_acknowledged_before_it(self, shared: Served) -> None:
+    def test_rollback_removes_only_rows_acknowledged_before_it(self, shared: Served) -> None:
         with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
             served.insert([[1, "a"]])
             served.flush()
@@ -153,9 +149,7 @@ class TestDeletesThroughTheCore:
         messages = write(served.catalog, transaction, rows, overwrite=True)
         client.commit(CommitRequest(transaction, OverwritePartitions(), messages))
 
-    def test_it_deletes_what_was_acknowledged_before_it_and_nothing_later(
-        self, shared: Served
-    ) -> None:
+    def test_delete_removes_only_rows_acknowledged_before_it(self, shared: Served) -> None:
         with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
             for number in range(3):
                 served.insert([[number, "x"], [number + 10, "y"]])
@@ -165,9 +159,7 @@ class TestDeletesThroughTheCore:
             assert served.ids() == [10, 11, 12, 2]
             assert sorted(served.ids()) == [2, 10, 11, 12]  # type: ignore[type-var]
 
-    def test_of_a_key_it_deletes_the_row_that_was_there_and_not_the_next(
-        self, shared: Served
-    ) -> None:
+    def test_delete_of_a_key_spares_a_later_insert(self, shared: Served) -> None:
         columns = f"{KEYED}, kind STRING"
         options = f"{BY_KEY}, 'rowkind.field' = 'kind'"
         with Served(shared.folder, table_sql(columns, options), shared=shared) as served:
@@ -181,7 +173,7 @@ class TestDeletesThroughTheCore:
             served.flush()
             assert served.rows() == [{"id": 2, "name": "b", "kind": "+I"}]
 
-    def test_two_that_want_the_table_at_once_follow_each_other(self, shared: Served) -> None:
+    def test_concurrent_deletes_follow_each_other(self, shared: Served) -> None:
         with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
             for number in range(6):
                 served.insert([[number, "x"]])
@@ -212,9 +204,7 @@ class TestUpsertsWithoutASequenceField:
         rows = builder.new_read().to_arrow(builder.new_scan().plan().splits())
         return {row["id"]: row["name"] for row in rows.to_pylist()}
 
-    def test_a_statement_comes_after_what_was_acknowledged_before_it_began_and_before_the_rest(
-        self, shared: Served
-    ) -> None:
+    def test_statement_is_ordered_among_inserts_by_its_begin(self, shared: Served) -> None:
         with Served(shared.folder, table_sql(KEYED, BY_KEY), shared=shared) as served:
             client = served.process.client()
             for number in range(3):
@@ -231,9 +221,7 @@ class TestUpsertsWithoutASequenceField:
                 found = {row["id"]: row["name"] for row in served.rows()}
                 assert found == {1: f"statement {number}", 2: "while", 3: "later"}
 
-    def test_an_engine_over_rest_has_given_its_numbers_before_it_has_a_place(
-        self, shared: Served
-    ) -> None:
+    def test_rest_writer_is_ordered_by_its_sequence_numbers(self, shared: Served) -> None:
         """Paimon's numbers decide, which it gave while it wrote: a row that was acknowledged then
         may win or lose. What was loaded before the job began loses, what is acknowledged after its
         commit wins."""
@@ -256,7 +244,7 @@ class TestUpsertsWithoutASequenceField:
             assert {row["id"]: row["name"] for row in served.rows()}[2] == "after"
 
 
-def test_a_table_whose_layout_takes_no_small_inserts_is_nobodys_concern(shared: Served) -> None:
+def test_table_with_an_unsuitable_layout_refuses_only_small_inserts(shared: Served) -> None:
     """It has the option, and is written and dropped like any other."""
     sql = (
         "CREATE TABLE t (id BIGINT NOT NULL, p STRING) PARTITIONED BY (p) "
@@ -274,7 +262,7 @@ def test_a_table_whose_layout_takes_no_small_inserts_is_nobodys_concern(shared: 
         assert not served.catalog.table_exists(served.name)
 
 
-def test_draining_loads_what_waits(tmp_path: Path) -> None:
+def test_drain_loads_waiting_rows(tmp_path: Path) -> None:
     with Served(tmp_path, table_sql(options=SLOW)) as served:
         served.insert([[1, "a"]])
         administration = served.process.client().administration()
@@ -283,7 +271,7 @@ def test_draining_loads_what_waits(tmp_path: Path) -> None:
 
 
 class TestTheBuffer:
-    def test_it_has_what_is_acknowledged_and_not_in_the_snapshot(self, shared: Served) -> None:
+    def test_buffer_has_acknowledged_records_after_the_snapshot(self, shared: Served) -> None:
         with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
             queues = served.process.client().administration().queues
             assert queues.buffer(served.name).segments == ()
@@ -296,9 +284,7 @@ class TestTheBuffer:
             records, _ = read_segments(found.segments, found.published)
             assert [record.lsn for record in records] == [2, 3]
 
-    def test_together_with_the_snapshot_no_row_is_missing_or_there_twice(
-        self, shared: Served
-    ) -> None:
+    def test_snapshot_and_buffer_together_have_each_row_once(self, shared: Served) -> None:
         options = "'group_commit_interval_ms' = '10'"
         with Served(shared.folder, table_sql(options=options), shared=shared) as served:
             queues = served.process.client().administration().queues
@@ -352,7 +338,7 @@ class TestAnotherFlusher:
         properties = log_properties(queue, first, last, dead)
         committer.commit(CommitRequest(transaction, Append(), messages, properties))
 
-    def test_it_is_found_and_not_loaded_again(self, tmp_path: Path) -> None:
+    def test_foreign_load_of_the_waiting_records_is_not_repeated(self, tmp_path: Path) -> None:
         with Served(tmp_path, table_sql(options=SLOW)) as served:
             served.insert([[1, "a"]])
             served.insert([[2, "a"]])
@@ -362,7 +348,7 @@ class TestAnotherFlusher:
             served.flush()
             assert served.ids() == [1, 2, 3]
 
-    def test_where_only_a_part_is_there_the_table_closes_and_says_so(self, tmp_path: Path) -> None:
+    def test_foreign_load_of_a_part_closes_the_table(self, tmp_path: Path) -> None:
         with Served(tmp_path, table_sql(options=SLOW)) as served:
             for number in (1, 2, 3):
                 served.insert([[number, "a"]])
@@ -371,7 +357,7 @@ class TestAnotherFlusher:
             assert "has records 1 to 2" in served.queue()["closed"]
             assert served.ids() == [1, 2]
 
-    def test_one_that_comes_in_between_makes_the_commit_fail(self, tmp_path: Path) -> None:
+    def test_foreign_load_during_a_flush_is_not_repeated(self, tmp_path: Path) -> None:
         fault = tmp_path / "fault"
         with Served(tmp_path, table_sql(options=SLOW), faults=f"@{fault}") as served:
             served.insert([[1, "a"]])
@@ -415,7 +401,7 @@ class TestDrops:
         ("facts", "repeated", "done"),
         [({"only_empty": True}, False, False), ({"created_at_ms": 1}, True, True)],
     )
-    def test_drop_that_leaves_the_table_leaves_its_inserts(
+    def test_drop_that_keeps_the_table_keeps_its_inserts(
         self, tmp_path: Path, facts: dict[str, Any], repeated: bool, done: bool
     ) -> None:
         with Served(tmp_path, table_sql(options=SLOW)) as served:
@@ -425,7 +411,7 @@ class TestDrops:
             served.flush()
             assert served.ids() == [1, 2]
 
-    def test_damaged_table_is_dropped_with_the_rows_that_wait(self, tmp_path: Path) -> None:
+    def test_damaged_table_is_dropped_with_its_waiting_rows(self, tmp_path: Path) -> None:
         with Served(tmp_path, table_sql(options=SLOW)) as served:
             served.insert([[1, "a"]])
             folder = served.process.warehouse / "default.db" / served.name.table
@@ -433,7 +419,7 @@ class TestDrops:
             assert self.drop(served) is True
             self.made_anew(served)
 
-    def test_table_that_takes_no_inserts_any_more_is_dropped_with_its_rows(
+    def test_table_with_inserts_disabled_is_dropped_with_its_waiting_rows(
         self, tmp_path: Path
     ) -> None:
         with Served(tmp_path, table_sql(options=SLOW)) as served:

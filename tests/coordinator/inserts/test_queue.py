@@ -65,7 +65,7 @@ def answers(effects: list[object]) -> dict[int, Answer]:
     return {effect.ask: effect.answer for effect in effects if isinstance(effect, Reply)}
 
 
-def test_an_insert_is_answered_after_it_was_appended() -> None:
+def test_insert_is_answered_after_its_append() -> None:
     queue, effects = run(EMPTY, Arrived((insert(1), insert(2)), 0))
     assert effects == [
         Append(((1, insert(1)), (2, insert(2)))),
@@ -88,20 +88,20 @@ def test_an_insert_is_answered_after_it_was_appended() -> None:
         ([Arrived((insert(1), insert(2, mode=Mode.OFF)), 0)], Batch(1, 1, 1, 10, 0)),
     ],
 )
-def test_a_batch_is_loaded_when_it_is_time(events: list[Event], flushed: Batch | None) -> None:
+def test_batch_is_flushed_at_its_thresholds(events: list[Event], flushed: Batch | None) -> None:
     effects = run(EMPTY, *events)[1]
     begun = [effect.batch for effect in effects if isinstance(effect, BeginFlush)]
     assert begun == ([] if flushed is None else [flushed])
 
 
-def test_bytes_make_a_batch_full() -> None:
+def test_batch_is_sealed_at_its_byte_threshold() -> None:
     queue = replace(EMPTY, thresholds=replace(THRESHOLDS, data_bytes=50))
     queue, effects = run(queue, Arrived(tuple(insert(n, size_bytes=20) for n in range(4)), 0))
     assert [e.batch for e in effects if isinstance(e, BeginFlush)] == [Batch(1, 3, 3, 60, 0)]
     assert queue.open == Batch(4, 4, 1, 20, 0)
 
 
-def test_one_batch_at_a_time_is_loaded_in_their_order() -> None:
+def test_batches_are_flushed_in_order_without_overlap() -> None:
     queue, _ = run(EMPTY, Arrived((insert(1, rows=10), insert(2, rows=10)), 0))
     assert (queue.flushing, queue.sealed) == (Batch(1, 1, 10, 10, 0), (Batch(2, 2, 10, 10, 0),))
     queue, effects = run(queue, Published(7, 1))
@@ -109,7 +109,7 @@ def test_one_batch_at_a_time_is_loaded_in_their_order() -> None:
     assert (queue.published, queue.snapshot_id) == (1, 7)
 
 
-def test_who_wants_to_see_its_rows_is_answered_when_they_are_visible() -> None:
+def test_synchronous_insert_is_answered_when_its_rows_are_visible() -> None:
     queue, effects = run(EMPTY, Arrived((insert(1, mode=Mode.SYNC),), 0), FlushRequested(2, 1))
     assert answers(effects) == {}
     queue, effects = run(queue, Published(4, 2))
@@ -120,7 +120,7 @@ def test_who_wants_to_see_its_rows_is_answered_when_they_are_visible() -> None:
     assert answers(run(queue, FlushRequested(3, 3))[1]) == {3: Flushed(1, 4)}
 
 
-def test_an_insert_in_a_commit_of_its_own_shares_it_with_nobody() -> None:
+def test_off_mode_insert_gets_its_own_batch() -> None:
     arrivals = (insert(1), insert(2, mode=Mode.OFF), insert(3))
     queue, _ = run(EMPTY, Arrived(arrivals, 0))
     assert [(b.first, b.last) for b in queue.batches] == [(1, 1), (2, 2), (3, 3)]
@@ -137,17 +137,17 @@ class TestRepeatedInserts:
             [Reply(2, Accepted(1, Mode.ASYNC, duplicate=True))],
         )
 
-    def test_also_within_one_group(self) -> None:
+    def test_same_label_within_a_group_gets_the_first_answer(self) -> None:
         effects = run(EMPTY, Arrived((self.LABELLED, self.LABELLED._replace(ask=2)), 0))[1]
         assert answers(effects)[2] == Accepted(1, Mode.ASYNC, duplicate=True)
 
-    def test_the_same_label_for_something_else_is_refused(self) -> None:
+    def test_label_reused_for_other_rows_is_refused(self) -> None:
         other = self.LABELLED._replace(ask=2, digest=b"y")
         answer = answers(run(EMPTY, Arrived((self.LABELLED, other), 0))[1])[2]
         assert isinstance(answer, Refused)
         assert answer.reason is Reason.MISMATCH
 
-    def test_who_repeats_to_see_it_waits_for_it(self) -> None:
+    def test_synchronous_repeat_waits_for_visibility(self) -> None:
         again = self.LABELLED._replace(ask=2, mode=Mode.SYNC, known=Known(1, b"x"))
         queue, effects = run(EMPTY, Arrived((self.LABELLED,), 0), Arrived((again,), 1))
         assert 2 not in answers(effects)
@@ -176,7 +176,7 @@ class TestRepeatedInserts:
         assert (answer.reason if isinstance(answer, Refused) else answer) == expected
 
     @pytest.mark.parametrize(("first", "last"), [(4, 9), (None, None)])
-    def test_an_offset_before_the_first_one_of_its_channel_is_refused(
+    def test_offset_before_the_first_of_its_channel_is_refused(
         self, first: int | None, last: int | None
     ) -> None:
         named = partial(insert, key="c:a", digest=b"x", last_offset=last, first_offset=first)
@@ -187,7 +187,7 @@ class TestRepeatedInserts:
         assert answer.reason is Reason.BEFORE
         assert queue.acknowledged == len(begin)
 
-    def test_offsets_within_one_group_are_known(self) -> None:
+    def test_offsets_within_a_group_are_checked(self) -> None:
         arrivals = [insert(n, key="c:a", offset=n, digest=b"x", last_offset=0) for n in (1, 2, 2)]
         arrivals.append(insert(9, key="c:a", offset=4, digest=b"x", last_offset=0))
         queue, effects = run(EMPTY, Arrived(tuple(arrivals), 0))
@@ -196,7 +196,7 @@ class TestRepeatedInserts:
         assert isinstance(answers(effects)[9], Refused)
 
 
-def test_an_insert_that_could_never_wait_is_told_to_be_smaller() -> None:
+def test_insert_larger_than_the_hard_limit_is_refused() -> None:
     queue = replace(EMPTY, thresholds=replace(THRESHOLDS, hard_bytes=1200))
     _, effects = run(queue, Arrived((insert(1, size_bytes=1201), insert(2, size_bytes=1200)), 0))
     refused = answers(effects)[1]
@@ -206,7 +206,7 @@ def test_an_insert_that_could_never_wait_is_told_to_be_smaller() -> None:
     assert answers(effects)[2] == Accepted(1, Mode.ASYNC)
 
 
-def test_a_large_backlog_makes_inserts_wait_and_a_larger_one_refuses_them() -> None:
+def test_large_backlog_delays_inserts_and_full_backlog_refuses_them() -> None:
     events = Arrived(tuple(insert(n, size_bytes=300) for n in range(1, 6)), 0)
     queue, effects = run(replace(EMPTY, thresholds=replace(THRESHOLDS, hard_bytes=1200)), events)
     given = answers(effects)
@@ -223,7 +223,7 @@ def test_a_large_backlog_makes_inserts_wait_and_a_larger_one_refuses_them() -> N
     assert (seen.mode, seen.fallback) == (Mode.SYNC, "900 bytes wait to be loaded")
 
 
-def test_what_failed_is_tried_again_later_and_nothing_passes_it() -> None:
+def test_failed_flush_is_retried_before_later_batches() -> None:
     queue, _ = run(EMPTY, Arrived((insert(1, rows=10), insert(2, rows=10)), 0))
     queue, effects = run(queue, FlushFailed("no disk", 10), Ticked(300))
     assert (effects, queue.last_error) == ([], "no disk")
@@ -248,7 +248,7 @@ def test_unclear_batch_is_settled_before_anything_else() -> None:
     ]
 
 
-def test_a_record_that_can_not_be_loaded_is_found_by_halves_and_buried() -> None:
+def test_unloadable_record_is_isolated_by_bisection_and_buried() -> None:
     queue, effects = run(EMPTY, Arrived(tuple(insert(n, mode=Mode.SYNC) for n in range(1, 9)), 0))
     queue, effects = run(queue, FlushRequested(99, 0))
     published: list[int] = []
@@ -288,13 +288,13 @@ class TestHolds:
         queue, effects = run(queue, HoldEnded("h", 600))
         assert effects == [BeginFlush(Batch(2, 2, 10, 10, 3))]
 
-    def test_one_that_was_not_granted_in_time_is_told(self) -> None:
+    def test_hold_ended_before_its_grant_is_refused(self) -> None:
         queue, _ = run(EMPTY, Arrived((insert(1, rows=10),), 0), HoldRequested("h", 2, 0))
         answer = answers(run(queue, HoldEnded("h", 50))[1])[2]
         assert isinstance(answer, Refused)
         assert answer.reason is Reason.LATE
 
-    def test_who_only_looks_waits_for_the_batch_under_way_and_stops_the_next(self) -> None:
+    def test_reading_hold_waits_for_the_running_flush_and_stops_the_next(self) -> None:
         queue, _ = run(EMPTY, Arrived((insert(1, rows=10), insert(2, rows=10)), 0))
         queue, effects = run(queue, HoldRequested("h", 3, 1, drains=False))
         assert answers(effects) == {}
@@ -306,7 +306,7 @@ class TestHolds:
         assert answers(effects) == {3: Granted(0)}
         assert run(failed, Ticked(900))[0].flushing is None
 
-    def test_while_a_table_is_taken_away_nothing_is_taken(self) -> None:
+    def test_refusing_hold_rejects_inserts_until_it_ends(self) -> None:
         queue, _ = run(EMPTY, HoldRequested("h", 1, 0, refuses=True))
         answer = answers(run(queue, Arrived((insert(2),), 1))[1])[2]
         assert isinstance(answer, Refused)
@@ -315,7 +315,7 @@ class TestHolds:
             1, Mode.ASYNC
         )
 
-    def test_without_a_backlog_it_is_granted_at_once(self) -> None:
+    def test_hold_without_a_backlog_is_granted_at_once(self) -> None:
         assert answers(run(EMPTY, HoldRequested("h", 1, 0))[1]) == {1: Granted(0)}
 
 
@@ -328,7 +328,7 @@ def test_a_closed_table_takes_and_loads_nothing_until_it_is_opened() -> None:
     assert run(queue, Closed("", 501))[1] == [BeginFlush(Batch(1, 1, 1, 10, 0))]
 
 
-def test_who_waits_is_answered_when_a_table_closes() -> None:
+def test_closing_a_table_answers_all_waiters() -> None:
     events = [
         Arrived((insert(1, mode=Mode.SYNC),), 0),
         FlushRequested(2, 1),

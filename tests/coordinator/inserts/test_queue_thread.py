@@ -61,7 +61,7 @@ def kept(tmp_path: Path) -> Kept:
     return made
 
 
-def test_an_insert_is_answered_when_its_label_can_not_be_looked_up(kept: Kept) -> None:
+def test_insert_fails_when_its_label_cannot_be_looked_up(kept: Kept) -> None:
     Troubled.trouble = StoreUnavailableError("The disk is full.")
     with pytest.raises(StoreUnavailableError, match="full"):
         kept.insert(1, "one")
@@ -70,7 +70,7 @@ def test_an_insert_is_answered_when_its_label_can_not_be_looked_up(kept: Kept) -
     kept.end()
 
 
-def test_and_when_the_log_is_lost_at_that_moment(kept: Kept) -> None:
+def test_insert_fails_when_the_log_is_lost_during_label_lookup(kept: Kept) -> None:
     Troubled.trouble = StoreLostError("It is another one.")
     with pytest.raises(SetupError, match="stopped: It is another one"):
         kept.insert(1, "one")
@@ -78,7 +78,7 @@ def test_and_when_the_log_is_lost_at_that_moment(kept: Kept) -> None:
     kept.end()
 
 
-def test_rows_of_before_the_restart_are_known_although_the_log_is_not_read_yet(kept: Kept) -> None:
+def test_buffered_read_waits_for_the_log_after_a_restart(kept: Kept) -> None:
     kept.insert(1)
     kept.end()
     Troubled.is_held.clear()
@@ -96,7 +96,7 @@ def test_rows_of_before_the_restart_are_known_although_the_log_is_not_read_yet(k
         kept.end()
 
 
-def test_what_happens_while_an_append_is_unclear_is_not_forgotten(kept: Kept) -> None:
+def test_events_during_an_unclear_append_are_not_lost(kept: Kept) -> None:
     table_info = kept.group.known_tables.load("default", "t")
     hold = kept.group.holds.take(table_info)
     assert hold.granted.result(30) == 0
@@ -116,7 +116,7 @@ def test_what_happens_while_an_append_is_unclear_is_not_forgotten(kept: Kept) ->
         kept.end()
 
 
-def test_a_commit_that_came_twice_leaves_no_hold(kept: Kept) -> None:
+def test_repeated_commit_leaves_no_hold(kept: Kept) -> None:
     table_info = kept.group.known_tables.load("default", "t")
     came = [waited(kept.group.holds.commit(table_info.name, "me")) for _ in range(2)]
     for hold in came:
@@ -139,9 +139,7 @@ class PanicException(BaseException):
 
 
 @pytest.mark.parametrize("error", [KeyError("foreign"), PanicException("foreign")])
-def test_an_append_that_fails_by_an_error_that_nobody_expects_is_made_once(
-    kept: Kept, error: BaseException
-) -> None:
+def test_append_with_an_unexpected_error_is_made_once(kept: Kept, error: BaseException) -> None:
     Troubled.append_error = error
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(kept.insert, 1, "one")
@@ -156,7 +154,7 @@ def test_an_append_that_fails_by_an_error_that_nobody_expects_is_made_once(
     kept.end()
 
 
-def test_an_insert_that_knows_a_dropped_table_is_refused(kept: Kept) -> None:
+def test_insert_prepared_for_a_dropped_table_is_refused(kept: Kept) -> None:
     known = kept.group.known_tables.load("default", "t")
     kept.catalog.drop_table(TABLE)
     statement = parse_statement(table_sql(options=SLOW))
@@ -173,7 +171,7 @@ def test_an_insert_that_knows_a_dropped_table_is_refused(kept: Kept) -> None:
     kept.end()
 
 
-def test_a_drop_of_a_damaged_table_without_waiting_rows_has_inserts_refused(kept: Kept) -> None:
+def test_drop_of_a_damaged_table_refuses_later_inserts(kept: Kept) -> None:
     kept.insert(1)
     kept.flush()
     known = kept.group.known_tables.load("default", "t")
@@ -199,7 +197,7 @@ def _submitted(kept: Kept, id: int, mode: Mode = Mode.ASYNC) -> Future[Answer]:
     return answer
 
 
-def test_an_insert_is_not_refused_when_the_log_is_lost_after_it_was_given_the_rows(
+def test_insert_has_an_unknown_outcome_when_the_log_is_lost_in_append(
     kept: Kept,
 ) -> None:
     kept.insert(1)
@@ -216,7 +214,7 @@ def test_an_insert_is_not_refused_when_the_log_is_lost_after_it_was_given_the_ro
     kept.end()
 
 
-def test_of_inserts_that_wait_for_the_log_those_are_refused_that_it_was_not_given(
+def test_unclear_append_refuses_only_inserts_behind_it(
     kept: Kept,
 ) -> None:
     kept.insert(1)
@@ -239,7 +237,7 @@ def test_of_inserts_that_wait_for_the_log_those_are_refused_that_it_was_not_give
         kept.end()
 
 
-def test_an_insert_that_waits_to_be_visible_is_not_refused_by_a_deposed_coordinator(
+def test_synchronous_insert_has_an_unknown_outcome_after_deposition(
     kept: Kept,
 ) -> None:
     kept.insert(1)
@@ -260,7 +258,7 @@ def test_an_insert_that_waits_to_be_visible_is_not_refused_by_a_deposed_coordina
     kept.end()
 
 
-def test_an_insert_that_waits_to_be_visible_is_not_refused_at_the_end(kept: Kept) -> None:
+def test_synchronous_insert_has_an_unknown_outcome_at_shutdown(kept: Kept) -> None:
     table_info = kept.group.known_tables.load("default", "t")
     hold = kept.group.holds.take(table_info)
     assert hold.granted.result(30) is not None

@@ -45,7 +45,7 @@ def prefix_of(found: Sequence[Record]) -> bool:
 
 @pytest.mark.parametrize("cuts", [(4,), (1, 4), (1, 2, 3, 4)])
 @pytest.mark.parametrize("after", range(5))
-def test_records_come_back_as_they_were(cuts: tuple[int, ...], after: int) -> None:
+def test_records_round_trip_through_segments(cuts: tuple[int, ...], after: int) -> None:
     segments = [segment for segment in sealed(*cuts) if segment.last > after]
     found, chain = read_segments(content(segments), after)
     assert found == RECORDS[after:]
@@ -57,7 +57,7 @@ def test_records_are_read_up_to_a_place_within_a_segment() -> None:
     assert read_segments(content(sealed(1, 4)), 0, 0, upto=3) == (RECORDS[:3], cut.chain)
 
 
-def test_a_segment_that_was_cut_off_anywhere_is_damaged() -> None:
+def test_truncated_segment_is_damaged() -> None:
     whole = sealed(4)[0].body
     for end in range(len(whole)):
         with pytest.raises(DamagedError):
@@ -79,21 +79,21 @@ def test_any_flipped_bit_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("kept", "lsn"), [([1, 2], 1), ([0, 2], 2), ([0, 1, 1], 3), ([1, 0], 1), ([0, 2, 1], 2)]
 )
-def test_a_segment_that_is_missing_or_out_of_order_is_noticed(kept: list[int], lsn: int) -> None:
+def test_missing_or_misplaced_segment_is_noticed(kept: list[int], lsn: int) -> None:
     segments = sealed(1, 2, 4)
     with pytest.raises(DamagedError) as raised:
         read_segments(content([segments[number] for number in kept]), 0, 0)
     assert raised.value.lsn == lsn
 
 
-def test_a_segment_of_another_history_does_not_follow() -> None:
+def test_segment_of_another_history_is_refused() -> None:
     other = [Record(1, Format.JSON, 0, 1, 1_000, b"another"), *RECORDS[1:]]
     mixed = [*sealed(1), seal(other[1:], seal(other[:1], 0).chain)]
     with pytest.raises(DamagedError, match="does not follow"):
         read_segments(content(mixed), 0, 0)
 
 
-def test_the_chain_of_the_published_records_is_checked_where_it_is_known() -> None:
+def test_known_chain_of_published_records_is_checked() -> None:
     segments = sealed(2, 4)
     with pytest.raises(DamagedError, match="does not follow"):
         read_segments(content(segments[1:]), 2, segments[0].chain ^ 1)
@@ -104,7 +104,7 @@ def test_the_chain_of_the_published_records_is_checked_where_it_is_known() -> No
     cuts=st.sets(st.integers(1, 3)),
     damage=st.lists(st.tuples(st.integers(0, 10_000), st.binary(max_size=9)), max_size=3),
 )
-def test_whatever_is_written_over_it_what_is_read_is_a_prefix(
+def test_overwritten_segments_yield_a_prefix_of_the_records(
     cuts: set[int], damage: list[tuple[int, bytes]]
 ) -> None:
     stored = []
@@ -124,6 +124,6 @@ def test_whatever_is_written_over_it_what_is_read_is_a_prefix(
     assert prefix_of(found)
 
 
-def test_records_that_are_not_dense_are_not_written() -> None:
+def test_records_with_gaps_are_not_written() -> None:
     with pytest.raises(ValueError, match="record 3 where 2 comes next"):
         seal([RECORDS[0], RECORDS[2]], 0)

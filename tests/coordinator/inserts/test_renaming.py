@@ -64,7 +64,7 @@ def knows_what_was_inserted(served: Served) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("log", mostly("postgres"))
-def test_labels_and_channels_survive_renaming_and_a_death_at_each_of_its_steps(
+def test_labels_and_channels_survive_a_kill_at_each_rename_step(
     tmp_path: Path, log: str, request: pytest.FixtureRequest
 ) -> None:
     fault = tmp_path / "fault"
@@ -104,14 +104,14 @@ def other(served: Served) -> TableName:
     return TableName(f"{served.name.table}_renamed", "default")
 
 
-def test_a_renaming_around_the_coordinator_keeps_what_was_inserted(served: Served) -> None:
+def test_rename_around_the_coordinator_keeps_inserts(served: Served) -> None:
     filled(served)
     served.catalog.rename_table(served.name, other(served))
     named(served, other(served))
     knows_what_was_inserted(served)
 
 
-def test_a_refused_renaming_leaves_the_table_as_it_was(served: Served) -> None:
+def test_refused_rename_leaves_the_table_unchanged(served: Served) -> None:
     filled(served)
     to = other(served)
     sql = table_sql(options=SLOW).replace("TABLE t ", f"TABLE {to.table} ")
@@ -121,9 +121,7 @@ def test_a_refused_renaming_leaves_the_table_as_it_was(served: Served) -> None:
 
 
 @pytest.mark.parametrize("taken", ["renamed", "dropped"])
-def test_labels_do_not_answer_for_a_table_that_is_made_by_the_old_name(
-    served: Served, taken: str
-) -> None:
+def test_labels_do_not_apply_to_a_new_table_of_the_old_name(served: Served, taken: str) -> None:
     filled(served)
     catalog, name = rest_catalog(served), served.name
     if taken == "renamed":
@@ -138,7 +136,7 @@ def test_labels_do_not_answer_for_a_table_that_is_made_by_the_old_name(
     assert served.ids() == [1]
 
 
-def test_there_and_back_again(served: Served) -> None:
+def test_rename_and_rename_back_keep_labels_and_rows(served: Served) -> None:
     filled(served)
     catalog, name, to = rest_catalog(served), served.name, other(served)
     catalog.rename_table(f"default.{name.table}", f"default.{to.table}")
@@ -149,7 +147,7 @@ def test_there_and_back_again(served: Served) -> None:
     knows_what_was_inserted(served)
 
 
-def test_dead_letters_go_along(served: Served) -> None:
+def test_dead_letters_follow_a_renamed_table(served: Served) -> None:
     from paimon_magics.statements.grammar.parsing import parse_statement
     from paimon_magics.statements.table_changes import AlterTable
 
@@ -173,7 +171,7 @@ def test_dead_letters_go_along(served: Served) -> None:
     assert served.ids() == [1]
 
 
-def test_rows_that_came_before_a_late_renaming_are_loaded_under_the_new_name(
+def test_waiting_rows_are_loaded_under_the_new_name_after_a_rename(
     tmp_path: Path,
 ) -> None:
     """The coordinator was started anew, and the renaming went around it."""
@@ -191,7 +189,7 @@ def test_rows_that_came_before_a_late_renaming_are_loaded_under_the_new_name(
 
 
 @pytest.mark.parametrize("log", mostly("warehouse"))
-def test_four_renamings_at_once_keep_labels_channels_and_rows(
+def test_concurrent_renames_keep_labels_channels_and_rows(
     tmp_path: Path, log: str, request: pytest.FixtureRequest
 ) -> None:
     """One of them is carried out; the others find no table by its old name."""
@@ -209,7 +207,7 @@ def test_four_renamings_at_once_keep_labels_channels_and_rows(
 
 
 @pytest.mark.parametrize("order", ["rename first", "drop first"])
-def test_a_renaming_and_a_drop_at_once_leave_one_outcome(served: Served, order: str) -> None:
+def test_concurrent_rename_and_drop_leave_a_single_outcome(served: Served, order: str) -> None:
     filled(served)
     base = served.name.table
     for turn in range(4):

@@ -74,7 +74,9 @@ def service(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Service]
 
 
 @pytest.mark.parametrize("ends", ["killed", "stopped"])
-def test_rows_behind_an_open_statement_stay_behind_it(service: Service, ends: str) -> None:
+def test_rows_behind_an_open_statement_stay_behind_it_after_restart(
+    service: Service, ends: str
+) -> None:
     service.insert(1, "sync_mode")
     begun = service.begin()
     service.insert(2)
@@ -93,7 +95,7 @@ def test_rows_behind_an_open_statement_stay_behind_it(service: Service, ends: st
     assert service.queue()["held_by"] == 0
 
 
-def test_rows_are_loaded_when_the_statement_is_given_up(service: Service) -> None:
+def test_rows_are_loaded_when_the_statement_is_aborted(service: Service) -> None:
     begun = service.begin()
     service.insert(1)
     service.process.kill()
@@ -105,7 +107,7 @@ def test_rows_are_loaded_when_the_statement_is_given_up(service: Service) -> Non
 
 
 @pytest.mark.parametrize("is_flushing", [False, True])
-def test_nothing_behind_the_place_is_loaded_before_it_ends(is_flushing: bool) -> None:
+def test_no_batch_behind_a_restored_place_is_flushed(is_flushing: bool) -> None:
     first, second = Batch(1, 1, 1, 1, 0), Batch(2, 2, 1, 1, 0)
     queue = Queue(next_lsn=3, sealed=(first, second))
     if is_flushing:
@@ -117,7 +119,7 @@ def test_nothing_behind_the_place_is_loaded_before_it_ends(is_flushing: bool) ->
         assert effects == (BeginFlush(first),)
 
 
-def test_a_table_that_had_no_insert_before_the_statement_keeps_its_place(service: Service) -> None:
+def test_statement_keeps_its_place_on_a_table_without_earlier_inserts(service: Service) -> None:
     begun = service.begin()
     service.process.kill()
     service.process.start()
@@ -129,7 +131,7 @@ def test_a_table_that_had_no_insert_before_the_statement_keeps_its_place(service
     assert service.ids() == [1], "it was acknowledged after the statement began"
 
 
-def test_a_statement_by_a_name_that_the_log_has_not_seen_keeps_its_place(service: Service) -> None:
+def test_statement_on_an_externally_renamed_table_keeps_its_place(service: Service) -> None:
     service.insert(1, "sync_mode")
     renamed = TableName("renamed", "default")
     service.catalog.rename_table(TABLE, renamed)  # around the coordinator
@@ -144,7 +146,7 @@ def test_a_statement_by_a_name_that_the_log_has_not_seen_keeps_its_place(service
     assert service.ids(renamed) == [2], "it was acknowledged after the statement began"
 
 
-def test_a_coordinator_that_does_not_know_the_statement_loses_no_row_to_it(tmp_path: Path) -> None:
+def test_coordinator_without_the_statement_refuses_it_and_loses_no_row(tmp_path: Path) -> None:
     service = Service(tmp_path, "warehouse")
     try:
         service.insert(1, "sync_mode")

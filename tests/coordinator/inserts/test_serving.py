@@ -57,7 +57,7 @@ def alter(served: Served, change: str) -> None:
     served.catalog.alter_table(served.name, statement.changes)
 
 
-def test_an_insert_is_acknowledged_and_loaded_with_others_later(shared: Served) -> None:
+def test_inserts_are_acknowledged_at_once_and_loaded_together(shared: Served) -> None:
     with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
         answers = [served.insert([[n, "a"], [n, "b"]]).json() for n in range(3)]
         assert answers == [{"lsn": n, "label": None, "mode": "async_mode"} for n in (1, 2, 3)]
@@ -73,7 +73,7 @@ def test_an_insert_is_acknowledged_and_loaded_with_others_later(shared: Served) 
         assert served.queue()["waiting_bytes"] == 0
 
 
-def test_many_statements_in_one_request_are_one_insert(shared: Served) -> None:
+def test_statements_of_a_request_are_a_single_insert(shared: Served) -> None:
     with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
         statements = [{"columns": ["id"], "rows": [[n]]} for n in range(64)]
         answer = served.call("POST", "", {"statements": statements})
@@ -82,7 +82,7 @@ def test_many_statements_in_one_request_are_one_insert(shared: Served) -> None:
         assert served.ids() == list(range(64))
 
 
-def test_an_arrow_stream_is_an_insert(shared: Served) -> None:
+def test_arrow_stream_is_accepted_as_an_insert(shared: Served) -> None:
     table = pa.table({"name": ["a", None], "id": pa.array([1, 2], pa.int16())})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -102,7 +102,7 @@ def test_an_arrow_stream_is_an_insert(shared: Served) -> None:
         assert (refused.status_code, error(refused)) == (400, "InvalidValueError")
 
 
-def test_the_mode_says_when_it_is_answered(shared: Served) -> None:
+def test_insert_mode_decides_when_it_is_answered(shared: Served) -> None:
     with Served(shared.folder, table_sql(options=QUICK), shared=shared) as served:
         seen = served.insert([[1, "a"]], mode="sync_mode").json()
         assert seen == {"lsn": 1, "label": None, "mode": "sync_mode", "snapshot_id": 1}
@@ -142,7 +142,7 @@ def test_a_repeated_label_or_offset_gets_the_first_answer(tmp_path: Path) -> Non
         assert served.insert([[1, "a"]], idempotency_key="one").json()["lsn"] == 1
 
 
-def test_what_does_not_fit_is_refused_and_takes_nothing_with_it(shared: Served) -> None:
+def test_invalid_insert_is_refused_without_side_effects(shared: Served) -> None:
     with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
         served.insert([[1, "a"]])
         assert error(served.insert([[2, "a"], ["x", "a"]])) == "InvalidValueError"
@@ -164,7 +164,7 @@ def test_a_table_without_the_option_takes_no_small_inserts(shared: Served) -> No
         assert "'auto_batch_load' = 'true'" in answer.json()["error"]["hint"]
 
 
-def test_types_that_are_too_deep_are_refused(shared: Served) -> None:
+def test_too_deep_types_are_refused(shared: Served) -> None:
     for depth, status in ((49, 200), (50, 400)):
         deep = f"{'ARRAY<' * depth}INT{'>' * depth}"
         options = f"'auto_batch_load' = 'true', {SLOW}"
@@ -192,7 +192,7 @@ def test_only_the_main_branch_takes_small_inserts(shared: Served, suffix: str) -
         assert served.ids() == [1]
 
 
-def test_without_a_token_nothing_is_taken(shared: Served) -> None:
+def test_insert_with_a_wrong_token_is_refused(shared: Served) -> None:
     with Served(shared.folder, table_sql(), shared=shared) as served:
         wrong = served.call("POST", "", {"rows": []}, {"authorization": "Bearer no"})
         assert wrong.status_code == 401
@@ -220,7 +220,7 @@ def test_the_later_acknowledged_row_of_a_key_wins(
         assert found == {0: "18", 1: "19", 2: "17"}
 
 
-def test_absent_columns_of_a_partial_update_leave_what_is_there(shared: Served) -> None:
+def test_partial_update_keeps_values_of_absent_columns(shared: Served) -> None:
     columns = "id BIGINT NOT NULL, a STRING, b STRING"
     options = f"'primary-key' = 'id', 'bucket' = '1', 'merge-engine' = 'partial-update', {SLOW}"
     with Served(shared.folder, table_sql(columns, options), shared=shared) as served:
@@ -244,7 +244,7 @@ def test_rows_go_to_their_partitions_and_buckets(shared: Served) -> None:
         assert all(row["day"] == f"d{row['id'] % 2}" for row in found)  # type: ignore[operator]
 
 
-def test_what_was_acknowledged_before_a_death_is_loaded_after_it(tmp_path: Path) -> None:
+def test_acknowledged_inserts_are_loaded_after_a_kill(tmp_path: Path) -> None:
     with Served(tmp_path, table_sql(options=SLOW)) as served:
         for number in range(50):
             assert served.insert([[number, "a"]]).status_code == 200
@@ -255,7 +255,7 @@ def test_what_was_acknowledged_before_a_death_is_loaded_after_it(tmp_path: Path)
         assert served.ids() == list(range(51))
 
 
-def test_an_orderly_end_loads_what_waits(tmp_path: Path) -> None:
+def test_shutdown_loads_waiting_rows(tmp_path: Path) -> None:
     with Served(tmp_path, table_sql(options=SLOW)) as served:
         served.insert([[1, "a"]])
         assert served.process.end() == 0
@@ -277,7 +277,7 @@ class TestOtherStatements:
             served.flush()
             assert sorted(served.ids()) == [2, 9]  # type: ignore[type-var]
 
-    def test_one_that_is_given_up_holds_nobody_any_more(self, shared: Served) -> None:
+    def test_aborted_transaction_releases_waiting_inserts(self, shared: Served) -> None:
         with Served(shared.folder, table_sql(options=QUICK), shared=shared) as served:
             client = served.process.client()
             transaction = client.begin(served.name)
@@ -285,7 +285,7 @@ class TestOtherStatements:
             client.abort(transaction)
             wait_until(lambda: served.ids() == [1])
 
-    def test_one_whose_owner_died_ends_by_its_lease(self, tmp_path: Path) -> None:
+    def test_expired_lease_releases_waiting_inserts(self, tmp_path: Path) -> None:
         with Served(tmp_path, table_sql(options=QUICK), "--lease-ms=1000") as served:
             client = served.process.client()
             client.begin(served.name)
@@ -293,7 +293,7 @@ class TestOtherStatements:
             served.insert([[1, "a"]])
             wait_until(lambda: served.ids() == [1])
 
-    def test_inserts_and_appends_of_others_all_get_there(self, shared: Served) -> None:
+    def test_concurrent_inserts_and_appends_are_all_kept(self, shared: Served) -> None:
         with Served(shared.folder, table_sql(options=QUICK), shared=shared) as served:
             done = threading.Event()
 
@@ -319,7 +319,7 @@ class TestOtherStatements:
 
 
 class TestSchemaChanges:
-    def test_rows_that_wait_are_mapped_to_the_new_schema(self, shared: Served) -> None:
+    def test_waiting_rows_are_mapped_to_the_new_schema(self, shared: Served) -> None:
         with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
             served.insert([[1, "a"]])
             alter(served, "RENAME COLUMN name TO title")
@@ -332,7 +332,7 @@ class TestSchemaChanges:
                 {"id": 2, "title": None, "more": 5},
             ]
 
-    def test_what_can_not_be_mapped_becomes_a_dead_letter(self, shared: Served) -> None:
+    def test_unmappable_row_becomes_a_dead_letter(self, shared: Served) -> None:
         letters = "/dead-letters"
         sql = table_sql(
             "id BIGINT, n BIGINT", f"'alter-column-null-to-not-null.disabled' = 'false', {SLOW}"
@@ -361,7 +361,7 @@ class TestSchemaChanges:
             assert "`n` is NOT NULL now" in str(told[0]["reason"])
             assert told[0]["request"] == '{"rows": [[2, null]]}'
 
-    def test_a_dead_letter_is_discarded_when_somebody_says_so(self, shared: Served) -> None:
+    def test_dead_letter_is_discarded_on_request(self, shared: Served) -> None:
         letters = "/dead-letters"
         sql = table_sql(
             "id BIGINT, n BIGINT", f"'alter-column-null-to-not-null.disabled' = 'false', {SLOW}"
@@ -414,7 +414,7 @@ def test_the_page_has_buttons_for_dead_letters(shared: Served) -> None:
         assert served.call("GET", "/dead-letters").json() == {"dead_letters": []}
 
 
-def test_a_header_that_comes_twice_is_refused(shared: Served) -> None:
+def test_duplicate_header_is_refused(shared: Served) -> None:
     headers = [
         ("authorization", f"Bearer {shared.process.token()}"),
         ("idempotency-key", "one"),
@@ -429,7 +429,7 @@ def test_a_header_that_comes_twice_is_refused(shared: Served) -> None:
     assert shared.queue()["acknowledged"] == 0
 
 
-def test_requests_may_follow_each_other_without_waiting(shared: Served) -> None:
+def test_pipelined_requests_are_answered_in_order(shared: Served) -> None:
     with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
         place = urlsplit(served.process.address)
         assert place.hostname is not None and place.port is not None
@@ -462,7 +462,7 @@ def test_requests_may_follow_each_other_without_waiting(shared: Served) -> None:
         assert served.ids() == [0, 1, 2, 3, 4]
 
 
-def test_a_client_that_goes_away_is_no_error(shared: Served) -> None:
+def test_disconnecting_client_is_no_error(shared: Served) -> None:
     with Served(shared.folder, table_sql(), shared=shared) as served:
         place = urlsplit(served.process.address)
         assert place.hostname is not None and place.port is not None
@@ -478,7 +478,7 @@ def test_a_client_that_goes_away_is_no_error(shared: Served) -> None:
         assert "ClientDisconnect" not in served.call("GET", "//").text
 
 
-def test_the_page_and_the_metrics_show_what_waits(shared: Served) -> None:
+def test_page_and_metrics_show_waiting_rows(shared: Served) -> None:
     with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
         served.insert([[1, "a"], [2, "a"]], idempotency_key="one")
         served.insert([[1, "a"], [2, "a"]], idempotency_key="one")
@@ -493,9 +493,7 @@ def test_the_page_and_the_metrics_show_what_waits(shared: Served) -> None:
 
 
 class TestBackPressure:
-    def test_with_too_much_waiting_inserts_are_refused_and_none_is_lost(
-        self, tmp_path: Path
-    ) -> None:
+    def test_full_backlog_refuses_inserts_and_loses_none(self, tmp_path: Path) -> None:
         with Served(tmp_path, table_sql(options=SLOW), "--log-bytes-max=4000") as served:
             client = served.process.client()
             transaction = client.begin(served.name)  # nothing is loaded meanwhile
@@ -529,12 +527,14 @@ class TestBackPressure:
             assert all("fallback" in one for one in answers if one["mode"] == "sync_mode")
             assert served.ids() == list(range(taken))
 
-    def test_a_disk_that_is_almost_full_takes_nothing(self, tmp_path: Path) -> None:
+    def test_almost_full_disk_refuses_inserts(self, tmp_path: Path) -> None:
         with Served(tmp_path, table_sql(), f"--log-reserve-bytes={2**60}") as served:
             answer = served.insert([[1, "a"]])
             assert (answer.status_code, error(answer)) == (507, "NoRoom")
 
-    def test_a_paused_coordinator_takes_nothing_and_loads_what_it_has(self, tmp_path: Path) -> None:
+    def test_paused_coordinator_refuses_inserts_and_loads_waiting_rows(
+        self, tmp_path: Path
+    ) -> None:
         with Served(tmp_path, table_sql(options=SLOW)) as served:
             served.insert([[1, "a"]])
             served.call("POST", "/v1/coordinator/pause", {})
@@ -550,7 +550,7 @@ class TestLostLogs:
             file.unlink()
         served.process.start()
 
-    def test_a_table_whose_log_is_gone_stays_closed_until_somebody_accepts_it(
+    def test_table_with_a_lost_log_stays_closed_until_the_loss_is_accepted(
         self, tmp_path: Path
     ) -> None:
         with Served(tmp_path, table_sql(options=SLOW)) as served:
@@ -568,7 +568,7 @@ class TestLostLogs:
             served.flush()
             assert served.ids() == [1, 4]
 
-    def test_an_orderly_end_leaves_nothing_to_lose(self, tmp_path: Path) -> None:
+    def test_log_lost_after_a_shutdown_loses_no_rows(self, tmp_path: Path) -> None:
         with Served(tmp_path, table_sql(options=SLOW)) as served:
             served.insert([[1, "a"]])
             assert served.process.end() == 0
@@ -599,7 +599,7 @@ class TestLostLogs:
             assert served.rows() == []
 
 
-def test_rows_that_can_not_be_loaded_now_are_loaded_later(shared: Served) -> None:
+def test_rows_are_loaded_after_the_store_recovers(shared: Served) -> None:
     with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
         served.insert([[1, "a"]])
         folder = served.process.warehouse / "default.db" / served.name.table / "bucket-0"
@@ -614,7 +614,7 @@ def test_rows_that_can_not_be_loaded_now_are_loaded_later(shared: Served) -> Non
         assert served.ids() == [1, 2]
 
 
-def test_a_table_that_is_made_anew_has_labels_and_records_of_its_own(shared: Served) -> None:
+def test_recreated_table_has_its_own_labels_and_records(shared: Served) -> None:
     with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
         served.insert([[1, "a"]], idempotency_key="one")
         served.flush()

@@ -96,7 +96,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_stream_that_becomes_too_large_is_refused(
+def test_stream_too_large_when_unpacked_is_refused(
     served: Served, bomb: Callable[[], bytes]
 ) -> None:
     body = bomb()
@@ -119,7 +119,9 @@ ALLOWED = [
 
 @pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
 @pytest.mark.parametrize("table", ALLOWED)
-def test_other_streams_are_read_as_they_are(table: pa.Table, compression: str | None) -> None:
+def test_streams_within_the_limit_are_read_unchanged(
+    table: pa.Table, compression: str | None
+) -> None:
     columns = Column(0, "id", from_paimon("BIGINT")), Column(1, "name", from_paimon("STRING"))
     schema = TableSchema(columns)
     rows, payload = conformed_stream(NAME, stream(table, compression), schema, LIMIT)
@@ -128,7 +130,7 @@ def test_other_streams_are_read_as_they_are(table: pa.Table, compression: str | 
     assert (rows, found.column("name").to_pylist()) == (len(plain), plain.to_pylist())
 
 
-def test_a_coordinator_may_have_another_limit() -> None:
+def test_unpacked_size_limit_is_configurable() -> None:
     schema = TableSchema((Column(0, "id", from_paimon("BIGINT")),))
     body = stream(pa.table({"id": pa.repeat(pa.scalar(0, pa.int64()), 1_000)}), "zstd")
     assert conformed_stream(NAME, body, schema, 8_000)[0] == 1_000
@@ -136,7 +138,7 @@ def test_a_coordinator_may_have_another_limit() -> None:
         conformed_stream(NAME, body, schema, 7_999)
 
 
-def test_a_lack_of_memory_is_no_property_of_the_rows() -> None:
+def test_memory_error_is_not_blamed_on_the_rows() -> None:
     """A value of 1 MiB that stands in 2,000 rows, in a process that has no memory for them."""
     script = f"""
 import resource

@@ -57,7 +57,7 @@ def test_answers_come_in_the_order_of_the_messages(served: Served) -> None:
     assert served.ids() == list(range(3_000))
 
 
-def test_a_channel_goes_on_where_it_was(served: Served) -> None:
+def test_channel_resumes_after_its_last_offset(served: Served) -> None:
     with stream(served, "?channel=a&offset=0") as socket:
         for number in range(10):
             socket.send(row(number))
@@ -85,7 +85,7 @@ def test_a_stream_that_begins_before_its_channel_is_refused(served: Served) -> N
     assert served.ids() == [5]
 
 
-def test_a_refused_insert_ends_the_stream_and_nothing_passes_it(served: Served) -> None:
+def test_refused_insert_ends_the_stream_before_later_inserts(served: Served) -> None:
     with stream(served) as socket:
         socket.send(row(1))
         socket.send(json.dumps({"rows": [["x", "s"]]}))
@@ -102,7 +102,7 @@ def test_a_refused_insert_ends_the_stream_and_nothing_passes_it(served: Served) 
 
 
 @pytest.mark.parametrize("offset", ["x", "-3", "1.5"])
-def test_what_is_no_offset_ends_the_stream_with_the_reason(served: Served, offset: str) -> None:
+def test_invalid_offset_ends_the_stream_with_the_reason(served: Served, offset: str) -> None:
     with stream(served, f"?channel=a&offset={offset}") as socket:
         with pytest.raises(ConnectionClosed) as raised:
             while True:
@@ -112,14 +112,14 @@ def test_what_is_no_offset_ends_the_stream_with_the_reason(served: Served, offse
         assert f"`{offset}` is not an offset" in json.dumps(told)
 
 
-def test_the_mode_of_a_stream_says_when_it_answers(served: Served) -> None:
+def test_stream_mode_decides_when_inserts_are_answered(served: Served) -> None:
     with stream(served, "?group_commit=off_mode") as socket:
         socket.send(row(1))
         (told,) = answers(socket, 1)
     assert (told["mode"], told["snapshot_id"], served.ids()) == ("off_mode", 1, [1])
 
 
-def test_a_stream_takes_a_valid_token(served: Served) -> None:
+def test_stream_requires_a_valid_token(served: Served) -> None:
     with pytest.raises(InvalidStatus) as raised, stream(served, token="no"):
         pass
     assert raised.value.response.status_code == 403
@@ -131,7 +131,7 @@ def named(served: Served, name: str) -> str:
     return str(served.call("POST", "/v1/tokens", body).json()["token"])
 
 
-def test_a_load_names_the_users_whose_rows_it_has(served: Served) -> None:
+def test_load_names_the_users_of_its_rows(served: Served) -> None:
     def insert(number: int, token: str | None = None, **headers: str) -> None:
         said = {name.replace("_", "-"): value for name, value in headers.items()}
         if token is not None:
@@ -167,7 +167,7 @@ def test_a_load_names_the_users_whose_rows_it_has(served: Served) -> None:
     assert len(json.loads(told["paimon-magics.users"])) == 50
 
 
-def test_a_stream_ends_some_seconds_after_its_token(served: Served) -> None:
+def test_stream_ends_soon_after_its_token_is_revoked(served: Served) -> None:
     token = named(served, "ended")
     taken = 0
     with stream(served, "?channel=z", token=token) as socket:

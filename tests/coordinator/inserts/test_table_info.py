@@ -17,7 +17,7 @@ from tests.coordinator.inserts.serving import table_sql
 from tests.coordinator.process import create_table
 
 
-def test_a_table_that_is_asked_for_all_the_time_is_looked_at_again_before_anybody_waits(
+def test_frequently_used_table_is_refreshed_in_the_background(
     tmp_path: Path,
 ) -> None:
     catalog = create_table(tmp_path / "warehouse", table_sql())
@@ -37,7 +37,7 @@ def test_a_table_that_is_asked_for_all_the_time_is_looked_at_again_before_anybod
 
 @pytest.mark.parametrize("key", ["group_commit_rows", "group_commit_interval_ms"])
 @pytest.mark.parametrize("value", ["0", "-5", "many"])
-def test_options_that_another_engine_has_set_wrongly_are_named(key: str, value: str) -> None:
+def test_invalid_table_options_are_named(key: str, value: str) -> None:
     schema = TableSchema((), options=(("auto_batch_load", "true"), (key, value)))
     with pytest.raises(InvalidTableError, match=key):
         thresholds_of(schema, Thresholds())

@@ -70,7 +70,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
         opened.process.close()
 
 
-def test_the_definition_is_changed_and_the_row_is_loaded_once_it_can_be(service: Service) -> None:
+def test_table_with_an_unloadable_row_can_be_altered_and_loads_it_later(service: Service) -> None:
     change = {"action": "setOption", "key": "snapshot.num-retained.min", "value": "20"}
     answer = service.post(f"{TABLES}/t", {"changes": [change]})
     assert answer.status_code == 200, answer.text
@@ -87,7 +87,7 @@ def test_the_definition_is_changed_and_the_row_is_loaded_once_it_can_be(service:
     assert sorted(row["id"] for row in rows) == [1, 2, 3]
 
 
-def test_the_table_is_dropped_with_its_row(service: Service) -> None:
+def test_table_with_an_unloadable_row_can_be_dropped(service: Service) -> None:
     assert service.client.delete(f"{TABLES}/t").status_code == 200
     assert service.client.get(f"{TABLES}/t").status_code == 404
     create_table(service.warehouse, SQL)
@@ -95,7 +95,7 @@ def test_the_table_is_dropped_with_its_row(service: Service) -> None:
     assert service.client.get("/health/ready").status_code == 200
 
 
-def test_an_administrator_gives_the_row_up_and_goes_back(service: Service) -> None:
+def test_administrator_discards_an_unloadable_row_and_rolls_back(service: Service) -> None:
     path = "/v1/inserts/default/t/reopen"
     answered = service.post(path, {"accept_loss": True})
     if answered.status_code == 409:  # the row was just being loaded
@@ -109,7 +109,7 @@ def test_an_administrator_gives_the_row_up_and_goes_back(service: Service) -> No
     assert sorted(row["id"] for row in rows) == [1, 4]
 
 
-def test_a_row_that_no_load_could_write_is_refused(service: Service) -> None:
+def test_insert_is_refused_when_table_options_prevent_loading(service: Service) -> None:
     service.mend()
     assert service.post("/v1/inserts/default/t/flush", {}).status_code == 200
     for key, value in (

@@ -23,7 +23,7 @@ def options(
     )
 
 
-def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+def test_options_prefer_command_line_over_environment_over_file(tmp_path: Path) -> None:
     file = tmp_path / "catalog.json"
     stored = {"warehouse": "of the file", "a": "file", "b": "file", "c": "file", "d": True, "e": 7}
     file.write_text(json.dumps(stored))
@@ -56,7 +56,7 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
         ({"warehouse": None}, "No warehouse is named"),
     ],
 )
-def test_what_can_not_be_read_is_told_without_its_text(
+def test_unreadable_options_are_reported_without_their_text(
     arguments: dict[str, object], message: str
 ) -> None:
     assignments = arguments.pop("assignments", [])

@@ -73,7 +73,7 @@ def owner(place: tuple[Store, str]) -> Iterator[Callable[..., Ownership]]:
         ownership.release()
 
 
-def test_the_first_owner_has_epoch_one_and_says_who_it_is(
+def test_first_lease_has_epoch_1_and_names_its_owner(
     owner: Callable[..., Ownership], place: tuple[Store, str]
 ) -> None:
     first = owner("a")
@@ -86,7 +86,7 @@ def test_the_first_owner_has_epoch_one_and_says_who_it_is(
     assert lease.address == "http://127.0.0.1:1"
 
 
-def test_what_was_given_back_is_taken_at_once(
+def test_released_lease_is_taken_at_once(
     owner: Callable[..., Ownership], place: tuple[Store, str]
 ) -> None:
     first, second = owner("a"), owner("b")
@@ -110,7 +110,7 @@ def test_the_next_process_on_the_same_state_folder_takes_over_at_once(
     assert not heir.succeeded_another
 
 
-def test_a_lease_that_is_renewed_is_left_alone_and_its_owner_named(
+def test_renewed_lease_is_respected_and_its_owner_named(
     owner: Callable[..., Ownership],
 ) -> None:
     owner("a", lease_ms=2000).acquire()
@@ -118,7 +118,7 @@ def test_a_lease_that_is_renewed_is_left_alone_and_its_owner_named(
         owner("b", lease_ms=2000).acquire()
 
 
-def test_a_lease_that_has_run_out_is_succeeded_and_its_owner_acknowledges_nothing_more(
+def test_expired_lease_is_succeeded_and_its_owner_deposed(
     owner: Callable[..., Ownership], place: tuple[Store, str]
 ) -> None:
     lost: list[DeposedError] = []
@@ -169,7 +169,7 @@ def sides(store: Store, folder: Path, *names: str, lease_ms: int = 60_000) -> li
     ]
 
 
-def test_a_lease_that_is_created_after_its_epoch_was_over_is_none(tmp_path: Path) -> None:
+def test_lease_created_after_its_epoch_is_ignored(tmp_path: Path) -> None:
     """The request to create it took so long that others own a higher epoch, and have removed the
     object that it would have met."""
     store = LateStore()
@@ -191,7 +191,7 @@ def test_a_lease_that_is_created_after_its_epoch_was_over_is_none(tmp_path: Path
     late.release()
 
 
-def test_an_error_that_nobody_expects_ends_neither_a_standby_nor_a_release(tmp_path: Path) -> None:
+def test_unexpected_error_ends_neither_standby_nor_release(tmp_path: Path) -> None:
     store = LateStore()
     first, second = sides(store, tmp_path, "first", "second")
     store.error = RuntimeError("foreign")
@@ -202,7 +202,7 @@ def test_an_error_that_nobody_expects_ends_neither_a_standby_nor_a_release(tmp_p
     assert second.epoch == 0
 
 
-def test_an_owner_that_stood_still_while_nobody_came_goes_on_with_the_next_epoch(
+def test_unchallenged_owner_continues_with_the_next_epoch_after_a_stall(
     owner: Callable[..., Ownership],
 ) -> None:
     now = [0.0]
@@ -214,7 +214,7 @@ def test_an_owner_that_stood_still_while_nobody_came_goes_on_with_the_next_epoch
     assert first.fence().epoch == 2
 
 
-def test_an_owner_that_finds_no_room_for_its_lease_goes_on_once_there_is_some(
+def test_owner_continues_once_the_disk_has_room_for_its_lease(
     tmp_path: Path,
 ) -> None:
     now = [0.0]
@@ -244,7 +244,7 @@ def test_an_owner_that_finds_no_room_for_its_lease_goes_on_once_there_is_some(
         first.release()
 
 
-def test_an_epoch_that_no_lease_knows_is_outranked(
+def test_fence_outranks_an_epoch_without_a_lease(
     owner: Callable[..., Ownership], place: tuple[Store, str]
 ) -> None:
     first = owner("a")
@@ -260,7 +260,7 @@ def test_an_epoch_that_no_lease_knows_is_outranked(
         first.fence().above(9)
 
 
-def test_leases_that_somebody_removed_are_not_begun_anew_by_who_owns(
+def test_owner_continues_its_epochs_after_its_leases_are_removed(
     owner: Callable[..., Ownership], place: tuple[Store, str]
 ) -> None:
     now = [0.0]
@@ -276,7 +276,7 @@ def test_leases_that_somebody_removed_are_not_begun_anew_by_who_owns(
 
 
 @pytest.mark.parametrize("place", ["disk"], indirect=True)
-def test_of_many_that_come_at_once_one_owns(owner: Callable[..., Ownership]) -> None:
+def test_concurrent_acquirers_yield_a_single_owner(owner: Callable[..., Ownership]) -> None:
     sides = [owner(str(number), lease_ms=3000) for number in range(8)]
     owned, refused = [], []
 
@@ -296,7 +296,7 @@ def test_of_many_that_come_at_once_one_owns(owner: Callable[..., Ownership]) -> 
 
 
 @pytest.mark.parametrize("place", ["disk"], indirect=True)
-def test_a_lease_that_a_crash_has_torn_runs_out_like_any_other(
+def test_torn_lease_expires_like_any_other(
     owner: Callable[..., Ownership], place: tuple[Store, str]
 ) -> None:
     store, warehouse = place
@@ -305,7 +305,7 @@ def test_a_lease_that_a_crash_has_torn_runs_out_like_any_other(
 
 
 @pytest.mark.parametrize("place", ["disk"], indirect=True)
-def test_a_lease_has_run_out_when_it_was_seen_unchanged_for_its_whole_length(
+def test_lease_expires_when_unchanged_for_its_whole_length(
     place: tuple[Store, str],
 ) -> None:
     store, warehouse = place
@@ -325,7 +325,7 @@ def test_a_lease_has_run_out_when_it_was_seen_unchanged_for_its_whole_length(
 
 
 @pytest.mark.parametrize("apart_ms", [-300_000, -700, 700, 300_000])
-def test_machines_with_clocks_apart_take_over_after_one_lease_all_the_same(
+def test_takeover_time_does_not_depend_on_clock_differences(
     owner: Callable[..., Ownership],
     place: tuple[Store, str],
     apart_ms: int,
@@ -340,7 +340,7 @@ def test_machines_with_clocks_apart_take_over_after_one_lease_all_the_same(
 
 
 @pytest.mark.parametrize("place", ["disk"], indirect=True)
-def test_who_stands_by_waits_while_the_lease_is_renewed_and_follows_it_within_one(
+def test_standby_waits_while_the_lease_is_renewed_and_then_takes_over(
     owner: Callable[..., Ownership],
 ) -> None:
     first = owner("a", lease_ms=600)
@@ -383,13 +383,13 @@ def test_who_stands_by_waits_while_the_lease_is_renewed_and_follows_it_within_on
         thread.join()
 
 
-def test_a_lease_is_read_as_it_was_written() -> None:
+def test_lease_document_round_trips_and_torn_documents_are_ignored() -> None:
     assert lease_of(LEASE.document(), 3) == LEASE
     for torn in (b"", b"{", b"[]", b"{}", LEASE.document()[:-1], b"\xff"):
         assert lease_of(torn, 3) is None
 
 
-def test_the_highest_epoch_counts_and_other_names_do_not() -> None:
+def test_highest_epoch_counts_and_other_names_are_ignored() -> None:
     names = ["owner-9.json", "owner-10.json", "owner-11.json.tmp", "owner-012.json", "claim-1"]
     assert epoch_in(names) == 10
     assert epoch_in([]) == 0
@@ -409,7 +409,7 @@ def test_the_fate_of_a_transaction_is_claimed_once(place: tuple[Store, str]) -> 
     assert not theirs.take("pm-2-", Fate.COMMIT)
 
 
-def test_a_claim_follows_the_decision_of_its_coordinator_until_another_takes_it_up(
+def test_claim_follows_its_coordinator_until_another_takes_it_up(
     place: tuple[Store, str],
 ) -> None:
     ours, theirs = Claims(*place, "ours"), Claims(*place, "theirs")
@@ -422,7 +422,7 @@ def test_a_claim_follows_the_decision_of_its_coordinator_until_another_takes_it_
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"\0", b"{}"])
-def test_a_lease_that_can_not_be_read_counts_by_its_epoch(tmp_path: Path, content: bytes) -> None:
+def test_unreadable_lease_counts_by_its_epoch(tmp_path: Path, content: bytes) -> None:
     folder = tmp_path / "warehouse/.paimon-magics"
     folder.mkdir(parents=True)
     (folder / "owner-2.json").write_bytes(content)
@@ -438,12 +438,12 @@ def test_a_folder_in_the_place_of_a_lease_is_named(tmp_path: Path) -> None:
         side.acquire()
 
 
-def test_a_renewed_lease_is_another_document() -> None:
+def test_renewal_changes_the_lease_document() -> None:
     assert replace(LEASE, expires_at_ms=50_001).document() != LEASE.document()
 
 
 @pytest.mark.parametrize("apart_ms", [-300_000, 300_000])
-def test_whether_another_machines_coordinator_lives_is_seen_without_comparing_clocks(
+def test_live_lease_is_recognised_without_comparing_clocks(
     place: tuple[Store, str], apart_ms: int
 ) -> None:
     store, warehouse = place

@@ -44,7 +44,7 @@ def repeats(document: str) -> bool:
 
 
 @given(documents())
-def test_a_member_that_is_given_twice_is_refused(document: str) -> None:
+def test_duplicate_member_is_refused(document: str) -> None:
     if repeats(document):
         for read in (json_value, exact_json_value):
             with pytest.raises(ValueError, match="twice"):
@@ -64,6 +64,6 @@ def test_a_member_that_is_given_twice_is_refused(document: str) -> None:
         '{"rows": [["12:00"]], "rows" : 2}',
     ],
 )
-def test_what_hides_another_member_is_refused(document: str) -> None:
+def test_hidden_duplicate_member_is_refused(document: str) -> None:
     with pytest.raises(ValueError, match="twice"):
         json_value(document.encode())

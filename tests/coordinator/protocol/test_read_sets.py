@@ -53,7 +53,7 @@ _read_sets = st.builds(
 
 
 @given(_read_sets.filter(lambda read: read.files is not None or read.search is not None))
-def test_a_read_set_arrives_as_it_was_sent(read: ReadSet) -> None:
+def test_read_set_round_trips_through_the_protocol(read: ReadSet) -> None:
     asked = CommitRequest(_OPENED, Append(), (), (), read)
     sent = json.loads(json.dumps(request_document(asked)))
     received = request_of(_OPENED, sent)
@@ -67,7 +67,7 @@ def _all_values(read: ReadSet) -> list[Any]:
     return [value for one in (read.search or RowSearch()).conditions for value in one.values]
 
 
-def test_a_request_without_a_read_set_is_sent_as_before() -> None:
+def test_request_without_a_read_set_has_no_such_member() -> None:
     assert set(request_document(CommitRequest(_OPENED, Append()))) == {
         "change",
         "messages",
@@ -104,7 +104,7 @@ def test_a_malformed_read_set_is_refused_by_its_member(change: dict[str, Any], t
         request_of(_OPENED, document)
 
 
-def test_a_read_set_is_bounded_and_then_stricter() -> None:
+def test_oversized_read_set_becomes_stricter() -> None:
     small = (
         ColumnPredicate("k", "=", (Decimal(1),)),
         ColumnPredicate("d", "=", (datetime.date(2026, 1, 1),)),

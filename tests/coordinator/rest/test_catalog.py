@@ -106,7 +106,7 @@ def test_databases_are_created_listed_and_dropped(catalog: Any, warehouse: Path)
     assert catalog.list_databases() == []
 
 
-def test_pages_come_in_order_and_none_is_left_out(catalog: Any) -> None:
+def test_pages_are_ordered_and_complete(catalog: Any) -> None:
     for name in "cadb":
         make_table(catalog, f"shop.{name}")
     page = catalog.list_tables_paged("shop", max_results=3)
@@ -118,7 +118,7 @@ def test_pages_come_in_order_and_none_is_left_out(catalog: Any) -> None:
     assert catalog.list_tables_paged("shop", table_type="format-table").elements == []
 
 
-def test_a_table_is_what_was_created(catalog: Any, warehouse: Path) -> None:
+def test_created_table_has_its_schema_and_options(catalog: Any, warehouse: Path) -> None:
     table = make_table(
         catalog,
         partition_keys=["p"],
@@ -173,7 +173,7 @@ def test_keys_are_upserted_and_partitions_listed(catalog: Any, http: httpx.Clien
     assert read(table) == [(2, "b", "y")]
 
 
-def test_partitions_of_blank_texts_are_listed_as_those_of_null(catalog: Any) -> None:
+def test_blank_partitions_are_listed_like_null_partitions(catalog: Any) -> None:
     """As Java's library does: their folders have that name, too."""
     table = make_table(catalog, partition_keys=["p"])
     write(table, (1, "a", "  "), (2, "b", None), (3, "c", "x"))
@@ -255,7 +255,7 @@ def test_a_table_is_renamed_and_dropped(table: Any, catalog: Any) -> None:
         catalog.drop_table("shop.new")
 
 
-def test_a_writer_of_a_table_that_was_created_again_is_refused(table: Any, catalog: Any) -> None:
+def test_writer_of_a_recreated_table_is_refused(table: Any, catalog: Any) -> None:
     catalog.drop_table("shop.t")
     make_table(catalog)
     with pytest.raises(missing.TableNotExistException):
@@ -266,7 +266,7 @@ def test_a_writer_of_a_table_that_was_created_again_is_refused(table: Any, catal
 # ---- tags, branches, roll-back ----
 
 
-def test_tags_name_snapshots(table: Any, catalog: Any) -> None:
+def test_tags_are_created_listed_and_deleted(table: Any, catalog: Any) -> None:
     write(table, (1, "a", "x"))
     catalog.create_tag("shop.t", "first")
     write(table, (2, "b", "x"))
@@ -288,7 +288,7 @@ def test_tags_name_snapshots(table: Any, catalog: Any) -> None:
         catalog.create_tag("shop.t", "third", snapshot_id=99)
 
 
-def test_a_tag_whose_end_no_clock_reaches_is_refused_with_the_longest_time(
+def test_excessive_tag_retention_is_refused_with_the_maximum(
     table: Any, http: httpx.Client
 ) -> None:
     write(table, (1, "a", "x"))
@@ -314,7 +314,7 @@ def test_a_tag_whose_end_no_clock_reaches_is_refused_with_the_longest_time(
         ("POST", "branches/b/rename", {"toBranch": "c"}),
     ],
 )
-def test_a_table_that_is_dropped_before_its_tag_is_made_is_what_is_missing(
+def test_change_after_a_concurrent_drop_names_the_missing_table(
     warehouse: Path, method: str, path: str, body: dict[str, Any] | None
 ) -> None:
     names = NameLocks(Runtime())
@@ -339,13 +339,13 @@ def test_a_table_that_is_dropped_before_its_tag_is_made_is_what_is_missing(
     assert (told.json()["resourceType"], told.json()["resourceName"]) == ("TABLE", "shop.t")
 
 
-def test_a_tag_of_a_table_without_snapshots_names_the_table(table: Any, http: httpx.Client) -> None:
+def test_tag_on_a_table_without_snapshots_names_the_table(table: Any, http: httpx.Client) -> None:
     answer = http.post("/databases/shop/tables/t/tags", json={"tagName": "a"})
     assert answer.status_code == 404
     assert (answer.json()["resourceType"], answer.json()["resourceName"]) == ("SNAPSHOT", "shop.t")
 
 
-def test_a_branch_is_written_and_the_table_taken_forward_to_it(table: Any, catalog: Any) -> None:
+def test_branch_is_written_and_fast_forwarded(table: Any, catalog: Any) -> None:
     write(table, (1, "a", "x"))
     catalog.create_tag("shop.t", "start")
     catalog.create_branch("shop.t", "b", "start")
@@ -370,7 +370,7 @@ def test_a_branch_is_written_and_the_table_taken_forward_to_it(table: Any, catal
     assert len(read(table)) == 3
 
 
-def test_taking_forward_over_a_diverged_main_branch_leaves_the_branchs_history(
+def test_fast_forward_over_a_diverged_main_keeps_the_branch_history(
     table: Any, catalog: Any, warehouse: Path
 ) -> None:
     write(table, (1, "a", "x"))
@@ -395,7 +395,7 @@ def test_taking_forward_over_a_diverged_main_branch_leaves_the_branchs_history(
     assert read(catalog.get_table("shop.t")) == [(9, "e", "x")]
 
 
-def test_a_schema_is_rolled_back_where_nothing_has_a_later_one(
+def test_schema_rolls_back_unless_a_later_schema_is_referenced(
     table: Any, catalog: Any, http: httpx.Client
 ) -> None:
     def roll_back(schema_id: int) -> str:
@@ -438,7 +438,7 @@ def test_a_table_is_rolled_back_and_written_again(
     assert [row[0] for row in read(table)] == [1, 2, 9]
 
 
-def test_changelogs_that_outlived_their_snapshots_go_with_a_roll_back(
+def test_rollback_removes_changelogs_of_expired_snapshots(
     table: Any, catalog: Any, warehouse: Path
 ) -> None:
     write(table, (1, "a", "x"))
@@ -459,7 +459,7 @@ def test_changelogs_that_outlived_their_snapshots_go_with_a_roll_back(
     assert [row[0] for row in read(table)] == [1, 9]
 
 
-def test_partitions_are_expired_by_a_writer_without_a_name(
+def test_commit_with_an_empty_user_is_accepted(
     table: Any, http: httpx.Client, warehouse: Path
 ) -> None:
     """Paimon's `expire_partitions` commits as the user ""."""
@@ -507,7 +507,7 @@ def test_a_replaced_table_keeps_its_history(
     ],
     ids=["partitions", "key", "nothing"],
 )
-def test_what_can_not_be_replaced_stays(
+def test_refused_replacement_leaves_the_table_unchanged(
     table: Any, http: httpx.Client, body: Any, code: int, message: str
 ) -> None:
     write(table, (1, "a", "x"))
@@ -518,13 +518,13 @@ def test_what_can_not_be_replaced_stays(
     assert http.get("/databases/shop/tables/t").json()["schemaId"] == 0
 
 
-def test_a_table_that_is_not_there_is_not_replaced(catalog: Any, http: httpx.Client) -> None:
+def test_missing_table_is_not_replaced(catalog: Any, http: httpx.Client) -> None:
     catalog.create_database("shop", True)
     answer = http.post("/databases/shop/tables/nope/replace", json=replacement("z"))
     assert (answer.status_code, answer.json()["resourceType"]) == (404, "TABLE")
 
 
-def test_an_expired_snapshot_comes_back_from_its_tag(
+def test_rollback_restores_an_expired_snapshot_from_its_tag(
     table: Any, catalog: Any, warehouse: Path
 ) -> None:
     for k in range(1, 4):
@@ -560,7 +560,7 @@ def test_consumers_are_listed_set_and_forgotten(
     assert [one.name for one in (warehouse / "shop.db/t/consumer").iterdir()] == ["consumer-a"]
 
 
-def test_snapshots_are_listed_and_found_by_version(table: Any, http: httpx.Client) -> None:
+def test_snapshots_are_listed_and_loaded_by_version(table: Any, http: httpx.Client) -> None:
     for k in range(1, 4):
         write(table, (k, "a", "x"))
     root = "/databases/shop/tables/t/snapshots"
@@ -615,9 +615,7 @@ def commit(table: Any, catalog: Any, prepared: tuple[Any, Any]) -> bool:
     return result
 
 
-def test_a_commit_that_is_sent_again_is_one_snapshot(
-    table: Any, catalog: Any, warehouse: Path
-) -> None:
+def test_resent_commit_makes_a_single_snapshot(table: Any, catalog: Any, warehouse: Path) -> None:
     write(table, (1, "a", "x"))
     prepared = snapshot_of_a_write(table)
     assert commit(table, catalog, prepared)
@@ -628,7 +626,7 @@ def test_a_commit_that_is_sent_again_is_one_snapshot(
     assert [row[0] for row in read(table)] == [1, 7, 8]
 
 
-def test_a_commit_that_is_prepared_again_is_one_snapshot(
+def test_commit_prepared_again_makes_a_single_snapshot(
     table: Any, catalog: Any, warehouse: Path
 ) -> None:
     base_uuid, snapshot = snapshot_of_a_write(table)
@@ -639,7 +637,9 @@ def test_a_commit_that_is_prepared_again_is_one_snapshot(
     assert snapshot_files(warehouse) == ["snapshot-1"]
 
 
-def test_two_commits_of_one_user_and_number_are_two_snapshots(table: Any, warehouse: Path) -> None:
+def test_commits_with_the_same_user_and_number_make_two_snapshots(
+    table: Any, warehouse: Path
+) -> None:
     builder = table.new_batch_write_builder()
     for k in (1, 2):
         writer, committer = builder.new_write(), builder.new_commit()
@@ -652,9 +652,7 @@ def test_two_commits_of_one_user_and_number_are_two_snapshots(table: Any, wareho
     assert len(set(users)) == 1
 
 
-def test_a_commit_on_an_outdated_base_is_told_to_prepare_again(
-    table: Any, catalog: Any, warehouse: Path
-) -> None:
+def test_commit_on_an_outdated_base_fails(table: Any, catalog: Any, warehouse: Path) -> None:
     prepared = snapshot_of_a_write(table)
     write(table, (1, "a", "x"))
     assert not commit(table, catalog, prepared)
@@ -663,7 +661,7 @@ def test_a_commit_on_an_outdated_base_is_told_to_prepare_again(
     assert snapshot_files(warehouse) == ["snapshot-1"]
 
 
-def test_of_commits_at_the_same_moment_on_one_base_one_wins(
+def test_concurrent_commits_on_a_base_have_a_single_winner(
     table: Any, catalog: Any, warehouse: Path
 ) -> None:
     write(table, (1, "a", "x"))
@@ -681,7 +679,7 @@ def test_of_commits_at_the_same_moment_on_one_base_one_wins(
     assert snapshot_files(warehouse) == ["snapshot-1", "snapshot-2"]
 
 
-def test_a_lost_reply_is_one_snapshot(warehouse: Path) -> None:
+def test_commit_with_a_lost_reply_makes_a_single_snapshot(warehouse: Path) -> None:
     lost = [True]
 
     def publish(path: str, content: bytes) -> bool:
@@ -699,9 +697,7 @@ def test_a_lost_reply_is_one_snapshot(warehouse: Path) -> None:
         assert snapshot_files(warehouse) == ["snapshot-1"]
 
 
-def test_a_snapshot_keeps_what_this_version_does_not_know(
-    table: Any, http: httpx.Client, warehouse: Path
-) -> None:
+def test_snapshot_keeps_unknown_members(table: Any, http: httpx.Client, warehouse: Path) -> None:
     base_uuid, snapshot = snapshot_of_a_write(table)
     document = json.loads(JSON.to_json(snapshot)) | {"operation": "WRITE"}
     answer = http.post(
@@ -713,7 +709,7 @@ def test_a_snapshot_keeps_what_this_version_does_not_know(
     assert stored == document
 
 
-def test_clients_that_do_not_tell_the_base_go_by_the_id(table: Any, http: httpx.Client) -> None:
+def test_commit_without_a_base_is_checked_by_its_id(table: Any, http: httpx.Client) -> None:
     write(table, (1, "a", "x"))
     first, second = (json.loads(JSON.to_json(snapshot_of_a_write(table)[1])) for _ in range(2))
     for document, expected in [(first, True), (second, False)]:
@@ -722,7 +718,7 @@ def test_clients_that_do_not_tell_the_base_go_by_the_id(table: Any, http: httpx.
 
 
 @pytest.mark.parametrize("metastore", ["rest", "jdbc"])
-def test_the_catalog_behind_it_may_be_of_another_kind(
+def test_coordinator_serves_other_kinds_of_catalogs(
     url: str, warehouse: Path, tmp_path: Path, metastore: str
 ) -> None:
     behind = client_options(url, warehouse)
@@ -790,7 +786,7 @@ def test_a_malformed_commit_is_refused_and_nothing_published(
     assert snapshot_files(warehouse) == []
 
 
-def test_a_commit_whose_data_file_is_gone_is_refused(
+def test_commit_with_a_missing_data_file_is_refused(
     table: Any, http: httpx.Client, warehouse: Path
 ) -> None:
     snapshot = json.loads(JSON.to_json(snapshot_of_a_write(table)[1]))

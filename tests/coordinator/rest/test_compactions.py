@@ -67,7 +67,7 @@ def test_a_compaction_is_committed_through_the_catalog(catalog: Catalog) -> None
     assert 5 in live_names(table).values() and 0 in live_names(table).values()
 
 
-def test_one_writer_may_move_a_file_twice(catalog: Catalog) -> None:
+def test_writer_can_move_a_file_twice(catalog: Catalog) -> None:
     """Both commits add and delete the same names; only the levels differ."""
     append(catalog, *range(6))
     table = catalog.load(TABLE)
@@ -77,7 +77,7 @@ def test_one_writer_may_move_a_file_twice(catalog: Catalog) -> None:
     assert set(live_names(table).values()) == {5}
 
 
-def test_what_conflicts_is_left_out_there_too(catalog: Catalog) -> None:
+def test_compaction_leaves_out_conflicting_buckets(catalog: Catalog) -> None:
     append(catalog, *range(6))
     client, table = committer_of(catalog), catalog.load(TABLE)
     transaction = client.begin(TABLE)

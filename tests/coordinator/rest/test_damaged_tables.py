@@ -37,7 +37,7 @@ def answer(client: httpx.Client, path: str) -> Any:
     return found.json()
 
 
-def test_others_are_described(client: httpx.Client) -> None:
+def test_details_leave_out_a_damaged_table(client: httpx.Client) -> None:
     assert answer(client, f"{DATABASE}/tables")["tables"] == ["bad", "good"]
     details = answer(client, f"{DATABASE}/table-details")["tableDetails"]
     assert [one["name"] for one in details] == ["good"]
@@ -66,7 +66,7 @@ def test_others_are_described(client: httpx.Client) -> None:
     ],
     ids=repr,
 )
-def test_others_are_described_beside_a_schema_with_wrong_members(
+def test_details_tolerate_a_schema_with_wrong_members(
     client: httpx.Client, warehouse: Path, members: dict[str, object]
 ) -> None:
     good = (warehouse / "shop.db/good/schema/schema-0").read_text()
@@ -81,7 +81,7 @@ def test_others_are_described_beside_a_schema_with_wrong_members(
         assert [one["name"] for one in details] == ["good"]
 
 
-def test_it_can_be_dropped(client: httpx.Client, warehouse: Path) -> None:
+def test_damaged_table_can_be_dropped(client: httpx.Client, warehouse: Path) -> None:
     assert client.delete(f"{DATABASE}/tables/bad").status_code == 200
     assert answer(client, f"{DATABASE}/tables")["tables"] == ["good"]
     assert not (warehouse / "shop.db/bad").exists()

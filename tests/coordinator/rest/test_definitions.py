@@ -75,7 +75,7 @@ def altered(http: httpx.Client, path: str, *changes: Any) -> httpx.Response:
     return http.post(path, json={"changes": list(changes)})
 
 
-def test_a_view_is_what_was_created(http: httpx.Client) -> None:
+def test_created_view_is_returned_and_dropped(http: httpx.Client) -> None:
     assert create_view(http, "v").json() == {}
     found = http.get(f"{VIEWS}/v").json()
     assert (found["name"], found["schema"]) == ("v", SCHEMA)
@@ -117,7 +117,7 @@ def test_a_view_is_altered_by_all_changes_or_none(http: httpx.Client) -> None:
     assert http.get(path).json()["schema"] == after["schema"]
 
 
-def test_views_are_renamed_also_into_another_database(http: httpx.Client) -> None:
+def test_views_are_renamed_across_databases(http: httpx.Client) -> None:
     def rename(source: tuple[str, str], target: tuple[str, str]) -> httpx.Response:
         names = [{"database": database, "object": name} for database, name in (source, target)]
         return http.post("/views/rename", json={"source": names[0], "destination": names[1]})
@@ -132,7 +132,7 @@ def test_views_are_renamed_also_into_another_database(http: httpx.Client) -> Non
     assert http.get("/databases/other/views/x").json()["schema"] == SCHEMA
 
 
-def test_views_are_listed_in_pages_with_details_and_everywhere(http: httpx.Client) -> None:
+def test_views_are_listed_by_page_pattern_and_database(http: httpx.Client) -> None:
     for name in ("view1", "abc", "view_2"):
         create_view(http, name)
     assert http.get(VIEWS).json() == {"views": ["abc", "view1", "view_2"], "nextPageToken": None}
@@ -155,7 +155,7 @@ def test_views_are_listed_in_pages_with_details_and_everywhere(http: httpx.Clien
         assert told(http.get(f"/databases/no/{path}")) == (404, "DATABASE", "no")
 
 
-def test_a_view_and_a_table_have_no_name_together(http: httpx.Client) -> None:
+def test_view_and_table_cannot_share_a_name(http: httpx.Client) -> None:
     schema = {"fields": [{"id": 0, "name": "k", "type": "INT"}], "options": {}}
 
     def create_table(name: str) -> httpx.Response:
@@ -189,18 +189,18 @@ def test_a_view_and_a_table_have_no_name_together(http: httpx.Client) -> None:
         ({"options": []}, "schema.options"),
     ],
 )
-def test_a_view_that_is_none_is_refused(http: httpx.Client, schema: Any, message: str) -> None:
+def test_invalid_view_is_refused(http: httpx.Client, schema: Any, message: str) -> None:
     answer = create_view(http, "v", **schema)
     assert answer.status_code == 400 and message in answer.json()["message"]
     assert http.get(VIEWS).json()["views"] == []
 
 
 @pytest.mark.parametrize("name", ["a$b", "", " v", ".v", "a/b", "a\\b"])
-def test_a_name_that_a_view_can_not_have_is_refused(http: httpx.Client, name: str) -> None:
+def test_invalid_view_name_is_refused(http: httpx.Client, name: str) -> None:
     assert create_view(http, name).status_code == 400
 
 
-def test_a_function_is_what_was_created(http: httpx.Client) -> None:
+def test_created_function_is_returned_and_altered(http: httpx.Client) -> None:
     assert http.post(FUNCTIONS, json=FUNCTION).json() == {}
     path = f"{FUNCTIONS}/area.of-1"
     found = http.get(path).json()
@@ -226,7 +226,7 @@ def test_a_function_is_what_was_created(http: httpx.Client) -> None:
         ({"inputParams": [1]}, "inputParams[0]"),
     ],
 )
-def test_a_function_that_is_none_is_refused(
+def test_invalid_function_is_refused(
     http: httpx.Client, change: dict[str, Any], message: str
 ) -> None:
     answer = http.post(FUNCTIONS, json=FUNCTION | change)
@@ -272,7 +272,7 @@ def test_pypaimon_defines_and_changes_functions(
         catalog.get_function(name)
 
 
-def test_a_database_that_is_dropped_takes_its_views_and_functions_along(
+def test_dropping_a_database_drops_its_views_and_functions(
     http: httpx.Client, store: StateStore
 ) -> None:
     create_view(http, "v")
@@ -283,7 +283,7 @@ def test_a_database_that_is_dropped_takes_its_views_and_functions_along(
     assert http.get(VIEWS).json()["views"] == http.get(FUNCTIONS).json()["functions"] == []
 
 
-def test_a_catalog_that_keeps_none_has_none_and_says_so(warehouse: Path) -> None:
+def test_catalog_without_a_store_refuses_views_and_functions(warehouse: Path) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     with (
         served({"warehouse": str(warehouse)}) as url,

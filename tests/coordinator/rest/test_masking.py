@@ -35,16 +35,16 @@ def is_masked(message: str) -> bool:
         ("There is no table `shop.orders`.", "There is no table `shop.orders`."),
     ],
 )
-def test_a_message_is_said_in_other_words(message: str, shown: str) -> None:
+def test_masked_message_is_reworded(message: str, shown: str) -> None:
     assert is_masked(message) == (message != shown)
     assert unmasked(message) == shown
 
 
 @given(st.lists(st.sampled_from([*"as. =sig'\"", "has a", " s", "to", "ken", *MARKERS.split()])))
-def test_no_message_is_masked(parts: list[str]) -> None:
+def test_reworded_message_is_never_masked(parts: list[str]) -> None:
     assert not is_masked(unmasked("".join(parts)))
 
 
-def test_no_message_is_a_format() -> None:
+def test_message_contains_no_format_directive() -> None:
     """`BadRequestException` passes its message to `String.format`."""
     assert unmasked("There is no table `shop.50%d`.") == "There is no table `shop.50\uff05d`."

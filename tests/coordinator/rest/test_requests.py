@@ -71,7 +71,7 @@ def test_without_a_valid_token_nothing_is_readable(
 
 
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "{}/", "{}/../link", ""])
-def test_the_config_names_the_prefix_for_the_warehouse_that_is_served(
+def test_config_names_the_prefix_of_the_served_warehouse(
     http: httpx.Client, module_warehouse: Path, form: str
 ) -> None:
     link = module_warehouse.parent / "link"
@@ -188,7 +188,7 @@ def test_a_table_that_engines_would_refuse_is_not_created(
     assert not (module_warehouse / "shop.db" / "bad").exists()
 
 
-def test_options_that_only_engines_know_are_kept_and_the_log_names_mistyped_ones(
+def test_engine_options_are_kept_and_mistyped_options_are_logged(
     own: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {"schema.watermark.0.rowtime": "ts", "buckt": "4", "team": "red"}
@@ -203,14 +203,14 @@ def test_options_that_only_engines_know_are_kept_and_the_log_names_mistyped_ones
     assert "'write-onyl'" in told[1] and "`write-only`" in told[1]
 
 
-def test_a_refusal_sends_no_engine_to_another_one(http: httpx.Client) -> None:
+def test_refusal_does_not_recommend_another_engine(http: httpx.Client) -> None:
     answer = create(http, "far", options={"type": "format-table"})
     assert error(answer)[0] == 400
     assert "'format-table'" in answer.json()["message"]
     assert "Flink" not in answer.json()["message"]
 
 
-def test_a_system_table_is_not_there(http: httpx.Client) -> None:
+def test_system_tables_are_not_served(http: httpx.Client) -> None:
     for name in ("t$nope", "t$files", "t$branch_b$files"):
         answer = http.get(f"/databases/shop/tables/{name}")
         assert error(answer) == (404, "TABLE", f"shop.{name}")
@@ -307,19 +307,19 @@ def test_paths_do_not_leave_the_warehouse(http: httpx.Client, path: str, written
     ],
     ids=str,
 )  # fmt: skip
-def test_what_is_not_there_is_named(
+def test_missing_objects_are_named(
     http: httpx.Client, method: str, path: str, body: Any, expected: tuple[Any, Any]
 ) -> None:
     assert error(http.request(method, path, json=body)) == (404, *expected)
 
 
-def test_a_table_is_found_by_its_id(http: httpx.Client) -> None:
+def test_table_is_returned_by_its_id(http: httpx.Client) -> None:
     table = http.get(TABLE).json()
     assert http.get(f"/tables/id/{table['id']}").json() == table
     assert error(http.get("/tables/id/7")) == (404, "TABLE", "7")
 
 
-def test_what_is_there_already_is_named(http: httpx.Client) -> None:
+def test_existing_objects_are_named(http: httpx.Client) -> None:
     assert error(http.post("/databases", json={"name": "shop"})) == (409, "DATABASE", "shop")
     assert error(create(http, "t")) == (409, "TABLE", "shop.t")
     change = {"action": "addColumn", "fieldNames": ["v"], "dataType": "INT"}
@@ -339,7 +339,7 @@ def test_what_is_there_already_is_named(http: httpx.Client) -> None:
         ("POST", f"{TABLE}/partitions/list-by-filter", "partitions"),
     ],
 )
-def test_what_is_not_offered_is_named(
+def test_unsupported_requests_are_named(
     http: httpx.Client, method: str, path: str, what: str
 ) -> None:
     answer = http.request(method, path, json={} if method == "POST" else None)
@@ -354,7 +354,7 @@ def test_what_is_not_offered_is_named(
         ("/databases/shop/tables/nothing/partitions/list-by-filter", "TABLE"),
     ],
 )
-def test_what_is_not_offered_is_absent_where_its_table_or_database_is(
+def test_unsupported_request_on_a_missing_object_names_its_kind(
     http: httpx.Client, path: str, kind: str
 ) -> None:
     assert error(http.post(path, json={}))[:2] == (404, kind)
@@ -365,7 +365,7 @@ def test_the_main_branch_cannot_be_dropped(http: httpx.Client) -> None:
     assert http.get(TABLE).status_code == 200
 
 
-def test_changes_and_properties_that_cannot_be_kept_are_not_offered(http: httpx.Client) -> None:
+def test_unsupported_changes_and_properties_are_refused(http: httpx.Client) -> None:
     primary_key = {"changes": [{"action": "dropPrimaryKey"}]}
     assert error(http.post(TABLE, json=primary_key))[0] == 501
     assert error(http.post("/databases", json={"name": "x", "options": {"a": "b"}}))[0] == 501
@@ -418,7 +418,7 @@ def test_tables_are_listed_with_details_and_across_databases(own: httpx.Client) 
     assert everywhere == [{"database": "shop", "object": "t"}]
 
 
-def test_an_underscore_in_a_pattern_stands_for_itself(own: httpx.Client) -> None:
+def test_underscore_in_a_pattern_is_literal(own: httpx.Client) -> None:
     for name in ("shop_1", "shops"):
         own.post("/databases", json={"name": name}).raise_for_status()
 
@@ -446,7 +446,7 @@ def test_a_wildcard_before_the_end_of_a_pattern_is_a_bad_request(
 
 
 @pytest.mark.parametrize("count", ["-1", "many", "1.5"])
-def test_a_page_of_no_size_is_a_bad_request(http: httpx.Client, count: str) -> None:
+def test_invalid_page_size_is_a_bad_request(http: httpx.Client, count: str) -> None:
     for path in ("/databases", "/databases/shop/tables", f"{TABLE}/snapshots", f"{TABLE}/tags"):
         assert error(http.get(path, params={"maxResults": count}))[0] == 400
 
@@ -461,9 +461,7 @@ def test_a_table_keeps_its_id_until_it_is_created_again(own: httpx.Client) -> No
     assert own.get(TABLE).json()["id"] != first
 
 
-def test_a_column_that_this_project_does_not_offer_is_still_shown(
-    own: httpx.Client, warehouse: Path
-) -> None:
+def test_column_of_an_unsupported_type_is_still_shown(own: httpx.Client, warehouse: Path) -> None:
     schema = warehouse / "shop.db/t/schema/schema-0"
     text = schema.read_text()
     assert '"INT"' in text
@@ -472,7 +470,7 @@ def test_a_column_that_this_project_does_not_offer_is_still_shown(
     assert fields[1]["type"]["type"] == "MULTISET"
 
 
-def test_a_disk_that_is_full_is_told_and_the_service_goes_on(
+def test_full_disk_is_reported_and_the_service_continues(
     warehouse: Path,
 ) -> None:
     def publish(path: str, content: bytes) -> bool:

@@ -51,7 +51,7 @@ def plain_rows(warehouse: Path, name: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("primary_keys", [[], ["k", "p"]], ids=["append", "primary key"])
-def test_writers_in_several_processes_lose_and_double_nothing(
+def test_concurrent_writers_lose_and_duplicate_no_rows(
     url: str, options: dict[str, str], warehouse: Path, primary_keys: list[str]
 ) -> None:
     catalog = CatalogFactory.create(options)
@@ -107,7 +107,7 @@ def test_a_session_works_through_the_catalog(
 
 
 @pytest.mark.spark
-def test_what_the_server_adds_to_a_table_is_not_among_its_properties(
+def test_options_added_by_the_server_are_no_table_properties(
     rest_session: paimon_magics.Session,
 ) -> None:
     rest_session.run("CREATE TABLE t (k BIGINT) TBLPROPERTIES ('file.format' = 'parquet')")
@@ -121,7 +121,7 @@ def test_what_the_server_adds_to_a_table_is_not_among_its_properties(
     ["", "TBLPROPERTIES ('bucket' = '1', 'primary-key' = 'k')"],
     ids=["append", "primary key"],
 )
-def test_java_and_a_session_write_one_table(
+def test_java_and_a_session_write_the_same_table(
     rest_session: paimon_magics.Session,
     java_paimon: JavaPaimon,
     options: dict[str, str],
@@ -146,7 +146,7 @@ def test_java_and_a_session_write_one_table(
 
 @pytest.mark.spark
 @pytest.mark.java
-def test_java_reads_what_pypaimon_wrote(
+def test_java_reads_and_overwrites_rows_of_pypaimon(
     java_paimon: JavaPaimon, options: dict[str, str], warehouse: Path
 ) -> None:
     catalog = CatalogFactory.create(options)
@@ -181,7 +181,7 @@ def test_the_hash_index_of_dynamic_buckets_is_committed(
 
 @pytest.mark.spark
 @pytest.mark.java
-def test_javas_client_works_through_the_whole_catalog(
+def test_java_client_works_with_the_whole_catalog(
     spark: SparkSession, java_paimon: JavaPaimon, options: dict[str, str], warehouse: Path
 ) -> None:
     jvm: Any = spark._jvm  # type: ignore[attr-defined]
@@ -254,7 +254,7 @@ def test_javas_client_works_through_the_whole_catalog(
 @pytest.mark.spark
 @pytest.mark.java
 @pytest.mark.parametrize("keys", ["others", "the same"])
-def test_hash_indexes_of_two_java_writers_are_united(
+def test_hash_indexes_of_two_java_writers_are_merged(
     java_paimon: JavaPaimon, options: dict[str, str], warehouse: Path, keys: str
 ) -> None:
     create_keyed(options)
@@ -275,7 +275,7 @@ def test_hash_indexes_of_two_java_writers_are_united(
 
 @pytest.mark.spark
 @pytest.mark.java
-def test_of_two_writers_that_put_a_key_into_two_buckets_one_is_refused(
+def test_writer_that_puts_a_key_into_a_second_bucket_is_refused(
     java_paimon: JavaPaimon, options: dict[str, str], warehouse: Path
 ) -> None:
     create_keyed(options, **{"dynamic-bucket.target-row-num": "1"})

@@ -72,7 +72,7 @@ def append_by_rest(process: Process) -> None:
         committer.close()
 
 
-def test_in_a_pause_nothing_begins_and_what_has_begun_is_committed(
+def test_pause_refuses_begins_and_still_commits_open_transactions(
     process: Process, client: RemoteCoordinator, catalog: Catalog
 ) -> None:
     transaction = client.begin(TABLE)
@@ -98,9 +98,7 @@ def test_in_a_pause_nothing_begins_and_what_has_begun_is_committed(
     assert client.begin(TABLE).base_snapshot_id == receipt.snapshot_id
 
 
-def test_who_pauses_a_paused_coordinator_is_told_who_did(
-    process: Process, client: RemoteCoordinator
-) -> None:
+def test_second_pause_returns_the_first(process: Process, client: RemoteCoordinator) -> None:
     first = post(process, "/v1/coordinator/pause", {"owner": "ada"}).json()
     assert first["by"] == "ada"
     second = client.administration().pause()
@@ -131,7 +129,7 @@ def test_commits_of_engines_obey_a_pause(
     assert len(read(catalog)) == before + 1
 
 
-def test_a_drain_waits_for_what_is_open_and_says_what_still_is(
+def test_drain_waits_for_open_transactions_and_reports_the_rest(
     process: Process, client: RemoteCoordinator, catalog: Catalog
 ) -> None:
     transaction = client.begin(TABLE, engine="spark 4.3.0")
@@ -152,7 +150,7 @@ def test_a_drain_waits_for_what_is_open_and_says_what_still_is(
     committing.join()
 
 
-def test_open_transactions_tell_whose_they_are(
+def test_open_transactions_show_owner_and_origin(
     client: RemoteCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JUPYTERHUB_USER", "ada")
@@ -169,7 +167,7 @@ def test_open_transactions_tell_whose_they_are(
     assert shown.begun_at_ms <= time.time() * 1000 < shown.expires_at_ms
 
 
-def test_an_open_transaction_is_ended_by_its_id_and_no_other(
+def test_abort_ends_only_an_open_transaction_with_the_given_id(
     client: RemoteCoordinator, catalog: Catalog
 ) -> None:
     administration = client.administration()
@@ -189,15 +187,13 @@ def test_an_open_transaction_is_ended_by_its_id_and_no_other(
         administration.abort(id)
 
 
-def test_a_session_without_a_coordinator_says_so(catalog: Catalog) -> None:
+def test_in_process_committer_has_no_administration(catalog: Catalog) -> None:
     with pytest.raises(SetupError, match="commits in its own process") as raised:
         local_committer("in-process", catalog, Settings()).administration()
     assert "coordinator=embedded" in raised.value.hint
 
 
-def test_the_status_tells_whose_coordinator_it_is(
-    process: Process, client: RemoteCoordinator
-) -> None:
+def test_status_identifies_the_coordinator(process: Process, client: RemoteCoordinator) -> None:
     status = client.administration().status()
     assert process.running is not None
     assert (status.process, status.host, status.address) == (

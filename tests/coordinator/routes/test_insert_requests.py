@@ -44,7 +44,7 @@ def test_an_answer_is_sent_as_its_document(answer: Answer, label: str | None) ->
 
 
 @pytest.mark.parametrize("bad", ["a\0b", "\ud800", "x\udfff"])
-def test_labels_and_channels_that_no_database_can_hold_are_refused(bad: str) -> None:
+def test_unstorable_labels_and_channels_are_refused(bad: str) -> None:
     with pytest.raises(InvalidValueError, match="no NUL and no lone surrogate"):
         named_by(bad, None, None)
     with pytest.raises(InvalidValueError, match="no NUL and no lone surrogate"):
@@ -53,12 +53,12 @@ def test_labels_and_channels_that_no_database_can_hold_are_refused(bad: str) -> 
     assert sender_of(Principal(bad, None), None).encode().decode().isprintable()
 
 
-def test_a_refusal_whose_reason_is_a_sentence_has_one_stop() -> None:
+def test_refusal_with_a_sentence_as_reason_ends_with_a_single_stop() -> None:
     told = refusal(Refused(Reason.DEAD, "The file is gone. Restore the file."))
     assert told["message"].endswith("The file is gone. Restore the file.")
 
 
-def test_white_space_around_a_header_is_no_part_of_it() -> None:
+def test_white_space_around_a_header_is_stripped() -> None:
     assert [header_text(value) for value in (b"L1", b"L1 ", b"L1\t", b" a b ")] == [
         *["L1"] * 3, "a b"
     ]  # fmt: skip

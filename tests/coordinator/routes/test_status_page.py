@@ -88,13 +88,13 @@ def health_of(coordinator: Coordinator) -> Health:
     return standard_monitor(coordinator, coordinator.runtime).now()
 
 
-def test_a_new_coordinators_page_says_that_there_is_nothing(coordinator: Coordinator) -> None:
+def test_page_of_a_new_coordinator_lists_no_tables(coordinator: Coordinator) -> None:
     page = page_of(coordinator)
     assert page.tables == {}
     assert "/data/lake" in page.text and "It takes new transactions." in page.text
 
 
-def test_commits_open_transactions_and_ended_ones_are_told_with_their_owners(
+def test_page_lists_commits_and_open_transactions_with_owners(
     coordinator: Coordinator, catalog: Catalog
 ) -> None:
     origin = Origin("sales.ipynb", "vm7", "spark 4.3.0")
@@ -130,7 +130,7 @@ def test_commits_open_transactions_and_ended_ones_are_told_with_their_owners(
     )
 
 
-def test_commits_of_engines_are_told_beside_those_of_sessions(coordinator: Coordinator) -> None:
+def test_page_lists_commits_of_engines(coordinator: Coordinator) -> None:
     publication = Publication(
         id="x",
         table=TableName("orders", "shop"),
@@ -159,7 +159,7 @@ def test_commits_of_engines_are_told_beside_those_of_sessions(coordinator: Coord
     }
 
 
-def test_a_pause_and_stopped_tables_stand_out(catalog: Catalog, tmp_path: Path) -> None:
+def test_page_shows_the_pause_and_stopped_tables(catalog: Catalog, tmp_path: Path) -> None:
     store = open_store(tmp_path / "state")
     store.halts.save_stopped("/w/shop.db/orders", Stopped("snapshot 3 was overwritten", 1))
     coordinator = Coordinator(catalog, store, Settings())
@@ -173,9 +173,7 @@ def test_a_pause_and_stopped_tables_stand_out(catalog: Catalog, tmp_path: Path) 
     assert re.search(r"Paused by ada since \S+ \S+ UTC: nothing new begins\.", page.text)
 
 
-def test_whatever_others_call_themselves_is_shown_and_not_run(
-    coordinator: Coordinator, catalog: Catalog
-) -> None:
+def test_page_escapes_names_given_by_others(coordinator: Coordinator, catalog: Catalog) -> None:
     id, _, _ = coordinator.transactions.begin(TABLE, None, EVIL, Origin(EVIL, EVIL, EVIL))
     coordinator.pause(EVIL)
     logging.getLogger("paimon_magics.coordinator").warning("%s", EVIL)
@@ -191,7 +189,7 @@ def test_whatever_others_call_themselves_is_shown_and_not_run(
     assert page.text.count(EVIL) >= 3
 
 
-def test_a_browser_runs_and_loads_nothing_but_the_pages_own_style(
+def test_content_policy_allows_only_the_style_of_the_page(
     coordinator: Coordinator,
 ) -> None:
     style = re.search(
@@ -203,7 +201,7 @@ def test_a_browser_runs_and_loads_nothing_but_the_pages_own_style(
     assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}';")
 
 
-def test_recent_errors_are_bounded_and_the_same_one_is_counted() -> None:
+def test_recent_errors_are_bounded_and_repeats_are_counted() -> None:
     kept = RecentErrors()
     kept.begin()
     log = logging.getLogger("paimon_magics.coordinator.tests")
@@ -220,7 +218,7 @@ def test_recent_errors_are_bounded_and_the_same_one_is_counted() -> None:
     assert [(e.message, e.count) for e in listed[:2]] == [("error 30", 2), ("error 59", 1)]
 
 
-def test_metrics_are_named_as_prometheus_names_them(coordinator: Coordinator) -> None:
+def test_metrics_follow_prometheus_naming(coordinator: Coordinator) -> None:
     families = list(Metrics(coordinator).registry.collect())
     assert len(families) > 8
     for family in families:

@@ -95,7 +95,7 @@ def check_no_secret(*texts: str) -> None:
         assert all(secret not in text for secret in KEYS.values())
 
 
-def test_new_keys_are_taken_from_who_connects_and_old_ones_are_told_to_be_refused(
+def test_refused_keys_are_reported_and_new_keys_come_from_a_session(
     keyed: tuple[KeyedServer, dict[str, str]],
 ) -> None:
     server, options = keyed
@@ -129,7 +129,7 @@ def test_new_keys_are_taken_from_who_connects_and_old_ones_are_told_to_be_refuse
     check_no_secret(said, str(begun.value), repr(flushed.value), repr(status))
 
 
-def test_options_that_work_less_well_are_not_taken(
+def test_options_that_do_not_work_are_not_adopted(
     keyed: tuple[KeyedServer, dict[str, str]],
 ) -> None:
     _, options = keyed
@@ -148,7 +148,7 @@ def test_options_that_work_less_well_are_not_taken(
         assert append(first, options, 2) == 2
 
 
-def test_a_store_that_moved_is_found_by_the_coordinators_own_lease(
+def test_moved_store_is_recognised_by_the_coordinators_lease(
     keyed: tuple[KeyedServer, dict[str, str]],
 ) -> None:
     server, options = keyed
@@ -164,7 +164,7 @@ def test_a_store_that_moved_is_found_by_the_coordinators_own_lease(
             server.server.start()
 
 
-def test_one_that_can_do_nothing_ends_and_the_next_one_loads_what_it_has_acknowledged(
+def test_successor_loads_rows_of_a_coordinator_with_refused_keys(
     keyed: tuple[KeyedServer, dict[str, str]],
 ) -> None:
     server, options = keyed
@@ -195,7 +195,7 @@ def trouble_of_an_insert(session: Session) -> str:
 
 
 @pytest.mark.spark
-def test_a_session_is_told_where_a_service_reaches_the_store_otherwise_and_what_it_can_not_load(
+def test_session_reports_store_options_and_failed_loads_of_a_service(
     keyed: tuple[KeyedServer, dict[str, str]], spark: SparkSession, tmp_path: Path
 ) -> None:
     """Whose keys are not taken any more is the service, and not the session."""

@@ -37,14 +37,14 @@ def test_jobs_of_any_size_are_answered(child):
         assert child.ask(("echo", b"x" * size)) == ("echo", b"x" * size)
 
 
-def test_long_job_is_no_silence(child, monkeypatch):
+def test_long_job_is_not_taken_for_silence(child, monkeypatch):
     monkeypatch.setattr(children, "SILENCE_SECONDS", 3.0)
     calls = []
     assert child.ask(("sleep", 6), lambda: calls.append(1)) == ("sleep", 6)
     assert len(calls) > 5
 
 
-def test_process_that_dies_fails_its_job_alone(child):
+def test_dead_process_fails_only_its_job(child):
     with pytest.raises(ChildDiedError) as failed:
         child.ask(("exit", 7))
     assert failed.value.code == 7
@@ -52,7 +52,7 @@ def test_process_that_dies_fails_its_job_alone(child):
 
 
 @pytest.mark.parametrize("size", [1, 10_000_000])
-def test_process_that_stands_still_is_ended(child, monkeypatch, size):
+def test_frozen_process_is_ended(child, monkeypatch, size):
     monkeypatch.setattr(children, "SILENCE_SECONDS", 1.0)
     child.ask(("echo", 1))
     frozen = child.pid

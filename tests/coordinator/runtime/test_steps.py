@@ -35,7 +35,7 @@ def test_steps_get_results_and_errors_where_they_wait():
         waited(both(later(OSError("gone")), later(2)))
 
 
-def test_waiting_steps_leave_the_threads_of_a_pool_to_others():
+def test_waiting_steps_occupy_no_pool_thread():
     pool = Runtime().pool("some", 1)
     first, events = Future(), []
     for _ in range(20):
@@ -48,7 +48,7 @@ def test_waiting_steps_leave_the_threads_of_a_pool_to_others():
     pool.end()
 
 
-def test_an_error_in_any_step_becomes_one_event():
+def test_error_in_any_step_becomes_a_single_event():
     pool = Runtime().pool("some", 2)
     events = []
 

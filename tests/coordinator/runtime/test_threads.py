@@ -73,7 +73,7 @@ def test_fatal_exception_ends_owner_and_is_reported_once(runtime):
     assert report.ended
 
 
-def test_what_waits_when_owner_ends_is_handed_back(runtime):
+def test_ending_owner_hands_back_waiting_items(runtime):
     taking = Taking(runtime, items_max=2)
     doubt = Doubt()
     for item in (1, doubt, 2, 3):
@@ -93,7 +93,7 @@ def test_exception_in_begin_ends_owner(runtime):
     assert isinstance(taking.owner.failure, KeyError)
 
 
-def test_owner_takes_what_waits_together(runtime):
+def test_owner_takes_waiting_items_together(runtime):
     groups = []
     begun = threading.Event()
     owner = runtime.owner(
@@ -112,7 +112,7 @@ def test_owner_takes_what_waits_together(runtime):
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), MemoryError(), Panic("z")])
-def test_effect_ends_in_exactly_one_event(runtime, error):
+def test_effect_ends_in_a_single_event(runtime, error):
     pool = runtime.pool("work", 2)
     events = []
 
@@ -139,7 +139,7 @@ def test_late_effects_occupy_no_thread(runtime):
     pool.end()
 
 
-def test_pool_has_at_most_its_workers_and_nothing_begins_after_its_end(runtime):
+def test_pool_limits_its_workers_and_starts_nothing_after_its_end(runtime):
     pool = runtime.pool("work", 3)
     turn, running, peak, done = threading.Lock(), 0, 0, []
 
@@ -197,7 +197,7 @@ def test_loop_goes_on_after_an_exception_and_can_be_woken(runtime):
     assert "Panic" in report.trouble
 
 
-def test_progress_tells_how_long_work_lasts_and_what_waits(runtime):
+def test_progress_reports_busy_time_and_waiting_items(runtime):
     goes_on = threading.Event()
     taking = Taking(runtime)
     taking.owner = runtime.owner(

@@ -47,7 +47,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     process.close()
 
 
-def test_what_fits_is_taken_and_its_folder_worked_out_anew(
+def test_adopted_transaction_gets_a_recomputed_folder(
     catalog: Catalog, transaction: Transaction
 ) -> None:
     document = transaction_document(replace(transaction, attempts_folder="/etc"))
@@ -72,7 +72,7 @@ def test_what_fits_is_taken_and_its_folder_worked_out_anew(
         ({"table": {"database": "default", "table": "nowhere"}}, UnknownNameError),
     ],
 )
-def test_what_no_coordinator_can_have_opened_is_refused(
+def test_impossible_transaction_is_not_adopted(
     catalog: Catalog, transaction: Transaction, changes: dict[str, object], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -90,7 +90,7 @@ def ask(process: Process, id: str, verb: str, document: object) -> httpx.Respons
     return httpx.post(address, json=document, headers=headers, trust_env=False, timeout=60)
 
 
-def test_a_commit_is_made_once_for_who_brings_its_transaction(started: Process) -> None:
+def test_commit_of_an_adopted_transaction_is_made_once(started: Process) -> None:
     catalog, transaction = opened_elsewhere(started, "committed")
     client = started.client()
     client.transactions.ended(transaction.commit_user, "0" * 31 + "1")
@@ -104,7 +104,7 @@ def test_a_commit_is_made_once_for_who_brings_its_transaction(started: Process) 
     assert client.commit(request) == receipt
 
 
-def test_files_are_removed_for_who_brings_a_transaction_to_end_it(started: Process) -> None:
+def test_abort_of_an_adopted_transaction_removes_its_files(started: Process) -> None:
     catalog, transaction = opened_elsewhere(started, "ended")
     client = started.client()
     client.transactions.ended(transaction.commit_user, "0" * 31 + "2")
@@ -117,7 +117,7 @@ def test_files_are_removed_for_who_brings_a_transaction_to_end_it(started: Proce
         client.commit(request)
 
 
-def test_a_commit_whose_files_are_gone_is_not_made(started: Process) -> None:
+def test_adopted_commit_with_missing_files_has_an_unknown_outcome(started: Process) -> None:
     catalog, transaction = opened_elsewhere(started, "gone")
     request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
     for path in started.warehouse.rglob(f"{transaction.file_prefix}*.parquet"):
@@ -142,7 +142,7 @@ def test_a_commit_whose_files_are_gone_is_not_made(started: Process) -> None:
         ("0" * 32, {"transaction": None}, 400, "`transaction` must be an object"),
     ],
 )
-def test_a_bad_request_is_named(
+def test_invalid_adoption_request_is_named(
     started: Process, id: str, changes: dict[str, object], status: int, named: str
 ) -> None:
     _, transaction = opened_elsewhere(started, "bad")
@@ -153,7 +153,7 @@ def test_a_bad_request_is_named(
     assert named in answer.json()["error"]["message"]
 
 
-def test_files_of_somebody_elses_are_not_committed(started: Process) -> None:
+def test_files_of_another_transaction_are_not_committed(started: Process) -> None:
     catalog, transaction = opened_elsewhere(started, "borrowed")
     _, other = opened_elsewhere(started, "borrowed")
     messages = write(catalog, other, [{"k": 1}])

@@ -106,14 +106,14 @@ def loads(folder: Path, count: int, rows: int) -> tuple[list[int], Warehouse]:
     return found, warehouse
 
 
-def test_ten_minutes_of_small_inserts_stays_within_twice_the_trigger(tmp_path: Path) -> None:
+def test_ten_minutes_of_inserts_keep_runs_within_twice_the_trigger(tmp_path: Path) -> None:
     runs, _ = loads(tmp_path / "warehouse", count=60, rows=20)
     assert max(runs) <= 2 * TRIGGER
     assert max(runs) >= TRIGGER, "the trigger is reached, again and again"
 
 
 @pytest.mark.soak
-def test_a_day_of_100_inserts_a_second_stays_within_twice_the_trigger(tmp_path: Path) -> None:
+def test_day_of_100_inserts_a_second_keeps_runs_within_twice_the_trigger(tmp_path: Path) -> None:
     runs, _ = loads(tmp_path / "warehouse", count=8_640, rows=1_000)
     assert max(runs) <= 2 * TRIGGER
 
@@ -134,7 +134,7 @@ class _Overtaken(InProcessCommitter):
         return super().claim_buckets(transaction, buckets)
 
 
-def test_what_is_planned_anew_is_no_more_than_a_portion(tmp_path: Path) -> None:
+def test_replanned_compaction_is_at_most_a_portion(tmp_path: Path) -> None:
     catalog = create_table(
         tmp_path / "warehouse",
         "CREATE TABLE t (k INT, v STRING) PARTITIONED BY (v) TBLPROPERTIES ("
@@ -157,7 +157,7 @@ def test_what_is_planned_anew_is_no_more_than_a_portion(tmp_path: Path) -> None:
     assert sorted(row["k"] for row in read(catalog)) == [0, 1, *range(1, 12)]
 
 
-def test_waiting_rows_get_their_buckets_partition_by_partition(tmp_path: Path) -> None:
+def test_postponed_rows_get_buckets_partition_by_partition(tmp_path: Path) -> None:
     catalog = create_table(
         tmp_path / "warehouse",
         "CREATE TABLE t (k INT NOT NULL, v STRING NOT NULL) PARTITIONED BY (v) TBLPROPERTIES ("

@@ -88,7 +88,7 @@ def is_in(client: RemoteCoordinator, state: str, name: TableName = TABLE) -> boo
     return found is not None and found.state == state
 
 
-def test_what_lies_above_the_trigger_is_compacted(auto: Process) -> None:
+def test_bucket_at_the_trigger_is_compacted(auto: Process) -> None:
     process, catalog, client = auto, table(auto, MERGED), auto.client()
     append(client, catalog, *range(4))
     time.sleep(0.5)
@@ -107,7 +107,7 @@ def test_what_lies_above_the_trigger_is_compacted(auto: Process) -> None:
     assert 'paimon_coordinator_compaction_tables{state="tidy"}' in metrics
 
 
-def test_files_of_append_tables_are_put_together(auto: Process) -> None:
+def test_files_of_append_tables_are_compacted(auto: Process) -> None:
     name = TableName("a", "default")
     catalog = table(auto, "'bucket' = '-1'", name)
     append(auto.client(), catalog, *range(5), name=name)
@@ -115,14 +115,14 @@ def test_files_of_append_tables_are_put_together(auto: Process) -> None:
     assert len(read(catalog, name)) == 10
 
 
-def test_rows_that_wait_for_a_look_up_are_seen_after_each_commit(auto: Process) -> None:
+def test_rows_waiting_for_a_lookup_are_compacted_after_each_commit(auto: Process) -> None:
     name = TableName("v", "default")
     catalog = table(auto, f"{MERGED}, 'deletion-vectors.enabled' = 'true'", name)
     append(auto.client(), catalog, 1, name=name)
     wait_until(lambda: 0 not in levels(catalog, name))
 
 
-def test_options_of_tables_decide_before_the_coordinator_does(start: Start) -> None:
+def test_table_options_override_the_coordinators_compaction_setting(start: Start) -> None:
     process = start("--compact=off")
     other, asked = TableName("o", "default"), TableName("a", "default")
     catalog = table(process, MERGED, other)
@@ -134,7 +134,7 @@ def test_options_of_tables_decide_before_the_coordinator_does(start: Start) -> N
     assert shown(client, other) is None and levels(catalog, other) == [0] * 5
 
 
-def test_a_pause_holds_over_a_restart(start: Start) -> None:
+def test_compaction_pause_survives_a_restart(start: Start) -> None:
     process = start("--compact=auto")
     catalog, client = table(process, MERGED), process.client()
     assert client.administration().compactions.pause().by
@@ -152,7 +152,7 @@ def test_a_pause_holds_over_a_restart(start: Start) -> None:
     wait_until(lambda: levels(catalog) == [5])
 
 
-def test_a_bucket_that_is_too_large_is_told(start: Start) -> None:
+def test_too_large_bucket_is_reported_and_not_compacted(start: Start) -> None:
     process = start("--compact=auto", "--compact-bytes-max=100")
     catalog, client = table(process, MERGED), process.client()
     append(client, catalog, *range(5))
@@ -165,7 +165,7 @@ def test_a_bucket_that_is_too_large_is_told(start: Start) -> None:
     assert "too large here" in page
 
 
-def test_a_process_that_needs_too_much_memory_is_ended(start: Start) -> None:
+def test_compactor_exceeding_its_memory_is_ended(start: Start) -> None:
     process = start("--compact=auto", "--compact-memory-bytes=1000000")
     catalog, client = table(process, MERGED), process.client()
     append(client, catalog, *range(5))
@@ -175,7 +175,7 @@ def test_a_process_that_needs_too_much_memory_is_ended(start: Start) -> None:
     assert levels(catalog) == [0] * 5
 
 
-def test_a_table_of_a_streaming_job_is_left_to_it(auto: Process) -> None:
+def test_table_of_a_streaming_job_is_not_compacted(auto: Process) -> None:
     name = TableName("s", "default")
     catalog, client = table(auto, MERGED, name), auto.client()
     loaded = catalog.load(name)
@@ -191,7 +191,7 @@ def test_a_table_of_a_streaming_job_is_left_to_it(auto: Process) -> None:
     assert 5 not in levels(catalog, name)
 
 
-def test_a_killed_process_leaves_nothing_and_is_replaced(start: Start) -> None:
+def test_killed_compactor_leaves_no_files(start: Start) -> None:
     process = start("--compact=auto", faults="compaction.written=stop")
     catalog, client = table(process, MERGED), process.client()
     append(client, catalog, *range(5))

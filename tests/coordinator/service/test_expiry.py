@@ -74,7 +74,7 @@ def keys(catalog: Catalog) -> list[object]:
     return sorted(row["k"] for row in read(catalog))  # type: ignore[type-var]
 
 
-def test_what_is_old_enough_expires_after_a_commit(process: Process, catalog: Catalog) -> None:
+def test_old_snapshots_expire_after_a_commit(process: Process, catalog: Catalog) -> None:
     client = process.client()
     receipts = append(client, catalog, *range(6))
     until(lambda: snapshots(catalog) == [5, 6])
@@ -102,7 +102,7 @@ def test_a_receipt_outlives_its_snapshot(process: Process, catalog: Catalog) -> 
     assert keys(catalog) == [0, 1, 2, 3]
 
 
-def test_an_open_transaction_keeps_what_came_after_its_base(
+def test_open_transaction_keeps_snapshots_since_its_base(
     process: Process, catalog: Catalog
 ) -> None:
     client = process.client()
@@ -121,9 +121,7 @@ def test_an_open_transaction_keeps_what_came_after_its_base(
     assert keys(catalog) == [0, 1, 2, 3, 4, 5, 9]
 
 
-def test_a_statement_that_was_planned_on_what_has_expired_is_refused(
-    process: Process, catalog: Catalog
-) -> None:
+def test_begin_on_an_expired_snapshot_is_refused(process: Process, catalog: Catalog) -> None:
     client = process.client()
     append(client, catalog, 0, 1, 2)
     until(lambda: snapshots(catalog) == [2, 3])
@@ -201,7 +199,9 @@ def test_a_lease_outlives_the_coordinator_and_ends_with_its_holder(
     until(lambda: snapshots(catalog) == [4, 5])
 
 
-def test_while_the_coordinator_is_away_reading_goes_on(process: Process, catalog: Catalog) -> None:
+def test_lease_taken_while_the_coordinator_is_down_keeps_its_snapshot(
+    process: Process, catalog: Catalog
+) -> None:
     client, reader = process.client(), process.client()
     append(client, catalog, 0)
     process.kill()
@@ -214,9 +214,7 @@ def test_while_the_coordinator_is_away_reading_goes_on(process: Process, catalog
     assert snapshots(catalog) == [1, 2, 3]
 
 
-def test_a_lease_that_nobody_gives_up_ends_after_the_longest_time(
-    process: Process, catalog: Catalog
-) -> None:
+def test_unreleased_lease_ends_after_the_maximum_time(process: Process, catalog: Catalog) -> None:
     client = process.client()
     reader = RemoteCoordinator(At(process.address, process.token()), read_lease_ms_max=500)
     append(client, catalog, 0)
@@ -228,7 +226,7 @@ def test_a_lease_that_nobody_gives_up_ends_after_the_longest_time(
     reader.close()
 
 
-def test_a_holder_is_bounded(process: Process, catalog: Catalog) -> None:
+def test_leases_of_a_holder_are_bounded(process: Process, catalog: Catalog) -> None:
     def post(body: object) -> object:
         headers = {"Authorization": f"Bearer {process.token()}"}
         return httpx.post(
@@ -256,7 +254,7 @@ def test_a_holder_is_bounded(process: Process, catalog: Catalog) -> None:
          "expiry.metadata_removed"]
     ),
 )  # fmt: skip
-def test_killed_while_snapshots_expire_it_goes_on_after_the_next_commit(
+def test_expiry_after_a_kill_continues_with_the_next_commit(
     process: Process, catalog: Catalog, tmp_path: Path, step: str
 ) -> None:
     client, fault = process.client(), tmp_path / "fault"

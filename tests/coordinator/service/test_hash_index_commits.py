@@ -67,7 +67,7 @@ def told(caught: pytest.ExceptionInfo[BaseException]) -> str:
     return text
 
 
-def test_a_commit_that_lacks_keys_of_the_index_gets_them(table: Table, warehouse: Path) -> None:
+def test_commit_with_a_stale_index_gets_the_missing_keys(table: Table, warehouse: Path) -> None:
     table.commit(table.prepare([1]))
     first, second = table.prepare([1, 2], v="first"), table.prepare([3], v="second")
     table.commit(first)
@@ -78,7 +78,7 @@ def test_a_commit_that_lacks_keys_of_the_index_gets_them(table: Table, warehouse
     assert table.rows() == [(k, "x", "new") for k in (1, 2, 3)]
 
 
-def test_buckets_that_only_the_table_has_stay_in_the_index(table: Table) -> None:
+def test_index_keeps_buckets_absent_from_the_commit(table: Table) -> None:
     table.commit(table.prepare([1, 2, 3]))
     first, second = table.prepare([4, 5], v="first"), table.prepare([6], bucket=0, v="second")
     table.commit(first)
@@ -98,7 +98,7 @@ def test_a_commit_that_puts_a_key_into_another_bucket_is_refused(table: Table) -
     assert "that are in bucket 1" in told(caught)
 
 
-def test_writers_of_different_partitions_do_not_meet(table: Table) -> None:
+def test_writers_of_different_partitions_do_not_conflict(table: Table) -> None:
     table.commit(table.prepare([1], "x"))
     first, second = table.prepare([2], "x"), table.prepare([2], "y")
     table.commit(first)
@@ -114,7 +114,7 @@ def test_a_writer_that_adds_no_keys_is_not_refused(table: Table) -> None:
     assert table.rows() == [(1, "x", "new"), (2, "x", "v"), (3, "x", "v")]
 
 
-def test_many_buckets_fill_up_one_after_another(table: Table) -> None:
+def test_many_buckets_fill_up_in_sequence(table: Table) -> None:
     for first in range(0, 20, 4):
         table.commit(table.prepare(range(first, first + 6)))
     assert [row[0] for row in table.rows()] == list(range(22))

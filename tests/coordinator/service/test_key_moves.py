@@ -170,7 +170,7 @@ def lake(warehouse: Path, coordinator: Coordinator) -> Iterator[Lake]:
 
 
 @pytest.mark.parametrize("producer", ["none", "input"])
-def test_the_rows_go_where_the_job_has_put_their_keys(lake: Lake, producer: str) -> None:
+def test_rows_move_to_the_buckets_chosen_by_the_job(lake: Lake, producer: str) -> None:
     lake.create(**{"changelog-producer": producer})
     job = Writer(lake.catalog)
     job.write(0, [(1, "job")])
@@ -187,7 +187,7 @@ def test_the_rows_go_where_the_job_has_put_their_keys(lake: Lake, producer: str)
     assert lake.kinds()[4:] == ["APPEND", "APPEND"], "each key is in one bucket now"
 
 
-def test_keys_are_moved_as_often_as_others_bring_them(lake: Lake) -> None:
+def test_keys_are_moved_again_for_each_batch(lake: Lake) -> None:
     lake.create()
     job = Writer(lake.catalog)
     for number in range(3):
@@ -203,7 +203,7 @@ def test_keys_are_moved_as_often_as_others_bring_them(lake: Lake) -> None:
     assert sum(map(len, found.values())) == 12 == len(set.union(*found.values()))
 
 
-def test_a_key_stays_where_the_job_has_put_it_when_it_writes_its_old_bucket(lake: Lake) -> None:
+def test_moved_key_stays_moved_when_the_job_writes_its_old_bucket(lake: Lake) -> None:
     """A Java job assigns keys by the index as it was when the job met the partition, and adds to a
     bucket's index as that was when it began to write to the bucket. Here the index has been read
     before the job writes key 5 elsewhere."""
@@ -219,7 +219,7 @@ def test_a_key_stays_where_the_job_has_put_it_when_it_writes_its_old_bucket(lake
     assert lake.rows() == [(5, "again"), (6, "other"), (7, "job"), (9, "job")]
 
 
-def test_a_key_that_one_commit_has_in_two_buckets_goes_where_its_rows_are(lake: Lake) -> None:
+def test_key_in_two_buckets_of_a_commit_goes_where_its_rows_are(lake: Lake) -> None:
     lake.create()
     lake.batch(1, [(5, "other"), (6, "other")])
     job = Writer(lake.catalog)
@@ -231,9 +231,7 @@ def test_a_key_that_one_commit_has_in_two_buckets_goes_where_its_rows_are(lake: 
 
 
 @pytest.mark.parametrize("seed", only_in_soak(range(3), ["1", "2"]))
-def test_each_key_is_there_once_in_whatever_order_a_job_and_batches_write(
-    lake: Lake, seed: int
-) -> None:
+def test_each_key_exists_once_in_any_order_of_job_and_batches(lake: Lake, seed: int) -> None:
     """Which of their rows of a key is the newest is by sequence numbers, which writers that run
     side by side count for themselves."""
     chance = random.Random(seed)
@@ -270,7 +268,7 @@ def test_each_key_is_there_once_in_whatever_order_a_job_and_batches_write(
     assert "COMPACT" in lake.kinds()
 
 
-def test_all_keys_with_the_hash_go(lake: Lake) -> None:
+def test_all_keys_with_the_same_hash_are_moved(lake: Lake) -> None:
     keys = np.random.default_rng(1).integers(0, 2**62, 400_000)  # no two below 2³² have one hash
     found = binary_row_hash([pa.array(keys)])
     order = np.argsort(found, kind="stable")
@@ -287,7 +285,7 @@ def test_all_keys_with_the_hash_go(lake: Lake) -> None:
     assert dict(lake.rows())[other] == "new"
 
 
-def test_a_bucket_whose_keys_all_go_has_no_index(lake: Lake) -> None:
+def test_bucket_without_keys_after_a_move_has_no_index(lake: Lake) -> None:
     lake.create()
     job = Writer(lake.catalog)
     lake.batch(0, [(1, "a"), (2, "b")])
@@ -295,7 +293,7 @@ def test_a_bucket_whose_keys_all_go_has_no_index(lake: Lake) -> None:
     assert lake.rows() == [(1, "x"), (2, "y")] and lake.index() == {3: hashes(1, 2)}
 
 
-def test_other_partitions_stay_as_they_are(lake: Lake) -> None:
+def test_move_leaves_other_partitions_unchanged(lake: Lake) -> None:
     lake.create()
     job = Writer(lake.catalog)
     lake.batch(0, [(1, "x")], "x")
@@ -304,7 +302,7 @@ def test_other_partitions_stay_as_they_are(lake: Lake) -> None:
     assert lake.rows() == [(1, "job"), (1, "y")]
 
 
-def test_the_sequence_field_decides_as_if_nothing_was_moved(lake: Lake) -> None:
+def test_sequence_field_decides_between_moved_rows(lake: Lake) -> None:
     lake.create(**{"sequence.field": "v"})
     job = Writer(lake.catalog)
     lake.batch(1, [(1, "m"), (2, "m"), (3, "m")])
@@ -321,9 +319,7 @@ OBSTACLES = [
 
 
 @pytest.mark.parametrize(("key", "value"), OBSTACLES)
-def test_tables_whose_keys_must_stay_refuse_the_job_by_the_option(
-    lake: Lake, key: str, value: str
-) -> None:
+def test_job_is_refused_where_a_table_option_pins_keys(lake: Lake, key: str, value: str) -> None:
     lake.create(**{key: value})
     job = Writer(lake.catalog)
     lake.batch(1, [(5, "other")])
@@ -335,7 +331,7 @@ def test_tables_whose_keys_must_stay_refuse_the_job_by_the_option(
 
 
 @pytest.mark.parametrize(("key", "value"), OBSTACLES)
-def test_where_keys_must_stay_a_batch_is_refused_before_it_is_in_the_way_of_a_job(
+def test_batch_with_new_keys_is_refused_where_keys_are_pinned(
     lake: Lake, key: str, value: str
 ) -> None:
     lake.create(**{key: value})
@@ -355,7 +351,7 @@ def test_where_keys_must_stay_a_batch_is_refused_before_it_is_in_the_way_of_a_jo
     assert lake.index() == {0: hashes(1, 6), 1: hashes(5)}
 
 
-def test_a_statement_brings_no_new_keys_where_they_would_be_in_the_way_of_a_job(
+def test_statement_with_new_keys_is_refused_where_keys_are_pinned(
     lake: Lake, coordinator: Coordinator
 ) -> None:
     lake.create(**{"merge-engine": "partial-update"})
@@ -379,7 +375,7 @@ def test_a_statement_brings_no_new_keys_where_they_would_be_in_the_way_of_a_job(
     assert lake.rows() == [(1, "late"), (5, "late")], "small inserts were acknowledged"
 
 
-def test_a_job_that_has_ended_is_no_longer_awaited(lake: Lake) -> None:
+def test_ended_job_no_longer_blocks_new_keys(lake: Lake) -> None:
     lake.create(**{"changelog-producer": "lookup"})
     job = Writer(lake.catalog)
     job.write(0, [(1, "job")])
@@ -398,7 +394,7 @@ def test_a_job_that_has_ended_is_no_longer_awaited(lake: Lake) -> None:
     assert lake.index() == {0: hashes(1), 1: hashes(5, 6)}
 
 
-def test_two_streaming_jobs_are_kept_apart(lake: Lake) -> None:
+def test_key_of_another_streaming_job_is_not_moved(lake: Lake) -> None:
     lake.create()
     first, second = Writer(lake.catalog), Writer(lake.catalog)
     second.write(1, [(2, "second")])
@@ -409,7 +405,7 @@ def test_two_streaming_jobs_are_kept_apart(lake: Lake) -> None:
     assert lake.rows() == [(1, "first"), (2, "second")]
 
 
-def test_a_writer_that_read_the_index_before_is_refused(lake: Lake) -> None:
+def test_writer_with_an_index_from_before_a_move_is_refused(lake: Lake) -> None:
     lake.create()
     job = Writer(lake.catalog)
     lake.batch(1, [(5, "other"), (6, "other")])
@@ -424,9 +420,7 @@ def test_a_writer_that_read_the_index_before_is_refused(lake: Lake) -> None:
     assert lake.rows() == [(5, "job"), (6, "fine"), (7, "job")]
 
 
-def test_a_statement_that_was_planned_before_is_planned_again(
-    lake: Lake, coordinator: Coordinator
-) -> None:
+def test_statement_planned_before_a_move_is_replanned(lake: Lake, coordinator: Coordinator) -> None:
     lake.create()
     job = Writer(lake.catalog)
     lake.batch(1, [(5, "other"), (6, "other")])

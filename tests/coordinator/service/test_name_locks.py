@@ -14,7 +14,7 @@ def locks():
     return NameLocks(Runtime(), wait_ms=200)
 
 
-def test_others_wait_in_their_order_and_strangers_do_not(locks):
+def test_locks_of_a_name_queue_in_order_and_other_names_do_not_wait(locks):
     first, second, third = (locks.lock(names) for names in ("a", "ab", "b"))
     other = locks.lock("c")
     assert [lock.granted.done() for lock in (first, second, third, other)] == [1, 0, 0, 1]
@@ -24,14 +24,14 @@ def test_others_wait_in_their_order_and_strangers_do_not(locks):
     assert third.granted.done()
 
 
-def test_who_gives_up_is_passed_over(locks):
+def test_released_waiter_is_passed_over(locks):
     first, second, third = (locks.lock("a") for _ in range(3))
     locks.release(second)
     locks.release(first)
     assert third.granted.done()
 
 
-def test_a_wait_that_is_too_long_fails_and_leaves_nothing(locks):
+def test_overlong_wait_fails_and_leaves_no_lock(locks):
     first, second = locks.lock(["\0db\0t"]), locks.lock(["\0db\0t"])
     with pytest.raises(CommitConflictError, match=r"changing db\.t"):
         second.granted.result(5)

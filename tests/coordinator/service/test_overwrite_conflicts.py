@@ -107,7 +107,7 @@ def rows(session: paimon_magics.Session) -> list[tuple[int, str]]:
         ),
     ],
 )
-def test_an_overwrite_does_not_replace_rows_that_it_could_not_know(
+def test_overwrite_conflicts_with_rows_added_after_its_base(
     session: paimon_magics.Session,
     committer: CoordinatorClient,
     change: Change,
@@ -130,7 +130,9 @@ def test_an_overwrite_does_not_replace_rows_that_it_could_not_know(
         assert rows(session) == expected
 
 
-def test_the_session_setting_lets_the_last_writer_win(session: paimon_magics.Session) -> None:
+def test_overwrite_swallows_newer_is_off_by_default_and_can_be_set(
+    session: paimon_magics.Session,
+) -> None:
     assert session.settings.overwrite_swallows_newer is False
     chosen = session.settings.with_changes({"overwrite_swallows_newer": True})
     assert chosen.overwrite_swallows_newer is True

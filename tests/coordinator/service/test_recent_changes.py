@@ -43,7 +43,7 @@ def ends(outcome: bool | Callable[[], Exception]) -> Steps[bool]:
         lambda: StatementError("no" * MIB),
     ],
 )
-def test_a_change_that_has_ended_keeps_no_memory(
+def test_ended_change_keeps_no_memory(
     outcome: bool | Callable[[], Exception],
 ) -> None:
     recent = RecentChanges()
@@ -58,7 +58,7 @@ def test_a_change_that_has_ended_keeps_no_memory(
     assert size < 8 * MIB
 
 
-def test_a_change_is_known_by_what_it_is() -> None:
+def test_change_id_is_refused_for_another_change() -> None:
     recent, change = RecentChanges(), creation(1)
     assert waited(recent.once(BOB, "1", change, ends(True)))
     assert waited(recent.once(BOB, "1", creation(1), ends(False)))
@@ -66,7 +66,7 @@ def test_a_change_is_known_by_what_it_is() -> None:
         waited(recent.once(BOB, "1", replace(change, if_not_exists=True), ends(True)))
 
 
-def test_who_gets_the_right_meanwhile_is_not_refused_for_the_want_of_it() -> None:
+def test_change_succeeds_after_the_missing_right_is_granted() -> None:
     recent, change = RecentChanges(), creation(1)
     with pytest.raises(NotTheirsError):
         waited(recent.once(BOB, "1", change, ends(lambda: NotTheirsError("no"))))

@@ -69,11 +69,11 @@ CHANGES: list[VersionChange] = [
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: type(change).__name__)
-def test_a_change_comes_out_of_its_document_as_it_went_in(change: VersionChange) -> None:
+def test_change_round_trips_through_its_document(change: VersionChange) -> None:
     assert change_of(change_document(change)) == change
 
 
-def test_a_receipt_comes_out_of_its_document_as_it_went_in() -> None:
+def test_receipt_round_trips_through_its_document() -> None:
     receipt = VersionReceipt(("a",), 3, 5, 7, None)
     assert version_receipt_of(version_receipt_document(receipt)) == receipt
 
@@ -134,9 +134,7 @@ def test_changes_are_made_by_the_coordinator(process: Process, catalog: Catalog)
     assert ids(catalog) == [1, 2]
 
 
-def test_a_refusal_says_what_it_says_without_a_coordinator(
-    process: Process, catalog: Catalog
-) -> None:
+def test_refusal_keeps_its_message_and_hint(process: Process, catalog: Catalog) -> None:
     client = process.client()
     append(client, catalog, 1)
     client.change_versions(TABLE, CreateTag("monday"))
@@ -150,9 +148,7 @@ def test_a_refusal_says_what_it_says_without_a_coordinator(
         client.change_versions(TableName("nowhere", "default"), CreateTag("a"))
 
 
-def test_rolled_back_commits_are_not_brought_back_by_the_watch(
-    process: Process, catalog: Catalog
-) -> None:
+def test_rolled_back_commits_are_not_republished(process: Process, catalog: Catalog) -> None:
     client = process.client()
     append(client, catalog, 1, 2, 3)
     client.change_versions(TABLE, RollBackToSnapshot(1))
@@ -165,7 +161,7 @@ def test_rolled_back_commits_are_not_brought_back_by_the_watch(
     assert sorted(int(str(row["k"])) for row in read(catalog)) == [1, 4]
 
 
-def test_a_table_of_a_rest_catalog_is_changed_by_its_server(
+def test_rest_catalog_changes_versions_through_its_server(
     process: Process, catalog: Catalog
 ) -> None:
     append(process.client(), catalog, 1, 2, 3)
@@ -206,7 +202,7 @@ def test_a_table_of_a_rest_catalog_is_changed_by_its_server(
 
 
 @pytest.mark.parametrize("action", ["kill", "raise"])
-def test_a_change_that_was_cut_off_is_finished_when_the_coordinator_is_back(
+def test_interrupted_change_is_finished_by_its_repetition(
     process: Process, catalog: Catalog, action: str
 ) -> None:
     client = process.client()
@@ -227,7 +223,9 @@ def test_a_change_that_was_cut_off_is_finished_when_the_coordinator_is_back(
     assert list_tags(load_stored(catalog, TABLE)) == ["b"]
 
 
-def test_one_of_many_makes_a_tag(process: Process, catalog: Catalog) -> None:
+def test_concurrent_creations_of_a_tag_have_a_single_winner(
+    process: Process, catalog: Catalog
+) -> None:
     append(process.client(), catalog, 1, 2)
     made: list[int] = []
 

@@ -43,7 +43,7 @@ def store(database: PostgresDatabase) -> StateStore:
     return StateStore(database)
 
 
-def test_a_server_that_was_killed_and_is_back_has_everything(
+def test_restarted_server_keeps_everything_stored(
     store: StateStore, postgres: PostgresServer
 ) -> None:
     store.transactions.open(HELD, {})
@@ -59,7 +59,7 @@ def test_a_server_that_was_killed_and_is_back_has_everything(
     assert [held.id for held, _ in store.transactions.unfinished()] == ["a", "c"]
 
 
-def test_a_session_that_ends_is_opened_again_unnoticed(
+def test_ended_database_session_is_reopened_transparently(
     store: StateStore, postgres: PostgresServer, address: str
 ) -> None:
     for id in "abc":
@@ -102,7 +102,7 @@ def test_a_commit_without_an_answer_is_unclear_while_the_server_is_out_of_reach(
         store.close()
 
 
-def test_rows_that_another_session_has_locked_are_waited_for_and_then_refused(
+def test_write_to_locked_rows_waits_and_then_fails(
     store: StateStore, postgres: PostgresServer, address: str
 ) -> None:
     store.transactions.open(HELD, {})
@@ -118,7 +118,7 @@ def test_rows_that_another_session_has_locked_are_waited_for_and_then_refused(
 @pytest.mark.parametrize(
     ("state", "message"), [("53100", "could not extend file"), ("25006", "read-only transaction")]
 )
-def test_what_the_server_refuses_is_not_stored(
+def test_write_refused_by_the_server_is_not_stored(
     store: StateStore, postgres: PostgresServer, address: str, state: str, message: str
 ) -> None:
     with postgres.administer() as other:
@@ -148,7 +148,7 @@ def test_what_the_server_refuses_is_not_stored(
     ],
 )
 @pytest.mark.parametrize("reconnect", [False, True])
-def test_a_database_that_is_not_what_it_was_ends_it(
+def test_changed_owner_row_of_the_database_ends_the_store(
     store: StateStore,
     postgres: PostgresServer,
     address: str,
@@ -169,7 +169,7 @@ def test_a_database_that_is_not_what_it_was_ends_it(
 
 
 @pytest.mark.parametrize("setting", ["fsync", "synchronous_commit"])
-def test_a_server_that_would_forget_is_refused(
+def test_server_without_durable_commits_is_refused(
     postgres: PostgresServer, address: str, tmp_path: Path, setting: str
 ) -> None:
     with postgres.administer() as other:
@@ -196,7 +196,7 @@ def test_a_server_that_would_forget_is_refused(
         ("postgresql://nobody@/db?host=/nowhere", "postgresql://nobody@/nowhere/db does not work"),
     ],
 )
-def test_an_address_that_leads_nowhere_is_named(tmp_path: Path, address: str, says: str) -> None:
+def test_unusable_store_address_is_named(tmp_path: Path, address: str, says: str) -> None:
     with pytest.raises(SetupError, match=says):
         open_store(tmp_path, address)
 
@@ -226,7 +226,7 @@ def seconds(call: Callable[[], object]) -> float:
     return time.monotonic() - begin
 
 
-def test_a_server_that_stands_still_is_not_waited_for(
+def test_frozen_server_does_not_block_reads_and_writes_for_long(
     store: StateStore, postgres: PostgresServer, address: str
 ) -> None:
     store.transactions.open(HELD, {})
@@ -250,7 +250,7 @@ def test_a_read_has_a_deadline(store: StateStore, postgres: PostgresServer, addr
     assert store.transactions.unfinished() == []
 
 
-def test_a_commit_that_a_server_carries_out_after_it_stood_still_is_made_once(
+def test_commit_completed_by_a_frozen_server_is_made_once(
     database: PostgresDatabase, postgres: PostgresServer, address: str
 ) -> None:
     database.write([Change("CREATE TABLE numbers (n BIGINT)")])
@@ -283,7 +283,7 @@ def test_a_commit_that_a_server_carries_out_after_it_stood_still_is_made_once(
     assert sorted(database.read("SELECT n FROM numbers")) == [(7,), (8,)]
 
 
-def test_a_session_that_stands_still_alone_is_waited_for(
+def test_write_through_a_frozen_session_is_made_once(
     database: PostgresDatabase, postgres: PostgresServer, address: str
 ) -> None:
     database.write([Change("CREATE TABLE numbers (n BIGINT)")])
@@ -302,7 +302,7 @@ def test_a_session_that_stands_still_alone_is_waited_for(
     assert database.read("SELECT n FROM numbers") == [(7,)]
 
 
-def test_a_host_whose_address_is_not_found_is_not_waited_for(
+def test_unresolvable_host_does_not_block_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(20))

@@ -54,9 +54,7 @@ def server(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Postgre
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_writes_that_are_unclear_are_repeated_in_any_order(
-    server: PostgresServer, when: str
-) -> None:
+def test_unclear_writes_are_repeated_in_any_order(server: PostgresServer, when: str) -> None:
     with Line(server) as line:
         database = PostgresDatabase(line.address)
         database.write([Change("CREATE TABLE numbers (n TEXT)")])
@@ -79,7 +77,7 @@ def test_writes_that_are_unclear_are_repeated_in_any_order(
         database.close()
 
 
-def test_changes_that_belong_together_are_repeated_as_one(server: PostgresServer) -> None:
+def test_grouped_changes_are_repeated_as_a_whole(server: PostgresServer) -> None:
     with Line(server) as line:
         store = StateStore(PostgresDatabase(line.address))
         line.cut_commit("after", for_good=True)
@@ -121,7 +119,7 @@ def disk() -> Iterator[Disk]:
     made.unregister()
 
 
-def test_a_disk_that_can_not_be_synced_leaves_it_unclear_until_it_can(
+def test_failed_sync_leaves_the_write_unclear_until_the_disk_recovers(
     disk: Disk, tmp_path: Path
 ) -> None:
     database = SqliteDatabase(tmp_path / "a.sqlite")
@@ -177,7 +175,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_an_error_that_nobody_expects_is_unavailability_and_the_write_happens_once(
+def test_unexpected_error_means_unavailable_and_the_write_happens_once(
     database: Any, when: str
 ) -> None:
     expected = []
@@ -202,7 +200,7 @@ def test_an_error_that_nobody_expects_is_unavailability_and_the_write_happens_on
         assert stored(database) == sorted(expected)
 
 
-def test_a_write_that_has_succeeded_is_not_repeated(database: Any) -> None:
+def test_successful_write_is_not_repeated(database: Any) -> None:
     for _ in range(3):
         database.write(insert("a"), "insert a")
         database.write(insert("b"))
@@ -216,7 +214,7 @@ def test_a_write_that_has_succeeded_is_not_repeated(database: Any) -> None:
         pytest.param(lambda: None, id="constraint"),
     ],
 )
-def test_values_that_it_can_not_store_harm_no_other_write(
+def test_unstorable_values_do_not_affect_other_writes(
     database: Any, bad: Callable[[], object]
 ) -> None:
     with pytest.raises(UnstorableError) as raised:

@@ -42,7 +42,7 @@ def store(state: Path, store_address: str | None) -> Iterator[StateStore]:
     opened.close()
 
 
-def test_a_database_that_was_closed_does_not_blame_the_disk(tmp_path: Path) -> None:
+def test_closed_database_does_not_blame_the_disk(tmp_path: Path) -> None:
     database = SqliteDatabase(tmp_path / "some.sqlite")
     database.close()
     for use in (lambda: database.read("SELECT 1"), lambda: database.write([])):
@@ -51,7 +51,7 @@ def test_a_database_that_was_closed_does_not_blame_the_disk(tmp_path: Path) -> N
         assert "disk" not in told.value.hint
 
 
-def test_what_was_stored_is_there_when_it_is_opened_again(
+def test_reopened_store_has_everything_stored(
     store: StateStore, state: Path, store_address: str | None
 ) -> None:
     store.transactions.open(ACTIVE, OPENED)
@@ -70,7 +70,7 @@ def test_what_was_stored_is_there_when_it_is_opened_again(
     again.close()
 
 
-def test_nobody_else_may_read_a_database_in_an_open_folder(tmp_path: Path) -> None:
+def test_database_in_an_open_folder_is_private_to_its_user(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir(mode=0o755)
     (folder / "coordinator.sqlite").touch(mode=0o644)  # an older version's
@@ -132,7 +132,7 @@ def test_a_pause_outlives_the_coordinator(
     again.close()
 
 
-def test_what_an_older_version_stored_is_read(
+def test_state_of_an_older_version_is_read(
     store: StateStore, state: Path, store_address: str | None
 ) -> None:
     store.transactions.open(replace(ACTIVE, table="default.t"), OPENED)
@@ -168,7 +168,7 @@ def test_finished_transactions_are_listed_newest_first_and_forgotten_by_age(
     ) == (None, None, None)
 
 
-def test_what_belongs_together_is_stored_together_or_not_at_all(store: StateStore) -> None:
+def test_grouped_changes_are_stored_atomically(store: StateStore) -> None:
     with pytest.raises(RuntimeError), store.together():
         store.transactions.open(ACTIVE, OPENED)
         raise RuntimeError
@@ -191,7 +191,7 @@ def test_a_store_of_another_format_is_refused(
     assert "drain the coordinator" in raised.value.hint
 
 
-def test_a_change_that_is_made_twice_is_as_if_made_once(store: StateStore) -> None:
+def test_repeated_change_is_idempotent(store: StateStore) -> None:
     for _ in range(2):
         store.transactions.open(ACTIVE, OPENED)
     assert store.transactions.unfinished() == [(ACTIVE, OPENED)]
@@ -203,7 +203,7 @@ def test_a_change_that_is_made_twice_is_as_if_made_once(store: StateStore) -> No
     )
 
 
-def test_a_second_owner_is_refused_and_told_who_the_first_is(
+def test_second_owner_is_refused_with_the_name_of_the_first(
     store: StateStore, state: Path, store_address: str | None
 ) -> None:
     with pytest.raises(SetupError, match="in use by another") as raised:
@@ -235,13 +235,13 @@ def test_a_full_disk_stores_nothing_and_is_named(state: Path) -> None:
     again.close()
 
 
-def test_a_state_folder_that_can_not_be_made_is_named(tmp_path: Path) -> None:
+def test_uncreatable_state_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SetupError, match="can't be made"):
         open_store(tmp_path / "file")
 
 
-def test_it_belongs_to_one_warehouse(state: Path, store_address: str | None) -> None:
+def test_store_is_refused_to_another_warehouse(state: Path, store_address: str | None) -> None:
     def opened(id: str) -> None:
         open_store(state, store_address, "/w", warehouse_id=id).close()
 
@@ -280,7 +280,7 @@ def test_locations_follow_the_spelling_of_the_warehouse(
     store.close()
 
 
-def test_any_text_of_a_client_can_be_stored(store: StateStore) -> None:
+def test_arbitrary_text_of_a_client_can_be_stored(store: StateStore) -> None:
     bad, shown = "a\0b\ud800", "a\ufffdb\ufffd"
     store.halts.save_stopped("/w/t", Stopped(bad, 1))
     store.halts.save_pause(Pause(bad, 1))

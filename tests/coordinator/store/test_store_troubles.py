@@ -90,7 +90,7 @@ def begin_until_full(coordinator: Coordinator) -> None:
             coordinator.transactions.begin(TABLE, None, "x" * 50_000)
 
 
-def test_a_full_disk_is_told_and_it_goes_on_when_there_is_space(
+def test_full_disk_is_reported_and_coordinator_continues_with_space(
     coordinator: Coordinator, disk: SmallDisk, catalog: Catalog, warehouse: Path
 ) -> None:
     id, transaction, _ = coordinator.transactions.begin(TABLE, None, "ada")
@@ -110,7 +110,7 @@ def test_a_full_disk_is_told_and_it_goes_on_when_there_is_space(
     assert read(catalog) == [{"k": 1}]
 
 
-def test_a_commit_that_happened_while_the_disk_was_full_is_stored_later(
+def test_commit_published_during_a_full_disk_is_stored_later(
     coordinator: Coordinator, disk: SmallDisk, catalog: Catalog
 ) -> None:
     id, transaction, _ = coordinator.transactions.begin(TABLE, None, "ada")
@@ -132,7 +132,7 @@ def test_a_commit_that_happened_while_the_disk_was_full_is_stored_later(
     assert answers == [coordinator.transactions.commit(id, request)]
 
 
-def test_a_commit_that_runs_while_its_server_is_away_is_known_when_that_is_back(
+def test_commit_during_a_database_outage_is_known_afterwards(
     catalog: Catalog, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in postgres.environment.items():
@@ -180,7 +180,7 @@ def commit_twice(coordinator: Coordinator, catalog: Catalog) -> str:
     return catalog.load(TABLE).location
 
 
-def test_nothing_is_rolled_back_while_the_disk_is_full(
+def test_roll_back_is_refused_while_the_store_is_read_only(
     coordinator: Coordinator, disk: SmallDisk, catalog: Catalog
 ) -> None:
     location = commit_twice(coordinator, catalog)
@@ -199,7 +199,7 @@ def test_nothing_is_rolled_back_while_the_disk_is_full(
     assert read(catalog) == [{"k": 1}, {"k": 2}]
 
 
-def test_a_drop_that_happened_while_the_disk_was_full_is_stored_later(
+def test_drop_during_a_read_only_store_is_stored_later(
     coordinator: Coordinator, disk: SmallDisk, catalog: Catalog
 ) -> None:
     location = commit_twice(coordinator, catalog)
@@ -213,7 +213,7 @@ def test_a_drop_that_happened_while_the_disk_was_full_is_stored_later(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_what_was_asked_when_the_answer_was_lost_is_done_once(
+def test_commit_with_a_lost_store_answer_is_made_once(
     catalog: Catalog,
     postgres: PostgresServer,
     monkeypatch: pytest.MonkeyPatch,
@@ -241,7 +241,7 @@ def test_what_was_asked_when_the_answer_was_lost_is_done_once(
         coordinator.stop()
 
 
-def test_a_store_whose_server_dies_is_answered_503_until_it_is_back(
+def test_dead_store_server_is_answered_with_503_until_it_returns(
     tmp_path: Path, warehouse: Path, catalog: Catalog, postgres: PostgresServer
 ) -> None:
     process = Process(
@@ -285,7 +285,7 @@ def test_a_store_whose_server_dies_is_answered_503_until_it_is_back(
     process.close()
 
 
-def test_an_engine_that_commits_by_itself_comes_back_while_nothing_can_be_stored(
+def test_engine_commit_waits_until_the_store_is_writable_again(
     coordinator: Coordinator, disk: SmallDisk, catalog: Catalog
 ) -> None:
     plan = catalog.load(TABLE).schema
