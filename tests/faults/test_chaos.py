@@ -50,7 +50,7 @@ def server() -> Iterator[PostgresServer]:
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seconds", [10, pytest.param(400, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("store", ["sqlite", "postgres", "warehouse"])
-def test_nothing_is_lost_doubled_or_stuck_when_clients_change_the_same_tables_at_once(
+def test_concurrent_table_changes_lose_duplicate_and_block_nothing(
     tmp_path: Path, store: str, seconds: int, request: pytest.FixtureRequest
 ) -> None:
     if seconds > 10:

@@ -47,7 +47,7 @@ class Noting(Compactor):
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_two_compactors_and_the_coordinators_own_never_do_the_same(
+def test_compactors_and_coordinator_never_compact_the_same_bucket(
     tmp_path: Path, kind: str
 ) -> None:
     catalog = create_table(tmp_path / "warehouse", TABLES[kind])
@@ -104,7 +104,7 @@ def opened(folder: Path) -> Catalog:
 @pytest.mark.java
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", TABLES)
-def test_java_compacts_the_bucket_in_between(
+def test_java_compactions_in_between_lose_no_rows(
     tmp_path: Path, java_paimon: JavaPaimon, java_compact: JavaCompact, kind: str
 ) -> None:
     """Java knows no claims: who commits later is refused, and nothing is lost."""

@@ -27,14 +27,14 @@ def bucket(request: pytest.FixtureRequest) -> Iterator[CloudBucket]:
         yield server.bucket()
 
 
-def test_processes_that_append_to_one_table_lose_and_double_nothing(bucket: Any) -> None:
+def test_concurrent_appends_lose_and_duplicate_no_rows(bucket: Any) -> None:
     catalog = new_table(bucket)
     snapshots = run_together(commands(bucket), environment(bucket), seconds_max=1200)
     everything_is_there_once(bucket, catalog, snapshots)
 
 
 @pytest.mark.soak
-def test_processes_that_append_through_a_coordinator_lose_and_double_nothing(
+def test_concurrent_appends_through_a_coordinator_keep_each_row_once(
     bucket: Any, tmp_path: Path
 ) -> None:
     with coordinator(bucket, tmp_path / "state") as process:

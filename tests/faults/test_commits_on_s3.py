@@ -75,7 +75,7 @@ def commands(bucket: Bucket, *more: str) -> list[list[str]]:
     ]
 
 
-def test_processes_that_append_to_one_table_lose_and_double_nothing() -> None:
+def test_concurrent_appends_lose_and_duplicate_no_rows() -> None:
     with new_bucket() as bucket:
         catalog = new_table(bucket)
         snapshots = run_together(commands(bucket), environment(bucket), seconds_max=1200)
@@ -83,7 +83,7 @@ def test_processes_that_append_to_one_table_lose_and_double_nothing() -> None:
 
 
 @pytest.mark.soak
-def test_processes_that_append_through_a_coordinator_lose_and_double_nothing(
+def test_concurrent_appends_through_a_coordinator_keep_each_row_once(
     tmp_path: Path,
 ) -> None:
     with new_bucket() as bucket, coordinator(bucket, tmp_path / "state") as process:
@@ -102,9 +102,7 @@ def server() -> Iterator[S3Server]:
         yield started
 
 
-def test_a_coordinator_outlives_a_store_that_is_gone_for_a_while(
-    server: S3Server, tmp_path: Path
-) -> None:
+def test_coordinator_survives_a_store_outage(server: S3Server, tmp_path: Path) -> None:
     bucket = server.bucket()
     catalog = new_table(bucket)
     with coordinator(bucket, tmp_path / "state") as process:
@@ -136,7 +134,7 @@ def test_a_coordinator_outlives_a_store_that_is_gone_for_a_while(
 @pytest.mark.parametrize(
     "step", [pytest.param("commit.prepared", marks=pytest.mark.soak), "publish.linked"]
 )
-def test_a_coordinator_that_dies_in_a_commit_on_s3_has_made_it_once(
+def test_coordinator_killed_during_a_commit_makes_it_once(
     server: S3Server, tmp_path: Path, step: str
 ) -> None:
     bucket = server.bucket()
@@ -166,7 +164,7 @@ def test_a_coordinator_that_dies_in_a_commit_on_s3_has_made_it_once(
         until(lambda: not [key for key in bucket.objects() if "/.attempts" in key])
 
 
-def test_files_of_a_client_that_died_go_when_its_lease_has_expired(
+def test_files_of_a_dead_client_are_removed_after_its_lease(
     server: S3Server, tmp_path: Path
 ) -> None:
     bucket = server.bucket()
@@ -189,7 +187,7 @@ def until(condition: object, seconds: float = 30) -> None:
         time.sleep(0.1)
 
 
-def test_a_commit_of_nothing_makes_no_snapshot(server: S3Server) -> None:
+def test_empty_commit_makes_no_snapshot(server: S3Server) -> None:
     bucket = server.bucket()
     catalog = new_table(bucket)
     committer = committer_of(catalog)

@@ -106,7 +106,9 @@ def run(folder: Path, connect: Connect, *tasks: Callable[[Catalog, CoordinatorCl
         return [outcome for one in compactors for outcome in one.result(120)]
 
 
-def test_four_writers_and_two_compactors_of_one_bucket(tmp_path: Path, connect: Connect) -> None:
+def test_writers_and_compactors_of_a_bucket_keep_each_row_once(
+    tmp_path: Path, connect: Connect
+) -> None:
     catalog = create_table(tmp_path / "warehouse", KEYED)
 
     def writer(number: int) -> Callable[[Catalog, CoordinatorClient], None]:
@@ -135,7 +137,7 @@ def test_four_writers_and_two_compactors_of_one_bucket(tmp_path: Path, connect: 
     assert sorted(read(catalog), key=lambda row: row["k"]) == expected  # type: ignore[arg-type,return-value]
 
 
-def test_what_an_overwrite_replaced_stays_replaced(tmp_path: Path, connect: Connect) -> None:
+def test_compaction_does_not_bring_back_overwritten_rows(tmp_path: Path, connect: Connect) -> None:
     catalog = create_table(tmp_path / "warehouse", DAILY)
 
     def appending(catalog: Catalog, client: CoordinatorClient) -> None:

@@ -42,7 +42,7 @@ def run_together(
     return [[int(line) for line in text.split()] for text in printed]
 
 
-def test_of_four_processes_exactly_one_publishes_each_name(tmp_path: Path) -> None:
+def test_concurrent_processes_publish_each_name_exactly_once(tmp_path: Path) -> None:
     names = 500
     won = run_together(
         [["tests.faults.publishing", str(tmp_path), str(w), str(names)] for w in range(4)]
@@ -55,7 +55,7 @@ def test_of_four_processes_exactly_one_publishes_each_name(tmp_path: Path) -> No
     assert len(list(tmp_path.iterdir())) == names, "temporary files were left"
 
 
-def test_two_processes_append_to_one_table_and_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_processes_append_without_losing_rows(tmp_path: Path) -> None:
     catalog = open_catalog(tmp_path / "warehouse")
     catalog.create_table(TABLE, TableSchema(COLUMNS))
     commits = 25
@@ -71,7 +71,7 @@ def test_two_processes_append_to_one_table_and_lose_nothing(tmp_path: Path) -> N
     assert unreferenced_metadata(tmp_path / "warehouse", catalog) == set()
 
 
-def test_a_commit_that_loses_the_race_is_planned_again_on_top(tmp_path: Path) -> None:
+def test_commit_losing_the_race_is_replanned_on_top(tmp_path: Path) -> None:
     """Another writer publishes the very snapshot that this commit has prepared, three times."""
     catalog = open_catalog(tmp_path / "warehouse")
     catalog.create_table(TABLE, TableSchema(COLUMNS))

@@ -170,9 +170,7 @@ def ask_impatiently(process: Process, id: str, request: CommitRequest) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("step", "kind", "action"), matrix())
-def test_a_commit_that_is_disturbed_happens_once(
-    armed: Armed, step: str, kind: str, action: str
-) -> None:
+def test_disturbed_commit_happens_once(armed: Armed, step: str, kind: str, action: str) -> None:
     sql, change = TABLES[kind]
     process = armed.process
     catalog, name = armed.create_table(sql)
@@ -230,9 +228,7 @@ def wait_until_nothing_is_left(catalog: Catalog, name: TableName) -> None:
         for step in COMMIT_STEPS
     ],
 )
-def test_a_commit_that_is_cut_off_happens_once_with_a_store_elsewhere(
-    process: Process, step: str
-) -> None:
+def test_interrupted_commit_with_a_remote_store_happens_once(process: Process, step: str) -> None:
     process.start()
     catalog = create_table(process.warehouse, TABLES["append"][0])
     client = process.client()
@@ -255,7 +251,7 @@ def test_a_commit_that_is_cut_off_happens_once_with_a_store_elsewhere(
 
 
 @pytest.mark.slow
-def test_a_coordinator_that_stood_still_for_longer_than_leases_ends_none(tmp_path: Path) -> None:
+def test_coordinator_frozen_longer_than_a_lease_ends_no_transaction(tmp_path: Path) -> None:
     armed = Armed(tmp_path, "--lease-ms=2000")
     process = armed.process
     try:
@@ -279,7 +275,7 @@ def test_a_coordinator_that_stood_still_for_longer_than_leases_ends_none(tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
-def test_what_a_cut_off_commit_wrote_goes_when_it_is_refused_later(process: Process) -> None:
+def test_files_of_an_interrupted_commit_go_when_it_is_refused(process: Process) -> None:
     """Its client does not come back, and before the restart somebody makes it a conflict."""
     process.start(faults="commit.prepared=kill")
     catalog = create_table(process.warehouse, TABLES["overwrite"][0])
@@ -314,7 +310,7 @@ def begun(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("step", "action"), sampled(["abort.stored", "files.removed"], ACTIONS))
-def test_an_abort_that_is_disturbed_is_finished(armed: Armed, step: str, action: str) -> None:
+def test_disturbed_abort_is_finished(armed: Armed, step: str, action: str) -> None:
     process = armed.process
     catalog, name = armed.create_table(TABLES["append"][0])
     client = process.client()
@@ -345,7 +341,7 @@ def phases(process: Process) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
-def test_a_transaction_that_was_stored_but_not_told_ends_by_its_lease(process: Process) -> None:
+def test_unacknowledged_transaction_stays_open_after_a_restart(process: Process) -> None:
     process.start(faults="begin.stored=kill")
     create_table(process.warehouse, TABLES["append"][0])
     impatient = RemoteCoordinator(At(process.address, process.token()), coordinator_wait_ms=0)
@@ -358,7 +354,7 @@ def test_a_transaction_that_was_stored_but_not_told_ends_by_its_lease(process: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
-def test_who_was_not_told_of_a_transaction_ends_it_and_has_another_one(process: Process) -> None:
+def test_client_replaces_an_unacknowledged_transaction(process: Process) -> None:
     process.start(faults="begin.stored=kill")
     one_at_a_time = "CREATE TABLE t (k INT NOT NULL) TBLPROPERTIES ('primary-key' = 'k')"
     create_table(process.warehouse, one_at_a_time)

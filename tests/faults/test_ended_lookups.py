@@ -66,7 +66,7 @@ def deleted(table: Table) -> list[list[int]]:
     return [rows.tolist() for rows in index.vectors(((), 0)).values()]
 
 
-def test_an_aborted_compaction_leaves_no_changelog_and_no_vectors(armed: Armed) -> None:
+def test_aborted_compaction_leaves_no_changelog_or_vectors(armed: Armed) -> None:
     catalog, name = armed.create_table(SQL)
     client = armed.process.client()
     table = filled(client, catalog, name)
@@ -78,7 +78,7 @@ def test_an_aborted_compaction_leaves_no_changelog_and_no_vectors(armed: Armed) 
     assert deleted(table) == []
 
 
-def test_a_refused_compaction_leaves_the_vectors_of_the_other(armed: Armed) -> None:
+def test_refused_compaction_keeps_the_vectors_of_the_other(armed: Armed) -> None:
     catalog, name = armed.create_table(SQL)
     client, other = armed.process.client(), armed.process.client()
     table = filled(client, catalog, name)

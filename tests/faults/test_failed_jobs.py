@@ -67,7 +67,7 @@ AFTER, DURING = (35_000, 0.0), (9_000, 1.0)
     ],
     indirect=["table"],
 )
-def test_a_task_that_raises_leaves_no_trace(
+def test_failing_task_leaves_no_trace(
     session: Session, warehouse: Path, table: str, row: int, seconds: float
 ) -> None:
     verb = "INSERT OVERWRITE" if "partitioned" in table else "INSERT INTO"
@@ -94,7 +94,7 @@ def test_a_task_that_raises_leaves_no_trace(
     ],
     indirect=["table"],
 )
-def test_a_value_that_does_not_fit_in_the_middle_of_a_query_leaves_no_trace(
+def test_value_overflow_in_a_query_leaves_no_trace(
     session: Session, warehouse: Path, table: str, expression: str
 ) -> None:
     state, listing = content(session), files(warehouse)
@@ -107,9 +107,7 @@ def test_a_value_that_does_not_fit_in_the_middle_of_a_query_leaves_no_trace(
     assert content(session)[0] == state[0] + 1
 
 
-def test_a_table_whose_manifests_can_not_be_written_stays_empty(
-    session: Session, warehouse: Path
-) -> None:
+def test_failed_manifest_write_leaves_the_table_empty(session: Session, warehouse: Path) -> None:
     """A file stands where the folder of manifests must be made: only the commit can notice."""
     session.run("CREATE TABLE t (k INT, v STRING)")
     blocker = warehouse / "default.db" / "t" / "manifest"
@@ -125,9 +123,7 @@ def test_a_table_whose_manifests_can_not_be_written_stays_empty(
     assert content(session) == (1, [(1, "a")])
 
 
-def test_a_table_whose_snapshots_can_not_be_published_stays_empty(
-    session: Session, warehouse: Path
-) -> None:
+def test_failed_publication_leaves_the_table_empty(session: Session, warehouse: Path) -> None:
     session.run("CREATE TABLE t (k INT, v STRING)")
     blocker = warehouse / "default.db" / "t" / "snapshot"
     blocker.write_text("in the way")

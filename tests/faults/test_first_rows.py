@@ -29,7 +29,7 @@ WAYS: dict[str, Callable[[Session], object]] = {
 
 
 @pytest.mark.parametrize("table", WAYS)
-def test_a_new_table_stays_whose_commit_got_no_clear_answer(
+def test_new_table_stays_when_its_commit_has_an_unknown_outcome(
     spark: SparkSession, tmp_path: Path, table: str
 ) -> None:
     """The coordinator dies when it has published, and the next one wants another token."""

@@ -211,7 +211,7 @@ def kill(process: Process | Pair, job: FlinkJob, chance: random.Random) -> Down:
     ],
     indirect=["process"],
 )
-def test_a_stream_and_sessions_lose_and_double_nothing_while_the_coordinator_is_killed(
+def test_coordinator_kills_lose_no_rows_of_a_flink_stream_and_sessions(
     session: paimon_magics.Session,
     process: Process | Pair,
     spark: SparkSession,

@@ -96,7 +96,7 @@ class Worker:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_four_sessions_and_a_compactor_leave_what_was_acknowledged(
+def test_four_sessions_and_a_compactor_keep_acknowledged_changes(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
     with ExitStack() as opened:

@@ -86,7 +86,7 @@ def content(session: Session) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(("kind", "statement"), sampled(list(KINDS), list(STATEMENTS), one_in=4))
-def test_a_statement_without_room_happens_once_or_not_at_all(
+def test_statement_on_a_full_disk_happens_once_or_not_at_all(
     connected: Session, disk: Disk, kind: str, statement: str, pytestconfig: pytest.Config
 ) -> None:
     """The room grows by a page (in each run, by some) until it is enough, so that there was none

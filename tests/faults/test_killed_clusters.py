@@ -136,7 +136,7 @@ ATTEMPTS = [f"{step}={action}" for step in STEPS for action in ("kill", "raise")
         pytest.param(ATTEMPTS, id="all", marks=pytest.mark.soak),
     ],
 )
-def test_attempts_that_fail_or_die_do_not_count(
+def test_failed_or_killed_attempts_do_not_count(
     cluster: Cluster, catalog: Catalog, faults: list[str]
 ) -> None:
     """Spark runs their tasks again; the first attempts' files go."""
@@ -162,7 +162,7 @@ def test_attempts_that_fail_or_die_do_not_count(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", COMPACTED)
-def test_a_compaction_whose_tasks_fail_or_die_happens_once(
+def test_compaction_with_failed_or_killed_tasks_happens_once(
     cluster: Cluster, catalog: Catalog, name: str
 ) -> None:
     expected = filled(cluster, name)
@@ -175,7 +175,7 @@ def test_a_compaction_whose_tasks_fail_or_die_happens_once(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("step", ["compaction.claimed", "compaction.rewritten"])
-def test_a_driver_that_dies_in_a_compaction_leaves_the_table_to_others(
+def test_driver_killed_in_a_compaction_does_not_block_the_next(
     cluster: Cluster, coordinator: Process, catalog: Catalog, step: str
 ) -> None:
     for name in COMPACTED:
@@ -197,7 +197,7 @@ def test_a_driver_that_dies_in_a_compaction_leaves_the_table_to_others(
 @pytest.mark.parametrize(
     "step", ["compaction.claimed", "compaction.written", "compaction.rewritten"]
 )
-def test_the_rows_of_an_insert_outlive_the_compaction_after_it(
+def test_rows_of_an_insert_survive_a_kill_in_its_compaction(
     cluster: Cluster, coordinator: Process, catalog: Catalog, step: str
 ) -> None:
     """The driver, or an executor, dies while the buckets are compacted that an INSERT has written:
@@ -328,7 +328,7 @@ def struck_changes() -> Iterator[object]:
 
 
 @pytest.mark.parametrize(("name", "kind", "fault"), list(struck_changes()))
-def test_a_statement_that_changes_rows_happens_once_or_not_at_all(
+def test_row_change_under_faults_happens_once_or_not_at_all(
     cluster: Cluster, coordinator: Process, catalog: Catalog, name: str, kind: str, fault: str
 ) -> None:
     """A task that fails or dies is run again. A driver that dies leaves the rows as they were."""
@@ -419,7 +419,9 @@ def seed_of_run() -> int:
     return int(os.environ.get("PAIMON_MAGICS_SEED") or random.randrange(2**32))
 
 
-def test_a_short_run_of_the_same(coordinator: Process, cluster: Cluster, catalog: Catalog) -> None:
+def test_short_chaos_run_keeps_tables_equal_to_the_model(
+    coordinator: Process, cluster: Cluster, catalog: Catalog
+) -> None:
     """The driver's JVM is killed last, so that no second cluster is started. Of a driver that dies
     `test_killed_processes` has a short run."""
     seed = seed_of_run()
@@ -430,7 +432,7 @@ def test_a_short_run_of_the_same(coordinator: Process, cluster: Cluster, catalog
 
 
 @pytest.mark.soak
-def test_tables_hold_what_a_model_holds_whoever_is_killed(
+def test_long_chaos_run_keeps_tables_equal_to_the_model(
     coordinator: Process, cluster: Cluster, catalog: Catalog
 ) -> None:
     statements = int(os.environ.get("PAIMON_MAGICS_STATEMENTS") or 100)

@@ -120,7 +120,7 @@ def levels(table: Table) -> dict[int, list[int]]:
 
 
 @pytest.mark.parametrize(("step", "action"), matrix())
-def test_a_compaction_that_is_disturbed_happens_once(armed: Armed, step: str, action: str) -> None:
+def test_disturbed_compaction_happens_once(armed: Armed, step: str, action: str) -> None:
     process = armed.process
     catalog, name = armed.create_table(SQL)
     client = process.client()
@@ -157,7 +157,7 @@ def test_a_compaction_that_is_disturbed_happens_once(armed: Armed, step: str, ac
     assert unreachable(table) == set()
 
 
-def test_an_abort_removes_no_file_that_moved(armed: Armed) -> None:
+def test_abort_removes_no_moved_file(armed: Armed) -> None:
     catalog, name = armed.create_table(SQL)
     client = armed.process.client()
     table = fill(client, catalog, name)
@@ -171,7 +171,7 @@ def test_an_abort_removes_no_file_that_moved(armed: Armed) -> None:
     assert rows(catalog, name) == EXPECTED
 
 
-def test_a_refused_compaction_removes_only_what_it_wrote(armed: Armed) -> None:
+def test_refused_compaction_removes_only_its_own_files(armed: Armed) -> None:
     catalog, name = armed.create_table(SQL)
     client, other = armed.process.client(), armed.process.client()
     table = fill(client, catalog, name)
@@ -201,7 +201,7 @@ def oldest_to(table: Table, level: int, *buckets: int) -> list[CommitMessage]:
 @pytest.mark.parametrize(
     "step", ["", "commit.stored", "commit.prepared", "publish.linked", "receipt.stored"]
 )
-def test_what_does_not_conflict_is_committed_also_when_the_coordinator_dies(
+def test_unconflicting_buckets_are_committed_despite_a_coordinator_kill(
     armed: Armed, step: str
 ) -> None:
     catalog, name = armed.create_table(SQL)
@@ -243,7 +243,7 @@ def test_what_does_not_conflict_is_committed_also_when_the_coordinator_dies(
 @pytest.mark.parametrize(
     "step", ["manifest.written", "manifests.merged", "commit.prepared", "publish.linked"]
 )
-def test_a_process_without_a_coordinator_that_dies_leaves_all_or_nothing(
+def test_in_process_compaction_commits_all_or_nothing_when_killed(
     tmp_path: Path, step: str
 ) -> None:
     catalog = create_table(tmp_path, SQL)
@@ -271,9 +271,7 @@ def test_a_process_without_a_coordinator_that_dies_leaves_all_or_nothing(
 
 @pytest.mark.parametrize("catalog_options", ["disk"], indirect=True)
 @pytest.mark.parametrize("meanwhile", ["nothing", "an append", "the same", "another compaction"])
-def test_a_compaction_that_an_earlier_owner_was_stopped_in_happens_once(
-    two: Two, meanwhile: str
-) -> None:
+def test_compaction_frozen_in_a_deposed_owner_happens_once(two: Two, meanwhile: str) -> None:
     catalog = create_table(two.options, SQL)
     table = fill(committer_of(catalog), catalog, TABLE)
     two.older.start(faults="commit.prepared=stop")

@@ -162,7 +162,7 @@ def started(warehouse: Path, name: TableName, how: str, fault: str, armed: Armed
 
 
 @pytest.mark.parametrize(("step", "kind"), matrix(COMPACTOR_STEPS))
-def test_a_killed_compactor_leaves_nothing(armed: Armed, step: str, kind: str) -> None:
+def test_killed_compactor_leaves_no_files(armed: Armed, step: str, kind: str) -> None:
     catalog, name = armed.create_table(TABLES[kind])
     client = armed.process.client()
     table = fill(client, catalog, name)
@@ -181,7 +181,9 @@ def test_a_killed_compactor_leaves_nothing(armed: Armed, step: str, kind: str) -
 
 
 @pytest.mark.parametrize(("step", "kind"), matrix(COMMIT_STEPS))
-def test_a_compaction_outlives_its_coordinator(armed: Armed, step: str, kind: str) -> None:
+def test_compaction_survives_the_death_of_its_coordinator(
+    armed: Armed, step: str, kind: str
+) -> None:
     catalog, name = armed.create_table(TABLES[kind])
     client = armed.process.client()
     table = fill(client, catalog, name)
@@ -198,7 +200,7 @@ def test_a_compaction_outlives_its_coordinator(armed: Armed, step: str, kind: st
 
 
 @pytest.mark.parametrize(("step", "kind"), matrix((*COMPACTOR_STEPS, *OWN_STEPS)))
-def test_a_process_without_a_coordinator_that_dies_compacts_once_or_not_at_all(
+def test_killed_in_process_compactor_compacts_once_or_not_at_all(
     tmp_path: Path, step: str, kind: str
 ) -> None:
     catalog = create_table(tmp_path, TABLES[kind])
@@ -222,7 +224,7 @@ def latest(table: Table) -> int:
 @pytest.mark.parametrize(
     "kind", ["vectors and lookup", pytest.param("append", marks=pytest.mark.soak)]
 )
-def test_a_compactor_whose_store_fails_leaves_nothing(armed: Armed, kind: str) -> None:
+def test_compactor_with_a_failing_store_leaves_no_files(armed: Armed, kind: str) -> None:
     catalog, name = armed.create_table(TABLES[kind])
     client = armed.process.client()
     table = fill(client, catalog, name)

@@ -29,7 +29,7 @@ def process(tmp_path: Path) -> Iterator[Process]:
     ("step", "is_moved"),
     [("attempt.written", False), ("manifest.written", True), ("publish.linked", True)],
 )
-def test_a_move_is_made_whole_or_not_at_all(
+def test_killed_key_move_is_made_whole_or_not_at_all(
     process: Process, tmp_path: Path, step: str, is_moved: bool
 ) -> None:
     warehouse = tmp_path / "warehouse"

@@ -179,7 +179,7 @@ def postgres(port: int | None = None) -> Iterator[PostgresServer]:
 
 
 @pytest.mark.parametrize("case", ["killed", "network", "clocks", "full disk"])
-def test_nothing_acknowledged_is_lost_or_doubled_whatever_becomes_of_the_owner(
+def test_owner_failures_lose_and_duplicate_no_acknowledged_rows(
     case: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     if case == "clocks" and shutil.which("cc") is None:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 120
 
 
-def test_an_interrupt_undoes_the_statement_and_a_kill_leaves_the_table_as_it_was(
+def test_interrupted_or_killed_statement_leaves_the_table_unchanged(
     session: Session, warehouse: Path, tmp_path: Path
 ) -> None:
     session.run("CREATE TABLE t (k BIGINT, v STRING); INSERT INTO t VALUES (0, 'before')")

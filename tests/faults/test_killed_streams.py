@@ -227,7 +227,7 @@ def nothing_is_left(catalog: Catalog, name: str) -> bool:
     ],
 )
 @pytest.mark.timeout(3000)
-def test_each_change_reaches_the_target_once_whoever_is_killed(
+def test_killed_stream_delivers_each_change_once(
     cluster: Cluster, source: Source, spark: SparkSession, tmp_path: Path, seed: int, kills: int
 ) -> None:
     chance = random.Random(seed)

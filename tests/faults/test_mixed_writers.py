@@ -77,7 +77,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
     ],
     indirect=["lake"],
 )
-def test_writers_of_three_kinds_lose_and_double_nothing(
+def test_mixed_writers_lose_and_duplicate_no_rows(
     lake: Lake,
     tmp_path: Path,
     spark: SparkSession,

@@ -26,7 +26,7 @@ STATEMENTS = {
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_no_update_is_lost_where_the_snapshot_that_was_read_is_overwritten(
+def test_overwriting_the_read_snapshot_loses_no_update(
     spark: SparkSession, tmp_path: Path, outside: OutsideWriter, name: str
 ) -> None:
     warehouse = tmp_path / "warehouse"

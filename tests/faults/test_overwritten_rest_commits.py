@@ -96,7 +96,7 @@ Both = tuple[Owner, Client]
     indirect=True,
     ids=["append", "upsert"],
 )
-def test_a_clients_overwritten_commit_is_there_again_once(
+def test_overwritten_client_commit_is_republished_once(
     client: Both, outside: OutsideWriter
 ) -> None:
     owner, engine = client
@@ -124,7 +124,7 @@ def test_a_clients_overwritten_commit_is_there_again_once(
     assert missing(table) == set()
 
 
-def test_a_roll_back_through_the_catalog_is_no_loss(client: Both) -> None:
+def test_rollback_through_the_catalog_is_no_loss(client: Both) -> None:
     owner, engine = client
     engine.commit(OURS)
     owner.commit([LATER])
@@ -137,9 +137,7 @@ def test_a_roll_back_through_the_catalog_is_no_loss(client: Both) -> None:
     assert owner.rows() == of(OLD, THEIRS)
 
 
-def test_a_table_that_is_renamed_is_watched_under_its_new_name(
-    client: Both, outside: OutsideWriter
-) -> None:
+def test_renamed_table_is_watched_under_its_new_name(client: Both, outside: OutsideWriter) -> None:
     owner, engine = client
     outside.stop_before_renaming(owner.warehouse, [THEIRS])
     engine.commit(OURS)
@@ -164,7 +162,7 @@ def test_commits_to_a_branch_are_watched_too(client: Both, outside: OutsideWrite
 
 
 @pytest.mark.parametrize("by_statement", [False, True], ids=["by an engine", "by a statement"])
-def test_what_a_fast_forward_has_brought_is_watched(
+def test_fast_forwarded_commits_are_watched(
     client: Both, outside: OutsideWriter, by_statement: bool
 ) -> None:
     owner, engine = client
@@ -198,7 +196,7 @@ def test_a_stopped_table_tells_a_client_why(client: Both, outside: OutsideWriter
     assert owner.rows() == of(LATER)
 
 
-def test_a_new_table_at_the_place_of_a_stopped_one_takes_commits(
+def test_new_table_in_place_of_a_stopped_table_takes_commits(
     client: Both, outside: OutsideWriter
 ) -> None:
     owner, _ = client
@@ -210,7 +208,7 @@ def test_a_new_table_at_the_place_of_a_stopped_one_takes_commits(
     assert owner.rows() == of(LATER)
 
 
-def test_a_commit_that_arrives_again_after_its_snapshot_expired_happens_once(
+def test_commit_repeated_after_its_snapshot_expired_happens_once(
     client: Both,
 ) -> None:
     owner, engine = client
@@ -251,7 +249,7 @@ def expire(owner: Owner, *, changelogs: int = 1) -> None:
 
 
 @pytest.mark.parametrize("changelogs", [1, 9], ids=["none is kept", "changelogs are kept"])
-def test_snapshots_that_an_engine_expires_itself_are_no_loss(client: Both, changelogs: int) -> None:
+def test_snapshots_expired_by_an_engine_are_no_loss(client: Both, changelogs: int) -> None:
     owner, engine = client
     written = [OLD]
     for number in range(10, 13):
@@ -273,9 +271,7 @@ def test_snapshots_that_an_engine_expires_itself_are_no_loss(client: Both, chang
     assert owner.rows() == of(LATER, OURS)
 
 
-def test_expiry_by_a_writer_outside_on_top_of_ours_is_no_loss(
-    client: Both, outside: OutsideWriter
-) -> None:
+def test_expiry_by_an_outside_writer_is_no_loss(client: Both, outside: OutsideWriter) -> None:
     owner, engine = client
     engine.commit(OURS)
     outside.commit(owner.warehouse, [THEIRS])
@@ -284,7 +280,7 @@ def test_expiry_by_a_writer_outside_on_top_of_ours_is_no_loss(
     assert owner.rows() == of(OLD, OURS, THEIRS)
 
 
-def test_what_was_overwritten_and_then_expired_is_still_missed(
+def test_overwritten_and_expired_commit_stops_the_table(
     client: Both, outside: OutsideWriter
 ) -> None:
     owner, engine = client
@@ -298,7 +294,7 @@ def test_what_was_overwritten_and_then_expired_is_still_missed(
     assert owner.rows() == of(OLD, THEIRS, LATER)
 
 
-def test_a_replaced_table_is_watched_on(client: Both, outside: OutsideWriter) -> None:
+def test_replaced_table_stays_watched(client: Both, outside: OutsideWriter) -> None:
     owner, engine = client
     engine.commit(OURS)
     schema = {"fields": [{"id": 0, "name": "z", "type": "INT"}], "options": {}}
@@ -316,7 +312,7 @@ def folder(owner: Owner) -> Path:
 
 
 @pytest.mark.slow
-def test_a_clients_commit_is_remembered_from_its_first_moment(
+def test_client_commit_is_watched_even_if_unanswered(
     tmp_path: Path, outside: OutsideWriter
 ) -> None:
     """Nobody answers the client, which finds its commit in the table by itself."""

@@ -31,7 +31,7 @@ from tests.tables.reachability import missing, unreachable
 
 
 @pytest.mark.parametrize("sql", [APPEND, KEYED], ids=["append", "upsert"])
-def test_an_overwritten_commit_is_there_again_once(
+def test_overwritten_commit_is_republished_once(
     start: Start, outside: OutsideWriter, sql: str
 ) -> None:
     owner = start(sql)
@@ -54,7 +54,7 @@ def test_an_overwritten_commit_is_there_again_once(
 
 
 @pytest.mark.parametrize("sql", [APPEND, KEYED], ids=["append", "upsert"])
-def test_nothing_is_left_of_an_overwritten_snapshot(
+def test_files_of_an_overwritten_snapshot_are_removed(
     start: Start, outside: OutsideWriter, sql: str
 ) -> None:
     owner = start(sql, grace_ms=1)
@@ -70,7 +70,7 @@ def test_nothing_is_left_of_an_overwritten_snapshot(
     assert owner.rows() == of(OLD, OURS, THEIRS)
 
 
-def test_what_is_left_of_an_overwritten_snapshot_stays_for_the_grace_period(
+def test_files_of_an_overwritten_snapshot_stay_for_the_grace_period(
     start: Start, outside: OutsideWriter
 ) -> None:
     owner = start(APPEND, grace_ms=3_600_000)
@@ -89,7 +89,9 @@ def test_what_is_left_of_an_overwritten_snapshot_stays_for_the_grace_period(
     assert owner.rows() == of(OLD, OURS, THEIRS)
 
 
-def test_a_commit_finds_out_before_it_is_published(start: Start, outside: OutsideWriter) -> None:
+def test_next_commit_republishes_an_overwritten_commit_first(
+    start: Start, outside: OutsideWriter
+) -> None:
     owner = start(APPEND)
     outside.stop_before_renaming(owner.warehouse, [THEIRS])
     owner.commit([OURS])
@@ -98,7 +100,7 @@ def test_a_commit_finds_out_before_it_is_published(start: Start, outside: Outsid
     assert owner.rows() == of(OLD, OURS, THEIRS, LATER)
 
 
-def test_it_is_noticed_where_nobody_commits(start: Start, outside: OutsideWriter) -> None:
+def test_overwrite_is_noticed_without_another_commit(start: Start, outside: OutsideWriter) -> None:
     owner = start(APPEND, watch_every_ms=100)
     outside.stop_before_renaming(owner.warehouse, [THEIRS])
     owner.commit([OURS])
@@ -109,7 +111,7 @@ def test_it_is_noticed_where_nobody_commits(start: Start, outside: OutsideWriter
     assert owner.rows() == of(OLD, OURS, THEIRS)
 
 
-def test_it_is_noticed_although_the_own_store_was_away_at_the_look(
+def test_overwrite_is_noticed_after_a_store_outage(
     start: Start,
     outside: OutsideWriter,
     postgres: PostgresServer,
@@ -130,7 +132,7 @@ def test_it_is_noticed_although_the_own_store_was_away_at_the_look(
     assert owner.commit([LATER])[1].snapshot_id == 4
 
 
-def test_it_is_noticed_after_a_restart(start: Start, outside: OutsideWriter) -> None:
+def test_overwrite_is_noticed_after_a_restart(start: Start, outside: OutsideWriter) -> None:
     owner = start(APPEND)
     outside.stop_before_renaming(owner.warehouse, [THEIRS])
     id, _ = owner.commit([OURS])
@@ -156,7 +158,7 @@ def test_a_repeated_request_gets_the_receipt_of_the_new_snapshot(
     assert owner.rows() == of(OLD, OURS, THEIRS)
 
 
-def test_what_others_built_on_ours_in_between_keeps_it(
+def test_commit_built_on_by_others_needs_no_republication(
     start: Start, outside: OutsideWriter
 ) -> None:
     """The writer outside comes so late that it only harms itself."""
@@ -170,7 +172,7 @@ def test_what_others_built_on_ours_in_between_keeps_it(
     assert owner.rows() == of(OLD, OURS, LATER)
 
 
-def test_what_another_writer_put_on_top_of_the_overwriting_one_stays(
+def test_commits_on_top_of_the_overwriting_snapshot_stay(
     start: Start, outside: OutsideWriter
 ) -> None:
     owner = start(APPEND)
@@ -183,7 +185,7 @@ def test_what_another_writer_put_on_top_of_the_overwriting_one_stays(
     assert owner.latest() == 4
 
 
-def test_an_overwritten_overwrite_stops_the_table_until_somebody_has_looked(
+def test_overwritten_overwrite_stops_the_table_until_resumed(
     start: Start, outside: OutsideWriter
 ) -> None:
     owner = start(APPEND)
@@ -216,7 +218,7 @@ def files_of(warehouse: Path, prefix: str) -> list[str]:
     return sorted(name for name in found if name.startswith(prefix))
 
 
-def test_the_commit_that_found_it_is_refused_and_its_files_go(
+def test_commit_discovering_a_lost_overwrite_is_refused_and_cleaned_up(
     start: Start, outside: OutsideWriter
 ) -> None:
     owner = start(APPEND)
@@ -234,7 +236,7 @@ def test_the_commit_that_found_it_is_refused_and_its_files_go(
     assert files_of(owner.warehouse, prefix) == []
 
 
-def test_an_append_does_not_come_back_after_somebody_replaced_everything(
+def test_overwritten_append_is_not_republished_over_an_overwrite(
     start: Start, outside: OutsideWriter
 ) -> None:
     owner = start(APPEND)
@@ -247,7 +249,7 @@ def test_an_append_does_not_come_back_after_somebody_replaced_everything(
     assert owner.rows() == of(LATER)
 
 
-def test_a_later_value_of_a_key_wins_over_one_that_would_come_back(
+def test_overwritten_upsert_is_not_republished_over_a_later_value(
     start: Start, outside: OutsideWriter
 ) -> None:
     """The later value may have a lower sequence number: it was written without ours."""
@@ -262,7 +264,7 @@ def test_a_later_value_of_a_key_wins_over_one_that_would_come_back(
     assert owner.rows() == of(OLD, THEIRS, row(9, "later"))
 
 
-def test_an_upsert_comes_back_before_later_values_of_its_keys_with_higher_numbers(
+def test_overwritten_upsert_is_republished_below_higher_sequence_numbers(
     start: Start, outside: OutsideWriter
 ) -> None:
     owner = start(KEYED)
@@ -275,7 +277,7 @@ def test_an_upsert_comes_back_before_later_values_of_its_keys_with_higher_number
     assert owner.rows() == of(OLD, row(7, "ours"), row(9, "later"), *others)
 
 
-def test_two_commits_on_one_key_at_the_same_time_do_not_mix(
+def test_overwritten_upsert_of_the_same_keys_stops_the_table(
     start: Start, outside: OutsideWriter
 ) -> None:
     owner = start(KEYED)
@@ -286,7 +288,9 @@ def test_two_commits_on_one_key_at_the_same_time_do_not_mix(
     assert isinstance(stopped, Halted) and "snapshot 2 wrote 2 of its keys too" in stopped.reason
 
 
-def test_files_that_are_gone_stop_the_table(start: Start, outside: OutsideWriter) -> None:
+def test_missing_files_of_an_overwritten_commit_stop_the_table(
+    start: Start, outside: OutsideWriter
+) -> None:
     owner = start(APPEND)
     outside.stop_before_renaming(owner.warehouse, [THEIRS])
     id, request = owner.begin([OURS])
@@ -298,7 +302,7 @@ def test_files_that_are_gone_stop_the_table(start: Start, outside: OutsideWriter
     assert isinstance(stopped, Halted) and f"its file {file.name} is gone" in stopped.reason
 
 
-def test_a_commit_whose_manifests_are_gone_comes_back_from_its_request(
+def test_commit_without_its_manifests_is_republished_from_its_request(
     start: Start, outside: OutsideWriter
 ) -> None:
     owner = start(APPEND)
@@ -313,7 +317,7 @@ def test_a_commit_whose_manifests_are_gone_comes_back_from_its_request(
 
 
 @pytest.mark.parametrize("theirs", [row(1, "theirs"), THEIRS], ids=["same key", "another"])
-def test_an_update_comes_back_only_where_nobody_changed_what_it_had_read(
+def test_update_is_republished_only_when_its_reads_are_unchanged(
     start: Start, outside: OutsideWriter, theirs: dict[str, object]
 ) -> None:
     owner = start(KEYED)
@@ -330,7 +334,7 @@ def test_an_update_comes_back_only_where_nobody_changed_what_it_had_read(
 
 
 @pytest.mark.parametrize("sql", [APPEND, KEYED], ids=["append", "upsert"])
-def test_what_was_checked_against_its_reads_does_not_come_back_without_them(
+def test_commit_with_lost_reads_is_not_republished(
     start: Start, outside: OutsideWriter, sql: str
 ) -> None:
     """The request is no longer kept, also after a restart: what it had read is not known then."""
@@ -371,7 +375,7 @@ def test_an_overwritten_delete_by_vectors_stops_the_table(
 
 
 @pytest.mark.parametrize("by_outside", [False, True])
-def test_a_delete_by_vectors_that_others_built_on_stays(
+def test_delete_by_vectors_built_on_by_others_stays(
     start: Start, outside: OutsideWriter, by_outside: bool
 ) -> None:
     owner = start(VECTORS)
@@ -390,7 +394,7 @@ def test_a_delete_by_vectors_that_others_built_on_stays(
     assert owner.rows() == of(LATER)
 
 
-def test_a_snapshot_that_expired_is_not_an_overwritten_one(
+def test_expired_snapshot_is_not_taken_for_overwritten(
     start: Start, outside: OutsideWriter
 ) -> None:
     owner = start(APPEND)
@@ -405,9 +409,7 @@ def test_a_snapshot_that_expired_is_not_an_overwritten_one(
     assert owner.rows() == of(OLD, OURS, THEIRS)
 
 
-def test_a_table_that_was_rolled_back_from_outside_stops(
-    start: Start, outside: OutsideWriter
-) -> None:
+def test_rollback_from_outside_stops_the_table(start: Start, outside: OutsideWriter) -> None:
     owner = start(APPEND)
     owner.commit([OURS])
     owner.catalog.load(TABLE).paimon.rollback_to(1)
@@ -416,7 +418,7 @@ def test_a_table_that_was_rolled_back_from_outside_stops(
     assert owner.rows() == of(OLD)
 
 
-def test_a_table_that_was_dropped_and_made_again_has_nothing_to_come_back(
+def test_recreated_table_gets_no_commits_of_its_predecessor(
     start: Start, outside: OutsideWriter
 ) -> None:
     owner = start(APPEND)
@@ -441,7 +443,7 @@ STEPS = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", sampled(STEPS))
-def test_a_coordinator_killed_while_it_publishes_again_does_so_once(
+def test_coordinator_killed_while_republishing_republishes_once(
     tmp_path: Path, outside: OutsideWriter, step: str
 ) -> None:
     settings = ("--watch-every-ms=100", "--cleanup-grace-ms=500", "--expire-every-ms=20")

@@ -163,7 +163,7 @@ def record(lsn: int) -> Record:
     return Record(lsn, Format.JSON, 0, 1, 1_000, f"row {lsn} ".encode() * 40, f"l:{lsn}")
 
 
-def test_all_that_was_acknowledged_is_there_and_nothing_else(disk: Disk, tmp_path: Path) -> None:
+def test_power_cut_keeps_acknowledged_records_whole(disk: Disk, tmp_path: Path) -> None:
     chance = random.Random(20261122)
     writes = sum(isinstance(event, Write) for event in disk.events)
     assert writes > 200  # the model has seen what SQLite does

@@ -72,7 +72,7 @@ def lake_of(folder: Path, options: str) -> Lake:
 
 
 @pytest.mark.parametrize("name", only_in_soak([*COMPACTED], IN_SOAK))
-def test_one_attempt_of_a_compaction_counts(tmp_path: Path, name: str) -> None:
+def test_only_a_single_attempt_of_a_compaction_counts(tmp_path: Path, name: str) -> None:
     lake = lake_of(tmp_path, COMPACTED[name])
     order = SortOrder("order", ("k",)) if name == "sorted" else None
     scope = CompactionScope(is_full=True, order=order)
@@ -100,7 +100,7 @@ def test_one_attempt_of_a_compaction_counts(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", only_in_soak([*CHANGED], IN_SOAK))
-def test_one_attempt_of_a_change_counts(tmp_path: Path, name: str) -> None:
+def test_only_a_single_attempt_of_a_change_counts(tmp_path: Path, name: str) -> None:
     lake = lake_of(tmp_path, CHANGED[name])
     table = lake.table
     snapshot = latest_snapshot(table.paimon)

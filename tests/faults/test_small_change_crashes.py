@@ -87,7 +87,7 @@ class Changed(Killed):
         pytest.param("postgres", 80_000, 30, marks=pytest.mark.soak),
     ],
 )
-def test_kills_lose_double_and_reorder_no_change(
+def test_kills_lose_duplicate_and_reorder_no_change(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -114,9 +114,7 @@ def test_kills_lose_double_and_reorder_no_change(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("action", ["kill", pytest.param("raise", marks=pytest.mark.soak)])
-def test_an_end_at_each_step_carries_changes_out_once_and_in_order(
-    tmp_path: Path, action: str
-) -> None:
+def test_crash_at_each_step_applies_changes_once_and_in_order(tmp_path: Path, action: str) -> None:
     with Lived(tmp_path, "key") as served:
         chance = random.Random(20261125)
         expected: dict[int, str] = {}

@@ -123,7 +123,7 @@ class Lived(Served):
     ],
     ids=lambda given: f"{len(given)} steps" if isinstance(given, tuple) else given,
 )
-def test_what_was_acknowledged_is_there_once_and_in_order(
+def test_crash_at_each_step_keeps_inserts_once_and_in_order(
     tmp_path: Path, layout: str, action: str, log: str, steps: tuple[str, ...]
 ) -> None:
     with Lived(tmp_path, layout, f"--log={log}") as served:
@@ -153,7 +153,7 @@ def test_what_was_acknowledged_is_there_once_and_in_order(
 
 
 @pytest.mark.slow
-def test_random_deaths_of_coordinator_and_flusher_lose_and_double_nothing(tmp_path: Path) -> None:
+def test_random_coordinator_kills_keep_each_insert_once_and_in_order(tmp_path: Path) -> None:
     clients, each = 4, 40
     with Lived(tmp_path, "append") as served:
         chance = random.Random(20261121)
@@ -195,7 +195,7 @@ def test_random_deaths_of_coordinator_and_flusher_lose_and_double_nothing(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_database_that_dies_and_comes_back_loses_and_doubles_nothing(
+def test_database_kills_lose_and_duplicate_no_inserts(
     tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in postgres.environment.items():

@@ -100,9 +100,7 @@ class Simulated:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hours", [0.1, pytest.param(24, marks=pytest.mark.soak)])
-def test_hours_of_single_rows_make_one_snapshot_an_interval_and_the_planned_files(
-    tmp_path: Path, hours: float
-) -> None:
+def test_hours_of_single_rows_make_a_snapshot_an_interval(tmp_path: Path, hours: float) -> None:
     hours = float(os.environ.get("PAIMON_MAGICS_HOURS", hours)) if hours == 24 else hours
     simulated = Simulated(tmp_path)
     seconds = int(hours * 3600)
@@ -247,7 +245,7 @@ class Killed:
         pytest.param("warehouse", 400_000, 30, marks=pytest.mark.soak),
     ],
 )
-def test_kills_of_coordinator_and_flusher_lose_and_double_nothing(
+def test_coordinator_and_flusher_kills_lose_and_duplicate_no_inserts(
     tmp_path: Path, log: str, rows: int, kills: int
 ) -> None:
     if rows >= 100_000:

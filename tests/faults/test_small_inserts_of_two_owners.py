@@ -23,7 +23,7 @@ def flush_or_fail(served: Served) -> None:
 
 
 @pytest.mark.slow
-def test_an_owner_that_stood_still_acknowledges_nothing_more(tmp_path: Path) -> None:
+def test_deposed_owner_acknowledges_no_inserts(tmp_path: Path) -> None:
     fault = tmp_path / "fault"
     with Served(tmp_path, table_sql(options=SLOW), LEASE, faults=f"@{fault}") as served:
         served.insert([[1, "a"]])
@@ -73,7 +73,7 @@ def test_an_owner_that_stood_still_acknowledges_nothing_more(tmp_path: Path) -> 
         ("commit.prepared", [1, 2]),
     ],
 )
-def test_an_owner_that_stood_still_while_loading_doubles_nothing(
+def test_owner_deposed_while_loading_duplicates_no_rows(
     tmp_path: Path, step: str, published: list[int]
 ) -> None:
     fault = tmp_path / "fault"
@@ -108,9 +108,7 @@ def test_an_owner_that_stood_still_while_loading_doubles_nothing(
 @pytest.mark.parametrize(
     "step", ["log.appended", pytest.param("commit.prepared", marks=pytest.mark.soak)]
 )
-def test_who_takes_over_the_log_in_the_warehouse_goes_on_where_it_ends(
-    tmp_path: Path, step: str
-) -> None:
+def test_new_owner_continues_the_log_in_the_warehouse_at_its_end(tmp_path: Path, step: str) -> None:
     fault = tmp_path / "fault"
     log = "--log=warehouse"
     with Served(tmp_path, table_sql(options=SLOW), LEASE, log, faults=f"@{fault}") as served:

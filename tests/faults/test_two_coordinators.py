@@ -108,9 +108,7 @@ def epochs(catalog: Catalog) -> list[int]:
     ],
     indirect=["catalog_options"],
 )
-def test_a_commit_that_the_older_was_stopped_in_happens_once(
-    two: Two, kind: str, meanwhile: str
-) -> None:
+def test_commit_frozen_in_a_deposed_owner_happens_once(two: Two, kind: str, meanwhile: str) -> None:
     change = OverwritePartitions(swallow_newer=True) if kind == "overwrite" else Append()
     two.older.start(faults="commit.prepared=stop")
     catalog = create_table(two.options, KEY_TABLE if kind == "primary key" else APPEND_TABLE)
@@ -147,7 +145,7 @@ def test_a_commit_that_the_older_was_stopped_in_happens_once(
 
 
 @pytest.mark.slow
-def test_the_older_does_not_remove_what_the_newer_commits(two: Two) -> None:
+def test_deposed_owner_and_successor_agree_on_removal_of_a_transaction(two: Two) -> None:
     two.older.options += ["--lease-ms=1000", "--cleanup-grace-ms=100"]
     two.older.start(faults="removal.claimed=stop")
     catalog = create_table(two.options, APPEND_TABLE)
@@ -166,7 +164,7 @@ def test_the_older_does_not_remove_what_the_newer_commits(two: Two) -> None:
     assert read(catalog) == []
 
 
-def test_a_second_coordinator_names_the_owner_and_takes_over_when_that_has_ended(
+def test_second_coordinator_names_the_owner_and_starts_after_its_end(
     two: Two, capfd: pytest.CaptureFixture[str]
 ) -> None:
     two.older.start()

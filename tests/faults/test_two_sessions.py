@@ -79,7 +79,9 @@ def nothing_is_left(catalog: Catalog, name: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", COUNTED)
-def test_two_sessions_count_together(sessions: list[Cluster], folder: Path, kind: str) -> None:
+def test_concurrent_updates_of_two_sessions_are_all_counted(
+    sessions: list[Cluster], folder: Path, kind: str
+) -> None:
     """By an UPDATE, and by a MERGE; one that is refused names who came between, and is tried anew.
     Nobody else's row changes."""
     name, times = f"counted_{kind}", COUNTED[kind]
@@ -110,7 +112,7 @@ def test_two_sessions_count_together(sessions: list[Cluster], folder: Path, kind
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_sessions_add_what_is_missing_once(
+def test_concurrent_merges_of_two_sessions_insert_missing_rows_once(
     sessions: list[Cluster], folder: Path, kind: str
 ) -> None:
     name = f"added_{kind}"

@@ -54,7 +54,7 @@ def catalog(disk: Disk) -> Iterator[Catalog]:
     [(Disk.fill, "No space left on device"), (Disk.write_protect, "Read-only file system")],
     ids=["full", "read-only"],
 )
-def test_a_warehouse_that_can_not_be_written_is_told_and_nothing_is_lost(
+def test_unwritable_warehouse_is_reported_and_loses_no_rows(
     process: Process, disk: Disk, catalog: Catalog, trouble: Callable[[Disk], None], named: str
 ) -> None:
     client = process.client()
@@ -91,7 +91,7 @@ def test_a_warehouse_that_can_not_be_written_is_told_and_nothing_is_lost(
     assert missing(catalog.load(TABLE)) == set()
 
 
-def test_a_coordinator_without_room_for_its_lease_goes_on_once_there_is_some(
+def test_coordinator_continues_once_there_is_room_for_its_lease(
     process: Process, disk: Disk, catalog: Catalog
 ) -> None:
     client = process.client()
@@ -115,9 +115,7 @@ def test_a_coordinator_without_room_for_its_lease_goes_on_once_there_is_some(
     assert missing(catalog.load(TABLE)) == set()
 
 
-def test_a_small_insert_waits_while_there_is_no_room_for_the_lease(
-    process: Process, disk: Disk
-) -> None:
+def test_small_insert_waits_for_room_for_the_lease(process: Process, disk: Disk) -> None:
     """Its row is in the log, on another disk, when the lease has run out: it is acknowledged once
     the lease could be taken again, and not before."""
     options = "'auto_batch_load' = 'true', 'group_commit_interval_ms' = '200'"
@@ -148,7 +146,7 @@ def test_a_small_insert_waits_while_there_is_no_room_for_the_lease(
 
 
 @pytest.mark.parametrize("room_bytes", [0, 64 * 1024], ids=["at its begin", "in the middle"])
-def test_a_compaction_that_finds_no_room_leaves_the_table_as_it_was(
+def test_compaction_on_a_full_disk_leaves_the_table_unchanged(
     process: Process, disk: Disk, room_bytes: int
 ) -> None:
     options = "'primary-key' = 'k', 'bucket' = '1', 'changelog-producer' = 'lookup'"
