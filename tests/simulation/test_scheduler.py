@@ -47,7 +47,7 @@ def test_time_passes_only_when_nothing_can_run() -> None:
     assert seen == [1, 1, 3_600]
 
 
-def test_locks_conditions_queues_and_futures_wait() -> None:
+def test_locks_queues_and_futures_wait() -> None:
     scheduler, process = Scheduler(3), Process("p")
     simulated = Primitives(scheduler, 3, lock_pauses=0.5)
     lock, items = simulated.threading.Lock(), simulated.queue.SimpleQueue()
@@ -115,7 +115,7 @@ def test_a_crashed_process_does_nothing_more() -> None:
     assert seen == ["ended"]
 
 
-def test_a_run_in_which_nothing_can_go_on_ends() -> None:
+def test_stuck_run_ends_with_an_error() -> None:
     scheduler, process = Scheduler(0), Process("p")
     simulated = Primitives(scheduler, 0)
     with pytest.raises(StuckError, match="Nothing can run"):

@@ -70,7 +70,7 @@ def test_a_hundred_thousand_seeds_from_a_random_base_are_clean() -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", sorted(PLANTED))
-def test_a_planted_fault_is_found(name: str) -> None:
+def test_planted_fault_is_detected(name: str) -> None:
     """In runs without any other fault but crashes and lost answers of the network, in which our
     code as it is breaks no promise."""
     ran = simulate("--seeds", f"0..{SEEDS_MAX}", "--gentle", "--stop", "1", "--plant", name)
