@@ -15,7 +15,7 @@ from tests.hub.hub import COMMIT_TEN, Hub, install_proxy
 
 
 @pytest.mark.soak
-def test_a_hub_whose_warehouse_and_store_are_elsewhere(tmp_path: Path) -> None:
+def test_hub_works_with_warehouse_on_s3_and_store_in_postgresql(tmp_path: Path) -> None:
     """As `deploy/hub/compose.yaml` starts it."""
     server = start_postgres()
     try:

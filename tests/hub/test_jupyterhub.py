@@ -51,7 +51,7 @@ def client(user: User) -> RemoteCoordinator:
     return RemoteCoordinator(At(user.hub.coordinator, user.token()["token"]))
 
 
-def test_two_users_write_one_table_at_once_from_their_servers(hub: Hub, catalog: Catalog) -> None:
+def test_users_write_the_same_table_at_once_from_their_servers(hub: Hub, catalog: Catalog) -> None:
     users = [hub.user("alice"), hub.user("bob")]
     for user in users:
         user.start_server()
@@ -65,7 +65,7 @@ def test_two_users_write_one_table_at_once_from_their_servers(hub: Hub, catalog:
     assert sorted(by) == ["alice"] * 10 + ["bob"] * 10
 
 
-def test_a_user_without_the_role_may_look_and_not_write(hub: Hub, catalog: Catalog) -> None:
+def test_user_without_the_role_can_read_but_not_write(hub: Hub, catalog: Catalog) -> None:
     carol = hub.user("carol")
     reading = client(carol)
     assert reading.warehouse() == catalog.warehouse
@@ -80,7 +80,7 @@ def test_a_user_without_the_role_may_look_and_not_write(hub: Hub, catalog: Catal
     assert (dropped.status_code, dropped.json()["code"]) == (403, 403)
 
 
-def test_an_administrator_ends_what_another_user_has_begun(hub: Hub) -> None:
+def test_administrator_aborts_a_transaction_of_another_user(hub: Hub) -> None:
     alice, bob, dora = (client(hub.user(name)) for name in ("alice", "bob", "dora"))
     transaction = alice.begin(TABLE)
     id = alice.transactions.id_of(transaction)
@@ -95,7 +95,7 @@ def test_an_administrator_ends_what_another_user_has_begun(hub: Hub) -> None:
         each.close()
 
 
-def test_the_page_asks_for_a_login_at_the_hub(hub: Hub) -> None:
+def test_page_requires_a_login_at_the_hub(hub: Hub) -> None:
     page = f"{SERVICE}/"
     with httpx.Client(base_url=hub.address, trust_env=False, follow_redirects=True) as nobody:
         assert "/hub/login" in str(nobody.get(page).url)
@@ -119,7 +119,7 @@ def test_the_page_asks_for_a_login_at_the_hub(hub: Hub) -> None:
     assert lured.status_code == 403
 
 
-def test_the_page_of_who_may_nothing_says_so(hub: Hub) -> None:
+def test_page_refuses_a_token_without_scopes(hub: Hub) -> None:
     begun = hub.user("dora").token(scopes=["self"])
     answer = httpx.get(
         f"{hub.coordinator}/", headers={"Authorization": f"token {begun['token']}"}, trust_env=False
@@ -128,7 +128,7 @@ def test_the_page_of_who_may_nothing_says_so(hub: Hub) -> None:
     assert "takes the scope `read` on all tables." in answer.json()["error"]["message"]
 
 
-def test_a_token_that_was_revoked_or_has_expired_is_refused(ended: list[str], hub: Hub) -> None:
+def test_revoked_or_expired_token_is_refused(ended: list[str], hub: Hub) -> None:
     def refused(token: str) -> bool:
         try:
             RemoteCoordinator(At(hub.coordinator, token)).warehouse()
