@@ -51,7 +51,7 @@ def command_lines() -> list[list[str]]:
     return [image + container["args"], image + compose, shlex.split(unit)]
 
 
-def test_every_command_line_has_options_that_there_are() -> None:
+def test_command_lines_use_existing_options() -> None:
     for words in command_lines():
         options = parser().parse_args(words)
         assert options.warehouse == "s3://lake/warehouse"
@@ -96,7 +96,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield one
 
 
-def test_dashboard_and_alerts_ask_for_metrics_that_there_are(served: Served) -> None:
+def test_dashboard_and_alerts_use_existing_metrics(served: Served) -> None:
     client = served.process.client()
     transaction = client.begin(TABLE)
     rows = write(served.catalog, transaction, [{"id": 2, "name": "b"}])
@@ -112,7 +112,7 @@ def test_dashboard_and_alerts_ask_for_metrics_that_there_are(served: Served) -> 
         assert set(_METRIC.findall(expression)) <= known, expression
 
 
-def test_a_state_folder_that_was_copied_after_an_orderly_end_is_restored(tmp_path: Path) -> None:
+def test_state_folder_copied_after_a_shutdown_can_be_restored(tmp_path: Path) -> None:
     with Served(tmp_path, table_sql()) as one:
         state = one.process.state
         token = one.call("POST", "/v1/tokens", {"name": "etl", "allow": ["write"]}).json()["token"]
