@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.py")), ids=lambda file: file.stem)
-def test_a_benchmark_imports_what_there_is(file: Path) -> None:
+def test_benchmark_imports_existing_names(file: Path) -> None:
     missing = [
         f"{node.module}.{name.name}"
         for node in ast.walk(ast.parse(file.read_text()))

@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "coordinator-protocol.md"
 SECTION = PAGE.read_text().partition("### Paimon's own tests")[2].partition("\n#")[0]
 
 
-def test_the_page_has_every_failure_that_is_expected_with_its_reason() -> None:
+def test_page_lists_every_expected_failure_with_its_reason() -> None:
     rows = [line for line in SECTION.splitlines() if line.startswith("| ")][1:]
     assert rows == [
         f"| {one.what} | {len(one.java) or '–'} | {len(one.python) or '–'} | {one.why} |"
@@ -33,7 +33,7 @@ def test_no_test_is_expected_to_fail_twice() -> None:
         assert [name for name, count in names.items() if count > 1] == []
 
 
-def test_what_is_not_as_expected_is_told() -> None:
+def test_unexpected_outcomes_are_reported() -> None:
     outcomes = [Outcome("T.a", None), Outcome("T.b", "why\n not"), Outcome("T.c", None)]
     assert [line.split(":")[0] for line in differences(outcomes, ["T.c", "T.d"])] == [
         "FAILED T.b",

@@ -101,7 +101,7 @@ def test_every_option_of_the_coordinator_is_documented() -> None:
     assert options <= set(table_rows(read("coordinator-service.md")))
 
 
-def test_the_tree_of_errors_is_documented_as_it_is() -> None:
+def test_documented_tree_of_errors_matches_the_code() -> None:
     tree = inspect.cleandoc(errors.__doc__ or "").split("\n\n")[1]
     assert tree in read("errors.md")
     classes = [name for name in errors.__all__ if name.endswith("Error")]
@@ -220,7 +220,7 @@ def test_sql_and_frames_give_the_same_rows_on_the_page_on_python(session: Sessio
 
 
 @pytest.mark.spark
-def test_both_sides_of_the_page_for_pyspark_do_what_it_says(session: Session) -> None:
+def test_examples_of_the_page_for_pyspark_behave_as_described(session: Session) -> None:
     spark = session.spark
     orders = (
         "(id INT, item STRING, day STRING) PARTITIONED BY (day);"
@@ -303,7 +303,7 @@ def test_every_read_option_is_documented() -> None:
 
 
 @pytest.mark.spark
-def test_the_examples_of_what_is_not_offered_are_refused(session: Session) -> None:
+def test_examples_of_unsupported_statements_are_refused(session: Session) -> None:
     session.run(
         "CREATE DATABASE shop; USE shop;"
         "CREATE TABLE orders (id BIGINT NOT NULL, day STRING NOT NULL) PARTITIONED BY (day) "
@@ -323,7 +323,7 @@ def test_the_examples_of_what_is_not_offered_are_refused(session: Session) -> No
 
 
 @pytest.mark.spark
-def test_the_examples_of_errors_say_what_is_documented(session: Session) -> None:
+def test_examples_of_errors_give_the_documented_messages(session: Session) -> None:
     import paimon_magics
 
     fences = _FENCE.findall(read("errors.md"))
@@ -365,7 +365,7 @@ def test_links_between_pages_lead_somewhere() -> None:
     assert broken == []
 
 
-def test_pages_name_files_that_are_there() -> None:
+def test_pages_name_existing_files() -> None:
     root = DOCS.parent
     pages = [README, root / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
     roots = [root, *(root / name for name in ("paimon_magics", "widgets", "docs", "notebooks"))]

@@ -60,7 +60,7 @@ def bound_names(path: Path) -> set[str]:
     return names
 
 
-def test_what_tests_and_benchmarks_import_is_there() -> None:
+def test_tests_and_benchmarks_import_existing_names() -> None:
     """In functions as well: a run has a lot of the tests only, and would not meet each."""
     missing = []
     known: dict[str, set[str]] = {}
@@ -145,7 +145,7 @@ def linted(tree: Path) -> int:
         ),
     ],
 )
-def test_an_import_against_the_ladder_is_found(empty_tree: Path, lower: str, text: str) -> None:
+def test_import_against_the_ladder_is_detected(empty_tree: Path, lower: str, text: str) -> None:
     wrong = empty_tree / "paimon_magics" / lower
     wrong = wrong / "wrong.py" if wrong.is_dir() else wrong.with_suffix(".py")
     existed = wrong.exists()

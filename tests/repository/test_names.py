@@ -40,16 +40,16 @@ def test_modules_only_become_fewer() -> None:
     assert len(modules()) <= MODULES_MAX
 
 
-def test_no_package_has_three_modules_of_one_name() -> None:
+def test_at_most_two_packages_share_a_module_name() -> None:
     counts = Counter(("/".join(path.split("/")[:2]), path.rpartition("/")[2]) for path in modules())
     many = {name for name, count in counts.items() if count > 2 and name[1] != "__init__.py"}
     assert many == set()
 
 
-def test_the_map_is_short_enough_to_be_read_first() -> None:
+def test_architecture_page_stays_short() -> None:
     words = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split()
     assert len(words) <= MAP_WORDS_MAX
 
 
-def test_the_makefile_lists_targets_and_leaves_the_rest_to_scripts() -> None:
+def test_makefile_stays_short() -> None:
     assert len((ROOT / "Makefile").read_text(encoding="utf-8").splitlines()) <= MAKEFILE_LINES_MAX

@@ -22,7 +22,7 @@ def test_cells_that_show_an_error_do_not_stop_run_all(notebook: Path) -> None:
             assert fails == is_expected, "".join(cell["source"])
 
 
-def test_lab_opens_copies_and_keeps_what_was_changed_in_them(tmp_path: Path) -> None:
+def test_lab_opens_copies_and_keeps_changes_in_them(tmp_path: Path) -> None:
     made = ROOT / ".venv" / "made-from-lock"
     if not made.exists() or made.read_text().strip() != str(ROOT):
         pytest.skip("this checkout has no environment of `make env`")

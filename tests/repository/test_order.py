@@ -30,7 +30,7 @@ def test_the_dearest_files_start_first() -> None:
     assert collected(cheap, dear) == [dear, cheap]
 
 
-def test_what_is_recorded_and_printed_begins_with_the_dearest() -> None:
+def test_recorded_and_printed_times_begin_with_the_dearest() -> None:
     seconds = {"a": 3.4, "b": 0.6, "c": 12.0}
     assert list(json.loads(as_json(seconds)).items()) == [("c", 12), ("a", 3)]
     assert slowest(seconds, 2) == ["   12.0s c", "    3.4s a"]
@@ -71,12 +71,12 @@ def test_cells_of_a_notebook_are_in_the_same_lot() -> None:
     assert lot_of("notebooks/a.ipynb::Cell 1") == lot_of("notebooks/a.ipynb::Cell 2")
 
 
-def test_a_lot_that_does_not_exist_is_refused() -> None:
+def test_nonexistent_lot_is_refused() -> None:
     refused = cases(str(LOTS), "tests/repository/test_words.py")
     assert refused.returncode and f"Set it to a number from 0 to {LOTS - 1}." in refused.stderr
 
 
-def test_a_test_that_starts_a_process_is_none_of_the_fast_ones() -> None:
+def test_fast_run_leaves_out_tests_that_start_a_process() -> None:
     wheel = "tests/repository/test_wheel.py"
     command = [sys.executable, "-m", "pytest", "--fast", "-q", "-p", "no:cacheprovider", wheel]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -37,7 +37,7 @@ class SomeTest extends Base {
 '''
 
 
-def test_the_sql_of_a_test_is_taken_in_its_order_with_settings_and_drops() -> None:
+def test_sql_of_a_scala_test_is_extracted_in_order() -> None:
     (plain, each), skipped = scenarios_of(SCALA, "SomeTest")
     assert plain.name == "SomeTest: plain"
     assert plain.steps == [
@@ -57,7 +57,7 @@ def test_the_sql_of_a_test_is_taken_in_its_order_with_settings_and_drops() -> No
     ]
 
 
-def test_differing_steps_are_named_and_those_after_a_refusal_follow() -> None:
+def test_differing_steps_are_named_and_consequences_of_refusals_marked() -> None:
     statements = ["CREATE TABLE a (i INT)", "SELECT * FROM a", "SELECT 1", "SELECT 2", "SELECT x"]
     scenario = {"name": "t", "steps": [{"sql": text} for text in statements]}
     rows = {"columns": [["i", "int"]], "rows": [[1], [2]], "count": 2}
@@ -79,7 +79,7 @@ def test_differing_steps_are_named_and_those_after_a_refusal_follow() -> None:
     ]
 
 
-def test_every_accepted_difference_has_a_reason_and_says_which_it_is() -> None:
+def test_every_accepted_difference_has_a_reason_and_a_criterion() -> None:
     for entry in accepted():
         assert entry.why
         assert entry.test or entry.statement or entry.project or entry.connector

@@ -68,13 +68,13 @@ def modules() -> list[Path]:
     return sorted((ROOT / "paimon_magics").rglob("*.py"))
 
 
-def test_one_module_reads_snapshots_by_pypaimon() -> None:
+def test_only_latest_module_reads_snapshots_by_pypaimon() -> None:
     assert snapshot_reads(LATEST.read_text())
     found = {str(path): snapshot_reads(path.read_text()) for path in modules() if path != LATEST}
     assert {path: reads for path, reads in found.items() if reads} == {}
 
 
-def test_one_module_uses_private_parts_of_pypaimon() -> None:
+def test_only_internals_module_uses_private_parts_of_pypaimon() -> None:
     assert private_uses(INTERNALS.read_text())
     paths = [path for path in sorted(TABLES.rglob("*.py")) if path != INTERNALS]
     found = {str(path): private_uses(path.read_text()) for path in paths}
@@ -91,7 +91,7 @@ def test_one_module_uses_private_parts_of_pypaimon() -> None:
         "def f(catalog):\n    catalog._inner = 1",
     ],
 )
-def test_a_private_use_is_found(text: str) -> None:
+def test_private_use_is_detected(text: str) -> None:
     assert private_uses(text)
 
 

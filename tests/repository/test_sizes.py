@@ -39,19 +39,19 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
     return names[1:] if names[:1] in (["self"], ["cls"]) else names
 
 
-def test_no_module_is_longer_than_one_reads_at_once() -> None:
+def test_no_module_exceeds_the_line_limit() -> None:
     lines = {name: text.count("\n") for name, text in modules().items()}
     assert len(lines) > 400
     assert {name for name, count in lines.items() if count > MODULE_LINES_MAX} == set()
 
 
-def test_no_function_is_longer_than_a_page() -> None:
+def test_no_function_exceeds_the_line_limit() -> None:
     lengths = {where: (each.end_lineno or 0) - each.lineno + 1 for where, each in functions()}
     assert len(lengths) > 4_000
     assert {where for where, lines in lengths.items() if lines > FUNCTION_LINES_MAX} == set()
 
 
-def test_no_function_takes_more_parameters_than_one_remembers() -> None:
+def test_no_function_exceeds_the_parameter_limit() -> None:
     counts = {where: len(parameters(each)) for where, each in functions()}
     many = {where for where, count in counts.items() if count > PARAMETERS_MAX}
     assert {re.sub(r":\d+", "", where) for where in many} == {AS_A_CELL}

@@ -54,7 +54,7 @@ def tracked_texts() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("what", FORBIDDEN)
-def test_no_tracked_file_holds(what: str) -> None:
+def test_no_tracked_file_contains_forbidden_text(what: str) -> None:
     pattern = re.compile(FORBIDDEN[what])
     texts = tracked_texts()
     assert "pyproject.toml" in dict(texts)
@@ -78,7 +78,7 @@ def test_no_tracked_file_holds(what: str) -> None:
         ("an index option", "--index-" + "url https://example.org/simple"),
     ],
 )
-def test_a_line_that_may_not_stand_is_recognised(what: str, line: str) -> None:
+def test_forbidden_line_is_recognised(what: str, line: str) -> None:
     assert re.search(FORBIDDEN[what], line)
 
 

@@ -29,7 +29,7 @@ def test_the_wheel_holds_both_packages_and_nothing_else(wheel: zipfile.ZipFile) 
     assert tops - {metadata, data} == {"paimon_magics", "paimon_widgets"}
 
 
-def test_the_wheel_puts_the_extension_of_jupyterlab_where_it_is_looked_for(
+def test_wheel_installs_the_jupyterlab_extension_in_its_place(
     wheel: zipfile.ZipFile,
 ) -> None:
     root = ROOT / "labextension"

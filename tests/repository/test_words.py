@@ -129,7 +129,7 @@ def texts() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("retired", RETIRED, ids=lambda retired: retired.word)
-def test_a_retired_word_stands_nowhere(retired: Retired, texts: list[tuple[str, str]]) -> None:
+def test_retired_word_is_used_nowhere(retired: Retired, texts: list[tuple[str, str]]) -> None:
     assert len(texts) > 500
     found = [name for name, text in texts if uses(retired, name, text)]
     assert found == [], f"say {retired.instead}"
@@ -148,7 +148,7 @@ def test_a_retired_word_stands_nowhere(retired: Retired, texts: list[tuple[str, 
         ("looks.py", "planning/looks.py", ""),
     ],
 )
-def test_a_use_of_a_retired_word_is_seen(word: str, name: str, text: str) -> None:
+def test_use_of_a_retired_word_is_detected(word: str, name: str, text: str) -> None:
     assert uses(Retired(word, ""), name, text)
 
 
@@ -166,7 +166,7 @@ def test_other_words_are_left_alone(word: str, name: str, text: str) -> None:
     assert not uses(Retired(word, ""), name, text)
 
 
-def test_the_glossary_names_rooms_that_are_there() -> None:
+def test_glossary_names_existing_paths() -> None:
     terms, _, _ = glossary().partition(_HEADING)
     rows = [line.strip("|").split("|") for line in terms.splitlines() if line.startswith("| ")]
     here = {path for row in rows for path in _QUOTED.findall(row[-1]) if "/" in path}
