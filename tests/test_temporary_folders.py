@@ -34,7 +34,7 @@ def age(folder: Path) -> None:
     os.utime(folder / ".owner", (hour_ago, hour_ago))
 
 
-def test_a_folder_goes_when_its_process_was_killed(temporary: Path) -> None:
+def test_folder_of_a_killed_process_is_removed(temporary: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as owner:
@@ -48,7 +48,7 @@ def test_a_folder_goes_when_its_process_was_killed(temporary: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
-def test_a_new_folder_and_those_of_others_stay(temporary: Path) -> None:
+def test_new_and_foreign_folders_stay(temporary: Path) -> None:
     mine = OwnedFolder("rows")
     age(mine.path)
     (temporary / "paimon-magics-other").mkdir()
@@ -57,7 +57,7 @@ def test_a_new_folder_and_those_of_others_stay(temporary: Path) -> None:
     assert [path.name for path in temporary.iterdir()] == ["paimon-magics-other"]
 
 
-def test_a_folder_goes_with_what_refers_to_it(temporary: Path) -> None:
+def test_unreferenced_folder_is_removed(temporary: Path) -> None:
     OwnedFolder("rows")
     assert list(temporary.iterdir()) == []
 
@@ -76,7 +76,7 @@ print(folder.path.exists(), remove_left(), folder.path.exists())
 """
 
 
-def test_a_forked_child_leaves_its_parents_folder(temporary: Path) -> None:
+def test_forked_child_keeps_its_parents_folder(temporary: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FORKING], capture_output=True, text=True, check=True
     )
