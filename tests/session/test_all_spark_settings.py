@@ -137,7 +137,7 @@ def _keys(spark: SparkSession) -> Iterator[str]:
         yield str(entries.next().key())
 
 
-def test_each_setting_of_spark_is_in_one_group(spark: SparkSession) -> None:
+def test_every_spark_setting_belongs_to_a_single_group(spark: SparkSession) -> None:
     evaluated = set(_words(_EVALUATED))
     prefixes = _words(_RUNS + _FILES + _EVALUATED_GROUPS)
     keys = set(_keys(spark))

@@ -72,7 +72,7 @@ def test_batches_have_the_rows_types_and_zones_of_to_arrow(session: Session, zon
         ("SHOW DATABASES", 1),
     ],
 )
-def test_the_order_is_that_of_the_frame(session: Session, query: str, count: int) -> None:
+def test_batches_keep_the_order_of_the_frame(session: Session, query: str, count: int) -> None:
     outcome = session.run(query)
     found = outcome.to_arrow_batches().read_all()
     assert found.num_rows == count
@@ -86,7 +86,7 @@ def test_wide_rows_come_in_small_batches(session: Session) -> None:
     assert sum(sizes) > 100_000_000 and max(sizes) < 20_000_000
 
 
-def test_what_is_large_goes_through_files_that_are_removed(
+def test_large_results_are_spooled_to_temporary_files(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -105,7 +105,7 @@ def test_what_is_large_goes_through_files_that_are_removed(
     assert not list(tmp_path.glob("paimon-magics-rows-*"))
 
 
-def test_no_job_begins_before_a_batch_is_asked_for_and_closing_cancels(session: Session) -> None:
+def test_job_starts_with_first_batch_and_closing_cancels_it(session: Session) -> None:
     outcome = session.run(
         "SELECT id, if(id < 100, 0, java_method('java.lang.Thread', 'sleep', 10L)) AS w "
         "FROM range(0, 20000, 1, 4)"
@@ -151,7 +151,9 @@ def test_an_interrupt_ends_the_stream_and_its_jobs(session: Session) -> None:
         lambda outcome: list(outcome.to_arrow_batches()),
     ],
 )
-def test_errors_are_those_of_to_arrow(session: Session, take: Callable[[Outcome], object]) -> None:
+def test_batches_raise_the_errors_of_to_arrow(
+    session: Session, take: Callable[[Outcome], object]
+) -> None:
     outcome = session.run(FAILS_LATE)
     with pytest.raises(PaimonMagicsError) as whole:
         outcome.to_arrow()
@@ -162,7 +164,7 @@ def test_errors_are_those_of_to_arrow(session: Session, take: Callable[[Outcome]
         pa.table(outcome)
 
 
-def test_an_outcome_without_rows_says_so_to_whoever_asks(session: Session) -> None:
+def test_outcome_without_rows_refuses_every_conversion(session: Session) -> None:
     outcome = session.run("CREATE TABLE IF NOT EXISTS without_rows (id INT)")
     released = session.run("SELECT 1")
     released.release()
@@ -177,7 +179,7 @@ def test_an_outcome_without_rows_says_so_to_whoever_asks(session: Session) -> No
             assert str(raised.value) == str(whole.value)
 
 
-def test_duckdb_queries_a_relation_as_often_as_it_likes(session: Session) -> None:
+def test_duckdb_relation_can_be_queried_repeatedly(session: Session) -> None:
     outcome = session.run("SELECT id, v, IF(id = 1, NULL, named_struct('a', id)) AS s FROM t")
     relation = outcome.to_duckdb()
     session.run("INSERT INTO t VALUES (5000, 'later')")
@@ -205,7 +207,7 @@ def test_duckdb_queries_a_relation_as_often_as_it_likes(session: Session) -> Non
         lambda outcome: outcome.to_arrow_batches(),
     ],
 )
-def test_libraries_take_an_outcome_as_it_is(
+def test_libraries_accept_an_outcome_directly(
     session: Session, take: Callable[[Outcome], Any]
 ) -> None:
     outcome = session.run("SELECT id, v FROM t ORDER BY id LIMIT 500")
@@ -214,7 +216,7 @@ def test_libraries_take_an_outcome_as_it_is(
     assert found.to_pylist() == outcome.to_pylist()
 
 
-def test_a_stream_that_nobody_reads_on_is_cancelled_when_it_is_gone(session: Session) -> None:
+def test_abandoned_stream_is_cancelled_when_collected(session: Session) -> None:
     reader = pa.RecordBatchReader.from_stream(
         session.run("SELECT id FROM range(0, 100000, 1, 50)").to_arrow_batches()
     )
@@ -226,7 +228,7 @@ def test_a_stream_that_nobody_reads_on_is_cancelled_when_it_is_gone(session: Ses
     assert len(jobs(session.spark) - before) < 5
 
 
-def test_a_stream_is_written_without_all_of_it_in_memory(
+def test_stream_is_written_and_queried_in_bounded_memory(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Other processes of the tests have rows in the folder of all.
@@ -272,7 +274,7 @@ class Producer:
         return reader_of(schema, lambda: self._batches).__arrow_c_stream__(requested_schema)
 
 
-def test_whatever_hands_over_a_stream_is_written_and_queried(session: Session) -> None:
+def test_any_arrow_stream_producer_is_written_and_queried(session: Session) -> None:
     session.run("CREATE TABLE written (id BIGINT)")
     for given in (
         Producer(iter([pa.record_batch({"id": [1]}), pa.record_batch({"id": [2]})])),
@@ -290,7 +292,7 @@ def test_whatever_hands_over_a_stream_is_written_and_queried(session: Session) -
     assert session.run(joined, frames={"one": one}).to_pylist() == [{"id": 7}]
 
 
-def test_a_stream_that_breaks_leaves_nothing_behind(
+def test_broken_stream_leaves_nothing_behind(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # other processes use the usual one

@@ -458,7 +458,7 @@ FAILING_QUERIES = [
 
 
 @pytest.mark.parametrize(("query", "named", "hint", "place"), FAILING_QUERIES)
-def test_a_query_that_fails_names_the_expression_and_writes_nothing(
+def test_failed_query_error_names_the_expression(
     shop: Session, query: str, named: tuple[str, ...], hint: str, place: str | None
 ) -> None:
     with pytest.raises(InvalidValueError) as caught:
@@ -471,7 +471,7 @@ def test_a_query_that_fails_names_the_expression_and_writes_nothing(
         assert error.statement == query and query[error.position :].startswith(place), error.text()
 
 
-def test_a_subquery_of_several_rows_is_told_in_words(shop: Session, warehouse: Path) -> None:
+def test_subquery_with_several_rows_gets_a_readable_error(shop: Session, warehouse: Path) -> None:
     before = files(warehouse)
     for sql in (
         "SELECT (SELECT id FROM range(2))",
@@ -530,7 +530,7 @@ NEWCOMERS: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(("statement", "named", "hint"), NEWCOMERS)
-def test_what_a_newcomer_writes_is_answered_with_the_next_step(
+def test_beginner_mistakes_are_answered_with_the_next_step(
     shop: Session, warehouse: Path, statement: str, named: str, hint: str
 ) -> None:
     with nothing_happens(shop.spark, warehouse), pytest.raises(StatementError) as caught:
@@ -552,7 +552,7 @@ def test_what_a_newcomer_writes_is_answered_with_the_next_step(
         "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1', 'sequence.field' = 'nope')",
     ],
 )
-def test_a_definition_that_other_engines_refuse_makes_no_table(
+def test_definition_refused_by_other_engines_creates_no_table(
     shop: Session, warehouse: Path, schema: str
 ) -> None:
     with nothing_happens(shop.spark, warehouse), pytest.raises(StatementError) as caught:
@@ -560,7 +560,7 @@ def test_a_definition_that_other_engines_refuse_makes_no_table(
     assert caught.value.hint
 
 
-def test_the_session_goes_on_as_if_nothing_had_been_said(shop: Session) -> None:
+def test_session_continues_after_an_error(shop: Session) -> None:
     for _ in range(2):
         with pytest.raises(UnknownNameError):
             shop.run("SELECT itme FROM orders")
@@ -578,14 +578,12 @@ def test_a_cell_stops_at_its_first_error(shop: Session) -> None:
     assert [row["id"] for row in rows] == [2]
 
 
-def test_a_syntax_error_anywhere_in_a_cell_runs_nothing_of_it(
-    shop: Session, warehouse: Path
-) -> None:
+def test_syntax_error_prevents_whole_cell_from_running(shop: Session, warehouse: Path) -> None:
     with nothing_happens(shop.spark, warehouse), pytest.raises(StatementSyntaxError):
         shop.run("INSERT INTO users VALUES ('bob', 2); SELECT 'open")
 
 
-def test_a_column_that_is_not_read_may_have_been_meant(shop: Session) -> None:
+def test_unread_column_is_suggested_for_misspelled_name(shop: Session) -> None:
     # Keys that overlap are read by tasks, which leave out columns that no query names.
     shop.run(
         "CREATE TABLE merged (id BIGINT NOT NULL, item STRING, amount INT) "

@@ -20,7 +20,7 @@ VALUES = [
 
 
 @pytest.mark.spark
-def test_a_literal_is_what_the_value_is(spark: SparkSession) -> None:
+def test_literals_equal_the_bound_values(spark: SparkSession) -> None:
     names = {f"v{place}": value for place, value in enumerate(VALUES)}
     query = "SELECT " + ", ".join(f":{name} AS {name}" for name in names)
     bound = spark.sql(query, args=names)
@@ -36,7 +36,7 @@ def test_only_markers_are_replaced() -> None:
     )
 
 
-def test_what_has_no_literal_stays_and_is_shown() -> None:
+def test_values_without_literal_stay_markers_and_are_listed() -> None:
     array = numpy.array([1])
     assert literal(array) is None and literal([array]) is None
     assert with_values("SELECT :a", {"a": array}) == "SELECT :a"

@@ -15,7 +15,7 @@ from tests.backends.s3 import new_bucket
 from tests.coordinator.process import create_table
 
 
-def test_a_session_finds_the_options_of_a_store_in_the_environment(
+def test_session_takes_store_options_from_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with new_bucket() as bucket:
@@ -39,7 +39,7 @@ def test_a_session_finds_the_options_of_a_store_in_the_environment(
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": []}'])
-def test_options_that_can_not_be_read_are_told_without_their_text(
+def test_invalid_environment_options_are_reported_without_their_text(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PAIMON_CATALOG_OPTIONS", text)

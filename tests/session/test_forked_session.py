@@ -52,7 +52,7 @@ print(json.dumps([answers, folder.exists(), rows]))
 """
 
 
-def test_a_forked_child_is_told_to_start_anew_and_its_parent_goes_on(tmp_path: Path) -> None:
+def test_forked_child_is_refused_and_parent_continues(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", SOURCE, str(tmp_path / "warehouse")],
         capture_output=True,

@@ -21,7 +21,7 @@ FOLDERS = ["a[b]", "a*", "what?", "{x,y}", "back\\slash", "sp ace%20"]
 
 
 @pytest.mark.parametrize(("folder", "local_rows_max"), sampled(FOLDERS, [0, 1_000]))
-def test_each_row_is_read_and_changed_once(
+def test_rows_in_odd_folders_are_read_and_changed_once(
     spark: SparkSession, tmp_path: Path, folder: str, local_rows_max: int
 ) -> None:
     (tmp_path / "ab").mkdir()  # what a pattern would match, too
@@ -31,7 +31,7 @@ def test_each_row_is_read_and_changed_once(
 
 
 @pytest.mark.parametrize("folder", ["a[b]*?{x,y}", "sp ace%20#"])
-def test_each_row_is_read_and_changed_once_in_an_object_store(
+def test_rows_in_odd_object_store_paths_are_read_and_changed_once(
     spark: SparkSession, s3: S3Server, folder: str
 ) -> None:
     options = s3.bucket().options

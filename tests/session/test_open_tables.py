@@ -82,9 +82,7 @@ def test_a_statement_reads_each_of_its_tables_once(
     assert reads == expected
 
 
-def test_the_next_statement_sees_a_table_that_was_changed_in_between(
-    session: Session, reads: Counter[str]
-) -> None:
+def test_next_statement_sees_the_changed_table(session: Session, reads: Counter[str]) -> None:
     session.run("ALTER TABLE target ADD COLUMN n INT; INSERT INTO target VALUES (5, 'e', 'fri', 9)")
     found = session.run("SELECT n FROM target WHERE k = 5").to_arrow().to_pylist()
     assert found == [{"n": 9}]

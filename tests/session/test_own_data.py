@@ -70,7 +70,7 @@ def session(module_session: Session) -> Session:
     return module_session
 
 
-def test_a_pandas_frame_becomes_a_table_whose_types_hold_all_its_values(session: Session) -> None:
+def test_table_created_from_pandas_frame_keeps_all_values(session: Session) -> None:
     made = session.write(PANDAS, "of_pandas", create=True)
     assert made.kind == "CREATE TABLE" and made.rows_written == 2
     assert made.notes == ("Column `nothing` has no values; it became a STRING.",)
@@ -101,7 +101,7 @@ def test_frames_of_every_kind_become_tables(session: Session) -> None:
     assert rows(session, "SELECT v FROM of_dictionaries ORDER BY id") == [(None,), ("late",)]
 
 
-def test_keys_partitions_and_options_are_said_in_the_same_line(session: Session) -> None:
+def test_write_creates_table_with_keys_partitions_and_options(session: Session) -> None:
     frame = pd.DataFrame({"id": [1, 2], "day": ["mon", "tue"], "v": ["a", "b"]})
     said = {"primary_key": ["day", "id"], "partition_by": "day", "options": {"bucket": 1}}
     session.write(frame, "keyed", create=True, **said)
@@ -164,7 +164,7 @@ def test_keys_partitions_and_options_are_said_in_the_same_line(session: Session)
         (pd.DataFrame({"id": [1]}), {"primary_key": 5}, InvalidValueError, "`primary_key` is 5"),
     ],
 )
-def test_what_makes_no_table_is_told_and_leaves_none(
+def test_invalid_table_definition_is_refused_and_creates_no_table(
     session: Session, frame: object, said: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -189,12 +189,12 @@ def test_names_of_columns_may_have_dots(session: Session) -> None:
     assert rows(session, "SELECT `amount.1` FROM keyed_dots") == [(2,)]
 
 
-def test_definitions_belong_to_tables_that_are_made(session: Session) -> None:
+def test_primary_key_is_refused_unless_table_is_created(session: Session) -> None:
     with pytest.raises(InvalidValueError, match="for a new table only"):
         session.write(PANDAS, "taken", primary_key="id")
 
 
-def test_a_named_index_is_told_of(session: Session) -> None:
+def test_write_notes_the_unwritten_named_index(session: Session) -> None:
     frame = pd.DataFrame({"v": [1]}, index=pd.Index([7], name="id"))
     notes = session.write(frame, "of_indexed", create=True).notes
     assert notes == (
@@ -203,7 +203,7 @@ def test_a_named_index_is_told_of(session: Session) -> None:
     assert session.write(frame, "of_indexed").notes == notes
 
 
-def test_a_query_names_frames_of_pandas_polars_arrow_and_spark(session: Session) -> None:
+def test_query_reads_frames_of_pandas_polars_arrow_and_spark(session: Session) -> None:
     frame = pd.DataFrame({"id": range(1234), "v": "x"})
     found = session.run("SELECT count(*) AS n FROM df", frames={"df": frame})
     assert found.to_arrow()["n"].to_pylist() == [1234]
@@ -241,7 +241,7 @@ def test_a_frame_never_hides_a_table_view_or_common_table(session: Session) -> N
         session.run("SELECT id FROM shop.taken", frames={"taken": frame})
 
 
-def test_what_is_no_frame_is_no_table(session: Session) -> None:
+def test_unknown_or_invalid_frame_names_are_refused(session: Session) -> None:
     with pytest.raises(UnknownNameError, match="numbers"):
         session.run("SELECT * FROM numbers", frames={"numbers": [1, 2]})
     with pytest.raises(UnknownNameError) as raised:
@@ -265,7 +265,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_csv_file_has_the_names_and_types_of_its_content(session: Session, folder: Path) -> None:
+def test_csv_file_gets_names_and_types_from_its_content(session: Session, folder: Path) -> None:
     found = session.run("SELECT * FROM csv.`my sales.csv` WHERE price IS NOT NULL")
     assert found.dataframe is not None
     assert dict(found.dataframe.dtypes) == {"id": "int", "price": "double", "day": "date"}
@@ -289,7 +289,7 @@ def test_a_csv_file_has_the_names_and_types_of_its_content(session: Session, fol
     assert rows(session, "SELECT sum(id) FROM sales") == [(3,)]
 
 
-def test_files_of_other_formats_are_found_from_the_current_folder(
+def test_json_and_parquet_files_are_read_from_current_folder(
     session: Session, folder: Path
 ) -> None:
     assert rows(session, "SELECT id FROM json.`list.json` ORDER BY id") == [(1,), (2,)]
@@ -299,7 +299,7 @@ def test_files_of_other_formats_are_found_from_the_current_folder(
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "json", "orc", "text"])
-def test_a_file_that_is_not_there_is_told_with_the_nearest(
+def test_missing_file_error_suggests_the_nearest_name(
     session: Session, folder: Path, kind: str
 ) -> None:
     with pytest.raises(UnknownNameError, match=r"no file or folder `my sale\.csv`") as raised:
@@ -309,16 +309,18 @@ def test_a_file_that_is_not_there_is_told_with_the_nearest(
         session.run(f"SELECT * FROM {kind}.`file:///nothere/at/all`")
 
 
-def test_a_file_of_another_format_is_no_damaged_table(session: Session, folder: Path) -> None:
+def test_file_of_another_format_is_not_reported_as_damaged_table(
+    session: Session, folder: Path
+) -> None:
     with pytest.raises(InvalidValueError, match=r"`my sales\.csv` can't be read as parquet"):
         session.run("SELECT * FROM parquet.`my sales.csv`")
 
 
-def test_a_path_of_sparks_own_statements_that_is_not_there_is_no_damage(session: Session) -> None:
+def test_missing_path_of_spark_statement_is_not_reported_as_damage(session: Session) -> None:
     with pytest.raises(UnknownNameError, match="no file or folder"):
         session.run("CREATE TEMPORARY VIEW v USING parquet OPTIONS (path '/nothere/at/all')")
 
 
-def test_what_spark_ran_is_named(session: Session) -> None:
+def test_outcome_names_the_statement_run_by_spark(session: Session) -> None:
     ran = session.run("-- all of it\nclear CACHE")
     assert ran.message == "Spark ran CLEAR CACHE; it returns no rows."

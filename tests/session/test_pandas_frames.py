@@ -48,7 +48,7 @@ def test_a_null_changes_neither_the_dtype_nor_the_values(
     assert len(frame) == 0
 
 
-def test_nan_is_a_number_and_null_is_none() -> None:
+def test_nan_is_kept_apart_from_null() -> None:
     frame = pandas_frame(pa.table({"d": [math.nan, None, 1.0]}))
     assert frame["d"].isna().tolist() == [False, True, False]
 
@@ -61,7 +61,7 @@ def test_columns_may_share_a_name() -> None:
     assert len(pandas_frame(pa.table({}))) == 0
 
 
-def test_charts_get_numbers_and_times_when_they_ask() -> None:
+def test_options_convert_decimals_and_dates_for_charts() -> None:
     rows = pa.table(
         {
             "amount": pa.array([decimal.Decimal("1.10"), None], pa.decimal128(10, 2)),

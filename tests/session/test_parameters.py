@@ -41,14 +41,14 @@ def test_later_days_are_bound(value: datetime.date) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("value", [DAY(1000, 2, 28), DAY(1582, 10, 15)])
-def test_early_days_that_are_bound_are_the_same_days(session: Session, value: DAY) -> None:
+def test_early_days_are_bound_unchanged(session: Session, value: DAY) -> None:
     found = session.run("SELECT :day AS day", {"day": value}).to_arrow()
     assert found["day"].to_pylist() == [value]
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("year", [1582, 1750, 1899, 1900, 1901])
-def test_early_moments_are_bound_as_they_are_or_refused(session: Session, year: int) -> None:
+def test_early_timestamps_are_bound_unchanged_or_refused(session: Session, year: int) -> None:
     """In UTC they are bound; where a zone had another offset then, PySpark would shift them."""
     value = AT(year, 11, 15, 12, 30, tzinfo=UTC)
     try:
@@ -74,7 +74,7 @@ def test_early_moments_are_bound_as_they_are_or_refused(session: Session, year: 
         ("UTC", 1600, True),
     ],
 )
-def test_moments_before_1900_are_refused_where_the_machines_zone_had_another_offset(
+def test_timestamps_before_1900_are_refused_if_machine_offset_differed(
     monkeypatch: pytest.MonkeyPatch, zone: str, year: int, is_bound: bool
 ) -> None:
     values = {"at": AT(year, 11, 15, 12, 30, tzinfo=UTC)}
@@ -92,7 +92,7 @@ def test_moments_before_1900_are_refused_where_the_machines_zone_had_another_off
 
 
 @pytest.mark.spark
-def test_a_negative_value_behind_a_minus_is_no_comment(session: Session) -> None:
+def test_negative_value_after_a_minus_makes_no_comment(session: Session) -> None:
     values = {"n": -1, "d": -2.5, "day": "x"}
     found = session.run("SELECT 1-:n AS a, -:d AS b, ':n-:n' AS c -- -:n\n, 1 AS e", values)
     assert found.to_arrow().to_pylist() == [{"a": 2, "b": 2.5, "c": ":n-:n", "e": 1}]

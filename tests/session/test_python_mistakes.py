@@ -114,7 +114,7 @@ MISTAKES: list[Mistake] = [
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda one: one[1])
-def test_a_mistake_is_told_with_the_next_step(shop: Session, mistake: Mistake) -> None:
+def test_wrong_python_call_error_names_the_next_step(shop: Session, mistake: Mistake) -> None:
     call, said, hint = mistake
     with pytest.raises((PaimonMagicsError, AttributeError, TypeError)) as caught:
         call(shop)
@@ -125,12 +125,12 @@ def test_a_mistake_is_told_with_the_next_step(shop: Session, mistake: Mistake) -
     assert str(frame.path) == __file__, frame  # nothing of ours, of PySpark or py4j
 
 
-def test_nothing_has_happened(shop: Session) -> None:
+def test_wrong_calls_leave_tables_unchanged(shop: Session) -> None:
     assert shop.catalog.list_tables("default") == ["items"]
     assert shop.history("items").to_arrow().num_rows == 0
 
 
-def test_an_error_of_a_member_itself_is_not_taken_for_a_missing_one(shop: Session) -> None:
+def test_unknown_members_are_missing_attributes(shop: Session) -> None:
     assert not hasattr(shop, "sql") and hasattr(shop, "run")
     assert not hasattr(shop, "_ipython_display_")
 
@@ -154,7 +154,7 @@ def test_fields_of_structs_are_matched_by_name(shop: Session) -> None:
     shop.run("DROP TABLE places")
 
 
-def test_threads_of_one_session_have_frames_of_their_own(shop: Session) -> None:
+def test_threads_of_a_session_read_their_own_frames(shop: Session) -> None:
     wrong: list[object] = []
 
     def work(thread: int) -> None:

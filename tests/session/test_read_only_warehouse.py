@@ -43,7 +43,7 @@ def warehouse(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(mounted)], check=True)
 
 
-def test_tables_are_read_and_statements_that_write_are_refused(
+def test_read_only_warehouse_is_read_and_refuses_writes(
     spark: SparkSession, warehouse: Path
 ) -> None:
     with paimon_magics.connect(warehouse, spark=spark) as session:

@@ -9,7 +9,7 @@ from tests.recorded.expected import as_numbers, as_ranges
 from tests.recorded.scenarios import Step
 
 
-def test_numbers_of_steps_are_read_as_they_are_written() -> None:
+def test_step_ranges_round_trip_as_text() -> None:
     for text in ("", "3", "3-5", "0, 2-4, 9"):
         assert as_ranges(as_numbers(text)) == text
 
@@ -35,7 +35,7 @@ UPDATES = [["-U", 1, "a"], ["+U", 1, "b"], ["+I", 2, "c"]]
         (Step("count(*) `u$files`", rows=[[5, 1]]), Found([[5, 2]]), "only here"),
     ],
 )
-def test_a_difference_is_told_where_there_is_one(
+def test_comparison_reports_only_real_differences(
     step: Step, found: Found, told: str | None
 ) -> None:
     how = difference(step, found, frozenset({"t"}))

@@ -24,7 +24,7 @@ SAMPLE = ("a28", "b12", "c07", "f07", "dv_pk", "dv_app", "app_small", "dml_merge
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_the_steps_that_differ_are_those_that_are_listed(
+def test_scenarios_differ_only_in_listed_steps(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
     replay = replayed(spark, recorded_scenarios()[name], tmp_path)

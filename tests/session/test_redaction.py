@@ -39,11 +39,11 @@ def known() -> None:
         ("http://127.0.0.1:8123 token-file=/state/token", None),
     ],
 )
-def test_texts_lose_their_secrets_and_nothing_else(text: str, shown: str | None) -> None:
+def test_redaction_removes_only_secrets_from_texts(text: str, shown: str | None) -> None:
     assert redacted(text) == (text if shown is None else shown)
 
 
-def test_options_are_shown_as_far_as_they_are_no_secret() -> None:
+def test_only_secret_options_are_masked() -> None:
     shown = {
         "s3.secret-key": "***",
         "fs.s3.accessKeySecret": "***",
@@ -88,7 +88,7 @@ def entry(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ours", "foreign", "stubborn"])
-def test_no_trace_has_a_secret_whatever_it_comes_from(kind: str) -> None:
+def test_tracebacks_contain_no_secret(kind: str) -> None:
     with pytest.raises((SetupError, ValueError)) as raised:
         entry(kind)
     error = raised.value
@@ -98,7 +98,7 @@ def test_no_trace_has_a_secret_whatever_it_comes_from(kind: str) -> None:
     assert any("***" in text for text in told)
 
 
-def test_a_panic_of_a_library_is_an_error_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_panic_is_raised_as_setup_error(monkeypatch: pytest.MonkeyPatch) -> None:
     store = OurS3Store("s3://lake/w", {"s3.secret-key": SECRET, "s3.region": "x"})
     # The client as it would be made for a bucket before an address in digits.
     panicking = S3Store(
@@ -140,14 +140,14 @@ def test_the_log_of_a_process_has_no_secret() -> None:
     assert "known-to-nobody" not in said
 
 
-def test_short_words_are_no_secrets() -> None:
+def test_short_values_are_not_redacted() -> None:
     conceal("key")
     logging.getLogger(__name__).debug("nothing")
     assert redacted("the key of a row") == "the key of a row"
 
 
 @pytest.mark.parametrize("word", ["secret", "password", "paimon", "Secret"])
-def test_a_word_of_every_message_is_no_secret(word: str) -> None:
+def test_common_words_are_not_redacted_in_messages(word: str) -> None:
     conceal_options({"s3.secret-key": word, "jdbc": f"postgresql://ada:{word}@db/x"})
     assert redacted("s3.secret-key of paimon, password") == "s3.secret-key of paimon, password"
     assert redacted(f"postgresql://ada:{word}@db/x") == "postgresql://ada:***@db/x"

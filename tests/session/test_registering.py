@@ -58,7 +58,7 @@ def test_the_format_reads_and_writes_without_a_session(
         spark.read.format("paimon").load()
 
 
-def test_tables_by_name_in_the_format_are_paimons(registered: SparkSession) -> None:
+def test_save_as_table_in_the_format_creates_paimon_table(registered: SparkSession) -> None:
     spark = registered
     frame = spark.range(2).selectExpr("CAST(id AS INT) AS k")
     frame.write.saveAsTable("default.named", format="paimon")
@@ -69,7 +69,9 @@ def test_tables_by_name_in_the_format_are_paimons(registered: SparkSession) -> N
     assert not spark.catalog.tableExists("spark_catalog.default.named")
 
 
-def test_a_session_can_be_another_than_the_active_one(spark: SparkSession, warehouse: Path) -> None:
+def test_connect_accepts_spark_session_other_than_the_active(
+    spark: SparkSession, warehouse: Path
+) -> None:
     """PySpark makes the session active by which a frame is made."""
     for _ in range(2):
         other = spark.newSession()
@@ -99,7 +101,7 @@ _WAYS: dict[str, Callable[[SparkSession], object]] = {
     ("key", "value"),
     [("spark.sql.timestampType", "TIMESTAMP_NTZ"), ("spark.paimon.file.format", "orc")],
 )
-def test_a_setting_that_is_not_honoured_is_refused_in_the_format(
+def test_format_refuses_unsupported_settings(
     registered: SparkSession, warehouse: Path, way: str, key: str, value: str
 ) -> None:
     registered.range(3).write.format("paimon").save("t")

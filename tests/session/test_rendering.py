@@ -43,7 +43,7 @@ def test_a_value_is_shown_as_sql_would_write_it(value: object, text: str) -> Non
     assert shown_value(value) == text
 
 
-def test_numbers_stand_to_the_right_and_the_rest_to_the_left() -> None:
+def test_numbers_are_right_aligned_and_texts_left_aligned() -> None:
     page = pa.table({"n": [1, 200], "text": ["a", "bcd"]})
     assert render_text(page, 20) == "  n  text\n---  ----\n  1  a\n200  bcd\n2 rows"
 
@@ -58,21 +58,19 @@ def test_numbers_stand_to_the_right_and_the_rest_to_the_left() -> None:
         (2, 1, "the first row; more follow"),
     ],
 )
-def test_the_line_under_the_rows_tells_whether_more_follow(
-    rows: int, rows_max: int, footer: str
-) -> None:
+def test_footer_shows_whether_more_rows_follow(rows: int, rows_max: int, footer: str) -> None:
     page = pa.table({"n": list(range(rows))})
     assert render_text(page, rows_max).splitlines()[-1] == footer
     assert render_html(page, rows_max).endswith(f"<p>{footer}</p>")
 
 
-def test_the_zone_of_instants_is_named() -> None:
+def test_footer_names_zone_of_timestamps() -> None:
     instant = pa.array([0], pa.timestamp("us", "Asia/Tokyo"))
     page = pa.table([instant, instant, pa.array([0], pa.timestamp("us"))], names=["a", "a", "b"])
     assert render_text(page, 20).endswith("\n1 row; `a` in Asia/Tokyo")
 
 
-def test_times_beyond_pythons_are_shown() -> None:
+def test_times_beyond_python_range_are_shown() -> None:
     far = 316_000_000_000_000_000  # microseconds: the year 11983
     page = pa.table({"t": pa.array([far, None], pa.timestamp("us")), "n": [1, 2]})
     assert "11983-08-" in render_text(page, 20)
@@ -85,14 +83,14 @@ def test_html_is_escaped() -> None:
     assert ">&lt;b&gt;</th>" in render_html(page, 20)
 
 
-def test_a_wide_value_is_cut_and_a_line_break_is_shown() -> None:
+def test_wide_value_is_cut_and_line_break_is_escaped() -> None:
     shown = render_text(pa.table({"t": ["a\nb" + "x" * 100]}), 20).splitlines()[2]
     assert shown.startswith("a\\nbxxx")
     assert shown.endswith("…")
     assert len(shown) == 60
 
 
-def test_a_float_is_shown_with_its_own_digits() -> None:
+def test_float32_value_is_shown_with_its_own_digits() -> None:
     numbers = pa.array([1.1, 16777216.0, float("nan"), None], pa.float32())
     nested = pa.array([[1.1, None], [], None, [0.1]], pa.list_(pa.float32()))
     page = pa.table({"f": numbers, "a": nested, "d": pa.array([1.1, 0.1, 1e300, 0.0])})
@@ -101,7 +99,7 @@ def test_a_float_is_shown_with_its_own_digits() -> None:
     assert [line[1:-1] for line in lines] == [["[1.1,", "null]"], ["[]"], ["NULL"], ["[0.1]"]]
 
 
-def test_the_zone_of_nested_instants_is_named() -> None:
+def test_footer_names_zone_of_nested_timestamps() -> None:
     berlin = pa.timestamp("us", "Europe/Berlin")
     nested = pa.struct([("at", pa.map_(pa.string(), pa.list_(berlin)))])
     page = pa.table({"n": pa.array([{"at": [("x", [0])]}], nested)})
@@ -113,7 +111,7 @@ def test_the_zone_of_nested_instants_is_named() -> None:
 @pytest.mark.parametrize(
     ("columns", "rows", "kept"), [(1, 20_000, "1,000 rows"), (400, 60, "6 rows")]
 )
-def test_a_notebook_keeps_so_much_and_is_told_what_is_left_out(
+def test_large_results_are_cut_for_the_notebook_with_a_note(
     columns: int, rows: int, kept: str
 ) -> None:
     page = pa.table({f"c{place}": ["x" * 90] * rows for place in range(columns)})

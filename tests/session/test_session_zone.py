@@ -69,7 +69,7 @@ def column(view: ReportView, name: str) -> list[str]:
     return [row[place] for row in sheet["page"]["rows"]]
 
 
-def test_text_html_and_grid_show_the_clock_of_the_zone_and_name_it(outcome: Outcome) -> None:
+def test_text_html_and_grid_show_times_in_session_zone(outcome: Outcome) -> None:
     shown = [text for _, text, _ in TIMES.values()][:3]
     text, page = str(outcome), outcome_bundle(outcome)["text/html"]
     view = ReportView(outcome)
@@ -88,7 +88,7 @@ def test_text_html_and_grid_show_the_clock_of_the_zone_and_name_it(outcome: Outc
     assert types["clock"] == "TIMESTAMP_NTZ"
 
 
-def test_what_is_handed_over_is_in_the_zone(outcome: Outcome) -> None:
+def test_arrow_pandas_polars_and_python_values_are_in_session_zone(outcome: Outcome) -> None:
     moments = [moment.replace(tzinfo=UTC) for _, _, moment in TIMES.values()]
     local = [str(one.astimezone(BERLIN)) for one in moments]
     arrow = outcome.to_arrow()
@@ -125,9 +125,7 @@ LOOKS = [
 ]
 
 
-def test_the_sql_of_a_filter_finds_the_rows_that_the_grid_shows(
-    lake: Session, outcome: Outcome
-) -> None:
+def test_filter_sql_returns_the_rows_of_the_grid(lake: Session, outcome: Outcome) -> None:
     there = rows_of(outcome)
     assert isinstance(there, QueryRows)
     here = rows_of(lake.run("SELECT * FROM t ORDER BY k"))
@@ -142,7 +140,7 @@ def test_the_sql_of_a_filter_finds_the_rows_that_the_grid_shows(
     assert wrong == []
 
 
-def test_bound_times_are_those_of_the_session(lake: Session) -> None:
+def test_bound_times_are_read_in_session_zone(lake: Session) -> None:
     noon = AT(2026, 7, 1, 12)
 
     def keys(condition: str, **values: Any) -> list[int]:
@@ -157,7 +155,7 @@ def test_bound_times_are_those_of_the_session(lake: Session) -> None:
     assert keys("array_contains(:some, at)", some=[noon]) == [1]
 
 
-def test_times_that_python_inserts_are_those_of_the_session(lake: Session) -> None:
+def test_python_times_are_inserted_in_session_zone(lake: Session) -> None:
     import pandas
 
     lake.run("CREATE TABLE given (k INT, at TIMESTAMP, clock TIMESTAMP_NTZ, a ARRAY<TIMESTAMP>)")
@@ -174,7 +172,7 @@ def test_times_that_python_inserts_are_those_of_the_session(lake: Session) -> No
     ]
 
 
-def test_views_tell_times_in_the_zone(lake: Session) -> None:
+def test_views_show_times_in_session_zone(lake: Session) -> None:
     stored = lake.catalog.load(TableName("t", "default")).paimon
     commit = stored.snapshot_manager().get_latest_snapshot().time_millis
     made = AT.fromtimestamp(commit / 1000, BERLIN)
@@ -202,7 +200,7 @@ def told(lake: Session, at: str) -> str:
     return raised.value.text()
 
 
-def test_partitions_of_instants_are_named_in_the_zone(lake: Session) -> None:
+def test_timestamp_partitions_are_named_in_session_zone(lake: Session) -> None:
     lake.run("CREATE TABLE p (k INT, at TIMESTAMP) PARTITIONED BY (at)")
     lake.run(
         "INSERT INTO p VALUES (1, TIMESTAMP'2026-07-01 00:00:00'), "
@@ -227,7 +225,9 @@ def test_partitions_of_instants_are_named_in_the_zone(lake: Session) -> None:
         ("Etc/UTC", "UTC", "2026-07-01 10:00:00"),
     ],
 )
-def test_the_zone_follows_set(lake: Session, zone: str, name: str, noon: str) -> None:
+def test_results_follow_the_zone_changed_by_set(
+    lake: Session, zone: str, name: str, noon: str
+) -> None:
     before = lake.run("SELECT at FROM t WHERE k = 1")
     try:
         lake.run(f"SET spark.sql.session.timeZone = {zone}")

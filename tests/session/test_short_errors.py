@@ -56,7 +56,7 @@ def test_every_public_member_is_an_entry(public: type) -> None:
     assert [name for name, member in members.items() if not is_entry(member)] == []
 
 
-def test_the_package_offers_nothing_else_that_can_fail() -> None:
+def test_every_package_function_that_can_fail_is_an_entry() -> None:
     offered = {name: getattr(paimon_magics, name) for name in paimon_magics.__all__}
     functions = {name for name, one in offered.items() if inspect.isfunction(one)}
     assert all(map(is_entry, (paimon_magics.connect, paimon_magics.doctor, paimon_magics.register)))
@@ -102,7 +102,7 @@ def shop(module_session: Session) -> Session:
 
 
 @pytest.mark.parametrize("name", FAILING)
-def test_python_prints_the_callers_lines_and_what_is_wrong(
+def test_printed_traceback_shows_only_callers_lines_and_error(
     shop: Session, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call, kind = FAILING[name]
@@ -139,7 +139,7 @@ def test_the_whole_trace_is_shown_on_request(shop: Session) -> None:
     assert "direct cause" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_a_notebook_shows_what_a_cell_would_and_where_it_was_called(
+def test_notebook_shows_error_like_a_cell_with_calling_lines(
     shop: Session,
     make_shell: Callable[[Config], InteractiveShell],  # noqa: F811
     capsys: pytest.CaptureFixture[str],
@@ -173,7 +173,7 @@ def test_an_interrupt_shows_the_callers_lines_alone(shop: Session) -> None:
     assert "JVM" not in printed and "outcome.py" not in printed
 
 
-def test_an_error_of_a_task_reaches_the_driver_as_itself(shop: Session) -> None:
+def test_task_error_reaches_driver_with_its_own_type(shop: Session) -> None:
     def damaged(batches: Any) -> Any:
         with sent_to_driver():
             raise TableDamagedError("The file x.parquet is cut short.", hint="Restore it.")
@@ -186,7 +186,7 @@ def test_an_error_of_a_task_reaches_the_driver_as_itself(shop: Session) -> None:
     assert caught.value.hint == "Restore it."
 
 
-def test_an_argument_that_an_entry_does_not_take_is_pythons_error(shop: Session) -> None:
+def test_unknown_argument_of_entry_raises_type_error(shop: Session) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'params'") as caught:
         shop.run("SELECT 1", params={})  # type: ignore[call-arg]
     (frame,) = traceback.extract_tb(caught.value.__traceback__)

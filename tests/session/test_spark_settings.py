@@ -79,7 +79,7 @@ _WAYS: dict[str, Callable[[Session], object]] = {
     ("key", "value"),
     [("spark.sql.timestampType", "TIMESTAMP_NTZ"), ("spark.paimon.file.format", "orc")],
 )
-def test_a_setting_that_is_not_honoured_is_refused_whatever_is_asked(
+def test_unsupported_setting_is_refused_for_every_operation(
     table: Session, way: str, key: str, value: str
 ) -> None:
     if way == "python frame" and key.startswith("spark.paimon"):
@@ -97,9 +97,7 @@ def test_a_setting_that_is_not_honoured_is_refused_whatever_is_asked(
 
 
 @pytest.mark.parametrize("key", sorted(REFUSED))
-def test_each_setting_that_would_change_a_meaning_is_refused_until_it_is_set_back(
-    table: Session, key: str
-) -> None:
+def test_setting_changing_semantics_is_refused_until_reset(table: Session, key: str) -> None:
     conf = table.spark.conf
     try:
         other = conf.get(key)
@@ -116,7 +114,7 @@ def test_each_setting_that_would_change_a_meaning_is_refused_until_it_is_set_bac
         assert len(rows(table, "SELECT * FROM t")) == 3
 
 
-def test_set_in_a_cell_holds_for_the_statements_behind_it(table: Session) -> None:
+def test_set_in_a_cell_applies_to_following_statements(table: Session) -> None:
     with settings(table.spark), pytest.raises(UnsupportedStatementError, match="timestampType"):
         table.run(
             "SET spark.sql.timestampType = TIMESTAMP_NTZ; "
@@ -126,7 +124,7 @@ def test_set_in_a_cell_holds_for_the_statements_behind_it(table: Session) -> Non
     assert len(rows(table, "SELECT * FROM t")) == 3
 
 
-def test_names_in_double_quotes_are_refused_for_the_setting(table: Session) -> None:
+def test_double_quoted_identifiers_setting_is_refused(table: Session) -> None:
     with settings(table.spark, **{"spark.sql.ansi.doubleQuotedIdentifiers": "true"}):
         for statement in ('SELECT "k" FROM "t"', 'DELETE FROM t WHERE "k" = 1'):
             with pytest.raises(UnsupportedStatementError, match="doubleQuotedIdentifiers"):
@@ -141,7 +139,7 @@ def test_names_in_double_quotes_are_refused_for_the_setting(table: Session) -> N
         ("spark.sql.parser.escapedStringLiterals", r"s = '\1' OR k = 2", 1),
     ],
 )
-def test_a_frame_made_before_the_setting_does_not_read_texts_by_it(
+def test_setting_does_not_change_conditions_of_existing_frame(
     table: Session, key: str, text: str, count: int
 ) -> None:
     frame = table.table("t")
@@ -152,7 +150,7 @@ def test_a_frame_made_before_the_setting_does_not_read_texts_by_it(
     assert len(chosen.collect()) == count
 
 
-def test_strict_store_assignment_is_as_before(table: Session) -> None:
+def test_strict_store_assignment_is_honoured(table: Session) -> None:
     with settings(table.spark, **{"spark.sql.storeAssignmentPolicy": "STRICT"}):
         assert len(rows(table, "SELECT * FROM t")) == 3
         with pytest.raises(InvalidValueError, match="STRICT"):
@@ -163,7 +161,7 @@ def numbers(session: Session, query: str) -> list[object]:
     return sorted(k for (k,) in rows(session, query))
 
 
-def test_read_options_of_the_session_hold_for_queries_and_frames(table: Session) -> None:
+def test_session_read_options_apply_to_queries_and_frames(table: Session) -> None:
     with settings(table.spark, **paimon(**{"scan.snapshot-id": "2"})):
         assert numbers(table, "SELECT k FROM t") == [1, 2]
         assert rows(table, "SELECT count(*), max(k) FROM t") == [(2, 2)]
@@ -180,7 +178,7 @@ def test_read_options_of_the_session_hold_for_queries_and_frames(table: Session)
         assert numbers(table, "SELECT k FROM t") == [2, 3]
 
 
-def test_set_with_a_read_option_in_a_cell(table: Session) -> None:
+def test_set_of_read_option_applies_within_a_cell(table: Session) -> None:
     try:
         found = table.run("SET `spark.paimon.scan.version` = 1; SELECT k FROM t")
         assert found.to_arrow().column("k").to_pylist() == [1]
@@ -189,7 +187,7 @@ def test_set_with_a_read_option_in_a_cell(table: Session) -> None:
     assert numbers(table, "SELECT k FROM t") == [1, 2, 3]
 
 
-def test_options_of_a_table_hold_for_that_table(table: Session) -> None:
+def test_table_specific_options_apply_to_their_table_only(table: Session) -> None:
     table.run("CREATE TABLE u AS SELECT k FROM t")
     table.run("INSERT INTO u VALUES (9)")
     both = "SELECT t.k FROM t JOIN u ON t.k = u.k"
@@ -220,7 +218,9 @@ def test_options_of_a_table_hold_for_that_table(table: Session) -> None:
         "MERGE INTO t USING (SELECT 1 AS k) s ON t.k = s.k WHEN MATCHED THEN DELETE",
     ],
 )
-def test_rows_are_not_changed_while_an_older_state_is_read(table: Session, statement: str) -> None:
+def test_changes_are_refused_while_session_reads_older_state(
+    table: Session, statement: str
+) -> None:
     with (
         settings(table.spark, **paimon(**{"scan.snapshot-id": "2"})),
         pytest.raises(UnsupportedStatementError, match=r"spark\.paimon\.scan\.snapshot-id = 2"),
@@ -229,7 +229,7 @@ def test_rows_are_not_changed_while_an_older_state_is_read(table: Session, state
     assert numbers(table, "SELECT k FROM t") == [1, 2, 3]
 
 
-def test_no_write_goes_to_another_branch_than_named(table: Session) -> None:
+def test_write_is_refused_while_session_reads_a_branch(table: Session) -> None:
     table.run("CALL sys.create_branch('t', 'b')")
     with settings(table.spark, **paimon(branch="b")):
         assert numbers(table, "SELECT k FROM t") == []
@@ -249,7 +249,9 @@ def test_no_write_goes_to_another_branch_than_named(table: Session) -> None:
         ("paimon.default.t.write.merge-schema", "true"),
     ],
 )
-def test_other_options_are_refused_by_name(table: Session, key: str, value: str) -> None:
+def test_unsupported_paimon_options_are_refused_by_name(
+    table: Session, key: str, value: str
+) -> None:
     with settings(table.spark, **paimon(**{key: value})):
         for statement in ("SELECT * FROM t", "INSERT INTO t VALUES (4, '4', NULL)"):
             with pytest.raises(UnsupportedStatementError) as caught:
@@ -258,14 +260,14 @@ def test_other_options_are_refused_by_name(table: Session, key: str, value: str)
     assert numbers(table, "SELECT k FROM t") == [1, 2, 3]
 
 
-def test_options_without_influence_and_usual_values_are_let_be(table: Session) -> None:
+def test_options_without_effect_are_accepted(table: Session) -> None:
     options = {"write.use-v2-write": "true", "read.allow.fullScan": "true", "read.batch-size": "9"}
     with settings(table.spark, **paimon(**options)):
         assert numbers(table, "SELECT k FROM t") == [1, 2, 3]
         table.run("INSERT INTO t VALUES (4, '4', NULL)")
 
 
-def test_times_are_stored_as_before_once_the_setting_is_gone(table: Session) -> None:
+def test_times_are_stored_correctly_after_setting_is_removed(table: Session) -> None:
     moment = datetime.datetime(2026, 1, 4, 12, tzinfo=datetime.UTC)
     frame = pd.DataFrame({"k": [4], "at": [moment]})
     with settings(table.spark, **{"spark.sql.timestampType": "TIMESTAMP_NTZ"}):
@@ -289,7 +291,7 @@ def test_times_are_stored_as_before_once_the_setting_is_gone(table: Session) -> 
         "INSERT INTO t VALUES (4, '${spark.wanted}', NULL)",
     ],
 )
-def test_a_variable_that_spark_would_replace_is_refused(table: Session, statement: str) -> None:
+def test_spark_variable_substitution_is_refused(table: Session, statement: str) -> None:
     """Files were left out by the text that stood there before."""
     with settings(table.spark, **{"spark.wanted": "2"}):
         with pytest.raises(UnsupportedStatementError, match=r"\$\{spark\.wanted\}") as caught:
@@ -301,7 +303,7 @@ def test_a_variable_that_spark_would_replace_is_refused(table: Session, statemen
     assert len(rows(table, "SELECT * FROM t")) == 3 + statement.startswith("INSERT")
 
 
-def test_a_text_that_spark_leaves_is_kept(table: Session) -> None:
+def test_variable_text_is_stored_verbatim_without_substitution(table: Session) -> None:
     insert = "INSERT INTO t VALUES (4, '${nobody.knows}', NULL)"
     with pytest.raises(UnsupportedStatementError, match=r"\$\{nobody\.knows\}"):
         table.run(insert)  # Spark would store an empty text

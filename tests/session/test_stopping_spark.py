@@ -28,7 +28,7 @@ with paimon_magics.connect(sys.argv[1], coordinator="in-process", master="local[
 """
 
 
-def test_the_jvm_ends_with_spark_and_another_one_can_be_started(tmp_path: Path) -> None:
+def test_stopping_spark_ends_jvm_and_allows_a_new_start(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", SOURCE, str(tmp_path / "warehouse")],
         capture_output=True,

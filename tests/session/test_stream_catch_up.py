@@ -48,7 +48,7 @@ def planner_mb(pid: int | None = None) -> float:
     return found + sum(planner_mb(int(child)) for child in " ".join(threads).split())
 
 
-def test_manifests_that_were_read_are_not_kept(
+def test_stream_limits_bytes_of_kept_manifests(
     module_session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(module_session, 12)

@@ -108,7 +108,7 @@ BY_READER = [False, pytest.param(True, marks=pytest.mark.soak)]
 
 
 @pytest.mark.parametrize("by_spark", BY_READER)
-def test_a_stream_begins_where_it_is_asked_to(
+def test_stream_starts_at_requested_position(
     changing: Session, tmp_path: Path, by_spark: bool
 ) -> None:
     starts: dict[str, dict[str, object]] = {
@@ -147,14 +147,14 @@ def test_a_batch_takes_whole_snapshots_within_its_limits(changing: Session, tmp_
     assert found == read_here(changing, "a$audit_log", **rows_max)
 
 
-def test_a_stream_that_was_stopped_goes_on_where_it_was(session: Session, tmp_path: Path) -> None:
+def test_stopped_stream_resumes_at_its_position(session: Session, tmp_path: Path) -> None:
     session.run("CREATE TABLE stopped (k INT); INSERT INTO stopped VALUES (1)")
     assert read(session.stream("stopped"), tmp_path) == [[(1,)]]
     session.run("INSERT INTO stopped VALUES (2); INSERT INTO stopped VALUES (3)")
     assert read(session.stream("stopped", **{"scan.mode": "latest"}), tmp_path) == [[(2,), (3,)]]
 
 
-def test_a_consumer_holds_snapshots_and_knows_where_its_stream_was(
+def test_consumer_records_position_and_resumes_there(
     session: Session, warehouse: Path, tmp_path: Path
 ) -> None:
     session.run(
@@ -169,9 +169,7 @@ def test_a_consumer_holds_snapshots_and_knows_where_its_stream_was(
     assert (3,) in again and (1,) not in again
 
 
-def test_rows_of_a_table_that_changes_reach_another_one_once(
-    changing: Session, tmp_path: Path
-) -> None:
+def test_changes_stream_into_another_table_once(changing: Session, tmp_path: Path) -> None:
     changing.run(f"CREATE TABLE b {KEYED})")
     slowly = {"scan.snapshot-id": 1, "read.stream.maxSnapshotsPerTrigger": 1}
     for source, expected in (("a", 4), ("a$audit_log", 3)):
@@ -187,7 +185,7 @@ def test_rows_of_a_table_that_changes_reach_another_one_once(
     assert sorted(found) == [(1, "x2"), (3, "z"), (4, "w")]
 
 
-def test_an_epoch_that_comes_again_is_written_once(session: Session) -> None:
+def test_repeated_epoch_is_written_once(session: Session) -> None:
     session.run("CREATE TABLE again (k BIGINT)")
     scope, name = StatementScope(session._connection), TableName("again", "default")
     for query, number in (("q", 0), ("q", 0), ("q", 1), ("q", 0), ("other", 1)):
@@ -197,7 +195,7 @@ def test_an_epoch_that_comes_again_is_written_once(session: Session) -> None:
     assert len(properties) == 3
 
 
-def test_notes_of_streams_that_rest_for_long_go_and_snapshots_tell_what_they_did(
+def test_stale_stream_notes_are_removed_and_epochs_stay_known(
     session: Session, warehouse: Path
 ) -> None:
     session.run("CREATE TABLE noted (k BIGINT)")
@@ -248,7 +246,7 @@ KILLS = {
 @pytest.mark.usefixtures("state_home")
 @pytest.mark.soak  # tests/faults/test_killed_streams.py has a short one for every run
 @pytest.mark.parametrize("kills", KILLS.values(), ids=KILLS)
-def test_a_stream_that_is_killed_doubles_and_loses_nothing(
+def test_killed_stream_neither_duplicates_nor_loses_rows(
     session: Session, warehouse: Path, tmp_path: Path, kills: list[tuple[str, str]]
 ) -> None:
     name = f"after_{len(kills)}"
@@ -286,7 +284,7 @@ def test_a_stream_that_is_killed_doubles_and_loses_nothing(
 PARTS = "spark.sql.shuffle.partitions"
 
 
-def test_what_an_aggregation_gives_replaces_keys_or_the_whole_table(
+def test_streamed_aggregation_replaces_keys_or_whole_table(
     session: Session, tmp_path: Path
 ) -> None:
     session.run("CREATE TABLE counted (v STRING); INSERT INTO counted VALUES ('a'), ('b'), ('a')")
@@ -330,9 +328,7 @@ def test_what_an_aggregation_gives_replaces_keys_or_the_whole_table(
         assert ended is not None and ended.sections[0].actions == ()
 
 
-def test_streams_that_make_no_sense_are_refused_before_they_start(
-    changing: Session, tmp_path: Path
-) -> None:
+def test_invalid_streams_are_refused_before_start(changing: Session, tmp_path: Path) -> None:
     session = changing
     session.run(f"CREATE TABLE IF NOT EXISTS r {KEYED}); CREATE TABLE IF NOT EXISTS plain (k INT)")
     frame = session.stream("a")
@@ -360,7 +356,7 @@ def test_streams_that_make_no_sense_are_refused_before_they_start(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_stream_whose_snapshots_or_columns_are_gone_says_so(
+def test_stream_reports_missing_snapshots_or_columns(
     session: Session, warehouse: Path, tmp_path: Path
 ) -> None:
     session.run("CREATE TABLE gone (k INT, v INT); INSERT INTO gone VALUES (1, 1)")
@@ -378,7 +374,7 @@ def test_a_stream_whose_snapshots_or_columns_are_gone_says_so(
     assert "failed" in repr(stream)
 
 
-def test_a_table_that_was_made_anew_is_not_taken_for_the_one_that_was_read(
+def test_stream_refuses_table_recreated_under_same_name(
     session: Session,
 ) -> None:
     def make(table: str) -> None:
@@ -399,7 +395,7 @@ def test_a_table_that_was_made_anew_is_not_taken_for_the_one_that_was_read(
             again.partitions(read, again.latestOffset(read))
 
 
-def test_sparks_own_reading_of_the_format_gives_the_rows_of_sql(
+def test_spark_reads_of_the_format_return_the_rows_of_sql(
     changing: Session, tmp_path: Path
 ) -> None:
     """As a caller sees it whose calls are not answered: Scala, or SQL of Spark's."""

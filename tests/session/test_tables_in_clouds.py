@@ -64,7 +64,7 @@ def test_a_table_with_keys_is_written_changed_compacted_and_dropped(
     assert bucket.objects() == []
 
 
-def test_a_table_without_keys_is_written_replaced_and_read_back_in_time(
+def test_append_table_is_written_overwritten_and_read_by_tag(
     session: Session, bucket: CloudBucket
 ) -> None:
     session.run("CREATE TABLE a (k BIGINT, g DOUBLE, p STRING) PARTITIONED BY (p)")
@@ -84,7 +84,7 @@ def test_a_table_without_keys_is_written_replaced_and_read_back_in_time(
     "file_format",
     ["orc", *(pytest.param(one, marks=pytest.mark.soak) for one in ("parquet", "avro"))],
 )
-def test_a_job_that_fails_leaves_nothing(
+def test_failed_job_leaves_no_objects(
     session: Session, bucket: CloudBucket, file_format: str
 ) -> None:
     session.run(

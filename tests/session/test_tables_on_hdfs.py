@@ -81,7 +81,7 @@ def test_every_layout_is_written_replaced_and_read(session: Session, name: str) 
     "file_format",
     ["parquet", *(pytest.param(one, marks=pytest.mark.soak) for one in ("avro", "orc"))],
 )
-def test_a_job_that_fails_leaves_nothing_in_any_format(session: Session, file_format: str) -> None:
+def test_failed_job_leaves_no_files_in_any_format(session: Session, file_format: str) -> None:
     table = f"t_{file_format}"
     session.run(
         f"CREATE TABLE {table} (k BIGINT, v STRING) TBLPROPERTIES ('file.format' = '{file_format}')"

@@ -76,7 +76,9 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("options", only_in_soak(CHANGED, ["keyed", "vectors"]))
-def test_rows_are_changed(session: Session, bucket: Bucket, options: str) -> None:
+def test_delete_update_and_merge_change_rows(
+    session: Session, bucket: Bucket, options: str
+) -> None:
     session.run(f"CREATE TABLE t (k BIGINT NOT NULL, v STRING) TBLPROPERTIES ({options})")
     session.run("INSERT INTO t SELECT id, 'old' FROM range(100)")
     assert session.run("DELETE FROM t WHERE k < 10").rows_deleted == 10
@@ -95,7 +97,7 @@ def test_rows_are_changed(session: Session, bucket: Bucket, options: str) -> Non
     assert left_behind(bucket) == []
 
 
-def test_a_job_that_fails_leaves_nothing(session: Session, bucket: Bucket) -> None:
+def test_failed_job_leaves_no_objects(session: Session, bucket: Bucket) -> None:
     session.run("CREATE TABLE a (k BIGINT, v STRING, p BIGINT) PARTITIONED BY (p)")
     session.run("INSERT INTO a VALUES (1, 'before', 0)")
     before = bucket.objects()
@@ -117,7 +119,9 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("options", only_in_soak(LAYOUTS, ["keys that move", "orc"]))
-def test_other_layouts_and_formats(session: Session, bucket: Bucket, options: str) -> None:
+def test_other_layouts_and_formats_are_written_and_read(
+    session: Session, bucket: Bucket, options: str
+) -> None:
     session.run(
         "CREATE TABLE t (k BIGINT NOT NULL, v STRING, p BIGINT NOT NULL) PARTITIONED BY (p) "
         f"TBLPROPERTIES ({options})"
@@ -189,9 +193,7 @@ def test_credentials_are_not_shown(
     assert [content for content in stored if secret.encode() in content] == []
 
 
-def test_every_spelling_of_the_options_writes_and_reads(
-    spark: SparkSession, bucket: Bucket
-) -> None:
+def test_hadoop_spellings_of_options_write_and_read(spark: SparkSession, bucket: Bucket) -> None:
     options = bucket.options
     spelled = {
         "warehouse": options["warehouse"].replace("s3://", "s3a://"),

@@ -18,7 +18,7 @@ MADE = "Since then, snapshot 7 (APPEND by ada at {}) added rows."
         ("America/New_York", "2026-11-01 01:30:00-05:00 America/New_York"),
     ],
 )
-def test_a_moment_of_utc_is_told_in_the_zone(zone: str, told: str) -> None:
+def test_utc_time_in_message_is_shown_in_session_zone(zone: str, told: str) -> None:
     text = MADE.format("2026-11-01 06:30:00 UTC")
     assert moments_in_zone(text, zone) == MADE.format(told)
 
@@ -26,11 +26,11 @@ def test_a_moment_of_utc_is_told_in_the_zone(zone: str, told: str) -> None:
 @pytest.mark.parametrize(
     "text", ["The value '2026-11-01 06:30:00 UTC' is no DATE.", "`2026-11-01 06:30:00 UTC`", "UTC"]
 )
-def test_a_value_of_somebodys_stays_as_it_is(text: str) -> None:
+def test_quoted_time_values_stay_unchanged(text: str) -> None:
     assert moments_in_zone(text, "Asia/Kolkata") == text
 
 
-def test_an_error_tells_its_moments_in_the_zone_in_all_its_texts() -> None:
+def test_every_text_of_an_error_shows_times_in_session_zone() -> None:
     error = CommitConflictError(MADE.format("2026-11-01 06:30:00 UTC"), hint="Run it again.")
     tell_moments(error, "Asia/Kolkata")
     for text in (error.text(), str(error), repr(error)):

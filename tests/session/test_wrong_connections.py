@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_a_second_warehouse_needs_the_first_session_closed(
+def test_second_warehouse_requires_closing_the_first_session(
     session: Session, spark: SparkSession, warehouse: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
@@ -37,7 +37,7 @@ def test_a_second_warehouse_needs_the_first_session_closed(
         session.run("SELECT 1")
 
 
-def test_a_warehouse_that_is_a_file_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_file_as_warehouse_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         before = files(tmp_path)
@@ -54,7 +54,7 @@ def test_a_warehouse_in_an_unknown_store_is_refused(spark: SparkSession, warehou
     assert warehouse.split(":")[0] in caught.value.message and caught.value.hint
 
 
-def test_a_catalog_that_is_not_offered_is_refused_before_spark_starts(tmp_path: Path) -> None:
+def test_unsupported_catalog_is_refused_before_spark_starts(tmp_path: Path) -> None:
     program = (
         "import sys, paimon_magics; from pyspark import SparkContext\n"
         "try: paimon_magics.connect(sys.argv[1], catalog={'metastore': 'wrong'})\n"
@@ -84,6 +84,6 @@ def test_a_wrong_setting_is_refused(
     assert not os.path.exists(warehouse)
 
 
-def test_something_else_than_a_spark_session_is_refused(warehouse: Path) -> None:
+def test_argument_other_than_spark_session_is_refused(warehouse: Path) -> None:
     with pytest.raises(SetupError, match="not a SparkSession"):
         paimon_magics.connect(warehouse, spark="local[2]")  # type: ignore[arg-type]

@@ -49,7 +49,9 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         ),
     ],
 )
-def test_a_constant_expression_names_a_state(lake: Session, relation: str, ids: list[int]) -> None:
+def test_constant_expressions_select_past_states_and_changes(
+    lake: Session, relation: str, ids: list[int]
+) -> None:
     given = {"one": 1} if ":one" in relation else None
     assert [one for (one,) in rows(lake, f"SELECT id FROM {relation} ORDER BY id", given)] == ids
 
@@ -70,7 +72,7 @@ def test_a_constant_expression_names_a_state(lake: Session, relation: str, ids: 
         ("paimon_incremental_query('t', 1, floor(rand()))", "gives another one each time"),
     ],
 )
-def test_what_is_no_constant_is_refused_by_name(lake: Session, relation: str, said: str) -> None:
+def test_non_constant_bound_is_refused_by_name(lake: Session, relation: str, said: str) -> None:
     with pytest.raises(InvalidValueError) as caught:
         lake.run(f"SELECT * FROM {relation}")
     assert said in str(caught.value)

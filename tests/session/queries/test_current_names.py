@@ -9,7 +9,7 @@ from paimon_magics import Session
 pytestmark = pytest.mark.spark
 
 
-def test_use_decides_what_current_names_are(session: Session) -> None:
+def test_current_database_functions_follow_use(session: Session) -> None:
     session.run("CREATE DATABASE shop; CREATE TABLE shop.t (k INT); INSERT INTO shop.t VALUES (1)")
     query = "SELECT current_database(), current_schema() AS s, current_catalog() FROM shop.t"
     for database in ("default", "shop"):

@@ -46,7 +46,7 @@ DAMAGED = [
     ("damaged", "how"),
     sampled({" ".join(one): one for one in DAMAGED}, ["gone", "cut short", "empty"]),
 )
-def test_a_damaged_file_is_told_by_name(
+def test_error_names_the_damaged_file(
     spark: SparkSession,
     recorded_warehouse: Path,
     tmp_path: Path,
@@ -80,7 +80,7 @@ def test_a_damaged_file_is_told_by_name(
         assert "restore" in told.lower() or "the file was removed" in told
 
 
-def test_a_file_is_not_called_damaged_where_spark_fails_for_the_query(
+def test_spark_query_failure_is_not_reported_as_damaged_file(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Spark can't push NULL among the numbers of IN into its ORC reader. A statement with the word

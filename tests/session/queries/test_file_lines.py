@@ -40,7 +40,7 @@ def test_lines_with_too_few_or_too_many_values_are_counted(
     assert note_of(outcome.notes, "do not fit").startswith(said)
 
 
-def test_such_lines_become_no_rows_of_a_table_unless_it_is_said(
+def test_writes_refuse_ragged_lines_unless_mode_allows_them(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -61,7 +61,7 @@ def test_such_lines_become_no_rows_of_a_table_unless_it_is_said(
     assert rows(session.run("SELECT count(*) AS n FROM filled")) == [{"n": 6}]
 
 
-def test_a_mode_refuses_or_leaves_out_lines_for_any_columns(
+def test_mode_refuses_or_drops_ragged_lines_for_any_columns(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -88,7 +88,7 @@ def test_a_mode_refuses_or_leaves_out_lines_for_any_columns(
         session.run("SELECT id FROM csv.`ragged.csv` WITH ('mode' = 'strict')")
 
 
-def test_bytes_that_are_no_characters_are_counted(
+def test_rows_with_invalid_characters_are_counted(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -105,7 +105,7 @@ def test_bytes_that_are_no_characters_are_counted(
     assert rows(read)[1] == {"item": "k\u00e4se"}
 
 
-def test_sound_files_say_nothing_and_several_files_name_the_one(
+def test_valid_files_give_no_note_and_ragged_file_is_named(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -117,7 +117,7 @@ def test_sound_files_say_nothing_and_several_files_name_the_one(
     assert "b.csv.gz, line 3, '6'" in note_of(outcome.notes, "does not fit")
 
 
-def test_json_objects_that_cant_be_read_are_counted(
+def test_unreadable_json_objects_are_counted(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -33,7 +33,7 @@ def shown(session: Session, name: str = "t$audit_log", **options: object) -> lis
     ]
 
 
-def test_each_snapshot_that_changes_rows_comes_once(followed: Session) -> None:
+def test_changes_return_each_changing_snapshot_once(followed: Session) -> None:
     assert shown(followed, from_snapshot=1) == [
         (1, [("+I", 1, "a")]),
         (2, [("+I", 1, "b"), ("+I", 2, "c")]),
@@ -43,7 +43,7 @@ def test_each_snapshot_that_changes_rows_comes_once(followed: Session) -> None:
     assert shown(followed) == [], "without a start, what comes next"
 
 
-def test_a_consumer_goes_on_where_it_was(followed: Session, warehouse: Path) -> None:
+def test_consumer_resumes_at_its_position(followed: Session, warehouse: Path) -> None:
     following = followed.changes("t", from_snapshot=1, consumer_id="me", wait=False)
     assert next(following).snapshot_id == 1
     file = warehouse / "default.db/t/consumer/consumer-me"
@@ -58,7 +58,7 @@ def test_a_consumer_goes_on_where_it_was(followed: Session, warehouse: Path) -> 
     assert consumers == [{"consumer_id": "me", "next_snapshot_id": 6}]
 
 
-def test_what_can_not_be_followed_is_told(followed: Session) -> None:
+def test_changes_refuse_invalid_table_consumer_or_snapshot(followed: Session) -> None:
     with pytest.raises(InvalidValueError, match="no changes to follow"):
         followed.changes("t$ro")
     with pytest.raises(InvalidValueError, match="can't name a consumer"):

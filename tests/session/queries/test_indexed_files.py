@@ -40,7 +40,7 @@ def values(number: int) -> list[tuple[int, str, int, int, int]]:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("writer", ["java", "here"])
-def test_a_query_of_a_value_opens_the_files_that_can_have_it(
+def test_query_opens_only_files_whose_index_admits_the_value(
     session: Session,
     java_paimon: JavaPaimon,
     warehouse: Path,
@@ -89,7 +89,7 @@ def test_a_query_of_a_value_opens_the_files_that_can_have_it(
     assert jobs(session.spark) == before
 
 
-def test_conditions_that_an_index_can_not_tell_read_all(session: Session, warehouse: Path) -> None:
+def test_conditions_beyond_the_index_read_all_files(session: Session, warehouse: Path) -> None:
     session.run(
         "CREATE TABLE t (k INT NOT NULL, b STRING, m INT) TBLPROPERTIES ('primary-key' = 'k', "
         f"'bucket' = '1', 'write-only' = 'true', {INDEXES}, "

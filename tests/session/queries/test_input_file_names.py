@@ -16,7 +16,7 @@ def shop(module_session: Session) -> Session:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "orc"])
-def test_rows_of_small_files_tell_the_paths_of_these(shop: Session, kind: str) -> None:
+def test_input_file_name_returns_paths_of_small_files(shop: Session, kind: str) -> None:
     shop.run(
         f"CREATE TABLE {kind} (a INT, b STRING) TBLPROPERTIES ('file.format' = '{kind}');"
         f"INSERT INTO {kind} VALUES (1, 'x'); INSERT INTO {kind} VALUES (2, 'y')"
@@ -31,7 +31,7 @@ def test_rows_of_small_files_tell_the_paths_of_these(shop: Session, kind: str) -
     assert all(row["n"] > 0 for row in lengths)
 
 
-def test_rows_that_are_merged_have_no_file(shop: Session) -> None:
+def test_input_file_name_is_refused_for_merged_rows(shop: Session) -> None:
     shop.run(
         "CREATE TABLE keyed (k INT NOT NULL, v STRING, PRIMARY KEY (k) NOT ENFORCED) "
         "TBLPROPERTIES ('bucket' = '1', 'write-only' = 'true');"

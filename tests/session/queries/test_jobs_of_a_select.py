@@ -37,7 +37,7 @@ def tables(module_session: Session) -> Session:
         "SELECT * FROM raw UNION ALL SELECT * FROM merged",
     ],
 )
-def test_a_select_is_one_job_without_a_shuffle(tables: Session, query: str) -> None:
+def test_select_runs_a_single_job_without_shuffle(tables: Session, query: str) -> None:
     session = tables
     before = jobs(session.spark)
     outcome = session.run(query)

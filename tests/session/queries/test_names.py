@@ -89,7 +89,7 @@ def shop(module_session: Session) -> Iterator[Session]:
         ("SELECT 'orders$files' AS text", [("orders$files",)]),
     ],
 )
-def test_a_name_means_the_table_that_a_reader_would_expect(
+def test_table_names_resolve_as_expected(
     shop: Session, query: str, expected: list[tuple[Any, ...]] | None
 ) -> None:
     if expected is None:
@@ -99,7 +99,7 @@ def test_a_name_means_the_table_that_a_reader_would_expect(
     assert rows(shop, query) == expected
 
 
-def test_use_changes_what_an_unqualified_name_means(shop: Session) -> None:
+def test_use_changes_resolution_of_unqualified_names(shop: Session) -> None:
     shop.run("CREATE DATABASE used; CREATE TABLE used.orders (id INT)")
     shop.run("INSERT INTO used.orders VALUES (100)")
     assert rows(shop, "USE used; SELECT id FROM orders") == [(100,)]
@@ -109,7 +109,7 @@ def test_use_changes_what_an_unqualified_name_means(shop: Session) -> None:
     assert rows(shop, "USE default; SELECT count(*) FROM orders") == [(2,)]
 
 
-def test_a_temporary_view_shadows_a_table_and_gives_it_back(shop: Session) -> None:
+def test_temporary_view_shadows_table_until_dropped(shop: Session) -> None:
     shop.run("CREATE TEMPORARY VIEW orders AS SELECT 'view' AS what")
     assert rows(shop, "SELECT what FROM orders") == [("view",)]
     assert shop.run("SELECT what FROM orders").notes == (
@@ -128,7 +128,7 @@ def test_a_temporary_view_shadows_a_table_and_gives_it_back(shop: Session) -> No
     assert rows(shop, "SELECT count(*) FROM orders") == [(2,)]
 
 
-def test_a_paimon_table_shadows_one_of_sparks_catalog(shop: Session) -> None:
+def test_paimon_table_shadows_spark_catalog_table(shop: Session) -> None:
     shop.run("CREATE TABLE spark_cities (paimon STRING); INSERT INTO spark_cities VALUES ('ours')")
     assert rows(shop, "SELECT * FROM spark_cities") == [("ours",)]
     assert rows(shop, "SELECT count(*) FROM spark_catalog.default.spark_cities") == [(2,)]
@@ -144,7 +144,7 @@ def test_a_temporary_view_of_a_query_over_paimon_tables_can_be_read(shop: Sessio
     shop.run("DROP VIEW files")
 
 
-def test_a_table_is_a_frame_of_its_own(shop: Session) -> None:
+def test_table_call_returns_a_frame(shop: Session) -> None:
     assert shop.table("orders").count() == 2
     assert shop.table("shop.orders").join(shop.table("orders"), "user").count() == 1
     assert shop.table("shop.orders$snapshots").select("snapshot_id").collect()[0][0] == 1
@@ -152,7 +152,7 @@ def test_a_table_is_a_frame_of_its_own(shop: Session) -> None:
         shop.table("oders")
 
 
-def test_odd_names_of_tables_and_columns(shop: Session) -> None:
+def test_tables_and_columns_may_have_odd_names(shop: Session) -> None:
     shop.run("CREATE DATABASE `my db`")
     shop.run("CREATE TABLE `my db`.`order` (`select` INT, `a b` STRING, `größe` INT)")
     shop.run("INSERT INTO `my db`.`order` (`größe`, `select`, `a b`) VALUES (3, 1, 'x')")

@@ -46,7 +46,7 @@ def in_order(frame: DataFrame) -> list[str]:
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_the_rows_are_those_of_the_query(tables: Session, name: str) -> None:
+def test_frame_steps_return_the_rows_of_the_query(tables: Session, name: str) -> None:
     steps = STEPS[name]
     expected = sorted(map(str, rows(tables, steps.sql)))
     assert in_order(steps.made(tables.table("kept"))) == expected
@@ -55,7 +55,7 @@ def test_the_rows_are_those_of_the_query(tables: Session, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, one in STEPS.items() if one.columns])
-def test_columns_that_are_not_used_are_not_read(
+def test_unused_columns_are_not_read(
     tables: Session, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     read = columns_read(STEPS[name], tables, capsys)
@@ -72,12 +72,12 @@ def columns_read(steps: Steps, tables: Session, capsys: pytest.CaptureFixture[st
     }
 
 
-def test_rows_are_counted_without_other_columns(tables: Session) -> None:
+def test_frame_count_returns_number_of_rows(tables: Session) -> None:
     assert tables.table("kept").count() == 200
     assert tables.table("pruned").where("p = 1").count() == 50
 
 
-def test_a_frame_that_spark_keeps_is_not_read_again(tables: Session) -> None:
+def test_cached_frames_stay_cached_and_return_their_rows(tables: Session) -> None:
     frame = tables.table("pruned").where("p = 1").select("k", "a")
     kept = frame.cache()
     assert kept.is_cached and frame.count() == kept.count() == 50
@@ -88,7 +88,7 @@ def test_a_frame_that_spark_keeps_is_not_read_again(tables: Session) -> None:
     whole.unpersist()
 
 
-def test_a_frame_has_the_snapshot_of_its_time(tables: Session) -> None:
+def test_frame_reads_the_snapshot_of_its_creation(tables: Session) -> None:
     tables.run("CREATE TABLE growing (k BIGINT, p INT) TBLPROPERTIES ('primary-key' = 'k')")
     tables.run("INSERT INTO growing VALUES (1, 1), (2, 2)")
     frame = tables.table("growing")
@@ -99,7 +99,7 @@ def test_a_frame_has_the_snapshot_of_its_time(tables: Session) -> None:
     assert tables.table("growing").count() == 3
 
 
-def test_what_spark_says_of_a_step_is_what_it_says_of_any_frame(tables: Session) -> None:
+def test_invalid_frame_step_raises_sparks_error(tables: Session) -> None:
     frame = tables.table("kept")
     with pytest.raises(PySparkException, match="nope"):
         frame.select("nope")
@@ -108,7 +108,7 @@ def test_what_spark_says_of_a_step_is_what_it_says_of_any_frame(tables: Session)
         frame.where(other.k == 1).collect()
 
 
-def test_columns_of_a_table_that_is_joined_twice_are_told_apart_or_refused(
+def test_self_join_needs_aliases_for_ambiguous_columns(
     tables: Session,
 ) -> None:
     one, other = tables.table("kept").where("p = 1"), tables.table("kept").select("k", "a")
@@ -121,7 +121,9 @@ def test_columns_of_a_table_that_is_joined_twice_are_told_apart_or_refused(
             left.join(right, left.k > right.k).select("k").collect()
 
 
-def test_a_view_of_a_frame_and_files_of_it_have_its_rows(tables: Session, tmp_path: Path) -> None:
+def test_views_files_and_tables_made_of_frame_have_its_rows(
+    tables: Session, tmp_path: Path
+) -> None:
     frame = tables.table("pruned").where("p = 1").select("k", "p")
     frame.createOrReplaceTempView("narrow")
     assert rows(tables, "SELECT count(*) FROM narrow WHERE p = 1") == [(50,)]
@@ -132,7 +134,7 @@ def test_a_view_of_a_frame_and_files_of_it_have_its_rows(tables: Session, tmp_pa
     assert rows(tables, "SELECT count(*) FROM copied") == [(50,)]
 
 
-def test_columns_and_rows_are_chosen_with_the_table(tables: Session) -> None:
+def test_table_call_selects_columns_and_rows(tables: Session) -> None:
     frame = tables.table("pruned", columns=["C", "k"], where="p = 1 AND c = 'v 5' -- fives")
     assert frame.columns == ["c", "k"]
     expected = rows(tables, "SELECT c, k FROM kept WHERE p = 1 AND c = 'v 5'")
@@ -158,7 +160,7 @@ def test_columns_and_rows_are_chosen_with_the_table(tables: Session) -> None:
         ({"where": "p"}, StatementError, "p"),
     ],
 )
-def test_what_table_can_not_take_is_told(
+def test_table_call_refuses_invalid_columns_or_condition(
     tables: Session, given: dict[str, object], error: type[Exception], told: str
 ) -> None:
     with pytest.raises(error) as raised:
@@ -168,7 +170,7 @@ def test_what_table_can_not_take_is_told(
 
 @pytest.mark.soak
 @pytest.mark.slow
-def test_the_rows_are_the_same_on_spark_connect(tmp_path: Path) -> None:
+def test_frame_steps_return_the_same_rows_on_spark_connect(tmp_path: Path) -> None:
     script = Path(__file__).with_name("frames_on_connect.py")
     command = [sys.executable, str(script), str(tmp_path)]
     # The server starts its tasks by this Python, not by the first of the path.
@@ -187,7 +189,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_a_query_of_a_view_reads_what_it_uses(
+def test_query_of_view_reads_only_used_columns(
     tables: Session, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tables.run(f"CREATE OR REPLACE TEMPORARY VIEW seen AS {VIEWS[name]}")
@@ -200,7 +202,7 @@ def test_a_query_of_a_view_reads_what_it_uses(
     assert read == {"a", "k", "p"}
 
 
-def test_a_view_gives_its_columns_names(
+def test_view_column_list_renames_columns(
     tables: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     view = "CREATE OR REPLACE TEMPORARY VIEW named (part, `no`, sum) AS SELECT p, k, a + b"
@@ -219,7 +221,7 @@ def test_a_view_gives_its_columns_names(
         tables.run(view.replace(", a + b", " FROM kept"))
 
 
-def test_a_view_that_was_replaced_or_is_not_plain_is_spark_s(tables: Session) -> None:
+def test_replaced_or_complex_view_is_read_by_spark(tables: Session) -> None:
     tables.run("CREATE OR REPLACE TEMPORARY VIEW seen AS SELECT * FROM kept WHERE p = 1")
     tables.spark.range(3).selectExpr("id AS k", "1 AS p").createOrReplaceTempView("seen")
     assert rows(tables, "SELECT count(*) FROM seen WHERE p = 1") == [(3,)]

@@ -29,7 +29,7 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize("local_rows_max", [0, 1_000])
-def test_null_in_a_list_meets_no_row(
+def test_null_in_a_list_matches_no_row(
     spark: SparkSession, tmp_path: Path, local_rows_max: int
 ) -> None:
     with paimon_magics.connect(tmp_path, spark=spark, local_rows_max=local_rows_max) as session:

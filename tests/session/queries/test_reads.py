@@ -35,7 +35,7 @@ def plan(session: Session, name: str = "t") -> ReadPlan:
     "partitioned",
     [pytest.param(False, marks=pytest.mark.soak), pytest.param(True, marks=pytest.mark.cluster)],
 )
-def test_the_merge_road_and_the_raw_road_read_the_same_rows(
+def test_merge_read_and_raw_scan_return_the_same_rows(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, partitioned: bool
 ) -> None:
     """Overlapping upserts must be merged; an append table holds their result as it is."""
@@ -67,7 +67,7 @@ def test_the_merge_road_and_the_raw_road_read_the_same_rows(
     assert rows(session, some.format("t")) == rows(session, some.format("expected"))
 
 
-def test_a_primary_key_table_written_once_goes_the_raw_road(session: Session) -> None:
+def test_primary_key_table_written_once_is_read_by_raw_scan(session: Session) -> None:
     session.run("CREATE TABLE t (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')")
     session.run("INSERT INTO t SELECT id, id FROM range(100)")
     for name in ("t", "t$audit_log", "t$binlog"):
@@ -82,7 +82,7 @@ def test_a_primary_key_table_written_once_goes_the_raw_road(session: Session) ->
 
 
 @pytest.mark.java
-def test_rows_that_java_deleted_are_not_read(
+def test_rows_deleted_by_java_are_not_read(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     session.run(
@@ -153,7 +153,7 @@ def test_old_files_are_read_with_the_new_schema(
 
 
 @pytest.mark.java
-def test_nested_fields_are_found_by_their_ids(
+def test_nested_fields_are_read_by_their_ids(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     session.run("CREATE TABLE t (k INT, s STRUCT<a: INT, b: STRING>)")
@@ -170,7 +170,7 @@ def test_nested_fields_are_found_by_their_ids(
     assert [row[1] and row[1]["z"] for row in java] == [1, None, 3]
 
 
-def test_a_point_on_the_key_opens_only_files_that_may_have_it(session: Session) -> None:
+def test_point_query_on_key_reads_only_files_covering_it(session: Session) -> None:
     session.run(
         "CREATE TABLE t (k INT NOT NULL, v INT) "
         "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '4'); "
@@ -191,7 +191,7 @@ def test_an_empty_table_has_its_columns(session: Session) -> None:
     assert rows(session, "SELECT count(*) FROM t") == [(0,)]
 
 
-def test_limit_cuts_what_is_shown_and_fetched(session: Session) -> None:
+def test_limit_cuts_fetched_rows_and_display_shows_first_rows(session: Session) -> None:
     session.run("CREATE TABLE t (k INT); INSERT INTO t SELECT id FROM range(100)")
     assert session.run("SELECT * FROM t", limit=7).to_arrow().num_rows == 7
     assert "the first 20 rows; more follow" in str(session.run("SELECT * FROM t"))
@@ -199,7 +199,7 @@ def test_limit_cuts_what_is_shown_and_fetched(session: Session) -> None:
     assert session.run("SELECT sum(k) AS s FROM t").to_polars()["s"].to_list() == [4950]
 
 
-def test_an_open_frame_reads_the_snapshot_that_it_was_planned_on(session: Session) -> None:
+def test_open_frame_reads_its_planned_snapshot(session: Session) -> None:
     session.run("CREATE TABLE t (k INT); INSERT INTO t VALUES (1)")
     frame = session.table("t")
     session.run("INSERT INTO t VALUES (2)")
@@ -207,7 +207,7 @@ def test_an_open_frame_reads_the_snapshot_that_it_was_planned_on(session: Sessio
     assert session.table("t").count() == 2
 
 
-def test_the_views_that_stand_for_tables_are_gone_when_the_session_closes(session: Session) -> None:
+def test_closing_session_drops_its_table_views(session: Session) -> None:
     session.run(
         "CREATE TABLE t (id INT, user INT); INSERT INTO t VALUES (1, 10), (2, 20); "
         "CREATE DATABASE shop; CREATE TABLE shop.t (id INT, user INT); "

@@ -56,7 +56,7 @@ def recorded(module_session: Session) -> Session:
 
 
 @pytest.mark.parametrize("read", sampled({read.id: read for read in READS}))
-def test_spark_gets_the_rows_that_paimon_reads(recorded: Session, read: RecordedRead) -> None:
+def test_table_reads_return_the_recorded_rows(recorded: Session, read: RecordedRead) -> None:
     frame = recorded.table(read.table, **read.options)
     if read.select is not None:
         frame = frame.select(*read.select)
@@ -67,7 +67,7 @@ ALL = {read.id: read for read in recorded_reads()}
 
 
 @pytest.mark.parametrize("read", sampled(ALL, one_in=120))
-def test_frames_have_the_rows_of_sql_also_where_they_read_less(
+def test_narrowed_frames_and_sql_return_the_same_rows(
     recorded: Session, read: RecordedRead
 ) -> None:
     hints = ", ".join(f"'{key}' = '{value}'" for key, value in read.options.items())
@@ -147,7 +147,7 @@ def test_an_older_state_has_the_columns_of_its_time(recorded: Session) -> None:
         ("paimon_incremental_query('a1.s05', '0', '4')", {"incremental-between": "0,4"}),
     ],
 )
-def test_the_table_functions_read_changes(
+def test_table_function_reads_changes_like_the_option(
     recorded: Session, function: str, options: dict[str, str]
 ) -> None:
     name = function.split("'")[1]
@@ -156,7 +156,7 @@ def test_the_table_functions_read_changes(
     assert in_order(recorded, f"SELECT * FROM {function}") == by_options
 
 
-def test_conditions_and_columns_do_not_change_what_is_read(recorded: Session) -> None:
+def test_conditions_and_column_lists_do_not_change_rows_read(recorded: Session) -> None:
     for table in ("a1.s05", "a1.s05$audit_log", "a1.s09", "a1.s07", "a2.s02"):
         everything = recorded.run(f"SELECT * FROM {table}").to_arrow()
         key = everything.column_names[-2]
@@ -190,7 +190,7 @@ def _sorted(table: pa.Table) -> list[str]:
         ("SELECT * FROM paimon_incremental_query('a1.s05', 'a', 'b')", "neither two tags nor"),
     ],
 )
-def test_what_a_table_does_not_have_is_told_by_name(
+def test_missing_snapshot_tag_or_option_is_named_in_error(
     recorded: Session, query: str, told: str
 ) -> None:
     with pytest.raises(StatementError) as error:
@@ -200,9 +200,7 @@ def test_what_a_table_does_not_have_is_told_by_name(
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
-def test_the_zone_of_the_session_does_not_change_what_is_stored(
-    recorded: Session, zone: str
-) -> None:
+def test_session_zone_does_not_change_stored_values(recorded: Session, zone: str) -> None:
     before = recorded.spark.conf.get("spark.sql.session.timeZone")
     query = "SELECT CAST(unix_micros(ts) AS STRING), CAST(nt AS STRING) FROM e3.cx$ro"
     expected = in_order(recorded, query)

@@ -126,7 +126,7 @@ def zone(tables: Session, request: pytest.FixtureRequest) -> Iterator[str]:
     sampled(["Asia/Kolkata", "America/New_York"], ["parquet", "orc", "keyed", "log"]),
     indirect=["zone"],
 )
-def test_every_type_is_the_one_that_spark_reads(tables: Session, table: str, zone: str) -> None:
+def test_small_reads_match_spark_for_every_type(tables: Session, table: str, zone: str) -> None:
     assert both(tables, f"SELECT * FROM {table}").num_rows == (
         14 if table in ("keyed", "log") else 18
     )
@@ -226,11 +226,11 @@ def test_a_small_query_runs_no_job_unless_it_sorts_or_aggregates(
         "SELECT count(*) FROM once LATERAL VIEW explode(array(1, 2)) AS e",
     ],
 )
-def test_what_manifests_cannot_tell_is_read(tables: Session, query: str) -> None:
+def test_counts_and_bounds_missing_in_manifests_are_read(tables: Session, query: str) -> None:
     both(tables, query)
 
 
-def test_a_missing_column_is_told_with_what_was_meant(tables: Session) -> None:
+def test_missing_column_is_named_in_error(tables: Session) -> None:
     for query in ("SELECT max(kk) FROM parts", "SELECT kk FROM parts LIMIT 1"):
         with pytest.raises(UnknownNameError, match="kk"):
             tables.run(query)
@@ -268,9 +268,7 @@ FIRST_ROWS: Mapping[str, tuple[Callable[[DataFrame], object], int]] = {
 
 
 @pytest.mark.parametrize("name", FIRST_ROWS)
-def test_the_first_rows_of_a_frame_are_read_here_without_the_others(
-    tables: Session, name: str
-) -> None:
+def test_first_rows_of_frame_are_read_without_a_spark_job(tables: Session, name: str) -> None:
     taken, count = FIRST_ROWS[name]
     whole = {row["k"]: row for row in tables.table("parts").collect()}
     with settings(tables, local_rows_max=10):  # of the table's 61
@@ -306,7 +304,7 @@ def test_the_first_rows_of_a_frame_are_read_here_without_the_others(
         (lambda t: t.limit(70).tail(1).__len__(), 1),
     ],
 )
-def test_a_frame_whose_first_rows_need_others_has_the_rows_of_all(
+def test_first_rows_after_filter_or_sort_come_from_all_rows(
     tables: Session, taken: Callable[[DataFrame], object], expected: object
 ) -> None:
     with settings(tables, local_rows_max=70):
@@ -316,7 +314,7 @@ def test_a_frame_whose_first_rows_need_others_has_the_rows_of_all(
         assert frame.limit(100).count() == len(frame.collect()) == 61
 
 
-def test_more_than_the_settings_allow_is_left_to_spark(tables: Session) -> None:
+def test_reads_beyond_local_limits_are_left_to_spark(tables: Session) -> None:
     session = tables
     session.run(
         "CREATE TABLE wide (k INT, v STRING); "
@@ -334,7 +332,7 @@ def test_more_than_the_settings_allow_is_left_to_spark(tables: Session) -> None:
         assert "read here" in str(session.explain("SELECT k FROM wide"))
 
 
-def test_a_damaged_file_that_is_read_here_is_named(tables: Session, module_warehouse: Path) -> None:
+def test_local_read_names_the_damaged_file(tables: Session, module_warehouse: Path) -> None:
     tables.run("CREATE TABLE cut (k INT); INSERT INTO cut VALUES (1)")
     (file,) = module_warehouse.glob("default.db/cut/bucket-*/*.parquet")
     file.write_bytes(file.read_bytes()[:100])

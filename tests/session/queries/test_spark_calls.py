@@ -57,16 +57,18 @@ READS: dict[str, Callable[[SparkSession], Any]] = {
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_reads_see_paimons_table(shop: Session, read: Callable[[SparkSession], Any]) -> None:
+def test_spark_reads_see_the_paimon_table(
+    shop: Session, read: Callable[[SparkSession], Any]
+) -> None:
     assert ids(read(shop.spark)) == [1, 2]
 
 
-def test_an_option_of_sparks_reader_that_paimon_has_not_is_refused(shop: Session) -> None:
+def test_unknown_option_of_spark_reader_is_refused(shop: Session) -> None:
     with pytest.raises(UnknownNameError, match="versionAsOf"):
         shop.spark.read.options(versionAsOf=1).table("ids")
 
 
-def test_what_describes_a_table_tells_of_paimons(shop: Session) -> None:
+def test_describe_and_catalog_calls_see_the_paimon_table(shop: Session) -> None:
     spark = shop.spark
     assert spark.sql("DESCRIBE ids").collect()[0][:2] == ("id", "int")
     assert ids(spark.sql("SELECT count(*) FROM `ids$snapshots`")) == [1]
@@ -75,7 +77,7 @@ def test_what_describes_a_table_tells_of_paimons(shop: Session) -> None:
     assert not spark.catalog.tableExists("paimon.default.nobody")
 
 
-def test_names_of_a_catalog_that_spark_was_given_are_that_catalogs(shop: Session) -> None:
+def test_names_of_configured_spark_catalog_stay_with_it(shop: Session) -> None:
     """As with the jar of Paimon's connector: here one that is not there, which Spark says."""
     shop.spark.conf.set("spark.sql.catalog.paimon", "org.example.NoCatalog")
     try:
@@ -125,7 +127,7 @@ CHANGES: dict[str, Callable[[SparkSession], Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_what_would_change_paimons_table_or_stand_beside_it_is_refused(
+def test_spark_calls_changing_or_shadowing_paimon_table_are_refused(
     shop: Session, change: Callable[[SparkSession], Any]
 ) -> None:
     with pytest.raises(UnsupportedStatementError, match="is a Paimon table") as raised:
@@ -136,7 +138,7 @@ def test_what_would_change_paimons_table_or_stand_beside_it_is_refused(
     assert own == {"mine"}
 
 
-def test_other_names_are_sparks_as_before(shop: Session) -> None:
+def test_other_names_stay_with_spark(shop: Session) -> None:
     spark = shop.spark
     spark.range(3).write.saveAsTable("other")
     spark.range(3, 4).write.insertInto("other")
@@ -154,7 +156,7 @@ def test_other_names_are_sparks_as_before(shop: Session) -> None:
         spark.catalog.dropTempView(name)
 
 
-def test_a_temporary_view_hides_paimons_table_from_sparks_calls_too(shop: Session) -> None:
+def test_temporary_view_hides_paimon_table_from_spark_calls(shop: Session) -> None:
     shop.spark.range(4).createOrReplaceTempView("ids")
     try:
         assert shop.spark.table("ids").count() == shop.spark.sql("SELECT * FROM ids").count() == 4
@@ -163,7 +165,7 @@ def test_a_temporary_view_hides_paimons_table_from_sparks_calls_too(shop: Sessio
     assert shop.spark.table("ids").count() == 2
 
 
-def test_the_current_database_is_that_of_the_cells(shop: Session) -> None:
+def test_spark_calls_use_current_database_of_cells(shop: Session) -> None:
     shop.run("USE shop")
     try:
         assert ids(shop.spark.table("orders")) == [7]
@@ -174,7 +176,7 @@ def test_the_current_database_is_that_of_the_cells(shop: Session) -> None:
         shop.run("USE default")
 
 
-def test_a_name_that_both_have_is_told_and_spark_reads_its_own_by_the_full_name(
+def test_name_in_both_catalogs_is_noted_and_full_name_reads_spark_table(
     shop: Session,
 ) -> None:
     shop.spark.range(5).write.saveAsTable("spark_catalog.default.ids")
@@ -202,18 +204,18 @@ def test_a_name_that_both_have_is_told_and_spark_reads_its_own_by_the_full_name(
         "ALTER TABLE mine RENAME TO ids",
     ],
 )
-def test_a_cell_makes_no_spark_table_under_paimons_name(shop: Session, statement: str) -> None:
+def test_cell_can_not_create_spark_table_under_paimon_name(shop: Session, statement: str) -> None:
     with pytest.raises(StatementError, match="would not be found under its name"):
         shop.run(statement)
 
 
-def test_a_table_that_is_made_under_a_name_of_sparks_tells_so(shop: Session) -> None:
+def test_creating_paimon_table_under_spark_name_adds_a_note(shop: Session) -> None:
     made = shop.run("CREATE TABLE mine (id INT)")
     assert "spark_catalog.default.mine" in str(made)
     shop.run("DROP TABLE mine")
 
 
-def test_a_closed_session_leaves_sparks_calls_alone(spark: SparkSession, tmp_path: Any) -> None:
+def test_closed_session_leaves_spark_calls_alone(spark: SparkSession, tmp_path: Any) -> None:
     opened = paimon_magics.active_session()
     if opened is not None:
         opened.close()

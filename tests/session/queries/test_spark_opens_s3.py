@@ -41,7 +41,9 @@ QUERIES = [
 ]
 
 
-def test_both_roads_read_tables_on_s3(spark: SparkSession, s3: S3Server, tmp_path: Path) -> None:
+def test_raw_scan_and_merge_read_return_the_same_rows_on_s3(
+    spark: SparkSession, s3: S3Server, tmp_path: Path
+) -> None:
     jars = fetched_jars(PACKAGES)
     options = s3.bucket().options
     with paimon_magics.connect(catalog=options, spark=spark, local_rows_max=0) as session:

@@ -44,7 +44,7 @@ def folder(session: Session) -> str:
     return folder
 
 
-def test_a_file_and_a_folder_with_partitions_are_read(session: Session, folder: str) -> None:
+def test_object_store_file_and_partitioned_folder_are_read(session: Session, folder: str) -> None:
     one = session.run(f"SELECT sum(k) AS k FROM parquet.`{folder}/a b.parquet`")
     assert one.to_arrow().to_pylist() == [{"k": 3}]
     assert any("1 file" in note and "copied to this machine" in note for note in one.notes)
@@ -54,7 +54,7 @@ def test_a_file_and_a_folder_with_partitions_are_read(session: Session, folder: 
     assert text.to_arrow().to_pylist() == [{"v": "two"}]
 
 
-def test_what_is_not_there_and_patterns_are_refused(session: Session, folder: str) -> None:
+def test_missing_files_and_patterns_are_refused(session: Session, folder: str) -> None:
     with pytest.raises(UnknownNameError, match=r"no file or folder `s3a://.*/nothing`"):
         session.run(f"SELECT * FROM parquet.`{folder}/nothing`")
     with pytest.raises(InvalidValueError, match="is a pattern"):

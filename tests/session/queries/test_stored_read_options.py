@@ -25,7 +25,7 @@ def check(session: Session, java: JavaPaimon, warehouse: Path, expected: list[An
     assert sorted(java.rows(warehouse, "default.t")) == expected
 
 
-def test_a_tables_own_read_point_holds_until_a_query_names_another(
+def test_stored_scan_option_applies_unless_query_overrides_it(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     session.run("CREATE TABLE t (k INT)")
@@ -44,7 +44,7 @@ def test_a_tables_own_read_point_holds_until_a_query_names_another(
     assert sorted(rows(session, "SELECT * FROM t")) == [(2,), (3,)]
 
 
-def test_only_the_stored_bucket_is_read(
+def test_stored_bucket_option_limits_the_rows_read(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     session.run(
@@ -62,7 +62,7 @@ def test_only_the_stored_bucket_is_read(
 
 
 @pytest.mark.parametrize("size", ["small", "large"])
-def test_by_the_order_of_snapshots_the_later_commit_wins(
+def test_later_commit_wins_with_snapshot_ordering(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, size: str
 ) -> None:
     """The first writer's rows have higher numbers than the second one's."""
@@ -92,7 +92,7 @@ def test_by_the_order_of_snapshots_the_later_commit_wins(
 @pytest.mark.parametrize(
     ("key", "value"), [("scan.fallback-branch", "b"), ("postpone.merge-on-read", "true")]
 )
-def test_a_table_with_an_option_that_is_not_honoured_is_not_read(
+def test_table_with_unsupported_read_option_is_not_read(
     session: Session, key: str, value: str
 ) -> None:
     session.run("CREATE TABLE t (k INT)")
@@ -108,7 +108,7 @@ def test_a_table_with_an_option_that_is_not_honoured_is_not_read(
     assert sorted(rows(session, "SELECT * FROM t")) == [(1,), (2,)]
 
 
-def test_manifests_of_another_format_are_named(
+def test_unsupported_manifest_format_is_named_in_error(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     session.run("CREATE TABLE t (k INT) TBLPROPERTIES ('manifest.format' = 'orc')")

@@ -29,7 +29,7 @@ MISSING = ("TIMESTAMP_NTZ(9)", "TIMESTAMP_LTZ(9)", "STRUCT<at: TIMESTAMP, `odd n
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
-def test_what_java_wrote_is_read_alike_in_every_zone(
+def test_rows_written_by_java_are_read_alike_in_every_zone(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, file_format: str
 ) -> None:
     cases = {
@@ -76,7 +76,7 @@ def _is_near(value: Any, file_format: str) -> bool:
     )
 
 
-def test_times_that_the_reader_of_orc_has_no_room_for_are_told(
+def test_orc_times_beyond_the_reader_range_are_reported(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     session.run(
@@ -89,7 +89,7 @@ def test_times_that_the_reader_of_orc_has_no_room_for_are_told(
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
-def test_dates_before_the_gregorian_calendar_are_the_days_that_are_stored(
+def test_dates_before_gregorian_calendar_are_read_as_stored(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, file_format: str
 ) -> None:
     days = [datetime.date(1, 1, 1), datetime.date(1500, 2, 28), datetime.date(1582, 10, 15)]
@@ -109,7 +109,7 @@ def test_dates_before_the_gregorian_calendar_are_the_days_that_are_stored(
     assert found == [{"d": day, "a": [day, None]} for day in days]
 
 
-def test_the_zone_that_a_read_rests_on_is_noted_by_the_statement_that_reads_a_view_or_frame(
+def test_zone_dependent_reads_of_tables_views_and_frames_are_noted(
     session: Session,
 ) -> None:
     session.run("CREATE TABLE o (k INT, t TIMESTAMP) TBLPROPERTIES ('file.format' = 'orc')")

@@ -47,7 +47,7 @@ def kinds(session: Session) -> list[Any]:
     return [kind for (kind,) in rows(session, sql)]
 
 
-def test_a_statement_runs_once_and_what_it_left_is_shown(
+def test_suggested_statement_runs_once_and_shows_its_result(
     session: Session, view: HealthView
 ) -> None:
     partition = view.answer({"ask": "partition", "partition": "p=x"})
@@ -72,7 +72,7 @@ def test_a_statement_runs_once_and_what_it_left_is_shown(
     assert view.first["table"] == answer["table"]
 
 
-def test_only_what_is_offered_runs(session: Session, view: HealthView) -> None:
+def test_only_offered_statements_run(session: Session, view: HealthView) -> None:
     assert run(view, statement="DROP TABLE t") is None
     assert run(view, statement="") is None
     assert run(view, turn=1) is None
@@ -81,7 +81,9 @@ def test_only_what_is_offered_runs(session: Session, view: HealthView) -> None:
     assert kinds(session) == ["APPEND"] * 6
 
 
-def test_why_it_failed_is_shown_and_it_can_run_again(session: Session, view: HealthView) -> None:
+def test_failed_statement_shows_its_error_and_can_run_again(
+    session: Session, view: HealthView
+) -> None:
     session.run("ALTER TABLE t RENAME TO other")
     failed = run(view)
     assert failed is not None
@@ -93,7 +95,7 @@ def test_why_it_failed_is_shown_and_it_can_run_again(session: Session, view: Hea
     assert kinds(session)[-1] == "COMPACT"
 
 
-def test_an_interrupt_is_shown_and_leaves_nothing(
+def test_interrupted_statement_is_reported_and_leaves_nothing(
     session: Session, view: HealthView, warehouse: Path
 ) -> None:
     before = files(warehouse)
@@ -116,7 +118,7 @@ def test_an_interrupt_is_shown_and_leaves_nothing(
     assert done is not None and "problem" not in done
 
 
-def test_a_button_stops_the_statement_in_its_thread(session: Session, view: HealthView) -> None:
+def test_stop_request_cancels_the_running_statement(session: Session, view: HealthView) -> None:
     shown = view.health_shown
     assert shown.helper is not None
 

@@ -14,7 +14,7 @@ from paimon_magics.errors import SetupError, UnknownNameError
 pytestmark = pytest.mark.spark
 
 
-def test_a_snapshot_tells_what_made_it(
+def test_history_shows_statement_user_and_row_counts(
     session: paimon_magics.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JPY_SESSION_NAME", "reports/daily.ipynb")
@@ -63,7 +63,7 @@ def test_a_snapshot_tells_what_made_it(
         ("none", None),
     ],
 )
-def test_a_setting_redacts_the_statement(
+def test_statement_history_setting_redacts_statements(
     spark: Any, tmp_path: Path, setting: str, shown: str | None
 ) -> None:
     with paimon_magics.connect(
@@ -82,7 +82,7 @@ def test_a_setting_redacts_the_statement(
         )
 
 
-def test_a_snapshot_of_another_engine_has_no_user_but_its_commit_user(
+def test_snapshot_of_another_engine_has_only_its_commit_user(
     session: paimon_magics.Session,
 ) -> None:
     import pyarrow as pa
@@ -100,7 +100,7 @@ def test_a_snapshot_of_another_engine_has_no_user_but_its_commit_user(
     assert only["commit_user"] == builder.commit_user
 
 
-def test_the_history_of_a_table_that_is_not_there_names_the_nearest(
+def test_history_of_missing_table_suggests_similar_name(
     session: paimon_magics.Session,
 ) -> None:
     session.run("CREATE TABLE orders (k INT)")

@@ -61,7 +61,7 @@ LOOKS = [
 
 @pytest.mark.parametrize("row_filter", LOOKS)
 @pytest.mark.parametrize("offset", [0, 20, 1_015])
-def test_a_page_is_the_same_here_and_in_spark(
+def test_pages_are_equal_locally_and_in_spark(
     sources: tuple[Rows, Rows], row_filter: RowFilter, offset: int
 ) -> None:
     here, there = (one.page(row_filter, offset, 20) for one in sources)
@@ -71,7 +71,7 @@ def test_a_page_is_the_same_here_and_in_spark(
     assert sources[0].sql(row_filter) == sources[1].sql(row_filter)
 
 
-def test_no_more_than_a_window_of_a_query_is_kept(outcome: Outcome) -> None:
+def test_query_pages_keep_at_most_a_window_of_rows(outcome: Outcome) -> None:
     rows = QueryRows(outcome)
     for offset in range(0, 3000, 20):
         page = rows.page(RowFilter(), offset, 20)
@@ -91,7 +91,7 @@ def test_a_grid_does_not_keep_a_result_alive(lake: Session) -> None:
         rows.page(RowFilter(), 40, 20)
 
 
-def test_what_is_here_already_needs_no_job(lake: Session) -> None:
+def test_local_result_is_sorted_and_paged_in_process(lake: Session) -> None:
     rows = rows_of(lake.run("SELECT * FROM range(20)"))
     assert isinstance(rows, ArrowRows)
     page = rows.page(RowFilter((Order("id", descending=True),)), 0, 5)

@@ -97,7 +97,7 @@ def names_of(rows: Any) -> list[str]:
     return sorted({str(one) for one in rows.column("partition").to_pylist()})
 
 
-def test_every_view_names_partitions_in_the_zone(lake: Session, zone: str) -> None:
+def test_every_view_names_partitions_in_session_zone(lake: Session, zone: str) -> None:
     for name, wanted in {**NAMES[zone], "clocks": CLOCKS}.items():
         assert names_of(lake.layout(name).data) == sorted(wanted)
         assert names_of(lake.health(name).partitions) == sorted(wanted)
@@ -109,7 +109,7 @@ def test_every_view_names_partitions_in_the_zone(lake: Session, zone: str) -> No
     assert f"`at` in {zone}" in lake.reports.profile("instants").notes
 
 
-def test_the_sql_beside_a_view_names_them_alike(lake: Session, zone: str) -> None:
+def test_view_sql_names_partitions_like_the_view(lake: Session, zone: str) -> None:
     for name in ("instants", "clocks", "keyed"):
         files = lake.reports.files(name)
         check(lake, files.sql, files.data, None, name)
@@ -118,7 +118,7 @@ def test_the_sql_beside_a_view_names_them_alike(lake: Session, zone: str) -> Non
     check(lake, partitions.sql, partitions.data, None, "partitions")
 
 
-def test_what_tells_two_states_apart_is_told_by_the_same_names(lake: Session) -> None:
+def test_diff_and_its_sql_name_partitions_alike(lake: Session) -> None:
     lake.run("SET spark.sql.session.timeZone = America/New_York")
     report = lake.reports.diff("instants", "1", "2")
     for section in report.sections:
@@ -127,7 +127,7 @@ def test_what_tells_two_states_apart_is_told_by_the_same_names(lake: Session) ->
             assert names_of(section.rows) == [f"at={LATER}"]
 
 
-def test_a_name_that_a_view_tells_finds_its_files(lake: Session, zone: str) -> None:
+def test_partition_name_shown_by_view_selects_its_files(lake: Session, zone: str) -> None:
     for table, names in {**NAMES[zone], "clocks": CLOCKS}.items():
         listed = lake.run(f"SHOW PARTITIONS {table}").data.column("partition").to_pylist()
         assert len(listed) == len(names)
@@ -140,7 +140,7 @@ def test_a_name_that_a_view_tells_finds_its_files(lake: Session, zone: str) -> N
         lake.reports.files("instants", "at=2026-07-01 04:00:00.25")
 
 
-def test_partitions_that_are_named_can_be_pasted_into_a_statement(lake: Session, zone: str) -> None:
+def test_shown_partition_values_can_be_pasted_into_statements(lake: Session, zone: str) -> None:
     for table, names in NAMES[zone].items():
         for name in names[:-1]:
             at = name.partition("/")[0].removeprefix("at=")
@@ -150,13 +150,13 @@ def test_partitions_that_are_named_can_be_pasted_into_a_statement(lake: Session,
             assert taken.num_rows == 1, name
 
 
-def test_guard_rails_name_partitions_in_the_zone(lake: Session, zone: str) -> None:
+def test_confirmations_name_partitions_in_session_zone(lake: Session, zone: str) -> None:
     with pytest.raises(UnconfirmedError, match="'tea'") as raised:
         lake.check_confirmed("ALTER TABLE instants ALTER COLUMN k TYPE INT")
     assert NAMES[zone]["instants"][1].replace(":", "%3A") in raised.value.message
 
 
-def test_files_are_told_when_they_were_made(lake: Session, zone: str) -> None:
+def test_file_views_show_creation_times_in_session_zone(lake: Session, zone: str) -> None:
     now = datetime.datetime.now(datetime.UTC)
     for name in ("instants", "keyed", "tracked", "orc"):  # the native writer stamps them otherwise
         report = lake.reports.files(name)

@@ -57,7 +57,7 @@ def rows(report: Report, section: int = 0) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in report.sections[section].rows.to_pylist()]
 
 
-def test_the_timeline_tells_of_each_commit(lake: Session) -> None:
+def test_timeline_lists_each_commit(lake: Session) -> None:
     report = lake.reports.snapshots("orders")
     shown = report.data.select(["snapshot_id", "commit_kind", "rows", "total_rows", "files_added",
                                 "tags"])  # fmt: skip
@@ -76,7 +76,7 @@ def test_the_timeline_tells_of_each_commit(lake: Session) -> None:
     assert "after 1 up to 3" in changes.run(picked).summary
 
 
-def test_two_states_of_a_table_with_keys_differ_in_rows(lake: Session) -> None:
+def test_diff_of_keyed_table_lists_changed_rows(lake: Session) -> None:
     report = lake.reports.diff("orders", "1", "three")
     assert report.summary == (
         "default.orders, snapshot 1 to 3: rows 2 added, 1 changed; 2 files added, 0 removed; "
@@ -93,13 +93,13 @@ def test_two_states_of_a_table_with_keys_differ_in_rows(lake: Session) -> None:
     assert sample.changed == ((), ("item",), (), ())
 
 
-def test_what_was_dropped_is_removed(lake: Session) -> None:
+def test_diff_shows_dropped_rows_as_removed(lake: Session) -> None:
     report = lake.reports.diff("orders", "3", "4")
     assert rows(report) == [("day=tue", 0, 1, 0)]
     assert [row[:3] for row in rows(report, 1)] == [("-D", "tue", 3)]
 
 
-def test_the_empty_state_before_the_first_snapshot_can_be_compared(lake: Session) -> None:
+def test_diff_compares_with_empty_state_before_first_snapshot(lake: Session) -> None:
     report = lake.reports.diff("orders", "0", "three")
     assert "snapshot 0 to 3: rows 4 added; 3 files added" in report.summary
     assert {row[0] for row in rows(report, 1)} == {"+I"}
@@ -124,7 +124,7 @@ def test_the_empty_state_before_the_first_snapshot_can_be_compared(lake: Session
         lake.reports.diff("untouched", "0", "0")
 
 
-def test_a_time_before_the_first_snapshot_is_the_empty_state(lake: Session) -> None:
+def test_diff_takes_time_before_first_snapshot_as_empty_state(lake: Session) -> None:
     for time in ("yesterday", "2001-01-01"):
         report = lake.reports.diff("orders", time, "three")
         assert "snapshot 0 to 3: rows 4 added" in report.summary
@@ -139,7 +139,7 @@ def test_a_time_before_the_first_snapshot_is_the_empty_state(lake: Session) -> N
     assert "snapshot 1 to 2" in lake.reports.diff("logs", "1", "yesterday").summary
 
 
-def test_files_that_were_only_added_are_counted_without_a_job(lake: Session) -> None:
+def test_diff_of_added_files_is_counted_without_a_job(lake: Session) -> None:
     report = lake.reports.diff("logs", "1", "2")
     assert "rows 1 added" in report.summary
     assert "another schema" in report.summary
@@ -148,14 +148,14 @@ def test_files_that_were_only_added_are_counted_without_a_job(lake: Session) -> 
     assert rows(report, 3) == [("more", "added", None, "STRING")]
 
 
-def test_rows_that_were_rewritten_and_stayed_are_no_difference(lake: Session) -> None:
+def test_diff_ignores_rewritten_rows(lake: Session) -> None:
     report = lake.reports.diff("logs", "2", "3")
     assert rows(report) == [("", 0, 2, 0)]
     assert sorted(row[2] for row in rows(report, 1)) == ["a", "b"]
     assert "the same rows" in lake.reports.diff("logs", "2", "2").summary
 
 
-def test_changes_are_rows_with_their_kind(lake: Session) -> None:
+def test_changes_list_rows_with_their_kind(lake: Session) -> None:
     report = lake.reports.changes("orders", "0", "2")
     assert [row[:2] for row in rows(report)] == [(2, "+I"), (1, "+I"), (1, "+I")], "newest first"
     assert sorted(row[1:4] for row in rows(report)) == [
@@ -171,7 +171,7 @@ def test_changes_are_rows_with_their_kind(lake: Session) -> None:
 
 
 @pytest.mark.parametrize("table", ["prices", "prices$audit_log", "prices$binlog"])
-def test_what_an_update_changed_is_marked(lake: Session, table: str) -> None:
+def test_changes_mark_columns_changed_by_update(lake: Session, table: str) -> None:
     report = lake.reports.changes(table, "1", "2")
     assert [row[1:4] for row in rows(report)] == [("-U", 1, 10), ("+U", 1, 11), ("-D", 2, 20)]
     assert report.sections[0].changed == ((), ("price",), ()), (
@@ -184,7 +184,7 @@ def test_what_an_update_changed_is_marked(lake: Session, table: str) -> None:
     assert "(1 before an update, 1 after an update, 1 deleted)" in report.summary
 
 
-def test_changes_name_who_committed_them_and_when(lake: Session) -> None:
+def test_changes_show_user_notebook_and_commit_time(lake: Session) -> None:
     changed = lake.reports.changes("orders", "0", "2").data
     snapshots = {one["snapshot_id"]: one for one in lake.history("orders").to_pylist()}
     for row in changed.to_pylist():
@@ -202,7 +202,7 @@ def test_changes_name_who_committed_them_and_when(lake: Session) -> None:
     assert rows(report)[0][:5] == (1, "+I", "ada", 7, "now")
 
 
-def test_only_the_snapshots_of_the_shown_changes_are_read(lake: Session) -> None:
+def test_changes_read_only_snapshots_of_shown_rows(lake: Session) -> None:
     lake.run("CREATE TABLE long (id BIGINT, note STRING)")
     lake.run("INSERT INTO long SELECT id, 'first' FROM range(10)")
     (oldest,) = lake.run("SELECT file_path FROM long$files").to_pylist()
@@ -240,7 +240,7 @@ def test_files_and_partitions_are_listed(lake: Session) -> None:
         assert str(lake.reports.partitions(name)) == str(lake.reports.partitions(name))
 
 
-def test_a_profile_says_where_it_comes_from(lake: Session) -> None:
+def test_profile_names_source_of_each_figure(lake: Session) -> None:
     found = {row[0]: row[2:] for row in rows(lake.reports.profile("logs"))}
     assert found["at"] == (0, "2", "2", None, None, "file statistics")
     long = "a text of more than sixteen letters"
@@ -253,7 +253,7 @@ def test_a_profile_says_where_it_comes_from(lake: Session) -> None:
     assert counted["at"] == (0, "2", "2", 1, True, "Spark job")
 
 
-def test_a_profile_does_not_trust_files_whose_rows_hide_each_other(lake: Session) -> None:
+def test_profile_of_overlapping_files_uses_a_spark_job(lake: Session) -> None:
     report = lake.reports.profile("orders")
     assert "one Spark job for 5 columns" in report.summary
     found = {row[0]: row[2:] for row in rows(report)}
@@ -264,7 +264,7 @@ def test_a_profile_does_not_trust_files_whose_rows_hide_each_other(lake: Session
     ]
 
 
-def test_values_of_partitions_are_counted_by_manifests_and_unique_columns_are_named(
+def test_profile_counts_partition_values_and_marks_unique_columns(
     lake: Session,
 ) -> None:
     lake.run("CREATE TABLE days (id BIGINT, seven BIGINT, day STRING) PARTITIONED BY (day)")
@@ -285,7 +285,7 @@ def test_values_of_partitions_are_counted_by_manifests_and_unique_columns_are_na
     assert pasted.to_pylist() == counted.data.drop_columns(["unique", "from"]).to_pylist()
 
 
-def test_many_different_values_are_estimated_and_told_so(lake: Session) -> None:
+def test_profile_estimates_many_distinct_values_and_notes_it(lake: Session) -> None:
     lake.run("CREATE TABLE many (k BIGINT, seven BIGINT, clock TIMESTAMP)")
     lake.run(
         "INSERT INTO many SELECT id, if(id % 10 = 0, NULL, id % 7), "
@@ -306,7 +306,7 @@ def test_many_different_values_are_estimated_and_told_so(lake: Session) -> None:
     assert unique == {"k": None, "seven": False, "clock": None}
 
 
-def test_a_query_tells_the_files_left_after_each_step(lake: Session) -> None:
+def test_explain_lists_files_left_after_each_pruning_step(lake: Session) -> None:
     values = {"day": "sun", "n": -1, "at": datetime.date(2026, 1, 2), "x": [1.5, 2.5]}
     query = "SELECT *, ':n' AS `:n`, 1-:n AS m, :at AS a, :x AS x FROM orders WHERE day = :day"
     report = lake.reports.explain(query, values)
@@ -341,7 +341,7 @@ def test_a_query_tells_the_files_left_after_each_step(lake: Session) -> None:
         (lambda r: r.queue(), SetupError, "coordinator"),
     ],
 )
-def test_what_can_not_be_shown_is_answered_with_the_next_step(
+def test_impossible_report_error_names_the_next_step(
     lake: Session, ask: Any, error: type[PaimonMagicsError], said: str
 ) -> None:
     with pytest.raises(error) as raised:
@@ -349,7 +349,7 @@ def test_what_can_not_be_shown_is_answered_with_the_next_step(
     assert said in raised.value.text()
 
 
-def test_a_history_is_sorted_in_sql_by_what_the_query_has(lake: Session) -> None:
+def test_sorted_history_sql_uses_only_columns_of_the_query(lake: Session) -> None:
     outcome = lake.history("orders")
     assert outcome.data.column("snapshot_id").to_pylist() == [4, 3, 2, 1]
     rows = rows_of(outcome)

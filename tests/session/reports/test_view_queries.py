@@ -161,7 +161,7 @@ def test_every_view_has_a_case() -> None:
     )
 
 
-def test_what_coordinators_have_open_is_in_no_table(
+def test_coordinator_views_offer_no_sql(
     spark: SparkSession, tmp_path: Path, state_home: Path
 ) -> None:
     # Before the session of the other tests is opened: a process has one at a time.
@@ -212,7 +212,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "number"), CASES)
-def test_the_sql_beside_a_view_gives_what_it_shows(lake: Session, name: str, number: int) -> None:
+def test_view_sql_returns_the_rows_of_the_view(lake: Session, name: str, number: int) -> None:
     view, what = VIEWS[name][number](lake), f"{name} {number}"
     match view:
         case Report():
@@ -243,7 +243,7 @@ def test_the_sql_beside_a_view_gives_what_it_shows(lake: Session, name: str, num
 
 
 @pytest.mark.parametrize("name", WITHOUT)
-def test_where_no_sql_gives_the_rows_none_is_offered(lake: Session, name: str) -> None:
+def test_views_without_equivalent_sql_offer_none(lake: Session, name: str) -> None:
     view = WITHOUT[name](lake)
     assert view.sql == ""
     if isinstance(view, Report) or view.shows_rows:
@@ -251,7 +251,7 @@ def test_where_no_sql_gives_the_rows_none_is_offered(lake: Session, name: str) -
     assert lake.run("SELECT count(*) AS n FROM orders").data.to_pylist() == [{"n": 3}]
 
 
-def test_a_filter_behind_a_limit_is_a_filter_of_the_limited_rows(lake: Session) -> None:
+def test_filter_after_limit_applies_to_limited_rows(lake: Session) -> None:
     outcome = lake.run("SELECT id, item FROM orders ORDER BY id", limit=2)
     rows = rows_of(outcome)
     row_filter = RowFilter((Order("id"),), (Condition("id", ">", "1"),))

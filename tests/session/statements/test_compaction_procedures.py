@@ -27,7 +27,7 @@ def manifests(session: Session) -> int:
     return int(count)
 
 
-def test_manifests_are_merged_by_one_commit(orders: Session) -> None:
+def test_compact_manifest_merges_manifests_in_a_single_commit(orders: Session) -> None:
     before = rows(orders, "SELECT * FROM orders")
     outcome = orders.run("CALL sys.compact_manifest(table => 'orders')")
     assert outcome.to_pylist() == [{"result": True}]
@@ -43,7 +43,7 @@ def test_manifests_are_merged_by_one_commit(orders: Session) -> None:
     assert rows(orders, "SELECT * FROM paimon_incremental_query('orders', 3, 4)") == []
 
 
-def test_where_there_is_nothing_to_merge_there_is_no_commit(orders: Session) -> None:
+def test_compact_manifest_without_work_makes_no_commit(orders: Session) -> None:
     orders.run("CALL sys.compact_manifest('orders')")
     outcome = orders.run("CALL sys.compact_manifest('orders')")
     assert outcome.to_pylist() == [{"result": True}]
@@ -61,7 +61,7 @@ def test_a_dry_run_counts_manifests_and_writes_nothing(orders: Session) -> None:
     assert manifests(orders) == 3
 
 
-def test_options_give_another_target_size(orders: Session) -> None:
+def test_options_change_the_target_size(orders: Session) -> None:
     small = (
         "CALL sys.compact_manifest(table => 'orders', options => 'manifest.target-file-size=1 b')"
     )
@@ -84,7 +84,7 @@ def test_options_give_another_target_size(orders: Session) -> None:
         ("sys.compact_database(including_tables => '(')", InvalidValueError, "including_tables"),
     ],
 )
-def test_a_wrong_call_is_told_by_name(
+def test_error_names_the_wrong_argument(
     orders: Session, call: str, error: type[PaimonMagicsError], told: str
 ) -> None:
     with pytest.raises(error) as caught:
@@ -123,7 +123,7 @@ def compacted(session: Session) -> set[str]:
         ("'shop', '.*', 'shop.b', 'num-levels=4'", {"shop.a"}),
     ],
 )
-def test_the_tables_that_match_are_compacted(
+def test_compact_database_compacts_matching_tables(
     shop: Session, arguments: str, expected: set[str]
 ) -> None:
     outcome = shop.run(f"CALL sys.compact_database({arguments})", dry_run=True)
@@ -134,7 +134,7 @@ def test_the_tables_that_match_are_compacted(
     assert compacted(shop) == expected
 
 
-def test_a_table_that_can_not_be_compacted_stops_no_other(shop: Session) -> None:
+def test_failed_table_does_not_stop_compact_database(shop: Session) -> None:
     outcome = shop.run(
         "CALL sys.compact_database(including_databases => 'shop', options => 'num-levels=none')"
     )

@@ -60,7 +60,7 @@ def session(session: Session) -> Session:
         ),
     ],
 )
-def test_such_a_statement_is_asked_about(
+def test_destructive_statement_needs_confirmation(
     session: Session, statement: str, loss: str, way: str
 ) -> None:
     before = session.history("t").to_arrow()
@@ -83,11 +83,11 @@ def test_such_a_statement_is_asked_about(
         "INSERT INTO t VALUES (9, 'true')",
     ],
 )
-def test_others_are_not(session: Session, statement: str) -> None:
+def test_harmless_statement_needs_no_confirmation(session: Session, statement: str) -> None:
     session.run(statement, confirm=False)
 
 
-def test_a_statement_behind_others_is_asked_about_what_they_brought(session: Session) -> None:
+def test_confirmation_counts_rows_added_earlier_in_the_cell(session: Session) -> None:
     session.run("CREATE TABLE u (id INT)")
     cell = "INSERT INTO u VALUES (1); TRUNCATE TABLE u"
     with pytest.raises(UnconfirmedError, match="takes away 1 row") as asked:
@@ -96,14 +96,16 @@ def test_a_statement_behind_others_is_asked_about_what_they_brought(session: Ses
     assert session.run("SELECT * FROM u").to_arrow().num_rows == 1
 
 
-def test_a_program_is_not_asked(session: Session) -> None:
+def test_program_needs_no_confirmation(session: Session) -> None:
     session.run("TRUNCATE TABLE t")
     assert session.run("SELECT * FROM t").to_arrow().num_rows == 0
 
 
 @pytest.mark.parametrize("name", ["t", "t$branch_side"])
 @pytest.mark.parametrize("statement", ["TRUNCATE TABLE `{}`", "DELETE FROM `{}`"])
-def test_rows_come_back_as_the_outcome_says(session: Session, name: str, statement: str) -> None:
+def test_statement_in_outcome_restores_removed_rows(
+    session: Session, name: str, statement: str
+) -> None:
     before = session.run(f"SELECT * FROM `{name}` ORDER BY id").to_pylist()
     outcome = session.run(statement.format(name))
     way_back = outcome.notes[-1].partition(" brings the rows back")[0]
@@ -111,7 +113,7 @@ def test_rows_come_back_as_the_outcome_says(session: Session, name: str, stateme
     assert session.run(f"SELECT * FROM `{name}` ORDER BY id").to_pylist() == before
 
 
-def test_a_rollback_leaves_a_snapshot_that_says_who_did_it(session: Session) -> None:
+def test_rollback_adds_a_snapshot_naming_its_user(session: Session) -> None:
     outcome = session.run("CALL sys.rollback('t', '1')")
     assert outcome.to_arrow().to_pylist() == [{"previous_snapshot_id": 3, "current_snapshot_id": 1}]
     assert "Snapshot 2, without rows, says who" in " ".join(outcome.notes)
@@ -123,7 +125,7 @@ def test_a_rollback_leaves_a_snapshot_that_says_who_did_it(session: Session) -> 
     assert [row["id"] for row in session.run("SELECT * FROM t ORDER BY id").to_pylist()] == [1, 5]
 
 
-def test_what_a_rollback_leaves_is_not_in_the_way_of_a_branch(session: Session) -> None:
+def test_rollback_snapshot_does_not_block_fast_forward(session: Session) -> None:
     session.run("INSERT INTO `t$branch_side` VALUES (7, 'b')")
     session.run("CALL sys.rollback('t', 'two')")
     session.run("CALL sys.fast_forward('t', 'side')")

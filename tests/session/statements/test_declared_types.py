@@ -10,7 +10,7 @@ from paimon_magics import Session
 pytestmark = pytest.mark.spark
 
 
-def test_columns_that_are_handed_on_keep_lengths_and_comments(session: Session) -> None:
+def test_create_table_as_keeps_lengths_and_comments_of_columns(session: Session) -> None:
     session.run(
         "CREATE TABLE a (k INT COMMENT 'the key', c CHAR(3) COMMENT 'code', v VARCHAR(5), "
         "s STRUCT<x: CHAR(2), y: INT COMMENT 'inner'>, l ARRAY<VARCHAR(4)>, t STRING)"

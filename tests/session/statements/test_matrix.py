@@ -126,14 +126,14 @@ def _run(session: Session, statement: str) -> None:
                 outcome.to_arrow()
 
 
-def test_the_table_and_this_test_have_the_same_rows() -> None:
+def test_documented_and_tested_matrix_have_the_same_rows() -> None:
     assert set(_TABLE) == set(_STATEMENTS)
     assert all(set(row) == set(_KINDS) for row in _TABLE.values())
 
 
 @pytest.mark.parametrize("kind", _KINDS)
 @pytest.mark.parametrize("statement", _STATEMENTS)
-def test_a_statement_is_taken_or_refused_as_the_table_says(
+def test_statements_are_accepted_or_refused_as_documented(
     session: Session, statement: str, kind: str
 ) -> None:
     word, _, condition = _TABLE[statement][kind].partition(" ")

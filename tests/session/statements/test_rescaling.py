@@ -38,7 +38,7 @@ def buckets(session: Session, table: str = "orders") -> dict[str, list[int]]:
     return found
 
 
-def test_partitions_get_another_number_of_buckets(orders: Session) -> None:
+def test_rescale_changes_bucket_count_of_partitions(orders: Session) -> None:
     before = rows(orders, "SELECT * FROM orders ORDER BY k")
     call = "CALL sys.rescale(table => 'orders', bucket_num => 4, partitions => 'dt=x')"
     planned = orders.run(call, dry_run=True)
@@ -88,7 +88,7 @@ def test_partitions_get_another_number_of_buckets(orders: Session) -> None:
     ],
     ids=["append", "append in ORC", "Avro", "first-row", "deletion vectors", "postponed"],
 )
-def test_no_row_is_lost(session: Session, options: str, hidden: bool) -> None:
+def test_rescale_loses_no_row(session: Session, options: str, hidden: bool) -> None:
     session.run(f"CREATE TABLE t (k INT NOT NULL, v INT) TBLPROPERTIES ({options})")
     session.run("INSERT INTO t SELECT id, 1 FROM range(20)")
     expected = rows(session, "SELECT * FROM t ORDER BY k")
@@ -101,9 +101,7 @@ def test_no_row_is_lost(session: Session, options: str, hidden: bool) -> None:
     assert rows(session, "SELECT * FROM t ORDER BY k") == expected
 
 
-def test_what_others_change_meanwhile_is_not_undone(
-    orders: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rescale_keeps_concurrent_changes(orders: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     others = iter(["INSERT INTO orders VALUES (1000, 'n', 'x')", "DELETE x", None])
     run = Session.run
     from paimon_magics.session.statements import compaction
@@ -141,7 +139,7 @@ def test_what_others_change_meanwhile_is_not_undone(
         ("'empty', 2", UnknownNameError, "no snapshot"),
     ],
 )
-def test_a_wrong_call_is_told_by_name(
+def test_error_names_the_wrong_argument(
     module_session: Session, call: str, error: type[PaimonMagicsError], told: str
 ) -> None:
     columns = "(k INT NOT NULL, v STRING, dt STRING NOT NULL)"

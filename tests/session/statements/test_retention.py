@@ -22,7 +22,7 @@ def option_of(session: Session, table: str) -> str | None:
     return {row["key"]: row["value"] for row in rows}.get(OPTION)
 
 
-def test_create_table_says_how_far_time_travel_reaches(session: Session) -> None:
+def test_create_table_notes_reach_of_time_travel(session: Session) -> None:
     for text in ("CREATE TABLE a (id INT)", "CREATE TABLE b AS SELECT 1 AS id"):
         (note,) = session.run(text).notes
         assert "last 60 min" in note and "the last 10" in note and OPTION in note
@@ -34,7 +34,7 @@ def test_create_table_says_how_far_time_travel_reaches(session: Session) -> None
     assert session.reports.snapshots("d").notes == ()
 
 
-def test_a_setting_keeps_snapshots_of_new_tables(spark: Any, tmp_path: Path) -> None:
+def test_setting_extends_snapshot_retention_of_new_tables(spark: Any, tmp_path: Path) -> None:
     with paimon_magics.connect(
         tmp_path, spark=spark, coordinator="in-process", snapshot_time_retained="7 d"
     ) as session:
@@ -46,7 +46,7 @@ def test_a_setting_keeps_snapshots_of_new_tables(spark: Any, tmp_path: Path) -> 
         assert kept == {"a": "7 d", "b": "2 h", "c": "7 d", "d": "7 d"}
 
 
-def test_a_setting_that_is_no_duration_is_refused_at_once(spark: Any, tmp_path: Path) -> None:
+def test_invalid_retention_setting_is_refused_at_connect(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(InvalidTableError, match="'snapshot_time_retained' can't be 'soon'"):
         paimon_magics.connect(
             tmp_path, spark=spark, coordinator="in-process", snapshot_time_retained="soon"

@@ -48,13 +48,13 @@ def shop(module_session: Session) -> Session:
         ("SHOW TBLPROPERTIES orders ('target-file-size')", [("target-file-size", "64 mb")]),
     ],
 )
-def test_show_lists_what_there_is(
+def test_show_statements_list_matching_objects(
     shop: Session, query: str, expected: list[tuple[Any, ...]]
 ) -> None:
     assert rows(shop, query) == expected
 
 
-def test_describe_tells_columns_and_partitions(shop: Session) -> None:
+def test_describe_lists_columns_and_partitions(shop: Session) -> None:
     described = rows(shop, "DESCRIBE orders")
     assert [row[0] for row in described[:3]] == ["id", "item", "dt"]
     assert described[0][2] == "the number"
@@ -64,7 +64,7 @@ def test_describe_tells_columns_and_partitions(shop: Session) -> None:
     assert rows(shop, "DESCRIBE orders id")[2] == ("comment", "the number")
 
 
-def test_the_statement_that_show_create_table_gives_makes_the_same_table(shop: Session) -> None:
+def test_output_of_show_create_table_recreates_the_table(shop: Session) -> None:
     names = ("orders_again", "users_again")
     shop.run(TABLES.format(orders=names[0], users=names[1]))
     for name in names:
@@ -100,7 +100,7 @@ def test_the_statement_that_show_create_table_gives_makes_the_same_table(shop: S
         ("SELECT count(*) FROM orders$consumers", [(0,)]),
     ],
 )
-def test_metadata_system_tables_are_tables(
+def test_metadata_system_tables_can_be_queried(
     shop: Session, query: str, expected: list[tuple[Any, ...]]
 ) -> None:
     assert rows(shop, query) == expected
@@ -117,7 +117,7 @@ def test_metadata_system_tables_are_tables(
         ("orders$manifests", "file_name, file_size, num_added_files, num_deleted_files"),
     ],
 )
-def test_metadata_system_tables_say_what_javas_say(
+def test_metadata_system_tables_match_java(
     shop: Session, java_paimon: JavaPaimon, module_warehouse: Path, table: str, columns: str
 ) -> None:
     names = [field.name for field in shop.table(table).schema]
@@ -130,12 +130,12 @@ def test_metadata_system_tables_say_what_javas_say(
     assert ours == sorted(tuple(row[name] for name in wanted) for row in java)
 
 
-def test_a_view_a_database_and_a_system_table_are_described(shop: Session) -> None:
+def test_database_and_system_table_are_described(shop: Session) -> None:
     assert ("snapshot_id", "bigint") in [row[:2] for row in rows(shop, "DESCRIBE orders$snapshots")]
     assert ("Namespace Name", "default") in rows(shop, "DESCRIBE DATABASE default")
 
 
-def test_show_views_leaves_out_those_that_stand_for_tables(shop: Session) -> None:
+def test_show_views_omits_internal_table_views(shop: Session) -> None:
     assert rows(shop, "SELECT count(*) FROM orders") == [(3,)]
     shop.table("orders").createOrReplaceTempView("mine")
     try:
@@ -148,13 +148,13 @@ def test_show_views_leaves_out_those_that_stand_for_tables(shop: Session) -> Non
 
 
 @pytest.mark.parametrize("text", ["SHOW PROCEDURES", "SHOW PROCEDURES IN paimon.sys"])
-def test_show_procedures_lists_those_of_paimon(shop: Session, text: str) -> None:
+def test_show_procedures_lists_paimon_procedures(shop: Session, text: str) -> None:
     procedures = dict(rows(shop, text))
     assert procedures["sys.create_tag"] == "table, tag [, snapshot] [, time_retained]"
     assert procedures["sys.compact_database"].startswith("[including_databases] [")
 
 
-def test_describe_history_is_the_tables_history(shop: Session) -> None:
+def test_describe_history_returns_table_history(shop: Session) -> None:
     history = shop.history("users").to_arrow()
     assert shop.run("DESCRIBE HISTORY users").to_arrow() == history
     assert shop.run("DESC HISTORY default.users").to_arrow() == history
@@ -177,7 +177,7 @@ def test_describe_history_is_the_tables_history(shop: Session) -> None:
         ("DESCRIBE DETAIL orders", "DESCRIBE EXTENDED orders"),
     ],
 )
-def test_statements_of_other_databases_are_answered_with_ours(
+def test_statements_of_other_databases_get_hint_with_equivalent(
     shop: Session, text: str, hint: str
 ) -> None:
     with pytest.raises(StatementError) as error:

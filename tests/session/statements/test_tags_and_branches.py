@@ -25,7 +25,7 @@ def orders(session: Session) -> Session:
     return session
 
 
-def test_a_tag_that_was_moved_is_read_anew(orders: Session) -> None:
+def test_moved_tag_is_read_at_its_new_snapshot(orders: Session) -> None:
     query = "SELECT k FROM orders VERSION AS OF 'monday' ORDER BY k"
     orders.run("ALTER TABLE orders CREATE TAG monday AS OF VERSION 1")
     first = rows(orders, query)
@@ -87,7 +87,7 @@ def test_java_continues_after_a_roll_back(
     assert java_paimon.rows(fresh, "default.orders$snapshots")[-1][0] >= 2
 
 
-def test_a_call_returns_what_paimons_procedure_does(orders: Session) -> None:
+def test_procedure_call_returns_the_columns_of_paimon(orders: Session) -> None:
     outcome = orders.run("CALL sys.create_tag_from_timestamp('orders', 'first', 5)")
     (row,) = outcome.to_arrow().to_pylist()
     assert list(row) == ["tagName", "snapshot", "commit_time", "watermark"]
@@ -95,7 +95,7 @@ def test_a_call_returns_what_paimons_procedure_does(orders: Session) -> None:
     assert outcome.message == "Tag `first` of `default.orders` names snapshot 1."
 
 
-def test_a_missing_tag_is_passed_over_and_said(orders: Session) -> None:
+def test_delete_tag_skips_and_reports_missing_tag(orders: Session) -> None:
     orders.run("ALTER TABLE orders CREATE TAG a")
     outcome = orders.run("CALL sys.delete_tag('orders', 'a, b')")
     assert (
@@ -122,7 +122,7 @@ def test_dry_runs_change_nothing(orders: Session) -> None:
     assert rows(orders, "SHOW TAGS orders") == []
 
 
-def test_the_catalogs_own_tables_are_read(orders: Session) -> None:
+def test_catalog_system_tables_are_read(orders: Session) -> None:
     orders.run(
         "CREATE TABLE parts (k INT, dt DATE, p STRING) PARTITIONED BY (dt, p);"
         "INSERT INTO parts VALUES (1, DATE '2024-01-02', 'x'), (2, NULL, NULL)"
@@ -151,7 +151,7 @@ def test_the_catalogs_own_tables_are_read(orders: Session) -> None:
     assert "catalog-options-table.enabled" in hidden.value.hint
 
 
-def test_times_of_system_tables_do_not_move_with_the_sessions_zone(orders: Session) -> None:
+def test_system_table_times_ignore_the_session_zone(orders: Session) -> None:
     before = orders.run("SELECT commit_time FROM orders$snapshots")
     assert dict(before.dataframe.dtypes) == {"commit_time": "timestamp_ntz"}  # type: ignore[union-attr]
     shown = before.to_arrow().to_pylist()

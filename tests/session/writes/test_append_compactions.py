@@ -28,7 +28,7 @@ def files(session: paimon_magics.Session, table: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("by_job", [False, True])
-def test_small_files_become_one_by_a_call(
+def test_call_merges_small_files_of_append_table(
     session: paimon_magics.Session, monkeypatch: pytest.MonkeyPatch, by_job: bool
 ) -> None:
     if by_job:
@@ -51,7 +51,7 @@ def test_small_files_become_one_by_a_call(
     assert session.run("CALL sys.compact('t')").message.endswith("nothing to compact.")
 
 
-def test_options_of_a_call_decide_what_is_small(session: paimon_magics.Session) -> None:
+def test_call_options_set_minimum_file_count(session: paimon_magics.Session) -> None:
     session.run("CREATE TABLE t (k INT)")
     for number in range(2):
         session.run(f"INSERT INTO t VALUES ({number})")
@@ -62,7 +62,7 @@ def test_options_of_a_call_decide_what_is_small(session: paimon_magics.Session) 
 
 
 @pytest.mark.parametrize("write_only", [False, True])
-def test_an_insert_compacts_the_buckets_that_it_wrote(
+def test_insert_compacts_its_buckets_unless_write_only(
     session: paimon_magics.Session, write_only: bool
 ) -> None:
     session.run(
@@ -83,7 +83,7 @@ def test_an_insert_compacts_the_buckets_that_it_wrote(
     assert sorted(rows(session, "SELECT v FROM t WHERE k = 1")) == [("a",), ("b",), ("c",)]
 
 
-def test_a_call_sorts_a_table_or_refuses_it_by_name(session: paimon_magics.Session) -> None:
+def test_call_sorts_table_but_refuses_data_evolution(session: paimon_magics.Session) -> None:
     session.run("CREATE TABLE t (k INT)")
     session.run("INSERT INTO t VALUES (2), (1)")
     session.run("CALL sys.compact(table => 't', order_strategy => 'order', order_by => 'k')")
@@ -102,7 +102,7 @@ def test_a_call_sorts_a_table_or_refuses_it_by_name(session: paimon_magics.Sessi
     assert rows(session, "SELECT k, _ROW_ID FROM u") == [(1, 0), (2, 1)]
 
 
-def test_a_clustered_table_is_sorted_by_its_own_columns(session: paimon_magics.Session) -> None:
+def test_clustered_table_is_sorted_by_clustering_columns(session: paimon_magics.Session) -> None:
     session.run(
         "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('clustering.incremental' = 'true', "
         "'clustering.columns' = 'k', 'num-sorted-run.compaction-trigger' = '2')"

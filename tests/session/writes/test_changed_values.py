@@ -70,7 +70,7 @@ def rows_of(session: Session, table: str) -> int:
 
 
 @pytest.mark.parametrize("table", [name for name, _ in LAYOUTS])
-def test_an_insert_counts_what_its_casts_change(opened: Session, table: str) -> None:
+def test_insert_counts_values_changed_by_casts(opened: Session, table: str) -> None:
     outcome = opened.run(f"INSERT INTO {table} SELECT * FROM given")
     assert outcome.values_changed == CHANGED
     for said in (
@@ -87,12 +87,14 @@ def test_an_insert_counts_what_its_casts_change(opened: Session, table: str) -> 
     assert outcome.values_changed == {} and not [n for n in outcome.notes if "value" in n]
 
 
-def test_a_frame_of_spark_counts_as_a_query(opened: Session, spark: SparkSession) -> None:
+def test_spark_frame_write_counts_values_changed_by_casts(
+    opened: Session, spark: SparkSession
+) -> None:
     frame = spark.sql("SELECT 7 AS k, 5.7 AS i, 1.239 AS d")
     assert opened.write(frame, "plain").values_changed == {"i": 1, "d": 1}
 
 
-def test_many_changed_values_of_several_tasks_are_all_counted(opened: Session) -> None:
+def test_changed_values_of_several_tasks_are_all_counted(opened: Session) -> None:
     opened.run("CREATE TABLE many (k BIGINT, d DECIMAL(9, 1), i INT)")
     outcome = opened.run(
         "INSERT INTO many SELECT id, id / 100.0D, CAST(id AS DECIMAL(12, 1)) / 2 FROM "
@@ -113,7 +115,7 @@ def test_many_changed_values_of_several_tasks_are_all_counted(opened: Session) -
         ("changed_columns", "'row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true'"),
     ],
 )
-def test_row_changes_count_what_their_casts_change(
+def test_update_and_merge_count_values_changed_by_casts(
     opened: Session, table: str, properties: str
 ) -> None:
     opened.run(
@@ -144,7 +146,7 @@ def test_row_changes_count_what_their_casts_change(
     assert opened.run(only + "WHEN NOT MATCHED THEN INSERT *").values_changed == {"d": 1}
 
 
-def test_an_upsert_counts_what_its_casts_change(opened: Session) -> None:
+def test_upsert_counts_values_changed_by_casts(opened: Session) -> None:
     opened.run(
         "CREATE TABLE upserted (k INT, d DECIMAL(5, 2)) TBLPROPERTIES "
         "('upsert-key' = 'k', 'write.merge-schema' = 'true')"
@@ -160,7 +162,7 @@ def test_explain_names_casts_that_may_change_values(opened: Session) -> None:
     assert "Casts that may round or cut values: `d` from DOUBLE to DECIMAL(5, 2)." in told
 
 
-def test_casts_that_keep_every_value_are_not_looked_at(opened: Session) -> None:
+def test_lossless_casts_count_no_changed_values(opened: Session) -> None:
     opened.run("CREATE TABLE wide (a BIGINT, b DECIMAL(20, 4), c STRING, d DOUBLE)")
     outcome = opened.run("INSERT INTO wide SELECT 1, 1.5BD, 7, 3")
     assert outcome.values_changed == {}
@@ -169,7 +171,7 @@ def test_casts_that_keep_every_value_are_not_looked_at(opened: Session) -> None:
 
 
 @pytest.mark.parametrize("table", ["plain", "keyed", "parted"])
-def test_a_setting_refuses_what_casts_would_change(strict: Session, table: str) -> None:
+def test_setting_refuses_insert_with_lossy_casts(strict: Session, table: str) -> None:
     before = strict.run(f"SELECT max(snapshot_id) AS n FROM {table}$snapshots").to_arrow()
     for verb in ("INTO", "OVERWRITE"):
         with pytest.raises(InvalidValueError) as caught:
@@ -184,7 +186,7 @@ def test_a_setting_refuses_what_casts_would_change(strict: Session, table: str) 
     strict.run(f"INSERT INTO {table} (k, d, i) SELECT k, round(d, 2), floor(i) FROM given")
 
 
-def test_a_setting_refuses_a_frame_of_spark(strict: Session, spark: SparkSession) -> None:
+def test_setting_refuses_spark_frame_with_lossy_casts(strict: Session, spark: SparkSession) -> None:
     frame = spark.sql("SELECT 7 AS k, 5.7 AS i, 1.239 AS d")
     with pytest.raises(InvalidValueError, match="1 value of `i` would be cut"):
         strict.write(frame, "plain")

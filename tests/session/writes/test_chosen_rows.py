@@ -76,7 +76,9 @@ def shown(frame: DataFrame) -> list[str]:
 
 
 @pytest.mark.parametrize("condition", TAKEN)
-def test_no_row_is_left_out_that_the_condition_selects(session: Session, condition: str) -> None:
+def test_filtered_read_keeps_every_row_selected_by_condition(
+    session: Session, condition: str
+) -> None:
     frame = chosen(session, "keyed", condition)
     assert frame is not None
     selected = session.spark.table("made").where(condition)
@@ -85,13 +87,13 @@ def test_no_row_is_left_out_that_the_condition_selects(session: Session, conditi
 
 
 @pytest.mark.parametrize("condition", LEFT_TO_SPARK)
-def test_conditions_that_compare_no_column_with_values_are_left_to_spark(
+def test_conditions_without_column_comparisons_are_left_to_spark(
     session: Session, condition: str
 ) -> None:
     assert chosen(session, "keyed", condition) is None
 
 
-def test_each_bucket_is_in_one_task(session: Session) -> None:
+def test_each_bucket_is_read_by_a_single_task(session: Session) -> None:
     frame = chosen(session, "keyed", "a = 5")
     assert frame is not None
     plan = reads_of(frame).plan
@@ -102,7 +104,7 @@ def test_each_bucket_is_in_one_task(session: Session) -> None:
     assert plan.merge_file_count > 4
 
 
-def test_statements_change_what_the_condition_selects(session: Session) -> None:
+def test_update_and_delete_change_rows_selected_by_condition(session: Session) -> None:
     session.run(
         f"CREATE TABLE changed ({COLUMNS}, PRIMARY KEY (k) NOT ENFORCED) "
         f"TBLPROPERTIES ('bucket' = '4'); INSERT INTO changed {ROWS}; CALL sys.compact('changed')"
@@ -121,7 +123,7 @@ def test_statements_change_what_the_condition_selects(session: Session) -> None:
     assert delete.rows_deleted == made.where("a = 105").count() > 0
 
 
-def test_a_changed_column_is_compared_in_its_present_type(session: Session) -> None:
+def test_retyped_column_is_compared_in_its_current_type(session: Session) -> None:
     session.run(
         "CREATE TABLE widened (k BIGINT NOT NULL, a INT, PRIMARY KEY (k) NOT ENFORCED) "
         "TBLPROPERTIES ('bucket' = '2', 'write-only' = 'true');"
@@ -147,7 +149,7 @@ def test_a_changed_column_is_compared_in_its_present_type(session: Session) -> N
         ("a INT, n STRUCT<x: INT>", "'file.format' = 'parquet'"),
     ],
 )
-def test_files_that_arrow_reads_no_better_are_left_to_spark(
+def test_formats_and_types_unsuited_to_arrow_are_left_to_spark(
     session: Session, column: str, options: str
 ) -> None:
     session.run(
@@ -160,7 +162,7 @@ def test_files_that_arrow_reads_no_better_are_left_to_spark(
     assert session.run("DELETE FROM others WHERE a = 5").rows_deleted == 11
 
 
-def test_rows_that_have_to_be_merged_are_read_as_ever(session: Session) -> None:
+def test_overlapping_rows_are_read_by_merge(session: Session) -> None:
     session.run(
         "CREATE TABLE merged (k BIGINT NOT NULL, a INT, PRIMARY KEY (k) NOT ENFORCED) "
         "TBLPROPERTIES ('bucket' = '2', 'write-only' = 'true');"

@@ -27,7 +27,7 @@ def sizes(warehouse: Path) -> list[int]:
     ],
     ids=["append", "one bucket", "two buckets"],
 )
-def test_many_tasks_write_a_file_for_each_partition_and_bucket(
+def test_many_tasks_write_a_single_file_per_partition_and_bucket(
     session: Session, warehouse: Path, options: str, files: int
 ) -> None:
     properties = f"TBLPROPERTIES ({options})" if options else ""
@@ -55,7 +55,7 @@ def total(session: Session) -> list[int]:
     return [*found.to_pylist()[0].values()]
 
 
-def test_rows_for_the_partitions_that_are_there_are_written_by_the_tasks_that_have_them(
+def test_tasks_write_rows_of_existing_partitions_directly(
     session: Session,
 ) -> None:
     fill(session)
@@ -64,9 +64,7 @@ def test_rows_for_the_partitions_that_are_there_are_written_by_the_tasks_that_ha
     assert total(session) == [9003, 1000 * 9000 * 8999 // 2 - 6, 3]
 
 
-def test_rows_for_many_new_partitions_are_gathered_all_the_same(
-    session: Session, warehouse: Path
-) -> None:
+def test_rows_of_many_new_partitions_are_gathered(session: Session, warehouse: Path) -> None:
     fill(session)
     outcome = session.run(f"INSERT INTO t SELECT id, CAST(id / 1000 % {PARTITIONS} AS INT) {WIDE}")
     assert outcome.files_written == PARTITIONS
@@ -75,13 +73,13 @@ def test_rows_for_many_new_partitions_are_gathered_all_the_same(
     assert len(sizes(warehouse)) == PARTITIONS + 3
 
 
-def test_values_for_many_new_partitions_are_written_too(session: Session) -> None:
+def test_values_for_many_new_partitions_are_written(session: Session) -> None:
     fill(session)
     session.run(f"INSERT INTO t VALUES {', '.join(f'({p}, {p})' for p in range(10))}")
     assert total(session) == [13, 45 - 6, 10]
 
 
-def test_few_rows_for_the_partitions_that_are_there_make_few_files(session: Session) -> None:
+def test_few_rows_for_existing_partitions_make_few_files(session: Session) -> None:
     fill(session)
     outcome = session.run(
         f"INSERT INTO t SELECT id, CAST(id % 3 AS INT) FROM range(0, 900, 1, {TASKS})"
@@ -89,9 +87,7 @@ def test_few_rows_for_the_partitions_that_are_there_make_few_files(session: Sess
     assert outcome.files_written == 3
 
 
-def test_a_partition_with_most_of_the_rows_is_written_by_several_tasks(
-    session: Session, warehouse: Path
-) -> None:
+def test_skewed_partition_is_written_by_several_tasks(session: Session, warehouse: Path) -> None:
     session.run("CREATE TABLE t (k BIGINT, v STRING, p INT) PARTITIONED BY (p)")
     settings = {
         "spark.sql.adaptive.advisoryPartitionSizeInBytes": "512kb",
@@ -118,7 +114,7 @@ def test_a_partition_with_most_of_the_rows_is_written_by_several_tasks(
     assert [*found.values()] == [240000, 240000 * 239999 // 2]
 
 
-def test_many_tasks_write_no_more_files_than_tasks_that_run_at_once(
+def test_many_tasks_write_at_most_a_file_per_concurrent_task(
     session: Session, warehouse: Path
 ) -> None:
     session.run("CREATE TABLE t (k BIGINT)")
@@ -129,18 +125,14 @@ def test_many_tasks_write_no_more_files_than_tasks_that_run_at_once(
     ]
 
 
-def test_few_rows_make_one_file_in_the_order_of_the_statement(
-    session: Session, warehouse: Path
-) -> None:
+def test_few_rows_make_a_single_file_in_row_order(session: Session, warehouse: Path) -> None:
     session.run("CREATE TABLE t (k BIGINT)")
     session.run(f"INSERT INTO t SELECT 1000 - id FROM range(0, 1000, 1, {TASKS})")
     assert len(sizes(warehouse)) == 1
     assert session.run("SELECT k FROM t").to_arrow()["k"].to_pylist() == [*range(1000, 0, -1)]
 
 
-def test_files_of_an_append_come_near_their_target_on_disk(
-    session: Session, warehouse: Path
-) -> None:
+def test_append_files_come_near_target_size_on_disk(session: Session, warehouse: Path) -> None:
     session.run("CREATE TABLE t (k BIGINT, v STRING) TBLPROPERTIES ('target-file-size' = '4 mb')")
     # Text that compresses to half of what it takes in memory.
     session.run("INSERT INTO t SELECT id, sha2(string(id), 256) FROM range(0, 500000, 1, 1)")
@@ -149,9 +141,7 @@ def test_files_of_an_append_come_near_their_target_on_disk(
     assert all(0.5 * 2**22 < size < 1.5 * 2**22 for size in full)
 
 
-def test_a_bucket_of_a_primary_key_table_is_written_by_one_task(
-    session: Session, warehouse: Path
-) -> None:
+def test_primary_key_bucket_is_written_by_a_single_task(session: Session, warehouse: Path) -> None:
     session.run(
         "CREATE TABLE t (k BIGINT NOT NULL, v BIGINT) "
         "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '3')"
@@ -161,7 +151,7 @@ def test_a_bucket_of_a_primary_key_table_is_written_by_one_task(
     assert session.run("SELECT v FROM t").to_arrow()["v"].to_pylist() == [899]
 
 
-def test_a_writer_keeps_no_more_than_the_write_buffer_and_the_last_row_still_wins(
+def test_full_write_buffer_is_flushed_and_last_row_still_wins(
     session: Session, warehouse: Path
 ) -> None:
     session.run(

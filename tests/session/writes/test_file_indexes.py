@@ -50,7 +50,7 @@ def filled(session: Session, options: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sampled([*KINDS]))
-def test_java_leaves_out_files_without_the_value(
+def test_java_skips_files_without_the_value(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, kind: str
 ) -> None:
     filled(session, f"{KINDS[kind]}, {ALL}")
@@ -65,7 +65,7 @@ def test_java_leaves_out_files_without_the_value(
     ]
 
 
-def test_compacted_files_have_indexes_too(
+def test_compaction_writes_file_indexes(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     filled(session, f"{KINDS['keyed']}, 'write-only' = 'true', {ALL}")
@@ -93,7 +93,7 @@ REWRITE = "CALL sys.rewrite_file_index(table => 'default.t')"
 
 
 @pytest.mark.parametrize("kind", sampled(["orc", "parquet", "keyed", "in files"]))
-def test_files_get_the_indexes_that_are_asked_for_later(
+def test_rewrite_file_index_adds_and_removes_indexes(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, kind: str
 ) -> None:
     filled(session, KINDS[kind])
@@ -129,7 +129,7 @@ def test_files_get_the_indexes_that_are_asked_for_later(
     assert count == len(java_paimon.rows(warehouse, "default.t"))
 
 
-def test_deleted_rows_count_and_other_partitions_stay(
+def test_index_rewrite_covers_deleted_rows_of_chosen_partition_only(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     session.run(
@@ -150,7 +150,7 @@ def test_deleted_rows_count_and_other_partitions_stay(
         session.run("CALL sys.rewrite_file_index('t', 'k = 1')")
 
 
-def test_a_small_index_lies_in_the_manifest(
+def test_small_index_is_stored_in_the_manifest(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     filled(
@@ -161,7 +161,7 @@ def test_a_small_index_lies_in_the_manifest(
     assert not list((warehouse / "default.db" / "t").glob("**/*.index"))
 
 
-def test_without_an_index_the_file_is_read(
+def test_java_reads_files_without_index(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     filled(session, "'file.format' = 'avro'")
@@ -175,7 +175,7 @@ def test_without_an_index_the_file_is_read(
         ("'file-index.bitmap.columns' = 'm', 'file-index.bitmap.m.version' = '3'", "version"),
     ],
 )
-def test_what_an_option_can_not_be_is_told_before_anything_is_written(
+def test_invalid_index_option_is_refused_before_write(
     session: Session, warehouse: Path, options: str, told: str
 ) -> None:
     with pytest.raises(InvalidTableError) as caught:

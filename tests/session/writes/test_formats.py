@@ -52,7 +52,7 @@ def session(spark: SparkSession, warehouse: Path) -> Iterator[Session]:
 
 
 @pytest.mark.parametrize("file_format", ["orc", "avro"])
-def test_a_format_holds_a_type_so_that_everyone_reads_it_or_refuses_it(
+def test_format_stores_type_readable_by_everyone_or_refuses_it(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, file_format: str
 ) -> None:
     refused, wrong = set(), {}
@@ -88,9 +88,7 @@ def test_a_format_holds_a_type_so_that_everyone_reads_it_or_refuses_it(
 
 
 @pytest.mark.parametrize("column", ["TIMESTAMP", "ARRAY<TIMESTAMP_LTZ(3)>"])
-def test_instants_that_java_would_read_in_its_own_zone_are_refused_in_orc(
-    session: Session, column: str
-) -> None:
+def test_orc_refuses_timestamps_read_by_java_in_its_zone(session: Session, column: str) -> None:
     session.run(f"CREATE TABLE t (k INT, c {column}) TBLPROPERTIES ('file.format' = 'orc')")
     with pytest.raises(UnsupportedStatementError, match="time zone of its machine") as error:
         session.run("INSERT INTO t VALUES (1, NULL)")
@@ -107,9 +105,7 @@ def _odd(value: object, file_format: str, text: str) -> bool:
 
 
 @pytest.mark.parametrize("form", ["VALUES {}", "SELECT * FROM (VALUES {})"])
-def test_a_timestamp_that_orc_would_spoil_is_refused_with_its_column(
-    session: Session, form: str
-) -> None:
+def test_orc_refuses_timestamp_fractions_before_1970_by_column(session: Session, form: str) -> None:
     session.run("CREATE TABLE t (at TIMESTAMP_NTZ) TBLPROPERTIES ('file.format' = 'orc')")
     row = "(TIMESTAMP_NTZ'1969-12-31 23:59:59.999999')"
     with pytest.raises(PaimonMagicsError, match="column `at` has a timestamp before 1970"):
@@ -122,7 +118,7 @@ def test_a_timestamp_that_orc_would_spoil_is_refused_with_its_column(
     ("options", "file_format"),
     sampled({"plain": "", "buckets": ", 'bucket' = '2', 'bucket-key' = 'k'"}, ["orc", "avro"]),
 )
-def test_partitioned_and_bucketed_append_tables_in_other_formats(
+def test_partitioned_and_bucketed_tables_work_in_orc_and_avro(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, file_format: str, options: str
 ) -> None:
     session.run(
@@ -138,13 +134,13 @@ def test_partitioned_and_bucketed_append_tables_in_other_formats(
         assert sorted(found, key=repr) == sorted(rows, key=repr), reader
 
 
-def test_a_null_in_a_not_null_column_is_refused_in_other_formats_too(session: Session) -> None:
+def test_null_in_not_null_column_is_refused_in_orc(session: Session) -> None:
     session.run("CREATE TABLE t (k INT NOT NULL) TBLPROPERTIES ('file.format' = 'orc')")
     with pytest.raises((InvalidValueError, PaimonMagicsError), match="NULL"):
         session.run("INSERT INTO t SELECT CAST(NULL AS INT) FROM range(3)")
 
 
-def test_a_failing_job_leaves_no_file_in_other_formats(session: Session, warehouse: Path) -> None:
+def test_failed_job_leaves_no_avro_file(session: Session, warehouse: Path) -> None:
     session.run(
         "CREATE TABLE t (k INT, p INT) PARTITIONED BY (p) TBLPROPERTIES ('file.format' = 'avro')"
     )
@@ -157,7 +153,7 @@ def test_a_failing_job_leaves_no_file_in_other_formats(session: Session, warehou
 
 
 @pytest.mark.parametrize("file_format", ["orc", "avro"])
-def test_primary_key_tables_in_other_formats(
+def test_primary_key_tables_work_in_orc_and_avro(
     session: Session, warehouse: Path, file_format: str
 ) -> None:
     session.run(
@@ -172,9 +168,7 @@ def test_primary_key_tables_in_other_formats(
     assert not list(warehouse.rglob("*.parquet"))
 
 
-def test_a_value_that_a_format_can_not_hold_leaves_no_file(
-    session: Session, warehouse: Path
-) -> None:
+def test_refused_orc_value_leaves_no_file(session: Session, warehouse: Path) -> None:
     session.run(
         "CREATE TABLE t (k INT, at TIMESTAMP_NTZ) TBLPROPERTIES ('primary-key' = 'k', "
         "'bucket' = '1', 'file.format' = 'orc')"

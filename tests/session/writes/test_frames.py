@@ -76,7 +76,7 @@ def test_rows_after_an_empty_chunk_are_written(session: Session, table: str) -> 
     assert rows(session, "SELECT k FROM `odd name` ORDER BY k") == [(0,), (1,), (7,), (8,)]
 
 
-def test_an_overwrite_replaces_all_and_a_dynamic_one_what_receives_rows(
+def test_overwrite_replaces_all_and_dynamic_mode_only_given_partitions(
     session: Session, table: str
 ) -> None:
     other = datetime.date(2026, 11, 21)
@@ -89,7 +89,7 @@ def test_an_overwrite_replaces_all_and_a_dynamic_one_what_receives_rows(
     assert stored(session) == [(7, None, other, 7)]
 
 
-def test_a_mode_a_column_and_a_thing_that_are_none_are_named(session: Session, table: str) -> None:
+def test_write_refuses_unknown_mode_column_and_frame_type(session: Session, table: str) -> None:
     with pytest.raises(InvalidValueError, match="no mode 'overwrte'") as caught:
         session.write(DATA, table, mode="overwrte")  # type: ignore[arg-type]
     assert "overwrite" in caught.value.hint
@@ -116,7 +116,7 @@ def merging(session: Session) -> Iterator[Callable[..., None]]:
         session.spark.conf.unset(one)
 
 
-def test_a_write_by_name_brings_its_columns_along(
+def test_write_by_name_merges_new_columns_into_schema(
     session: Session, merging: Callable[..., None]
 ) -> None:
     session.run("CREATE TABLE grown (k INT, s STRUCT<x: INT>)")

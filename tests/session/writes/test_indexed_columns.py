@@ -48,7 +48,7 @@ def indexes(lake: Lake) -> set[str]:
     return {one.index_file.file_name for one in IndexFileHandler(lake.table.paimon).scan(None)}
 
 
-def test_an_index_of_a_changed_column_is_kept_right_by_the_option(
+def test_option_decides_whether_changed_column_loses_its_index(
     session: Session, warehouse: Path
 ) -> None:
     session.run(

@@ -27,7 +27,7 @@ def kinds(session: Session) -> list[str]:
     return [row["commit_kind"] for row in rows]
 
 
-def test_the_trigger_of_the_table_decides(session: Session) -> None:
+def test_table_trigger_decides_when_insert_compacts(session: Session) -> None:
     session.run(CREATE.format(", 'num-sorted-run.compaction-trigger' = '2'"))
     for number in range(2):
         outcome = session.run(f"INSERT INTO t VALUES ({number}, 'a')")
@@ -47,7 +47,7 @@ def test_files_of_level_0_and_higher_levels_count_as_sorted_runs(session: Sessio
     assert session.run("SELECT k, v FROM t").to_pylist() == [{"k": 1, "v": "a5"}]
 
 
-def test_with_write_only_nothing_is_compacted(session: Session) -> None:
+def test_write_only_insert_does_not_compact(session: Session) -> None:
     session.run(CREATE.format(", 'num-sorted-run.compaction-trigger' = '2', 'write-only' = 'true'"))
     for number in range(3):
         session.run(f"INSERT INTO t VALUES ({number}, 'a')")
@@ -56,7 +56,7 @@ def test_with_write_only_nothing_is_compacted(session: Session) -> None:
     assert kinds(session)[-1] == "COMPACT"
 
 
-def test_every_commit_of_an_option_is_compacted_whole(session: Session) -> None:
+def test_delta_commits_option_compacts_after_every_commit(session: Session) -> None:
     session.run(CREATE.format(", 'full-compaction.delta-commits' = '1'"))
     session.run("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     session.run("INSERT INTO t VALUES (1, 'c')")
@@ -64,7 +64,7 @@ def test_every_commit_of_an_option_is_compacted_whole(session: Session) -> None:
     assert levels == [{"level": 5, "n": 2}]
 
 
-def test_a_failing_compaction_costs_no_row(session: Session, warehouse: Path) -> None:
+def test_failed_compaction_loses_no_row(session: Session, warehouse: Path) -> None:
     session.run(CREATE.format(", 'num-sorted-run.compaction-trigger' = '2'"))
     session.run("INSERT INTO t VALUES (1, 'a')")
     [file] = (warehouse / "default.db" / "t" / "bucket-0").glob("*.parquet")
@@ -81,7 +81,7 @@ def test_a_failing_compaction_costs_no_row(session: Session, warehouse: Path) ->
     assert session.run("SELECT count(*) AS n FROM t").to_pylist() == [{"n": 3}]
 
 
-def test_a_dry_run_says_what_would_be_rewritten(session: Session) -> None:
+def test_dry_run_shows_files_to_compact(session: Session) -> None:
     session.run(CREATE.format(", 'write-only' = 'true'"))
     assert "nothing to compact" in str(session.explain("CALL sys.compact('t')"))
     for number in range(2):
@@ -99,7 +99,7 @@ def wait_for_others(session: Session, wait_ms: int) -> None:
     session._connection = replace(connection, settings=settings)
 
 
-def test_a_bucket_that_others_compact_is_left_to_them(session: Session) -> None:
+def test_insert_skips_and_call_awaits_bucket_compacted_by_others(session: Session) -> None:
     session.run(CREATE.format(", 'num-sorted-run.compaction-trigger' = '2'"))
     session.run("INSERT INTO t VALUES (1, 'a')")
     scope = StatementScope(session._connection)
@@ -122,7 +122,7 @@ def test_a_bucket_that_others_compact_is_left_to_them(session: Session) -> None:
     assert kinds(session)[-1] == "COMPACT"
 
 
-def test_a_partition_of_an_append_table_that_others_compact_is_waited_for(session: Session) -> None:
+def test_call_awaits_append_partition_compacted_by_others(session: Session) -> None:
     session.run("CREATE TABLE a (p INT, k INT) PARTITIONED BY (p)")
     for key in range(6):
         session.run(f"INSERT INTO a SELECT * FROM VALUES (1, {key}), (2, {key})")

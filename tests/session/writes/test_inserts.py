@@ -32,7 +32,7 @@ def dynamic(session: Session) -> Iterator[None]:
     "partitioned",
     [pytest.param(False, marks=pytest.mark.soak), pytest.param(True, marks=pytest.mark.cluster)],
 )
-def test_the_last_row_of_a_key_wins_in_the_statements_order(
+def test_last_row_of_key_wins_in_statements_order(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, partitioned: bool
 ) -> None:
     """20,000 rows in eight partitions of input, 100 keys in three buckets: any other order of the
@@ -51,7 +51,7 @@ def test_the_last_row_of_a_key_wins_in_the_statements_order(
     assert sorted(java_paimon.rows(warehouse, "default.t")) == expected
 
 
-def test_the_last_row_of_a_key_wins_in_values(session: Session) -> None:
+def test_last_row_of_key_wins_in_values(session: Session) -> None:
     session.run("CREATE TABLE t (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '4')")
     values = ", ".join(f"({n % 7}, {n})" for n in range(500))
     session.run(f"INSERT INTO t VALUES {values}")
@@ -80,7 +80,7 @@ def test_the_later_part_of_a_union_wins(session: Session, options: str) -> None:
         ]
 
 
-def test_many_upserts_leave_one_row_a_key(session: Session) -> None:
+def test_repeated_upserts_leave_a_single_row_per_key(session: Session) -> None:
     session.run("CREATE TABLE t (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')")
     for turn in range(5):
         session.run(f"INSERT INTO t SELECT id, {turn} FROM range({turn * 10}, {turn * 10 + 30})")
@@ -139,7 +139,7 @@ def test_merge_engines_merge_as_in_java(
 
 
 @pytest.mark.java
-def test_we_and_java_take_turns_at_one_table(
+def test_session_and_java_write_to_the_same_table_in_turn(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     session.run(
@@ -159,7 +159,7 @@ def test_we_and_java_take_turns_at_one_table(
 
 
 @pytest.mark.cluster
-def test_an_overwrite_reads_the_table_that_it_replaces(session: Session) -> None:
+def test_overwrite_can_read_its_own_target_table(session: Session) -> None:
     session.run("CREATE TABLE t (k INT, dt STRING) PARTITIONED BY (dt)")
     session.run("INSERT INTO t SELECT id, 'd' || id % 3 FROM range(30)")
     session.run("INSERT OVERWRITE t SELECT k + 1, dt FROM t WHERE dt <> 'd0'")
@@ -212,7 +212,7 @@ def test_a_partition_value_is_cast_to_its_column(
 
 
 @pytest.mark.usefixtures("dynamic")
-def test_a_dynamic_overwrite_replaces_the_partitions_that_get_rows(session: Session) -> None:
+def test_dynamic_overwrite_replaces_only_partitions_with_rows(session: Session) -> None:
     session.run(
         "CREATE TABLE t (k INT, dt STRING, v INT) PARTITIONED BY (dt) "
         "TBLPROPERTIES ('primary-key' = 'dt,k', 'bucket' = '2')"
@@ -239,7 +239,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("options", only_in_soak(LAYOUTS, ["buckets", "fixed", "postponed"]))
-def test_values_run_no_job(session: Session, options: str) -> None:
+def test_insert_of_values_runs_no_job(session: Session, options: str) -> None:
     session.run(
         "CREATE TABLE t (k INT NOT NULL, v STRING DEFAULT 'none', at TIMESTAMP, p DATE NOT NULL) "
         f"PARTITIONED BY (p){f' TBLPROPERTIES ({options})' if options else ''}"
@@ -262,7 +262,7 @@ def test_values_run_no_job(session: Session, options: str) -> None:
     ]
 
 
-def test_nested_values_run_one_job_and_a_query_two(session: Session) -> None:
+def test_insert_of_nested_values_or_query_runs_few_jobs(session: Session) -> None:
     """Spark fetches nested values by a job of its own; adaptive execution runs the stage before a
     shuffle as a job."""
     session.run("CREATE TABLE t (k INT, v ARRAY<STRING>)")
@@ -292,7 +292,7 @@ ROW_IDS = "'row-tracking.enabled' = 'true'"
         ("'commit.callbacks' = 'a.B'", "commit.callbacks"),
     ],
 )
-def test_a_table_that_can_not_be_written_yet_says_why(
+def test_unsupported_table_option_is_named_on_write(
     session: Session, options: str, named: str
 ) -> None:
     session.run(f"CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ({options})")
@@ -303,7 +303,7 @@ def test_a_table_that_can_not_be_written_yet_says_why(
 
 
 @pytest.mark.parametrize("more", only_in_soak(["", ", 'data-evolution.enabled' = 'true'"], [""]))
-def test_rows_get_ids_that_stay(session: Session, more: str) -> None:
+def test_row_tracking_assigns_row_ids_and_sequence_numbers(session: Session, more: str) -> None:
     session.run(f"CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ({ROW_IDS}{more})")
     session.run("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     session.run("INSERT INTO t VALUES (3, 'c')")
@@ -336,7 +336,7 @@ def test_rows_get_ids_that_stay(session: Session, more: str) -> None:
         ),
     ],
 )
-def test_rows_that_a_compaction_shows_are_seen_after_the_statement(
+def test_insert_compacts_so_its_rows_are_visible(
     session: Session, options: str, expected: list[tuple[int, str]]
 ) -> None:
     session.run(
@@ -352,7 +352,7 @@ def test_rows_that_a_compaction_shows_are_seen_after_the_statement(
     assert rows(session, "SELECT row_count FROM t$table_indexes") == []
 
 
-def test_a_compaction_tells_changes_once(session: Session) -> None:
+def test_lookup_compaction_records_each_change_once(session: Session) -> None:
     session.run(
         "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1', "
         "'changelog-producer' = 'lookup', 'changelog-producer.row-deduplicate' = 'true')"
@@ -370,20 +370,20 @@ def test_a_compaction_tells_changes_once(session: Session) -> None:
     assert last["changelog_record_count"].to_pylist()[4:] == [None, None]
 
 
-def test_null_in_a_query_for_a_not_null_column_is_refused_by_the_job(session: Session) -> None:
+def test_job_refuses_null_for_not_null_column(session: Session) -> None:
     session.run("CREATE TABLE t (k INT NOT NULL, v STRING)")
     with pytest.raises(InvalidValueError, match="`k` is NOT NULL"):
         session.run("INSERT INTO t SELECT IF(id = 7, NULL, id), 'v' FROM range(10)")
     assert rows(session, "SELECT * FROM t") == []
 
 
-def test_default_stands_for_a_columns_default_in_values(session: Session) -> None:
+def test_default_keyword_in_values_takes_column_default(session: Session) -> None:
     session.run("CREATE TABLE t (k INT, v STRING DEFAULT 'none')")
     session.run("INSERT INTO t VALUES (1, DEFAULT), (DEFAULT, 'some')")
     assert rows(session, "SELECT * FROM t ORDER BY v") == [(1, "none"), (None, "some")]
 
 
-def test_a_column_with_a_default_stores_what_one_without_stores(session: Session) -> None:
+def test_columns_with_and_without_default_store_the_same_value(session: Session) -> None:
     """The value is cast alone: the common type of a text and a DECIMAL is DOUBLE."""
     session.run(
         "CREATE TABLE t (k INT, v DECIMAL(20, 2) DEFAULT 1, w DECIMAL(20, 2));"

@@ -89,7 +89,7 @@ def check(
 @pytest.mark.parametrize(
     ("options", "partitioned"), halved(LAYOUTS, 0, ["fixed buckets", "few dynamic buckets"])
 )
-def test_java_reads_every_layout_that_we_write(
+def test_java_reads_every_written_layout(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, options: str, partitioned: bool
 ) -> None:
     create(session, options, partitioned=partitioned)
@@ -102,7 +102,7 @@ def test_java_reads_every_layout_that_we_write(
 
 
 @pytest.mark.parametrize(("options", "partitioned"), halved(SHARED, 1, VARIANTS))
-def test_upserts_of_ours_and_javas_never_double_a_key(
+def test_alternating_upserts_with_java_never_duplicate_a_key(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, options: str, partitioned: bool
 ) -> None:
     create(session, options, partitioned=partitioned)
@@ -118,7 +118,7 @@ def test_upserts_of_ours_and_javas_never_double_a_key(
 
 
 @pytest.mark.parametrize("options", only_in_soak(KEYED, VARIANTS))
-def test_after_an_overwrite_keys_find_their_buckets_anew(
+def test_keys_get_correct_buckets_after_overwrite(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, options: str
 ) -> None:
     create(session, options, partitioned=True)
@@ -138,7 +138,7 @@ def test_after_an_overwrite_keys_find_their_buckets_anew(
     check(session, java_paimon, warehouse, content(5, 60, "refilled"))
 
 
-def test_the_last_row_of_a_key_wins_in_dynamic_buckets(session: Session) -> None:
+def test_last_row_of_key_wins_in_dynamic_buckets(session: Session) -> None:
     create(session, LAYOUTS["dynamic buckets"], partitioned=False)
     for round in range(2):  # without an index yet, then with one
         session.run(
@@ -148,7 +148,7 @@ def test_the_last_row_of_a_key_wins_in_dynamic_buckets(session: Session) -> None
         assert stored(session) == [("p", k, f"{round}-{4900 + k}") for k in range(100)]
 
 
-def test_a_changed_number_of_buckets_is_an_error_until_the_rows_are_rewritten(
+def test_changed_bucket_number_is_refused_until_rows_are_rewritten(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     create(session, "'primary-key' = '{key}', 'bucket' = '1'", partitioned=True)
@@ -164,7 +164,7 @@ def test_a_changed_number_of_buckets_is_an_error_until_the_rows_are_rewritten(
     check(session, java_paimon, warehouse, expected | {70: ("p7", 70, "a new partition")})
 
 
-def test_a_key_moves_from_one_partition_to_another(
+def test_key_moves_between_partitions(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     session.run(
@@ -186,7 +186,7 @@ def test_a_key_moves_from_one_partition_to_another(
     check(session, java_paimon, warehouse, expected)
 
 
-def test_a_deleted_row_counts_once_however_often_its_key_has_moved(session: Session) -> None:
+def test_deleted_row_of_moved_key_is_counted_once(session: Session) -> None:
     session.run(
         "CREATE TABLE t (p STRING, k INT NOT NULL, v STRING) PARTITIONED BY (p) "
         "TBLPROPERTIES ('primary-key' = 'k', 'dynamic-bucket.target-row-num' = '1');"
@@ -198,9 +198,7 @@ def test_a_deleted_row_counts_once_however_often_its_key_has_moved(session: Sess
     assert session.run("SELECT k FROM t").to_pylist() == [{"k": 3}]
 
 
-def test_keys_that_can_move_are_taken_up_to_a_stated_number(
-    spark: SparkSession, warehouse: Path
-) -> None:
+def test_cross_partition_keys_are_limited_by_setting(spark: SparkSession, warehouse: Path) -> None:
     with paimon_magics.connect(warehouse, spark=spark, cross_partition_rows_max=50) as session:
         session.run(
             "CREATE TABLE t (p STRING, k INT NOT NULL, v STRING) PARTITIONED BY (p) "
@@ -216,7 +214,7 @@ def test_keys_that_can_move_are_taken_up_to_a_stated_number(
         assert len(stored(session)) == 51
 
 
-def test_dynamic_buckets_that_are_all_full_are_an_error_with_the_option_to_raise(
+def test_full_dynamic_buckets_error_names_the_option(
     session: Session,
 ) -> None:
     create(

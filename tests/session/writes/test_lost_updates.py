@@ -33,7 +33,7 @@ def rows(session: Session, table: str) -> list[tuple[Any, ...]]:
     ],
     ids=["keys", "files", "vectors", "columns"],
 )
-def test_no_update_of_a_row_is_lost(
+def test_concurrent_updates_of_a_row_are_not_lost(
     session: Session, warehouse: Path, tmp_path: Path, keys: str, told: str
 ) -> None:
     session.run(

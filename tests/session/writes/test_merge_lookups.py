@@ -130,7 +130,7 @@ def looking_up(spark: SparkSession, tmp_path: Path) -> Iterator[Session]:
         yield session
 
 
-def test_rows_are_those_of_a_model(looking_up: Session) -> None:
+def test_merge_with_lookups_matches_a_model(looking_up: Session) -> None:
     session = looking_up
     for table, options in (("anew", ""), ("marked", "'deletion-vectors.enabled' = 'true', ")):
         session.run(
@@ -148,7 +148,7 @@ def test_rows_are_those_of_a_model(looking_up: Session) -> None:
         session.run(f"CALL sys.rollback(table => '{table}', version => '1')")
 
 
-def test_a_row_that_is_changed_twice_is_refused(looking_up: Session) -> None:
+def test_merge_rejects_row_changed_twice(looking_up: Session) -> None:
     with pytest.raises(InvalidValueError, match="more than once"):
         looking_up.run(
             "CREATE TABLE once (k INT, v INT); INSERT INTO once SELECT id, 0 FROM range(9); "
@@ -157,7 +157,7 @@ def test_a_row_that_is_changed_twice_is_refused(looking_up: Session) -> None:
         )
 
 
-def test_a_table_of_some_size_is_looked_up_in_without_a_setting(
+def test_merge_looks_up_rows_of_large_table_by_default(
     session: Session, spark: SparkSession
 ) -> None:
     session.run(

@@ -122,7 +122,7 @@ def unpruned(shop: Session) -> Callable[[str], tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("name", "statement"), sampled({name: name for name in TABLES}, STATEMENTS)
 )
-def test_other_files_are_not_read(
+def test_merge_does_not_read_irrelevant_files(
     shop: Session, name: str, statement: str, unpruned: Callable[[str], tuple[Any, ...]]
 ) -> None:
     shop.run(f"DROP TABLE IF EXISTS {name}")
@@ -134,7 +134,7 @@ def test_other_files_are_not_read(
     assert any(counts)
 
 
-def test_explain_and_preview_say_which_files_are_read(shop: Session) -> None:
+def test_explain_and_preview_report_files_read(shop: Session) -> None:
     made(shop, "told", TABLES["files"])
     merge = (
         "MERGE INTO told t USING (SELECT 21 AS id UNION ALL SELECT 23) s "
@@ -189,7 +189,7 @@ def matching(shop: Session) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("why", HAZARDS)
-def test_a_row_that_matches_is_never_left_out(
+def test_pruning_keeps_every_matching_row(
     shop: Session, why: str, matching: dict[str, int]
 ) -> None:
     on, source = HAZARDS[why]
@@ -200,7 +200,7 @@ def test_a_row_that_matches_is_never_left_out(
     assert f" {matching[why]} deleted, " in seen.notes[0]
 
 
-def test_a_source_that_gives_other_rows_each_time_is_read_once(shop: Session) -> None:
+def test_nondeterministic_source_is_read_once(shop: Session) -> None:
     made(shop, "drawn", TABLES["files"])
     from pyspark.sql import functions as F
 
@@ -228,7 +228,7 @@ def test_a_source_that_gives_other_rows_each_time_is_read_once(shop: Session) ->
     assert none.rows_deleted == 0
 
 
-def test_rows_that_do_not_matter_are_no_conflict(shop: Session, tmp_path: Path) -> None:
+def test_irrelevant_concurrent_rows_cause_no_rerun(shop: Session, tmp_path: Path) -> None:
     made(shop, "beside", TABLES["files"])
     rest = (
         "s ON t.id = s.id AND t.day = DATE '2026-01-02' "

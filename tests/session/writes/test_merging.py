@@ -55,7 +55,7 @@ def rows(session: Session, table: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("name", only_in_soak([*KEYED], ["fixed", "input"]))
-def test_the_first_clause_whose_condition_is_true_decides(shop: Session, name: str) -> None:
+def test_first_clause_with_true_condition_decides(shop: Session, name: str) -> None:
     made(shop, name, f"'primary-key' = 'id', {KEYED[name]}")
     null = "CAST(NULL AS INT)" if name == "partial" else "DEFAULT"
     outcome = shop.run(
@@ -74,7 +74,7 @@ def test_the_first_clause_whose_condition_is_true_decides(shop: Session, name: s
     assert rows(shop, name) == [(1, "a", 1), (2, "S1b", kept), (4, "orphan", 5), (7, "s5", None)]
 
 
-def test_whole_rows_go_by_name(shop: Session) -> None:
+def test_star_clauses_assign_columns_by_name(shop: Session) -> None:
     made(shop, "whole", "'primary-key' = 'id', 'bucket' = '1'")
     shop.run(
         "MERGE INTO whole USING (SELECT n, 1 AS more, v, id FROM news) AS s ON whole.id = s.id "
@@ -99,7 +99,7 @@ def test_whole_rows_go_by_name(shop: Session) -> None:
     assert (none.rows_deleted, none.snapshot_id) == (0, None)
 
 
-def test_a_row_is_updated_in_place_where_its_key_is_written_otherwise_in_the_source(
+def test_row_keeps_its_key_if_source_spells_it_differently(
     shop: Session,
 ) -> None:
     shop.run(
@@ -113,7 +113,7 @@ def test_a_row_is_updated_in_place_where_its_key_is_written_otherwise_in_the_sou
     assert rows(shop, "texts") == [("01", "new"), ("2", "old")]
 
 
-def test_a_row_that_two_source_rows_would_change_is_refused(shop: Session) -> None:
+def test_merge_rejects_row_changed_by_two_source_rows(shop: Session) -> None:
     made(shop, "twice", "'primary-key' = 'id', 'bucket' = '1'")
     source = "(SELECT * FROM VALUES (2, 'x'), (2, 'y') AS x(id, v)) s ON t.id = s.id"
     before = rows(shop, "twice")
@@ -149,9 +149,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "said"), WRONG)
-def test_a_wrong_merge_is_refused_before_anything_is_written(
-    shop: Session, text: str, said: str
-) -> None:
+def test_invalid_merge_is_refused_before_write(shop: Session, text: str, said: str) -> None:
     shop.run(
         "CREATE TABLE IF NOT EXISTS wrong (id INT, v STRING, n INT) "
         "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')"
@@ -164,7 +162,7 @@ def test_a_wrong_merge_is_refused_before_anything_is_written(
     assert rows(shop, "wrong") == [(1, "a", 1)]
 
 
-def test_a_table_whose_engine_can_not_do_it_is_refused_by_name(shop: Session) -> None:
+def test_merge_delete_is_refused_for_engines_without_deletes(shop: Session) -> None:
     for engine, more in {"aggregation": "", "first-row": "", "partial-update": ""}.items():
         name = engine.replace("-", "_")
         made(shop, name, f"'primary-key' = 'id', 'bucket' = '1', 'merge-engine' = '{engine}'{more}")
@@ -186,7 +184,7 @@ APPENDS = {
 @pytest.mark.parametrize(
     "name", only_in_soak([*APPENDS], ["bucketed", "numbered", "marked_numbers"])
 )
-def test_rows_without_keys_are_changed_and_added_by_one_commit(shop: Session, name: str) -> None:
+def test_merge_into_append_table_makes_a_single_commit(shop: Session, name: str) -> None:
     options = APPENDS[name]
     marks, tracks = "deletion" in options, "tracking" in options
     made(shop, name, ", ".join(filter(None, (options, "'write-only' = 'true'"))))
@@ -228,7 +226,7 @@ def test_rows_without_keys_are_changed_and_added_by_one_commit(shop: Session, na
     assert rows(shop, name) == [(8, "all", 0), (8, "all", 0)]
 
 
-def test_new_rows_of_a_large_source_have_several_writers(shop: Session) -> None:
+def test_merge_of_large_source_inserts_all_new_rows(shop: Session) -> None:
     made(shop, "several", "'bucket' = '-1'")
     source = (
         "SELECT CAST(id AS INT) AS id, 'x' AS v, 1 AS n FROM range(1000000) WHERE id % 1000 = 2"
@@ -255,7 +253,7 @@ def names_of_files(session: Session, table: str, condition: str = "true") -> set
     return {row["file_path"] for row in found}
 
 
-def test_rows_without_keys_go_to_the_partition_that_they_are_given(shop: Session) -> None:
+def test_merge_moves_append_rows_to_assigned_partition(shop: Session) -> None:
     shop.run(
         "CREATE TABLE moved (id INT, v STRING NOT NULL, p STRING) PARTITIONED BY (p); "
         "INSERT INTO moved VALUES (1, 'a', 'x'), (2, 'b', 'x'), (3, 'c', 'y')"
@@ -275,9 +273,7 @@ def test_rows_without_keys_go_to_the_partition_that_they_are_given(shop: Session
     assert rows(shop, "moved") == expected
 
 
-def test_of_two_merges_that_add_a_missing_row_one_finds_that_of_the_other(
-    shop: Session, tmp_path: Path
-) -> None:
+def test_concurrent_merges_insert_a_missing_row_once(shop: Session, tmp_path: Path) -> None:
     shop.run("CREATE TABLE once (id INT, v STRING); INSERT INTO once VALUES (1, 'a')")
     merge = "MERGE INTO once t USING (SELECT {} AS id, '{}' AS v) s ON t.id = s.id "
     adds = "WHEN NOT MATCHED THEN INSERT *"
@@ -291,7 +287,7 @@ def test_of_two_merges_that_add_a_missing_row_one_finds_that_of_the_other(
     assert rows(shop, "once") == [(1, "a"), (7, "first")]
 
 
-def test_fields_of_structs_and_star_go_by_name(shop: Session) -> None:
+def test_struct_fields_and_star_are_assigned_by_name(shop: Session) -> None:
     shop.run(
         "CREATE TABLE places (id INT, s STRUCT<a: INT, b: STRING>) "
         "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1'); "
@@ -322,7 +318,7 @@ def test_fields_of_structs_and_star_go_by_name(shop: Session) -> None:
         ("seen_marked", "'deletion-vectors.enabled' = 'true'", "1 file would get deletion vectors"),
     ],
 )
-def test_a_preview_counts_and_writes_nothing(
+def test_preview_counts_rows_and_writes_nothing(
     shop: Session, table: str, options: str, told: str
 ) -> None:
     made(shop, table, options)
@@ -346,7 +342,7 @@ def test_a_preview_counts_and_writes_nothing(
     assert shop.run(f"SELECT count(*) AS n FROM {table}$snapshots").to_pylist() == [{"n": 1}]
 
 
-def test_python_puts_a_merge_together(shop: Session) -> None:
+def test_python_builder_previews_and_runs_a_merge(shop: Session) -> None:
     made(shop, "built", "'primary-key' = 'id', 'bucket' = '1'")
     frame = shop.spark.table("news")
     builder = (
@@ -374,7 +370,7 @@ def test_python_puts_a_merge_together(shop: Session) -> None:
         shop.merge(5, "built", on="id")
 
 
-def test_a_merge_takes_rows_and_tells_names_of_its_sides(shop: Session) -> None:
+def test_merge_builder_accepts_rows_and_errors_name_both_sides(shop: Session) -> None:
     made(shop, "listed", "'bucket' = '1', 'bucket-key' = 'id'")
     given = [{"id": 1, "v": "new"}, {"id": 9, "v": None}]
     builder = shop.merge(given, "listed", on="id").when_matched_update({"v": "s.v"})
@@ -393,7 +389,7 @@ def test_a_merge_takes_rows_and_tells_names_of_its_sides(shop: Session) -> None:
             assert told in str(raised.value)
 
 
-def test_rows_that_the_source_does_not_have_are_asked_about(shop: Session) -> None:
+def test_deleting_rows_missing_in_source_needs_confirmation(shop: Session) -> None:
     made(shop, "asked", "'bucket' = '1', 'bucket-key' = 'id'")
     merge = "MERGE INTO asked t USING news s ON t.id = s.id WHEN MATCHED THEN DELETE "
     with pytest.raises(UnconfirmedError, match="the table has 4 rows in 1 file"):
@@ -402,12 +398,12 @@ def test_rows_that_the_source_does_not_have_are_asked_about(shop: Session) -> No
     shop.check_confirmed(merge)
 
 
-def test_a_name_without_a_table_is_told(shop: Session) -> None:
+def test_merge_into_missing_table_is_refused(shop: Session) -> None:
     with pytest.raises(UnknownNameError, match="nowhere"):
         shop.run("MERGE INTO nowhere t USING news s ON t.id = s.id WHEN MATCHED THEN DELETE")
 
 
-def test_a_merge_gives_its_table_the_columns_that_it_lacks(shop: Session) -> None:
+def test_merge_with_schema_evolution_adds_missing_columns(shop: Session) -> None:
     shop.run(
         "CREATE TABLE growing (k INT NOT NULL, v STRING, d INT DEFAULT 7, PRIMARY KEY (k) NOT "
         "ENFORCED) TBLPROPERTIES ('bucket' = '1'); INSERT INTO growing VALUES (1, 'a', 1);"
@@ -443,7 +439,7 @@ def test_a_merge_gives_its_table_the_columns_that_it_lacks(shop: Session) -> Non
 
 
 @pytest.mark.parametrize("marks", [False, True])
-def test_rows_of_an_upsert_key_replace_each_other(shop: Session, marks: bool) -> None:
+def test_insert_replaces_rows_of_the_same_upsert_key(shop: Session, marks: bool) -> None:
     name = f"prices_{marks}".lower()
     shop.run(
         f"CREATE TABLE {name} (a INT, b STRING, at INT, v STRING DEFAULT 'd') TBLPROPERTIES "
@@ -469,7 +465,7 @@ def test_rows_of_an_upsert_key_replace_each_other(shop: Session, marks: bool) ->
     ]  # fmt: skip
 
 
-def test_sparks_strict_policy_holds_for_columns_and_fields(shop: Session) -> None:
+def test_strict_store_policy_applies_to_columns_and_fields(shop: Session) -> None:
     shop.run(
         "CREATE TABLE strict (id INT, d DECIMAL(3, 2), s STRUCT<n: DECIMAL(3, 2)>) "
         "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')"
@@ -486,7 +482,7 @@ def test_sparks_strict_policy_holds_for_columns_and_fields(shop: Session) -> Non
         shop.spark.conf.unset("spark.sql.storeAssignmentPolicy")
 
 
-def test_a_table_that_only_a_value_reads_may_be_made_by_the_cell(shop: Session) -> None:
+def test_dry_run_accepts_subquery_on_table_created_in_the_cell(shop: Session) -> None:
     made(shop, "awaiting", "'primary-key' = 'id', 'bucket' = '1'")
     planned = shop.run(
         "CREATE TABLE coming (n INT); MERGE INTO awaiting t USING news s ON t.id = s.id "

@@ -34,7 +34,7 @@ def null(session: Session) -> Session:
 
 
 @pytest.mark.parametrize("value", ["'a'", "'a  '", "concat('a', '')"])
-def test_a_char_value_is_padded(char: Session, value: str) -> None:
+def test_char_partition_value_is_padded(char: Session, value: str) -> None:
     shown = char.run(f"SHOW PARTITIONS t PARTITION (p = {value})").to_pylist()
     assert [row["partition"] for row in shown] == ["p=a  "]
     char.run(f"INSERT OVERWRITE t PARTITION (p = {value}) SELECT 9")
@@ -45,14 +45,14 @@ def test_a_char_value_is_padded(char: Session, value: str) -> None:
     assert rows(char) == []
 
 
-def test_a_compaction_of_a_char_partition_finds_it(char: Session) -> None:
+def test_compaction_accepts_unpadded_char_partition(char: Session) -> None:
     for id in range(3, 9):
         char.run(f"INSERT INTO t VALUES ({id}, 'a')")
     done = char.run("CALL sys.compact(table => 't', partitions => 'p=a')")
     assert done.commit_kind == "COMPACT"
 
 
-def test_the_default_name_stands_for_null(null: Session) -> None:
+def test_default_partition_name_stands_for_null(null: Session) -> None:
     shown = null.run("SHOW PARTITIONS t PARTITION (p = 'none')").to_pylist()
     assert [row["partition"] for row in shown] == ["p=null"]
     null.run("INSERT OVERWRITE t PARTITION (p = 'none') SELECT 9")
@@ -61,14 +61,14 @@ def test_the_default_name_stands_for_null(null: Session) -> None:
     assert rows(null) == [(2, "b")]
 
 
-def test_the_default_name_stands_for_null_in_a_column_of_days(session: Session) -> None:
+def test_default_partition_name_stands_for_null_in_date_column(session: Session) -> None:
     session.run("CREATE TABLE t (id INT, p DATE) PARTITIONED BY (p)")
     session.run("INSERT INTO t VALUES (1, NULL), (2, DATE '2026-11-28')")
     session.run("ALTER TABLE t DROP PARTITION (p = '__DEFAULT_PARTITION__')")
     assert [id for id, _ in rows(session)] == [2]
 
 
-def test_a_key_of_another_partition_is_named_when_one_is_overwritten(session: Session) -> None:
+def test_partition_overwrite_rejects_key_of_another_partition(session: Session) -> None:
     session.run(
         "CREATE TABLE t (id INT, p STRING) PARTITIONED BY (p) "
         "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '-1')"

@@ -45,7 +45,9 @@ def as_texts(found: Sequence[tuple[Any, ...]]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sampled(CHANGED, one_in=5))
-def test_a_table_is_changed_compacted_and_expired(module_session: Session, name: str) -> None:
+def test_tables_of_older_releases_are_changed_compacted_and_expired(
+    module_session: Session, name: str
+) -> None:
     session = module_session
     columns = session.table(name).columns
     key, text = (

@@ -56,7 +56,7 @@ def left_over(session: Session, warehouse: Path, table: str) -> set[str]:
     return found
 
 
-def test_changes_of_few_buckets_are_written_in_the_stage_that_reads_them(
+def test_bucket_changes_are_written_in_the_reading_stage(
     module_session: Session, module_warehouse: Path
 ) -> None:
     session = module_session
@@ -78,7 +78,7 @@ def test_changes_of_few_buckets_are_written_in_the_stage_that_reads_them(
 
 
 @pytest.mark.usefixtures("joins_by_shuffles")
-def test_rows_that_a_join_has_moved_are_written_by_the_owners_of_their_buckets(
+def test_rows_moved_by_join_are_written_by_bucket_owners(
     module_session: Session, module_warehouse: Path
 ) -> None:
     session = module_session
@@ -105,7 +105,7 @@ def with_files(session: Session, table: str) -> None:
 
 
 @pytest.mark.parametrize("table", FILES)
-def test_changes_of_files_are_written_in_the_stage_that_reads_them(
+def test_file_changes_are_written_in_the_reading_stage(
     module_session: Session, module_warehouse: Path, table: str
 ) -> None:
     session = module_session
@@ -129,7 +129,7 @@ def test_changes_of_files_are_written_in_the_stage_that_reads_them(
 
 @pytest.mark.usefixtures("joins_by_shuffles")
 @pytest.mark.parametrize("table", FILES)
-def test_rows_that_a_function_has_moved_are_written_by_the_owners_of_their_files(
+def test_rows_moved_by_function_are_written_by_file_owners(
     module_session: Session, module_warehouse: Path, table: str
 ) -> None:
     session = module_session

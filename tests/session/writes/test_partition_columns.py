@@ -40,14 +40,14 @@ def rows(session: Session) -> list[tuple[Any, ...]]:
         ("dt", "VALUES ('i', 'h', 'x', 'd')", ("d", "h", "i", "x")),
     ],
 )
-def test_the_last_columns_are_the_partitions(
+def test_last_query_columns_become_partition_values(
     session: Session, table: str, verb: str, partition: str, query: str, expected: tuple[str, ...]
 ) -> None:
     session.run(f"INSERT {verb} {table} PARTITION ({partition}) {query}")
     assert rows(session) == [expected]
 
 
-def test_a_wrong_number_of_columns_names_them_in_their_order(session: Session, table: str) -> None:
+def test_wrong_column_count_error_lists_columns_in_order(session: Session, table: str) -> None:
     with pytest.raises(InvalidValueError, match="takes 4 columns") as raised:
         session.run(f"INSERT INTO {table} PARTITION (hr, dt) VALUES ('i', 'x', 'h')")
     assert "`id`, `v`, `hr`, `dt`" in raised.value.hint

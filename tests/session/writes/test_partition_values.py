@@ -68,7 +68,7 @@ def bound(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", sampled([*VALUES]))
-def test_partitions_of_odd_values_lie_where_java_puts_them(
+def test_odd_partition_values_get_the_same_folders_as_in_java(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, kind: str
 ) -> None:
     session.run(f"CREATE TABLE t (k INT, p {kind}) PARTITIONED BY (p)")
@@ -104,7 +104,7 @@ def test_partitions_of_odd_values_lie_where_java_puts_them(
     ],
 )
 @pytest.mark.parametrize("source", ["VALUES (1, {})", "SELECT id, {} FROM range(1)"])
-def test_a_partition_beyond_the_years_1_to_9999_is_refused_before_anything_is_written(
+def test_partition_outside_years_1_to_9999_is_refused_before_write(
     session: Session, warehouse: Path, kind: str, value: str, source: str
 ) -> None:
     session.run(f"CREATE TABLE t (k INT, p {kind}) PARTITIONED BY (p)")

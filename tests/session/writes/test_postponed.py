@@ -59,7 +59,7 @@ BY = {"here": False, "by a job": True}
         ),
     ],
 )
-def test_rows_are_seen_once_they_have_their_buckets(
+def test_postponed_rows_are_visible_after_compaction(
     session: Session,
     java_paimon: JavaPaimon,
     warehouse: Path,
@@ -114,7 +114,7 @@ def test_rows_are_seen_once_they_have_their_buckets(
     assert last.to_pylist() == [{"result": True}] and "nothing to compact" in last.message
 
 
-def test_rows_that_java_left_waiting_get_their_buckets(
+def test_compaction_assigns_buckets_to_postponed_rows_of_java(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     create(session, ", 'changelog-producer' = 'input', 'postpone.target-row-num-per-bucket' = '4'")
@@ -134,7 +134,7 @@ def test_rows_that_java_left_waiting_get_their_buckets(
     assert rows(session, "SELECT v FROM t WHERE k = 0") == [("again",)]
 
 
-def test_an_overwrite_replaces_what_waits(session: Session) -> None:
+def test_overwrite_replaces_postponed_rows(session: Session) -> None:
     create(session)
     write(session, 0, 9, "a")
     session.run(COMPACT)
@@ -146,7 +146,7 @@ def test_an_overwrite_replaces_what_waits(session: Session) -> None:
     assert rows(session, "SELECT v FROM t WHERE k = 1 AND dt = 'y'") == [("b1",)]
 
 
-def test_rows_that_another_compaction_has_moved_are_not_moved_again(
+def test_rows_moved_by_another_compaction_are_not_moved_again(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with paimon_magics.connect(warehouse, spark=spark, conflict_reruns_max=1) as session:

@@ -51,7 +51,7 @@ def stored(session: Session) -> dict[str, tuple[int, int]]:
         ("ALTER TABLE sales DROP PARTITION (day = 'd0'), PARTITION (shop = 7)", "static", 4),
     ],
 )
-def test_a_preview_tells_what_the_statement_takes(
+def test_preview_matches_files_removed_by_statement(
     sales: Session, warehouse: Path, statement: str, mode: str, partitions: int
 ) -> None:
     sales.spark.conf.set(MODE, mode)
@@ -71,7 +71,7 @@ def test_a_preview_tells_what_the_statement_takes(
     assert sum(shown.column("bytes").to_pylist()) == sum(size for _, size in gone)
 
 
-def test_a_preview_names_the_partitions_and_sums_up(sales: Session) -> None:
+def test_preview_lists_partitions_and_totals(sales: Session) -> None:
     outcome = sales.preview("TRUNCATE TABLE sales PARTITION (day = 'd0'); DROP TABLE sales")
     names = [row["partition"] for row in outcome.to_arrow().to_pylist()]
     assert names[:3].count("day=d0/shop=0") == 1 and "day=null/shop=7" in names
@@ -79,7 +79,7 @@ def test_a_preview_names_the_partitions_and_sums_up(sales: Session) -> None:
     assert outcome.notes[1].startswith("`default.sales`: 62 rows in ")
 
 
-def test_what_takes_nothing_away_has_no_preview(sales: Session) -> None:
+def test_statements_removing_nothing_have_no_preview_rows(sales: Session) -> None:
     assert sales.preview("INSERT INTO sales VALUES (1, 'x', 1)").to_arrow().num_rows == 0
     with pytest.raises(UnsupportedStatementError, match="nothing to preview"):
         sales.preview("SELECT * FROM sales")
@@ -87,7 +87,7 @@ def test_what_takes_nothing_away_has_no_preview(sales: Session) -> None:
         sales.preview("INSERT OVERWRITE sales (nn) VALUES (1)")
 
 
-def test_rows_that_reading_merges_are_told_as_stored_rows(session: Session) -> None:
+def test_overlapping_rows_are_counted_as_stored_rows(session: Session) -> None:
     session.run(
         "CREATE TABLE keyed (k INT NOT NULL, v INT) "
         "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1')"

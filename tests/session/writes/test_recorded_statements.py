@@ -64,7 +64,7 @@ def recorded(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("scenario", sampled({one["scenario"]: one for one in SCENARIOS}))
-def test_statements_come_to_what_the_connector_made_of_them(
+def test_statements_give_the_recorded_outcomes_of_connector(
     session: Session, scenario: dict[str, Any]
 ) -> None:
     for step in scenario["steps"]:

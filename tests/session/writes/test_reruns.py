@@ -55,7 +55,7 @@ def meanwhile(session: Session, tmp_path: Path) -> Meanwhile:
         pytest.param(MOVING, "'p1', 1000", id="moving"),
     ],
 )
-def test_keys_that_came_meanwhile_are_found_by_the_next_run_and_never_doubled(
+def test_rerun_sees_concurrent_keys_without_duplicating_them(
     session: Session,
     java_paimon: JavaPaimon,
     warehouse: Path,
@@ -73,7 +73,7 @@ def test_keys_that_came_meanwhile_are_found_by_the_next_run_and_never_doubled(
     assert len(files) == session.run("SELECT * FROM t$files").to_arrow().num_rows
 
 
-def test_other_keys_that_came_meanwhile_stay_in_the_index(
+def test_other_concurrent_keys_stay_in_the_index(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, meanwhile: Meanwhile
 ) -> None:
     create(session, DYNAMIC)
@@ -88,7 +88,7 @@ def test_other_keys_that_came_meanwhile_stay_in_the_index(
     assert found == sorted([*first, (3, "late"), (1000, "again"), (2000, "again")])
 
 
-def test_it_is_not_run_again_more_often_than_the_setting_says(
+def test_reruns_are_limited_by_setting(
     session: Session, warehouse: Path, meanwhile: Meanwhile
 ) -> None:
     create(session, DYNAMIC)
@@ -105,7 +105,7 @@ def test_it_is_not_run_again_more_often_than_the_setting_says(
         assert len(files) == once.run("SELECT * FROM t$files").to_arrow().num_rows
 
 
-def test_an_overwrite_is_not_run_again_over_rows_that_came_meanwhile(
+def test_overwrite_is_not_rerun_over_concurrent_rows(
     session: Session, meanwhile: Meanwhile
 ) -> None:
     create(session, DYNAMIC)
@@ -116,7 +116,7 @@ def test_an_overwrite_is_not_run_again_over_rows_that_came_meanwhile(
     assert session.run("SELECT v FROM t WHERE k = 7").to_arrow()["v"].to_pylist() == ["kept"]
 
 
-def test_rows_of_known_keys_go_past_others_of_known_keys(
+def test_concurrent_upserts_of_known_keys_need_no_rerun(
     session: Session, meanwhile: Meanwhile
 ) -> None:
     create(session, DYNAMIC)

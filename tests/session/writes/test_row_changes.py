@@ -61,7 +61,7 @@ def rows(session: Session, table: str, order: str = "k") -> list[tuple[Any, ...]
 
 
 @pytest.mark.parametrize("name", only_in_soak([*KEYED], ["fixed", "orc", "postponed", "partial"]))
-def test_rows_with_keys_are_changed_by_rows_of_a_kind(shop: Session, name: str) -> None:
+def test_delete_and_update_append_rows_to_keyed_tables(shop: Session, name: str) -> None:
     shop.run(
         f"CREATE TABLE {name} (k INT NOT NULL, v STRING, s STRUCT<a: INT, b: STRING>, "
         f"d INT DEFAULT 7, PRIMARY KEY (k) NOT ENFORCED) TBLPROPERTIES ({KEYED[name]});"
@@ -100,7 +100,7 @@ UNDELETING = {
 
 
 @pytest.mark.parametrize("name", only_in_soak([*UNDELETING], ["partly"]))
-def test_engines_that_take_no_deletes_lose_rows_from_their_files(shop: Session, name: str) -> None:
+def test_delete_changes_files_of_engines_without_deletes(shop: Session, name: str) -> None:
     shop.run(
         f"CREATE TABLE {name} (k INT NOT NULL, n INT, p STRING NOT NULL, "
         "PRIMARY KEY (k, p) NOT ENFORCED) PARTITIONED BY (p) "
@@ -132,7 +132,7 @@ def test_engines_that_take_no_deletes_lose_rows_from_their_files(shop: Session, 
     assert rows(shop, name) == []
 
 
-def test_rows_whose_keys_move_between_partitions_are_changed(shop: Session) -> None:
+def test_rows_with_cross_partition_keys_are_changed(shop: Session) -> None:
     shop.run(
         "CREATE TABLE moving (k INT NOT NULL, v STRING, p STRING, PRIMARY KEY (k) NOT ENFORCED) "
         "PARTITIONED BY (p) TBLPROPERTIES ('bucket' = '-1', 'changelog-producer' = 'input');"
@@ -161,7 +161,7 @@ def test_rows_whose_keys_move_between_partitions_are_changed(shop: Session) -> N
         )
 
 
-def test_a_partly_updated_row_stays_in_the_partition_of_its_key(shop: Session) -> None:
+def test_partial_update_row_stays_in_partition_of_its_key(shop: Session) -> None:
     shop.run(
         "CREATE TABLE staying (k INT NOT NULL, v STRING, p STRING, PRIMARY KEY (k) NOT ENFORCED) "
         "PARTITIONED BY (p) TBLPROPERTIES ('bucket' = '-1', 'merge-engine' = 'partial-update');"
@@ -173,7 +173,7 @@ def test_a_partly_updated_row_stays_in_the_partition_of_its_key(shop: Session) -
         shop.run("UPDATE staying SET p = 'r' WHERE k = 1")
 
 
-def test_the_kinds_of_rows_can_be_in_a_column(shop: Session) -> None:
+def test_row_changes_work_with_rowkind_field(shop: Session) -> None:
     shop.run(
         "CREATE TABLE told (k INT NOT NULL, v STRING, rk STRING, PRIMARY KEY (k) NOT ENFORCED) "
         "TBLPROPERTIES ('bucket' = '1', 'rowkind.field' = 'rk');"
@@ -191,7 +191,7 @@ def test_the_kinds_of_rows_can_be_in_a_column(shop: Session) -> None:
     ]  # fmt: skip
 
 
-def test_rows_that_wait_for_their_buckets_are_refused_by_name(shop: Session) -> None:
+def test_changes_are_refused_while_rows_await_buckets(shop: Session) -> None:
     shop.run(
         "CREATE TABLE late (k INT NOT NULL, v STRING, p STRING NOT NULL, PRIMARY KEY (k, p) NOT "
         "ENFORCED) PARTITIONED BY (p) TBLPROPERTIES ('bucket' = '-2', "
@@ -229,7 +229,7 @@ APPENDS = {
 @pytest.mark.parametrize(
     "name", only_in_soak([*APPENDS], ["orc_files", "bucketed", "marked", "marked_numbers"])
 )
-def test_rows_without_keys_are_changed_in_their_files(shop: Session, name: str) -> None:
+def test_delete_and_update_change_files_of_append_tables(shop: Session, name: str) -> None:
     options = APPENDS[name]
     row, first = "{k}, 'v{k}', struct({k}, 'x'), 'p{odd}'", (k for k in range(10) if k != 5)
     tracks, marks = "tracking" in options, "deletion" in options
@@ -280,9 +280,7 @@ def test_rows_without_keys_are_changed_in_their_files(shop: Session, name: str) 
 
 
 @pytest.mark.parametrize("options", ["", "'primary-key' = 'c', 'bucket' = '1'"])
-def test_texts_are_compared_with_char_columns_as_spark_compares_them(
-    shop: Session, options: str
-) -> None:
+def test_char_columns_are_compared_with_padding_as_in_spark(shop: Session, options: str) -> None:
     """Spark pads what a CHAR column is compared with, in conditions of all statements."""
     table = f"padded_{len(options)}"
     shop.run(
@@ -298,7 +296,7 @@ def test_texts_are_compared_with_char_columns_as_spark_compares_them(
     assert shop.run(f"SELECT * FROM {table}").to_pylist() == [{"c": "ab   ", "d": "ab ", "v": 9}]
 
 
-def test_partitions_of_char_columns_are_deleted(shop: Session) -> None:
+def test_delete_matches_padded_char_partitions(shop: Session) -> None:
     shop.run(
         "CREATE TABLE by_char (v INT, p CHAR(3)) PARTITIONED BY (p);"
         "INSERT INTO by_char VALUES (1, 'a'), (2, 'b'), (3, NULL);"
@@ -309,9 +307,7 @@ def test_partitions_of_char_columns_are_deleted(shop: Session) -> None:
 
 
 @pytest.mark.parametrize("file_format", ["orc", "avro"])
-def test_rows_are_there_whichever_of_their_columns_are_asked_for(
-    shop: Session, file_format: str
-) -> None:
+def test_every_column_selection_returns_all_rows(shop: Session, file_format: str) -> None:
     """Files of changed columns have none of the others: no row may get lost by that."""
     shop.run(
         f"CREATE TABLE in_{file_format} (k INT, v STRING, n INT) TBLPROPERTIES ('file.format' = "
@@ -325,7 +321,7 @@ def test_rows_are_there_whichever_of_their_columns_are_asked_for(
         assert [row.get("r") for row in found] in ([0, 1], [None, None])
 
 
-def test_new_values_of_columns_are_files_of_these_columns(shop: Session) -> None:
+def test_update_writes_files_of_changed_columns_only(shop: Session) -> None:
     shop.run(
         "CREATE TABLE wide (k INT, v STRING, w STRING, n BIGINT) TBLPROPERTIES "
         "('row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true');"
@@ -368,7 +364,7 @@ def test_new_values_of_columns_are_files_of_these_columns(shop: Session) -> None
     assert [row["k"] for row in shop.run("SELECT k FROM wide ORDER BY k").to_pylist()] == [0, 9]
 
 
-def test_conditions_on_partitions_remove_them_by_metadata(shop: Session) -> None:
+def test_delete_by_partition_changes_only_metadata(shop: Session) -> None:
     shop.run(
         "CREATE TABLE days (id INT, day DATE, h INT) PARTITIONED BY (day, h);"
         "INSERT INTO days " + given(range(12), "{k}, DATE '2026-01-0{day}', {odd}")
@@ -383,7 +379,7 @@ def test_conditions_on_partitions_remove_them_by_metadata(shop: Session) -> None
     assert rows(shop, "days", "id") == []
 
 
-def test_a_condition_that_fails_for_a_partition_is_told_as_an_error_of_ours(shop: Session) -> None:
+def test_failed_partition_condition_raises_paimon_magics_error(shop: Session) -> None:
     shop.run("CREATE TABLE named (id INT, p STRING) PARTITIONED BY (p)")
     shop.run("INSERT INTO named VALUES (1, 'x')")
     for statement in (
@@ -396,7 +392,7 @@ def test_a_condition_that_fails_for_a_partition_is_told_as_an_error_of_ours(shop
     assert rows(shop, "named", "id") == [(1, "x")]
 
 
-def test_a_preview_shows_rows_before_and_after_and_writes_nothing(shop: Session) -> None:
+def test_preview_shows_rows_before_and_after_without_writing(shop: Session) -> None:
     columns = "(k INT NOT NULL, v STRING, s STRUCT<a: INT>"
     made = {
         "seen_keyed": (
@@ -440,7 +436,7 @@ def test_a_preview_shows_rows_before_and_after_and_writes_nothing(shop: Session)
         assert (rows(shop, table), shop.run(snapshots).to_pylist()) == before
 
 
-def test_python_deletes_and_updates(shop: Session) -> None:
+def test_python_delete_and_update_change_rows(shop: Session) -> None:
     shop.run(
         "CREATE TABLE `by hand` (k INT NOT NULL, `a b` STRING, s STRUCT<x: INT>, n INT DEFAULT 7, "
         "PRIMARY KEY (k) NOT ENFORCED) TBLPROPERTIES ('bucket' = '1');"
@@ -481,7 +477,7 @@ def test_wrong_statements_write_nothing(shop: Session) -> None:
 
 
 @pytest.mark.parametrize("options", ["'primary-key' = 'k', 'bucket' = '1'", ""])
-def test_what_is_not_assigned_stays_as_it_is(shop: Session, options: str) -> None:
+def test_update_keeps_unassigned_columns(shop: Session, options: str) -> None:
     """A NULL from before its column got a default stays; one that is assigned becomes it."""
     table = f"defaults_{len(options)}"
     shop.run(
@@ -503,7 +499,7 @@ BY_KEY = {
 
 
 @pytest.mark.parametrize("name", only_in_soak([*BY_KEY], ["fixed", "partial", "avro"]))
-def test_rows_are_found_by_their_keys_without_a_job(shop: Session, name: str) -> None:
+def test_changes_by_key_run_no_job(shop: Session, name: str) -> None:
     table = f"{name}_by_key"
     shop.run(
         f"CREATE TABLE {table} (p STRING NOT NULL, k BIGINT NOT NULL, v STRING, at TIMESTAMP_LTZ, "
@@ -539,7 +535,7 @@ def test_rows_are_found_by_their_keys_without_a_job(shop: Session, name: str) ->
     assert len(found) == 18
 
 
-def test_values_that_are_computed_here_are_those_of_spark(shop: Session) -> None:
+def test_locally_computed_values_equal_sparks_values(shop: Session) -> None:
     """Of two equal rows one gets the values from here, the other from Spark, by a longer WHERE."""
     shop.run(
         "CREATE TABLE computed (k INT NOT NULL, tiny TINYINT, i INT, j INT, l BIGINT, d DOUBLE, "
@@ -581,7 +577,7 @@ def test_values_that_are_computed_here_are_those_of_spark(shop: Session) -> None
         assert repr(one[1:]) == repr(other[1:]), change  # also the zero's sign
 
 
-def test_a_row_that_was_read_keeps_columns_that_are_added_while_the_statement_waits(
+def test_waiting_update_is_outdated_by_added_column(
     shop: Session,
 ) -> None:
     shop.run(

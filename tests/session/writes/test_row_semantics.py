@@ -353,7 +353,7 @@ def known_by_java(java: JavaPaimon, warehouse: Path, name: str) -> dict[str, lis
 
 
 @pytest.mark.parametrize("case", sampled(CASES))
-def test_rows_of_a_key_become_what_java_makes_of_them(
+def test_rows_of_a_key_end_as_with_javas_writer(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, case: Case
 ) -> None:
     session.run(f"{case.schema('ours')}; {case.schema('javas')}")

@@ -110,7 +110,7 @@ IN_SOAK = (
 @pytest.mark.parametrize(
     "change", only_in_soak({change.name: change for change in CHANGES}, IN_SOAK)
 )
-def test_a_statement_that_was_planned_before_a_change_is_read_by_the_columns_ids(
+def test_statement_planned_before_schema_change_is_read_by_column_ids(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, change: Change
 ) -> None:
     options = OPTIONS["append" if CHANGES.index(change) % 2 else "primary key"]
@@ -134,7 +134,7 @@ def test_a_statement_that_was_planned_before_a_change_is_read_by_the_columns_ids
     ("options", "swap"),
     sampled(OPTIONS, dict(zip(["dropped and added", "renamed and added"], SWAPS, strict=True))),
 )
-def test_a_name_that_means_another_column_now_gets_no_values_of_the_old_one(
+def test_replaced_column_gets_no_values_of_its_predecessor(
     session: Session,
     java_paimon: JavaPaimon,
     warehouse: Path,
@@ -152,7 +152,7 @@ def test_a_name_that_means_another_column_now_gets_no_values_of_the_old_one(
 
 
 @pytest.mark.parametrize("options", only_in_soak(OPTIONS, ["append"]))
-def test_a_change_while_the_job_runs_is_after_the_statement(
+def test_schema_change_during_job_takes_effect_after_statement(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, options: str
 ) -> None:
     """A task changes the table itself, after its first rows are on their way."""
@@ -175,7 +175,7 @@ def test_a_change_while_the_job_runs_is_after_the_statement(
     check(session, java_paimon, warehouse, rows)
 
 
-def test_a_source_that_changes_after_the_plan_is_read_as_it_was_planned(
+def test_source_changed_after_plan_is_read_as_planned(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     create(session, OPTIONS["primary key"])
@@ -188,7 +188,7 @@ def test_a_source_that_changes_after_the_plan_is_read_as_it_was_planned(
     assert sorted(java_paimon.rows(warehouse, "default.sink")) == [(1, 10, "b1"), (2, 20, "b2")]
 
 
-def test_rows_planned_for_another_number_of_buckets_are_planned_anew_beside_new_ones(
+def test_insert_is_replanned_after_bucket_number_changes(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     create(session, OPTIONS["primary key"])
@@ -210,7 +210,7 @@ def test_rows_planned_for_another_number_of_buckets_are_planned_anew_beside_new_
         ("ALTER COLUMN a TYPE STRING", "INSERT INTO t (k, a) SELECT 1, a + 1 FROM t", None),
     ],
 )
-def test_a_session_that_knew_the_old_table_plans_on_the_new_one(
+def test_session_replans_on_table_altered_by_others(
     session: Session, warehouse: Path, change: str, sql: str, named: str | None
 ) -> None:
     create(session, "")

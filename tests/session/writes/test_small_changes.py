@@ -69,7 +69,7 @@ def test_changes_by_key_are_acknowledged_and_loaded_in_order_with_inserts(
     assert (stored(session), snapshots(session)) == (expected, 2)
 
 
-def test_who_waits_sees_the_change(session: Session) -> None:
+def test_visible_wait_returns_after_change_is_visible(session: Session) -> None:
     create(session)
     session.insert("orders", [(1, "a", 1), (2, "a", 1)])
     outcome = session.delete("orders", "id = 1", wait="visible")
@@ -93,7 +93,7 @@ def test_who_waits_sees_the_change(session: Session) -> None:
         ("UPDATE orders SET n = n + 1 WHERE id = 1", False),
     ],
 )
-def test_what_the_row_of_a_key_can_decide_is_small_and_all_else_sees_what_was_acknowledged(
+def test_key_decidable_changes_go_to_log_and_others_see_its_rows(
     session: Session, statement: str, is_small: bool
 ) -> None:
     create(session)
@@ -117,7 +117,7 @@ def test_what_the_row_of_a_key_can_decide_is_small_and_all_else_sees_what_was_ac
         ),
     ],
 )
-def test_a_table_that_takes_no_deletes_is_told_before_anything_is_acknowledged(
+def test_delete_is_refused_before_ack_if_table_takes_no_deletes(
     session: Session, options: str, said: str
 ) -> None:
     create(session, options)
@@ -128,7 +128,7 @@ def test_a_table_that_takes_no_deletes_is_told_before_anything_is_acknowledged(
     assert stored(session) == [(1, "a", 1)]
 
 
-def test_an_update_of_a_partial_update_table_keeps_the_other_columns(session: Session) -> None:
+def test_update_of_partial_update_table_keeps_other_columns(session: Session) -> None:
     engine = "'merge-engine' = 'partial-update', 'partial-update.remove-record-on-delete' = 'true'"
     create(session, f"{KEYED}, {engine}")
     session.insert("orders", [(1, "a", 1), (2, "a", 1)])
@@ -140,7 +140,7 @@ def test_an_update_of_a_partial_update_table_keeps_the_other_columns(session: Se
 
 
 @pytest.mark.parametrize("bucket", only_in_soak(["2", "-1"], ["2"]))
-def test_statements_keep_their_place_in_a_stream_of_inserts_into_the_same_keys(
+def test_statements_keep_their_place_among_concurrent_inserts(
     session: Session, bucket: str
 ) -> None:
     """Each would read a snapshot that is outdated when it commits, if anything were loaded in

@@ -48,7 +48,7 @@ def queue_names(session: Session) -> list[str]:
     return names
 
 
-def test_rows_of_all_kinds_are_acknowledged_and_visible_after_a_flush(events: Session) -> None:
+def test_rows_in_every_form_are_acknowledged_and_visible_after_flush(events: Session) -> None:
     outcome = events.insert("events", [(1, "a"), (2, None)])
     assert str(outcome) == (
         "INSERT INTO `default.events`: 2 rows acknowledged (record 1), loaded with others soon."
@@ -73,7 +73,7 @@ def test_rows_of_all_kinds_are_acknowledged_and_visible_after_a_flush(events: Se
     ]
 
 
-def test_who_waits_sees_what_was_inserted(events: Session) -> None:
+def test_visible_wait_returns_after_insert_is_visible(events: Session) -> None:
     outcome = events.insert("events", [(1, "a")], wait="visible")
     assert "visible in snapshot 1" in str(outcome)
     assert (outcome.snapshot_id, stored(events)) == (1, [(1, "a")])
@@ -81,7 +81,7 @@ def test_who_waits_sees_what_was_inserted(events: Session) -> None:
         events.insert("events", [(2, "a")], wait="seen")  # type: ignore[arg-type]
 
 
-def test_a_label_makes_it_safe_to_insert_again(events: Session) -> None:
+def test_repeated_label_does_not_insert_again(events: Session) -> None:
     for _ in range(3):
         outcome = events.insert("events", [(1, "a")], label="one")
     assert "before, under this label (record 1)" in str(outcome)
@@ -111,7 +111,9 @@ def test_a_label_makes_it_safe_to_insert_again(events: Session) -> None:
         (pa.table({"id": ["five"]}), "column `id`"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused(events: Session, given: object, said: str) -> None:
+def test_rows_not_matching_the_schema_are_refused(
+    events: Session, given: object, said: str
+) -> None:
     with pytest.raises(InvalidValueError, match=re.escape(said)) as caught:
         events.insert("events", given)
     if "Column" in said:
@@ -122,7 +124,7 @@ def test_rows_that_do_not_fit_are_refused(events: Session, given: object, said: 
         events.insert("events", {"id": 1, "knd": "a"})
 
 
-def test_values_of_a_cell_are_a_small_insert_and_other_statements_see_them(
+def test_insert_values_goes_to_log_and_other_statements_see_its_rows(
     events: Session,
 ) -> None:
     outcome = events.run("INSERT INTO events VALUES (1, upper('a')), (2, NULL)")
@@ -144,7 +146,7 @@ def test_values_of_a_cell_are_a_small_insert_and_other_statements_see_them(
     assert events.run("SELECT id FROM events").to_arrow().num_rows == 0
 
 
-def test_a_statement_says_when_it_is_answered(events: Session) -> None:
+def test_wait_option_decides_when_insert_returns(events: Session) -> None:
     durable = events.run("INSERT INTO events VALUES (1, 'a')", wait="durable")
     assert "loaded with others soon" in str(durable)
     visible = events.run("INSERT INTO events VALUES (2, 'b')", wait="visible")
@@ -157,7 +159,7 @@ def test_a_statement_says_when_it_is_answered(events: Session) -> None:
         events.run("SELECT 1", wait="soon")  # type: ignore[arg-type]
 
 
-def test_threads_and_tasks_share_requests_and_each_gets_its_answer(events: Session) -> None:
+def test_concurrent_inserts_of_threads_and_tasks_are_all_answered(events: Session) -> None:
     def insert(number: int) -> None:
         for n in range(20):
             events.insert("events", [(number * 100 + n, "t")])
@@ -183,7 +185,7 @@ def test_threads_and_tasks_share_requests_and_each_gets_its_answer(events: Sessi
         assert own == list(range(number * 100, number * 100 + 20))
 
 
-def test_the_queue_shows_what_waits_and_what_could_not_be_loaded(events: Session) -> None:
+def test_queue_shows_waiting_rows_and_dead_letters(events: Session) -> None:
     events.run("DROP TABLE events")
     events.run(
         "CREATE TABLE events (id BIGINT, kind STRING) "
@@ -266,7 +268,7 @@ class TestGathering:
 
         return SmallInserts(send), seen
 
-    def test_what_comes_while_a_request_is_under_way_goes_together(self, tmp_path: Path) -> None:
+    def test_inserts_during_a_request_are_sent_together(self, tmp_path: Path) -> None:
         inserts, seen = self.sent(tmp_path)
         one = pa.table({"id": [1]})
         futures = [inserts.insert(self.NAME, one) for _ in range(10)]
@@ -297,7 +299,7 @@ class TestTheBuffer:
         found = session.run(query, include_buffer=True).to_arrow().to_pylist()
         return sorted((tuple(row.values()) for row in found), key=repr)
 
-    def test_a_query_sees_it_when_it_says_so(self, events: Session) -> None:
+    def test_query_shows_buffered_rows_on_request(self, events: Session) -> None:
         assert self.seen(events, "SELECT count(*) FROM events") == [(0,)]
         events.insert("events", [(1, "a")])
         assert self.seen(events, "SELECT * FROM events") == [(1, "a")]
@@ -314,7 +316,7 @@ class TestTheBuffer:
         events.flush("events")
         assert sorted(row["id"] for row in frame.collect()) == [1, 2]
 
-    def test_the_schema_is_that_of_now(self, events: Session) -> None:
+    def test_buffered_rows_are_read_with_current_schema(self, events: Session) -> None:
         self.made(events, "changing", "a INT, b STRING")
         events.insert("changing", [(1, "x")])
         events.flush("changing")
@@ -347,7 +349,7 @@ class TestTheBuffer:
             (", 'sequence.field' = 'n'", [(1, 20, None), (2, 9, "new"), (3, 1, "c")]),
         ],
     )
-    def test_rows_of_a_key_are_merged_as_they_will_be(
+    def test_buffered_rows_of_a_key_are_merged_as_after_flush(
         self, events: Session, options: str, expected: list[tuple[object, ...]]
     ) -> None:
         columns = "k INT NOT NULL, n INT, v STRING"
@@ -365,7 +367,7 @@ class TestTheBuffer:
         assert self.seen(events, query) == expected
         assert events.run("SELECT count(*) AS n FROM keyed").to_arrow()["n"][0].as_py() == 3
 
-    def test_without_a_coordinator_nobody_can_tell(
+    def test_buffer_is_refused_without_coordinator(
         self, spark: SparkSession, tmp_path: Path
     ) -> None:
         import paimon_magics
@@ -380,7 +382,7 @@ class TestTheBuffer:
             assert session.run("SELECT * FROM f", include_buffer=True).to_arrow().num_rows == 0
 
 
-def test_a_table_that_is_dropped_or_renamed_was_loaded_before(events: Session) -> None:
+def test_rename_loads_buffered_rows_and_drop_ends_the_queue(events: Session) -> None:
     events.insert("events", [(1, "a")])
     events.run("ALTER TABLE events RENAME TO moved")
     assert events.run("SELECT id FROM moved").to_arrow()["id"].to_pylist() == [1]
@@ -391,7 +393,7 @@ def test_a_table_that_is_dropped_or_renamed_was_loaded_before(events: Session) -
         events.insert("moved", [(3, "c")])
 
 
-def test_a_database_that_is_dropped_takes_its_tables_out_of_the_queues(events: Session) -> None:
+def test_dropping_database_removes_queues_of_its_tables(events: Session) -> None:
     events.run(
         "CREATE DATABASE gone; CREATE TABLE gone.t (id BIGINT) "
         f"TBLPROPERTIES ('auto_batch_load' = 'true', {SLOW})"
@@ -401,7 +403,7 @@ def test_a_database_that_is_dropped_takes_its_tables_out_of_the_queues(events: S
     assert "gone.t" not in queue_names(events)
 
 
-def test_a_job_upserts_what_was_acknowledged_before_it_and_not_what_comes_meanwhile(
+def test_job_takes_its_place_between_earlier_and_later_inserts(
     events: Session,
 ) -> None:
     events.run(
@@ -436,7 +438,7 @@ def test_a_job_upserts_what_was_acknowledged_before_it_and_not_what_comes_meanwh
     assert found("SELECT id, name FROM keyed") == {1: last, 2: "job"}
 
 
-def test_changes_of_rows_keep_their_place_among_inserts(events: Session) -> None:
+def test_row_changes_keep_their_place_among_inserts(events: Session) -> None:
     events.run(
         "CREATE TABLE kept (id BIGINT NOT NULL, n INT, PRIMARY KEY (id) NOT ENFORCED) "
         f"TBLPROPERTIES ('bucket' = '2', 'auto_batch_load' = 'true', {SLOW})"
@@ -457,11 +459,11 @@ def test_changes_of_rows_keep_their_place_among_inserts(events: Session) -> None
     assert rows(events, "SELECT * FROM kept ORDER BY id") == [(1, 11), (2, 20), (3, 3), (4, 40)]
 
 
-def test_no_rows_are_an_insert_of_none(events: Session) -> None:
+def test_empty_insert_acknowledges_zero_rows(events: Session) -> None:
     assert "0 rows acknowledged" in str(events.insert("events", []))
 
 
-def test_a_layout_that_takes_no_small_inserts_is_written_at_once_and_says_so(
+def test_unsupported_layout_is_committed_at_once_with_a_note(
     events: Session,
 ) -> None:
     events.run(

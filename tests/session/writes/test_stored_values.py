@@ -107,7 +107,7 @@ def count(session: Session) -> int:
     return snapshots["n"].to_pylist()[0] or 0
 
 
-def test_a_literal_is_stored_as_it_is_or_refused_by_row_and_column(values: Session) -> None:
+def test_literal_is_stored_exactly_or_refused_by_row_and_column(values: Session) -> None:
     before, stored = count(values), 0
     for column, literal, said in LITERALS:
         text = f"INSERT INTO v ({column}) VALUES (NULL), ({literal})"
@@ -123,7 +123,7 @@ def test_a_literal_is_stored_as_it_is_or_refused_by_row_and_column(values: Sessi
     assert count(values) == before + stored
 
 
-def test_a_frame_is_stored_as_it_is_or_refused_by_row_and_column(values: Session) -> None:
+def test_frame_is_stored_exactly_or_refused_by_row_and_column(values: Session) -> None:
     for frame, said in FRAMES:
         try:
             values.write(frame, "v")
@@ -133,7 +133,7 @@ def test_a_frame_is_stored_as_it_is_or_refused_by_row_and_column(values: Session
             assert said is None, frame
 
 
-def test_rows_of_a_program_are_stored_as_they_are_or_refused(values: Session) -> None:
+def test_inserted_rows_are_stored_exactly_or_refused(values: Session) -> None:
     for row, said in ROWS:
         try:
             values.insert("v", [{"l": 1}, row])
@@ -143,7 +143,7 @@ def test_rows_of_a_program_are_stored_as_they_are_or_refused(values: Session) ->
             assert said is None, row
 
 
-def test_a_partition_is_not_named_by_a_value_that_is_cut(values: Session) -> None:
+def test_lossy_partition_value_is_refused(values: Session) -> None:
     values.run("CREATE TABLE p (v INT, n INT) PARTITIONED BY (n); INSERT INTO p VALUES (1, 5)")
     for text in (
         "INSERT OVERWRITE p PARTITION (n = 5.7) SELECT 2",
@@ -156,7 +156,7 @@ def test_a_partition_is_not_named_by_a_value_that_is_cut(values: Session) -> Non
     assert values.run("SELECT v FROM p").to_arrow()["v"].to_pylist() == [1]
 
 
-def test_a_query_is_cast_as_sparks_policy_says(values: Session, spark: SparkSession) -> None:
+def test_query_values_are_cast_by_sparks_store_policy(values: Session, spark: SparkSession) -> None:
     values.run("INSERT OVERWRITE v (i, d) SELECT 5.99, 1.239")
     values.write(spark.sql("SELECT 5.7 AS i, 1.239 AS d"), "v")
     found = values.run("SELECT i, d FROM v").to_arrow().to_pylist()
@@ -170,7 +170,7 @@ def test_a_query_is_cast_as_sparks_policy_says(values: Session, spark: SparkSess
         spark.conf.unset("spark.sql.storeAssignmentPolicy")
 
 
-def test_a_setting_lets_given_values_be_cast_as_spark_does(
+def test_ansi_setting_casts_given_values_as_spark_does(
     values: Session, spark: SparkSession
 ) -> None:
     warehouse = Path(values.warehouse)

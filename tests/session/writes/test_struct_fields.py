@@ -107,7 +107,7 @@ LACKING = (
 STAR = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 
 
-def test_star_with_a_struct_that_lacks_fields_is_refused(session: Session, table: str) -> None:
+def test_star_with_incomplete_struct_is_refused(session: Session, table: str) -> None:
     before = row(session, table)
     for column in ("s", "l", "m", "d"):
         others = [name for name in ("s", "l", "m", "d") if name != column]
@@ -118,9 +118,7 @@ def test_star_with_a_struct_that_lacks_fields_is_refused(session: Session, table
     assert row(session, table) == before
 
 
-def test_with_merge_schema_star_keeps_the_fields_that_a_struct_lacks(
-    session: Session, table: str
-) -> None:
+def test_merge_schema_star_keeps_fields_missing_in_source(session: Session, table: str) -> None:
     session.spark.conf.set("spark.paimon.write.merge-schema", "true")
     try:
         session.run(f"MERGE INTO {table} t USING ({LACKING}) src ON t.id = src.id {STAR}")

@@ -65,7 +65,7 @@ def test_times_are_written_from_numbers_and_spark_times_and_frames(
         "SELECT CAST(id AS INT), -1, NULL FROM range(1)",
     ],
 )
-def test_a_number_that_is_no_time_of_a_day_is_refused(
+def test_number_outside_a_day_is_refused_as_time(
     session: Session, warehouse: Path, table: str, source: str
 ) -> None:
     with pytest.raises(InvalidValueError, match="TIME, milliseconds of a day, but a value is"):

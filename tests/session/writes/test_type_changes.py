@@ -47,7 +47,7 @@ def asked(session: Session, sql: str) -> UnconfirmedError | None:
 
 
 @pytest.mark.parametrize("layout", sampled([*LAYOUTS]))
-def test_texts_that_are_no_numbers_are_named_asked_about_and_healed(
+def test_unparsable_texts_need_confirmation_and_can_be_restored(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, layout: str
 ) -> None:
     session.run(
@@ -109,7 +109,7 @@ CHANGES: list[tuple[str, str, str, str | None]] = [
 ]
 
 
-def test_every_narrowing_or_parsing_change_is_told_and_has_a_way_back(session: Session) -> None:
+def test_every_lossy_type_change_is_reported_with_a_way_back(session: Session) -> None:
     columns = ", ".join(f"c{n} {before}" for n, (before, *_) in enumerate(CHANGES))
     values = ", ".join(value for _, value, *_ in CHANGES)
     session.run(f"CREATE TABLE t (k INT, {columns}); INSERT INTO t VALUES (1, {values})")
@@ -131,7 +131,7 @@ def test_every_narrowing_or_parsing_change_is_told_and_has_a_way_back(session: S
     assert stored(session) == before
 
 
-def test_nulls_before_not_null_keys_and_defaults_of_another_type(session: Session) -> None:
+def test_nulls_keys_and_defaults_restrict_column_changes(session: Session) -> None:
     session.run(
         "CREATE TABLE t (k INT NOT NULL, p STRING NOT NULL, v BIGINT) PARTITIONED BY (p) "
         "TBLPROPERTIES ('primary-key' = 'k,p', 'bucket' = '1', "
@@ -154,7 +154,7 @@ def test_nulls_before_not_null_keys_and_defaults_of_another_type(session: Sessio
     assert stored(session) == [(1, "a", None), (2, "a", None), (3, "b", None)]
 
 
-def test_statistics_alone_tell_that_whole_numbers_fit(session: Session) -> None:
+def test_statistics_alone_prove_that_integers_fit(session: Session) -> None:
     session.run("CREATE TABLE t (v BIGINT); INSERT INTO t SELECT id FROM range(0, 1000, 1, 1)")
     data = Path(session.warehouse)
     for path in data.rglob("*.parquet"):

@@ -301,7 +301,7 @@ def test_a_primary_key_table_holds_every_type_merged_or_not(
 
 
 @pytest.mark.parametrize("cases", only_in_soak({"atomic": ATOMIC, "nested": NESTED}, ["atomic"]))
-def test_a_table_is_copied_into_another_by_insert_select(
+def test_insert_select_copies_a_table_of_every_type(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, cases: dict[str, Cases]
 ) -> None:
     rows = rows_of(cases)
@@ -348,7 +348,7 @@ def test_a_table_is_copied_into_another_by_insert_select(
     ],
 )
 @pytest.mark.parametrize("form", ["VALUES {}", "SELECT * FROM (VALUES {})"])
-def test_what_a_nested_type_does_not_hold_is_refused_with_its_place(
+def test_invalid_nested_value_is_refused_with_its_place(
     session: Session,
     java_paimon: JavaPaimon,
     warehouse: Path,

@@ -42,7 +42,7 @@ def named(path: str, name: str) -> str:
 
 
 @PATHS
-def test_a_row_whose_sequence_gets_smaller_is_not_updated(shop: Session, path: str) -> None:
+def test_update_lowering_the_sequence_leaves_row_unchanged(shop: Session, path: str) -> None:
     table = named(path, "seq")
     made(
         shop,
@@ -94,7 +94,7 @@ MERGE = (
 
 
 @pytest.mark.parametrize("options", ["'merge-engine' = 'deduplicate'", "'rowkind.field' = 'rk'"])
-def test_a_merge_counts_rows_that_are_seen(shop: Session, options: str) -> None:
+def test_merge_counts_only_visibly_changed_rows(shop: Session, options: str) -> None:
     values = ", ".join(f"({k}, 5.0, 'a', '+I')" for k in range(1, 6))
     columns = "seq DOUBLE, v STRING, rk STRING"
     news = pd.DataFrame(
@@ -130,7 +130,7 @@ def test_a_merge_counts_rows_that_are_seen(shop: Session, options: str) -> None:
 
 
 @PATHS
-def test_null_leaves_values_as_they_are_in_partial_updates(shop: Session, path: str) -> None:
+def test_null_keeps_values_in_partial_updates(shop: Session, path: str) -> None:
     table = named(path, "partly")
     made(
         shop,
@@ -249,7 +249,7 @@ def test_an_update_does_not_aggregate_values_again(shop: Session, path: str) -> 
         assert "INSERT INTO" in (caught.value.hint or "")
 
 
-def test_a_column_that_must_have_a_value_can_not_be_left_out(shop: Session) -> None:
+def test_update_is_refused_for_aggregated_not_null_column(shop: Session) -> None:
     made(
         shop,
         "needed",
@@ -262,7 +262,7 @@ def test_a_column_that_must_have_a_value_can_not_be_left_out(shop: Session) -> N
         shop.run("UPDATE needed SET v = 'x' WHERE k = 1")
 
 
-def test_a_preview_counts_rows_that_are_seen(shop: Session) -> None:
+def test_preview_counts_only_visibly_changed_rows(shop: Session) -> None:
     made(shop, "shown", "seq INT, v STRING", "'sequence.field' = 'seq'", "(1, 5, 'a'), (2, 5, 'a')")
     for condition in WHERE.values():
         text = shop.preview(f"UPDATE shown SET seq = 4 + k / 2, v = 'x' WHERE {condition}").notes[0]

@@ -81,7 +81,7 @@ def test_values_without_an_exact_type_are_refused_by_row(values: list[Any], said
 
 
 @pytest.mark.parametrize(("values", "kind", "stored"), EXACT, ids=range(len(EXACT)))
-def test_values_of_a_common_type_are_all_there(
+def test_values_of_a_common_type_are_kept_exactly(
     values: list[Any], kind: pa.DataType, stored: list[Any]
 ) -> None:
     result = inferred_array(values, "c")
@@ -155,9 +155,7 @@ DOORS: dict[str, Insert] = {
 @pytest.mark.spark
 @pytest.mark.parametrize("log", ["true", "false"])
 @pytest.mark.parametrize("door", DOORS)
-def test_rows_with_names_go_into_the_columns_of_these_names(
-    coordinated: Session, door: str, log: str
-) -> None:
+def test_named_rows_are_written_by_column_name(coordinated: Session, door: str, log: str) -> None:
     session = coordinated
     session.run("DROP TABLE IF EXISTS t")
     session.run(f"CREATE TABLE t (a INT, b INT) TBLPROPERTIES ('auto_batch_load' = '{log}')")
@@ -189,7 +187,7 @@ MISFITS: list[tuple[str, Any, str]] = [
 
 @pytest.mark.spark
 @pytest.mark.parametrize("log", ["true", "false"])
-def test_what_does_not_fit_is_refused_before_anything_is_stored(
+def test_values_not_fitting_are_refused_before_anything_is_stored(
     coordinated: Session, log: str
 ) -> None:
     session = coordinated
@@ -206,7 +204,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_stored(
 
 
 @pytest.mark.spark
-def test_a_merge_stores_own_rows_exactly(session: Session) -> None:
+def test_merge_stores_python_rows_exactly_or_refuses_them(session: Session) -> None:
     session.run("CREATE TABLE t (id INT, v INT, w INT) TBLPROPERTIES ('primary-key' = 'id')")
     session.run("INSERT INTO t VALUES (1, 1, 1)")
     rows = [{"id": 1, "v": 2, "w": 2}, {"id": 2, "v": 1.5, "w": 3}]
@@ -223,7 +221,7 @@ def test_a_merge_stores_own_rows_exactly(session: Session) -> None:
 
 
 @pytest.mark.spark
-def test_no_column_of_a_result_is_lost(session: Session) -> None:
+def test_duplicate_column_names_are_refused_instead_of_lost(session: Session) -> None:
     twice = session.run("SELECT 1 AS a, 2 AS a")
     for convert in (twice.to_pylist, twice.to_polars):
         with pytest.raises(InvalidValueError, match="several columns named `a`") as error:
@@ -237,7 +235,7 @@ FAR = "TIMESTAMP_NTZ '+12000-01-01 00:00:00', DATE '+12000-01-01'"
 
 @pytest.mark.spark
 @pytest.mark.parametrize("source", [f"VALUES ({FAR})", f"SELECT {FAR} FROM range(2)"])
-def test_years_beyond_pythons_are_stored(session: Session, source: str) -> None:
+def test_years_beyond_python_range_are_stored(session: Session, source: str) -> None:
     session.run("CREATE TABLE t (at TIMESTAMP_NTZ, day DATE)")
     session.run(f"INSERT INTO t {source}")
     session.write(pd.DataFrame({"at": np.array(["12000-01-01"], dtype="datetime64[s]")}), "t")

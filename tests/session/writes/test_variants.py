@@ -95,7 +95,7 @@ def read(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("shredded", [False, True], ids=["plain", "to be shredded"])
 @pytest.mark.parametrize("keyed", [False, True], ids=["append", "primary key"])
-def test_what_is_written_is_read_by_us_and_by_java(
+def test_written_variants_are_read_back_and_by_java(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, *, keyed: bool, shredded: bool
 ) -> None:
     session.run(f"CREATE TABLE t ({COLUMNS}){options(keyed=keyed, shredded=shredded)}")
@@ -119,7 +119,7 @@ def test_what_is_written_is_read_by_us_and_by_java(
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["append", "primary key"])
-def test_what_java_shreds_is_read_whole(
+def test_variants_shredded_by_java_are_read_whole(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, *, keyed: bool
 ) -> None:
     session.run(f"CREATE TABLE t (k INT NOT NULL, v VARIANT){options(keyed=keyed, shredded=True)}")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 OPTIONS = "'index-file-in-data-file-dir' = 'true', 'deletion-vectors.enabled' = 'true'"
 
 
-def test_index_files_lie_in_the_folders_of_their_buckets_and_expire(
+def test_deletion_vector_indexes_lie_in_bucket_folders_and_expire(
     session: paimon_magics.Session,
 ) -> None:
     session.run(

@@ -59,7 +59,7 @@ KEYED = "'primary-key' = 'k', 'bucket' = '2'"
         ),
     ],
 )
-def test_what_is_written_under_an_option_lies_where_it_says_and_java_reads_it(
+def test_files_lie_where_options_say_and_are_read_by_java(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, options: str, file: str
 ) -> None:
     keyed = "primary-key" in options
@@ -78,7 +78,7 @@ def test_what_is_written_under_an_option_lies_where_it_says_and_java_reads_it(
     assert list((warehouse / "default.db" / "t").glob(file))
 
 
-def test_an_outcome_tells_what_was_not_applied_and_what_is_not_seen_yet(session: Session) -> None:
+def test_outcome_notes_unapplied_options_and_unseen_rows(session: Session) -> None:
     session.run(
         "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('commit.user-prefix' = 'v'); "
         f"CREATE TABLE u (k INT, v STRING) TBLPROPERTIES ({KEYED}, 'merge-engine' = 'first-row', "
@@ -92,7 +92,7 @@ def test_an_outcome_tells_what_was_not_applied_and_what_is_not_seen_yet(session:
 
 
 @pytest.mark.parametrize("compression", ["lz4", "none"])
-def test_manifests_that_can_not_be_compressed_so_are_refused_before_anything_is_written(
+def test_unsupported_manifest_compression_is_refused_before_write(
     session: Session, warehouse: Path, compression: str
 ) -> None:
     session.run(f"CREATE TABLE t (k INT) TBLPROPERTIES ('manifest.compression' = '{compression}')")
