@@ -52,7 +52,7 @@ def test_a_cells_value_is_the_outcome_of_its_last_statement(run: Run) -> None:
     assert outcome.to_arrow().to_pylist() == ROWS
 
 
-def test_a_frame_of_the_notebook_is_read_by_its_name_and_the_cell_says_so(
+def test_cell_reads_notebook_frame_by_name_and_notes_it(
     connected: InteractiveShell, run: Run
 ) -> None:
     connected.user_ns["harvest"] = pandas.DataFrame({"id": [3, 4]})
@@ -75,7 +75,9 @@ def test_a_result_is_shown_as_text_and_as_html(connected: InteractiveShell, run:
     assert '<td style="text-align:left">NULL</td>' in shown["text/html"]
 
 
-def test_the_same_data_is_shown_the_same(connected: InteractiveShell, run: Run) -> None:
+def test_same_result_is_displayed_identically_each_time(
+    connected: InteractiveShell, run: Run
+) -> None:
     first, second = (
         connected.display_formatter.format(run(f"%%paimon\n{ALL}"))[0] for _ in range(2)
     )
@@ -84,7 +86,7 @@ def test_the_same_data_is_shown_the_same(connected: InteractiveShell, run: Run) 
     assert first == second
 
 
-def test_a_query_of_few_rows_is_shown_without_a_spark_job(
+def test_small_query_is_displayed_without_a_spark_job(
     connected: InteractiveShell, run: Run, spark: SparkSession
 ) -> None:
     before = jobs(spark)
@@ -94,7 +96,7 @@ def test_a_query_of_few_rows_is_shown_without_a_spark_job(
 
 
 @pytest.mark.parametrize("cell", ["%%paimon -o rows\n{}", "%%paimon --out rows\n{}"])
-def test_out_keeps_the_outcome_and_shows_it(
+def test_out_option_stores_outcome_and_shows_it(
     connected: InteractiveShell, run: Run, cell: str
 ) -> None:
     shown = run(cell.format(ALL))
@@ -103,7 +105,7 @@ def test_out_keeps_the_outcome_and_shows_it(
 
 
 @pytest.mark.parametrize("cell", ["%%paimon rows <<\n{}", "%%paimon\nrows << {}"])
-def test_an_arrow_keeps_the_outcome_and_shows_nothing(
+def test_arrow_assignment_stores_outcome_and_shows_nothing(
     connected: InteractiveShell, run: Run, cell: str
 ) -> None:
     assert run(cell.format(ALL)) is None
@@ -119,25 +121,25 @@ def test_an_arrow_keeps_the_outcome_and_shows_nothing(
         ("outcome", "paimon_magics.session.outcome.Outcome"),
     ],
 )
-def test_type_says_what_the_value_is(run: Run, name: str, kind: str) -> None:
+def test_type_option_decides_class_of_the_value(run: Run, name: str, kind: str) -> None:
     value = run(f"%%paimon -t {name}\n{ALL}")
     assert f"{type(value).__module__}.{type(value).__name__}" == kind
 
 
-def test_polars_frames_hold_the_rows(run: Run) -> None:
+def test_polars_frame_contains_the_rows(run: Run) -> None:
     polars = pytest.importorskip("polars", reason="polars is not among the requirements")
     value = run(f"%%paimon -t polars\n{ALL}")
     assert isinstance(value, polars.DataFrame)
     assert value.to_dicts() == ROWS
 
 
-def test_out_keeps_what_type_asks_for(connected: InteractiveShell, run: Run) -> None:
+def test_out_option_stores_value_of_requested_type(connected: InteractiveShell, run: Run) -> None:
     value = run(f"%%paimon -o frame -t pandas\n{ALL}")
     assert value is connected.user_ns["frame"]
     assert list(connected.user_ns["frame"]["id"]) == [1, 2, 3]
 
 
-def test_a_statement_without_rows_gives_its_outcome_whatever_the_type(run: Run) -> None:
+def test_statement_without_rows_returns_outcome_for_any_type(run: Run) -> None:
     value = run("%%paimon -t pandas\nINSERT INTO orders VALUES (4, 'jam', 'tue')")
     assert isinstance(value, Outcome)
     assert str(value) == "INSERT INTO `default.orders`: 1 row written (snapshot 2)."
@@ -150,20 +152,20 @@ def test_a_spark_frame_is_lazy(run: Run, spark: SparkSession) -> None:
     assert frame.collect()[0].n == 3  # type: ignore[attr-defined]
 
 
-def test_limit_cuts_a_query_and_shows_all_that_is_left(run: Run) -> None:
+def test_limit_option_cuts_query_and_shows_all_remaining_rows(run: Run) -> None:
     outcome = run(f"%%paimon --limit 2\n{ALL}")
     assert isinstance(outcome, Outcome)
     assert outcome.to_arrow().to_pylist() == ROWS[:2]
     assert str(outcome).endswith("\n2 rows")
 
 
-def test_a_configured_limit_holds_where_the_cell_has_none(run: Run) -> None:
+def test_configured_limit_applies_to_cells_without_limit_option(run: Run) -> None:
     run("%config PaimonMagics.limit = 1")
     assert len(run(f"%%paimon -t arrow\n{ALL}")) == 1  # type: ignore[arg-type]
     assert len(run(f"%%paimon -t arrow --limit 3\n{ALL}")) == 3  # type: ignore[arg-type]
 
 
-def test_display_rows_cut_what_is_shown_but_not_the_result(run: Run) -> None:
+def test_display_rows_limits_display_but_not_the_result(run: Run) -> None:
     run("%paimon config display_rows=2")
     outcome = run(f"%%paimon\n{ALL}")
     assert isinstance(outcome, Outcome)
@@ -172,12 +174,12 @@ def test_display_rows_cut_what_is_shown_but_not_the_result(run: Run) -> None:
     assert str(run("%paimon describe orders")).endswith("6 rows")  # a list stays whole
 
 
-def test_a_configured_type_is_what_cells_give(run: Run) -> None:
+def test_cells_return_configured_result_type(run: Run) -> None:
     run("%paimon config result_type=arrow")
     assert run(f"%%paimon\n{ALL}").to_pylist() == ROWS  # type: ignore[attr-defined]
 
 
-def test_bind_parameters_are_variables_of_the_notebook(
+def test_bind_parameters_take_values_of_notebook_variables(
     connected: InteractiveShell, run: Run
 ) -> None:
     run("wanted = 'tue'\nunused = lambda: None\nframe = spark.range(1)")
@@ -216,7 +218,9 @@ def test_values_of_numpy_and_pandas_are_bound(run: Run, value: str, bound: objec
 
 
 @pytest.mark.parametrize("value", ["{'a': 1}", "{1}", "object()", "1j", "lambda: 1", "spark"])
-def test_what_is_no_value_is_not_bound(connected: InteractiveShell, run: Run, value: str) -> None:
+def test_unbindable_parameter_value_is_refused(
+    connected: InteractiveShell, run: Run, value: str
+) -> None:
     run(f"value = {value}")
     failed = connected.run_cell("%%paimon\nSELECT :value").error_in_exec
     assert isinstance(failed, InvalidValueError)
@@ -232,7 +236,7 @@ def test_what_is_no_value_is_not_bound(connected: InteractiveShell, run: Run, va
         ("SELECT :frame", InvalidValueError, "is a DataFrame, not a value"),
     ],
 )
-def test_a_parameter_without_a_value_is_named(
+def test_error_names_parameter_without_a_value(
     connected: InteractiveShell, run: Run, statement: str, error: type[Exception], said: str
 ) -> None:
     run("wanted, _secret, frame = 1, 2, spark.range(1)")
@@ -241,7 +245,7 @@ def test_a_parameter_without_a_value_is_named(
     assert said in str(failed)
 
 
-def test_partitions_are_dropped_whatever_the_notebook_holds(run: Run) -> None:
+def test_truncate_partition_ignores_unrelated_notebook_variables(run: Run) -> None:
     run("def function(): ...\nframe = spark.range(1)\nwanted = 'mon'")
     run("%%paimon\nTRUNCATE TABLE orders PARTITION (day = :wanted)")
     assert run(f"%%paimon -t arrow\n{ALL}").to_pylist() == ROWS[2:]  # type: ignore[attr-defined]
@@ -258,7 +262,7 @@ def test_a_dry_run_finds_the_error_in_a_later_statement(connected: InteractiveSh
     assert isinstance(done.error_in_exec, UnknownNameError)
 
 
-def test_explain_tells_the_plan_and_runs_nothing(run: Run) -> None:
+def test_explain_shows_the_plan_and_runs_nothing(run: Run) -> None:
     said = str(run("%%paimon --explain\nINSERT INTO orders VALUES (9, 'x', 'mon')"))
     assert said.startswith("default.orders: rows are merged in by key.")
     assert run(f"%%paimon -t arrow\n{ALL}").to_pylist() == ROWS  # type: ignore[attr-defined]
@@ -282,7 +286,7 @@ FAILING = [
 
 
 @pytest.mark.parametrize(("statement", "error"), FAILING)
-def test_an_error_fails_the_cell_and_shows_what_it_says_without_a_trace(
+def test_failed_cell_shows_error_text_without_traceback(
     connected: InteractiveShell,
     capsys: pytest.CaptureFixture[str],
     statement: str,
@@ -297,7 +301,7 @@ def test_an_error_fails_the_cell_and_shows_what_it_says_without_a_trace(
     assert "kept" not in connected.user_ns
 
 
-def test_the_whole_trace_is_shown_on_request(
+def test_full_tracebacks_option_shows_the_traceback(
     connected: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
     connected.run_cell("%paimon config full_tracebacks=True").raise_error()
@@ -305,7 +309,7 @@ def test_the_whole_trace_is_shown_on_request(
     assert "Traceback (most recent call last)" in capsys.readouterr().out
 
 
-def test_the_line_of_an_error_is_counted_in_the_cell(connected: InteractiveShell) -> None:
+def test_error_position_counts_lines_of_the_cell(connected: InteractiveShell) -> None:
     done = connected.run_cell("%%paimon\nkept << SELECT 1;\n\nSELECT id,\n  amount\nFROM orders")
     assert isinstance(done.error_in_exec, UnknownNameError)
     assert "\n  line 4:   amount\n            ^\n" in done.error_in_exec.text()
@@ -320,14 +324,14 @@ def test_the_first_error_stops_the_cell(connected: InteractiveShell, run: Run) -
 
 
 @pytest.mark.parametrize("body", ["-- nothing\n", ";;\n"])
-def test_a_cell_without_statements_says_so(run: Run, body: str) -> None:
+def test_empty_cell_reports_no_statement(run: Run, body: str) -> None:
     assert str(run(f"%%paimon\n{body}")) == "There is no statement."
 
 
 @pytest.mark.parametrize(
     "cell", ["%%paimon --help", "%%paimon -h", "%%paimon", "%%paimon\n\n", "\n%%paimon -h \n"]
 )
-def test_a_cell_of_one_line_shows_its_help(
+def test_single_line_cell_shows_its_help(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str], cell: str
 ) -> None:
     shell.run_cell(cell).raise_error()
@@ -344,7 +348,7 @@ def test_a_cell_of_one_line_shows_its_help(
         ("%%paimon describe orders\n", "as in: %paimon describe orders"),
     ],
 )
-def test_a_cell_that_lacks_its_statement_says_where_it_stands(
+def test_cell_without_a_body_hints_where_statements_go(
     shell: InteractiveShell, cell: str, hint: str
 ) -> None:
     failed = shell.run_cell(cell).error_in_exec
@@ -353,7 +357,7 @@ def test_a_cell_that_lacks_its_statement_says_where_it_stands(
     assert active_session() is None
 
 
-def test_a_cell_connects_as_configured_and_says_where(
+def test_cell_connects_as_configured_and_reports_warehouse(
     shell: InteractiveShell,
     spark: SparkSession,
     closed_at_the_end: None,

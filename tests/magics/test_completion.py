@@ -90,7 +90,7 @@ def test_every_option_of_a_cell_is_offered(shell: InteractiveShell) -> None:
     }
 
 
-def test_an_option_tells_its_type_and_default(shell: InteractiveShell) -> None:
+def test_option_completion_shows_type_and_default(shell: InteractiveShell) -> None:
     cell = "%%paimon\nALTER TABLE t SET TBLPROPERTIES ('snapshot.num-retained.mi"
     with provisionalcompleter():
         (found,) = shell.Completer.completions(cell, len(cell))
@@ -99,7 +99,7 @@ def test_an_option_tells_its_type_and_default(shell: InteractiveShell) -> None:
     assert about == "integer, default 10: snapshots that are kept at least"
 
 
-def test_every_option_that_is_completed_says_what_it_is_for() -> None:
+def test_every_completed_option_has_a_purpose() -> None:
     assert {*READ_OPTIONS, "primary-key"} <= set(OPTIONS)
     assert tuple(STREAM_PURPOSES) == STREAM_OPTIONS
     purposes = [*(option.purpose for option in OPTIONS.values()), *STREAM_PURPOSES.values()]
@@ -111,13 +111,13 @@ def test_every_option_that_is_completed_says_what_it_is_for() -> None:
     ["%%paimon\nUPDATE |", "%%paimon -o |\nSELECT 1",
      "%paimon coordinator pause |", "%paimon snapshots t |"],
 )  # fmt: skip
-def test_where_nothing_can_be_offered_nothing_of_pythons_is(
+def test_python_names_are_not_offered_if_nothing_else_fits(
     shell: InteractiveShell, text: str
 ) -> None:
     assert completed(shell, text) == [text.split("|")[0]]
 
 
-def test_folders_are_completed_behind_connect(
+def test_connect_completes_folders(
     shell: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "lakehouse").mkdir()
@@ -125,12 +125,12 @@ def test_folders_are_completed_behind_connect(
     assert "%paimon connect lakehouse/" in completed(shell, "%paimon connect lakeh|")
 
 
-def test_a_cell_of_python_is_left_to_python(shell: InteractiveShell) -> None:
+def test_python_cells_keep_python_completion(shell: InteractiveShell) -> None:
     shell.user_ns["selection"] = 1
     assert completed(shell, "sele|") == ["selection"]
 
 
-def test_a_second_loading_offers_nothing_twice(shell: InteractiveShell) -> None:
+def test_reloading_does_not_duplicate_completions(shell: InteractiveShell) -> None:
     shell.run_cell("%reload_ext paimon_magics").raise_error()
     assert len(shell.Completer.custom_matchers) == 1
     shell.run_cell("%unload_ext paimon_magics").raise_error()
@@ -219,7 +219,9 @@ def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Ru
 
 
 @pytest.mark.spark
-def test_what_a_cell_changes_is_known_soon_after(connected: InteractiveShell, run: Run) -> None:
+def test_completion_follows_tables_created_and_dropped_by_cells(
+    connected: InteractiveShell, run: Run
+) -> None:
     session = active_session()
     assert session is not None
 

@@ -21,7 +21,7 @@ def magics_of(shell: InteractiveShell) -> PaimonMagics:
     return found
 
 
-def test_every_setting_of_a_session_can_be_configured_and_has_the_same_default(
+def test_every_session_setting_is_configurable_with_same_default(
     shell: InteractiveShell,
 ) -> None:
     defaults = Settings()
@@ -29,13 +29,13 @@ def test_every_setting_of_a_session_can_be_configured_and_has_the_same_default(
     assert magics_of(shell).settings() == expected
 
 
-def test_every_configured_name_has_a_help() -> None:
+def test_every_configurable_name_has_help() -> None:
     traits = PaimonMagics.class_traits(config=True)
     assert len(traits) > len(fields(Settings))
     assert [name for name, trait in traits.items() if len(trait.help) < 20] == []
 
 
-def test_configuration_files_are_followed(
+def test_configuration_file_values_are_applied(
     make_shell: Callable[[Config], InteractiveShell],
 ) -> None:
     config = Config()
@@ -47,7 +47,7 @@ def test_configuration_files_are_followed(
     assert magics_of(shell).catalog["metastore"] == "rest"
 
 
-def test_the_defaults_of_the_example_hub_are_followed(
+def test_example_hub_defaults_are_applied(
     make_shell: Callable[[Config], InteractiveShell],
 ) -> None:
     defaults = PyFileConfigLoader("ipython_config.py", path=str(HUB)).load_config()
@@ -59,7 +59,7 @@ def test_the_defaults_of_the_example_hub_are_followed(
     assert configured == dict(defaults.PaimonMagics)
 
 
-def test_ipythons_own_config_magic_knows_the_settings(shell: InteractiveShell) -> None:
+def test_ipython_config_magic_changes_settings(shell: InteractiveShell) -> None:
     shell.run_cell("%config PaimonMagics.limit = 3").raise_error()
     assert magics_of(shell).limit == 3
 
@@ -95,7 +95,7 @@ def test_config_sets_a_value(shell: InteractiveShell, text: str, name: str, valu
         ("warehouse={plase}", UnknownNameError, "Did you mean `place`?"),
     ],
 )
-def test_config_says_what_is_wrong(
+def test_config_explains_wrong_name_or_value(
     shell: InteractiveShell, text: str, error: type[Exception], said: str
 ) -> None:
     shell.user_ns["place"] = "/lake"
@@ -115,7 +115,7 @@ def test_config_lists_values_with_their_defaults(
     assert all(f"{name} = " in shown for name in PaimonMagics.class_traits(config=True))
 
 
-def test_config_tells_which_values_wait_for_the_next_connection(
+def test_config_marks_values_applied_at_next_connection(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell.run_cell("%paimon config master=local[2]\n%paimon config limit=3").raise_error()
@@ -123,7 +123,7 @@ def test_config_tells_which_values_wait_for_the_next_connection(
     assert shown == ["master = 'local[2]' (from the next connection on)", "limit = 3"]
 
 
-def test_secrets_among_the_catalogs_options_are_not_shown(
+def test_config_masks_secret_catalog_options(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell.run_cell("%paimon config catalog.token=abc123").raise_error()

@@ -52,7 +52,7 @@ def disconnected(
     return shell
 
 
-def test_after_a_failed_connect_every_cell_is_refused(
+def test_cells_are_refused_after_failed_connect(
     disconnected: InteractiveShell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell = disconnected
@@ -78,7 +78,7 @@ def test_after_a_failed_connect_every_cell_is_refused(
 WRONG = ["warehouse=other", "warehose=s3://lake/w", "/lake", "warehouse=a warehouse=b", "master=x"]
 
 
-def test_a_connect_that_fails_beside_an_open_connection_stops_cells_until_one_goes_back(
+def test_failed_connect_blocks_cells_until_open_connection_is_resumed(
     connected: InteractiveShell, run: Run, tmp_path: Path
 ) -> None:
     before = active_session()
@@ -93,7 +93,7 @@ def test_a_connect_that_fails_beside_an_open_connection_stops_cells_until_one_go
         run("%%paimon\nSHOW TABLES")
 
 
-def test_a_connect_from_python_counts_and_a_closed_one_is_not_replaced_by_the_default(
+def test_python_connect_counts_and_closed_connection_is_not_replaced(
     connected: InteractiveShell, run: Run, tmp_path: Path
 ) -> None:
     with pytest.raises(SetupError, match="too"):
@@ -114,7 +114,7 @@ def test_a_connect_from_python_counts_and_a_closed_one_is_not_replaced_by_the_de
     run("%%paimon\nSHOW TABLES")
 
 
-def test_a_folder_without_databases_is_told(
+def test_connect_reports_nonempty_folder_without_databases(
     disconnected: InteractiveShell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "data" / "lake" / "default.db").mkdir(parents=True)
@@ -125,7 +125,7 @@ def test_a_folder_without_databases_is_told(
         assert ("New warehouse at" in capsys.readouterr().out) == is_new
 
 
-def test_a_connect_shows_how_its_store_is_reached_and_takes_both_words(
+def test_connect_shows_store_access_and_accepts_warehouse_with_catalog(
     disconnected: InteractiveShell, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with s3_server() as server:
@@ -152,7 +152,7 @@ def test_a_connect_shows_how_its_store_is_reached_and_takes_both_words(
         assert "--close" in raised.value.hint
 
 
-def test_the_doctor_tells_all_and_no_secret(
+def test_doctor_reports_setup_without_secrets(
     disconnected: InteractiveShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PAIMON_COORDINATOR_TOKEN", "a-token-of-mine")

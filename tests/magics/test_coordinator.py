@@ -52,14 +52,16 @@ def said(shell: InteractiveShell, line: str) -> str:
 
 
 @pytest.mark.parametrize("line", ["coordinator", "coordinator status"])
-def test_the_status_is_told(shared: InteractiveShell, process: Process, line: str) -> None:
+def test_coordinator_verb_shows_status(
+    shared: InteractiveShell, process: Process, line: str
+) -> None:
     shown = said(shared, line)
     assert f"Coordinator of {process.warehouse} at {process.address}" in shown
     assert "It takes new transactions." in shown
     assert "0 transactions are open." in shown
 
 
-def test_a_paused_coordinator_takes_no_statement_until_it_is_resumed(
+def test_paused_coordinator_refuses_statements_until_resumed(
     shared: InteractiveShell,
 ) -> None:
     assert f"paused by {user_name()} since" in said(shared, "coordinator pause")
@@ -88,14 +90,12 @@ def test_open_transactions_are_listed_drained_and_ended(
     assert isinstance(shared.run_cell(f"%paimon abort {'0' * 32}").error_in_exec, UnknownNameError)
 
 
-def test_a_statements_transaction_carries_its_engine_and_history_names_who_emptied_a_table(
-    shared: InteractiveShell, process: Process
-) -> None:
+def test_history_names_user_of_truncate(shared: InteractiveShell, process: Process) -> None:
     shared.run_cell("%%paimon\nTRUNCATE TABLE t").raise_error()
     assert f" {user_name()} " in said(shared, "history t").splitlines()[2]
 
 
-def test_a_table_that_was_stopped_is_resumed_by_its_name(
+def test_resume_takes_a_table_name_and_refuses_unknown_tables(
     shared: InteractiveShell, process: Process
 ) -> None:
     assert "Table `default.t` takes commits again" in said(shared, "coordinator resume t")
@@ -106,7 +106,7 @@ def test_a_table_that_was_stopped_is_resumed_by_its_name(
 @pytest.mark.parametrize(
     "line", ["coordinator", "coordinator pause", "transactions", f"abort {'0' * 32}"]
 )
-def test_a_session_that_commits_by_itself_says_that_it_has_no_coordinator(
+def test_coordinator_verbs_fail_in_session_without_coordinator(
     connected: InteractiveShell, line: str
 ) -> None:
     connected.run_cell(
@@ -119,7 +119,9 @@ def test_a_session_that_commits_by_itself_says_that_it_has_no_coordinator(
     assert active_session() is not None
 
 
-def test_what_is_committed_can_not_be_ended(shared: InteractiveShell, process: Process) -> None:
+def test_committed_transaction_can_not_be_aborted(
+    shared: InteractiveShell, process: Process
+) -> None:
     from paimon_magics.planning.commits.requests import Append, CommitRequest
 
     client = process.client()

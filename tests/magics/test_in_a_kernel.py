@@ -118,7 +118,7 @@ def interrupted(kernel: Kernel, code: str) -> tuple[Done, float, list[str] | Non
     return done, time.monotonic() - pressed[0], opened[0]
 
 
-def test_times_are_those_of_the_zone_in_the_environment(kernel: Kernel) -> None:
+def test_kernel_shows_and_binds_times_in_zone_of_environment(kernel: Kernel) -> None:
     at, midnight = "TIMESTAMP'2026-10-25 01:30:00Z'", "TIMESTAMP'2026-07-01 00:00:00Z'"
     query = f"SELECT {at} AS at, array({midnight}) AS a"
     shown = kernel.run(f"%%paimon\n{query}").displays[-1]
@@ -139,7 +139,7 @@ def test_times_are_those_of_the_zone_in_the_environment(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("code", [INSERT, FETCH], ids=["INSERT", "to_pandas"])
-def test_one_interrupt_stops_a_cell_and_leaves_nothing_of_it(kernel: Kernel, code: str) -> None:
+def test_single_interrupt_stops_cell_and_leaves_nothing(kernel: Kernel, code: str) -> None:
     check_interrupted(kernel, code)
 
 
@@ -152,7 +152,7 @@ session.spark._jvm.java.lang.Thread.sleep(30_000)
 
 
 @pytest.mark.parametrize("kernel", ["classic"], indirect=True)
-def test_an_interrupt_of_a_call_to_the_jvm_prints_no_trace_of_py4j(kernel: Kernel) -> None:
+def test_interrupted_jvm_call_prints_no_py4j_trace(kernel: Kernel) -> None:
     done = kernel.execute(IN_A_CALL)
     assert "KeyboardInterrupt" in done.error
     assert "while sending command" not in done.printed
@@ -161,9 +161,7 @@ def test_an_interrupt_of_a_call_to_the_jvm_prints_no_trace_of_py4j(kernel: Kerne
 
 @MOSTLY_CLASSIC
 @pytest.mark.parametrize("code", [SELECT, WRITE], ids=["SELECT", "write"])
-def test_one_interrupt_stops_a_query_of_a_cell_and_a_call_that_writes(
-    kernel: Kernel, code: str
-) -> None:
+def test_single_interrupt_stops_query_of_cell_and_write_call(kernel: Kernel, code: str) -> None:
     check_interrupted(kernel, code)
 
 
@@ -220,7 +218,7 @@ session.run("SELECT sum(id) FROM with_marker").to_pandas()
 
 @pytest.mark.parametrize("kernel", ["Spark Connect"], indirect=True)
 @pytest.mark.parametrize("job", [True, False], ids=["fetching", "planning"])
-def test_an_interrupt_leaves_no_lock_of_grpc_behind(kernel: Kernel, job: bool) -> None:
+def test_interrupt_leaves_no_grpc_lock_behind(kernel: Kernel, job: bool) -> None:
     """An exception just after a lock was taken would keep it locked for every other thread."""
     done = kernel.execute(f"job = {job}\n{WITH_A_LOCK}")
     assert done.error.startswith(STOPPED[FETCH]), done.error
@@ -239,7 +237,7 @@ ROWS = "%%paimon\nSELECT day FROM days ORDER BY day"
 
 
 @pytest.mark.parametrize("kernel", ["classic"], indirect=True)
-def test_a_cell_asks_who_can_answer_before_it_takes_much_away(kernel: Kernel) -> None:
+def test_attended_cell_needs_confirmation_to_remove_many_rows(kernel: Kernel) -> None:
     def days() -> str:
         text: str = kernel.run(ROWS).displays[-1]["text/plain"]
         return " ".join(text.split()[2:-2])
@@ -270,7 +268,7 @@ def test_a_cell_asks_who_can_answer_before_it_takes_much_away(kernel: Kernel) ->
 
 
 @MOSTLY_CLASSIC
-def test_who_runs_notebooks_without_looking_is_shown_no_progress(kernel: Kernel) -> None:
+def test_unattended_kernel_shows_no_progress(kernel: Kernel) -> None:
     slow = "%%paimon\nSELECT count(*) FROM slow"
     # Long enough to be told of; Spark Connect hands over more and smaller frames.
     code = SLOW.replace("time.sleep(60)", "time.sleep(0.8 if number < 4 else 0)")
@@ -314,7 +312,7 @@ harvest.to_csv("harvest.csv", index=False)
 refused, counts"""
 
 
-def test_sparks_own_calls_and_the_notebooks_frames_and_files(kernel: Kernel) -> None:
+def test_spark_calls_and_cells_read_tables_frames_and_files(kernel: Kernel) -> None:
     kernel.run("%%paimon\nCREATE TABLE IF NOT EXISTS t (id BIGINT, v STRING)")
     shown = kernel.run(SPARKS_OWN_CALLS).displays[-1]["text/plain"]
     assert shown == "([True, True, True, True, True], [1, 1, 1, 5])"
@@ -347,7 +345,7 @@ more, [row.snapshot_id for row in lazy.collect()]"""
 
 
 @MOSTLY_CLASSIC
-def test_the_views_of_a_query_go_when_nothing_reads_them(kernel: Kernel) -> None:
+def test_query_views_are_dropped_when_unused(kernel: Kernel) -> None:
     kernel.run("%%paimon\nCREATE TABLE IF NOT EXISTS t (id BIGINT, v STRING)")
     shown = kernel.run(QUERIES).displays[-1]["text/plain"]
     assert shown == "(0, [1])"
@@ -369,5 +367,5 @@ rows"""
 
 
 @MOSTLY_CLASSIC
-def test_a_frame_keeps_the_view_that_it_reads(kernel: Kernel) -> None:
+def test_frame_keeps_its_view_alive(kernel: Kernel) -> None:
     assert kernel.run(EVICTED).displays[-1]["text/plain"] == "[1]"

@@ -81,7 +81,7 @@ if TYPE_CHECKING:
         ("help selct", UnknownNameError, "Did you mean `SELECT`?"),
     ],
 )
-def test_a_wrong_line_is_answered_with_the_next_step(
+def test_wrong_line_error_names_the_next_step(
     shell: InteractiveShell, line: str, error: type[Exception], said: str
 ) -> None:
     failed = shell.run_cell(f"%paimon {line}").error_in_exec
@@ -124,7 +124,7 @@ def test_help_explains_a_topic(
     assert said in capsys.readouterr().out
 
 
-def test_a_verb_has_help_of_its_own(
+def test_every_verb_has_its_own_help(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for verb in VERBS:
@@ -136,14 +136,14 @@ def test_a_verb_has_help_of_its_own(
     assert active_session() is None
 
 
-def test_help_about_something_near_an_option_names_it(shell: InteractiveShell) -> None:
+def test_help_suggests_option_with_similar_name(shell: InteractiveShell) -> None:
     done = shell.run_cell("%paimon help merge-enginee")
     assert isinstance(done.error_in_exec, UnknownNameError)
     assert "Did you mean `merge-engine`?" in done.error_in_exec.hint
 
 
 @pytest.mark.spark
-def test_connect_gives_the_session(
+def test_connect_returns_the_session(
     shell: InteractiveShell, spark: SparkSession, closed_at_the_end: None, tmp_path: Path
 ) -> None:
     shell.user_ns.update(spark=spark, place=tmp_path)
@@ -159,7 +159,7 @@ def test_connect_gives_the_session(
 
 
 @pytest.mark.spark
-def test_connect_takes_a_catalogs_options(
+def test_connect_accepts_catalog_options(
     shell: InteractiveShell, spark: SparkSession, closed_at_the_end: None, tmp_path: Path
 ) -> None:
     shell.run_cell(
@@ -172,7 +172,7 @@ def test_connect_takes_a_catalogs_options(
 
 
 @pytest.mark.spark
-def test_connecting_elsewhere_needs_the_connection_closed(
+def test_connecting_elsewhere_requires_closing_the_connection(
     connected: InteractiveShell, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failed = connected.run_cell("%paimon connect warehouse=other").error_in_exec
@@ -190,7 +190,7 @@ def test_connecting_elsewhere_needs_the_connection_closed(
 
 
 @pytest.mark.spark
-def test_layout_and_health_need_no_job(
+def test_layout_and_health_verbs_return_their_reports(
     connected: InteractiveShell, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     layout = run("%paimon layout orders")
@@ -217,7 +217,7 @@ def test_layout_and_health_need_no_job(
 
 
 @pytest.mark.spark
-def test_an_open_connection_keeps_its_settings(connected: InteractiveShell, run: Run) -> None:
+def test_open_connection_refuses_other_settings(connected: InteractiveShell, run: Run) -> None:
     failed = connected.run_cell("%paimon connect warehouse=warehouse batch_rows=7").error_in_exec
     assert isinstance(failed, SetupError)
     assert "`batch_rows` = 65536" in failed.message
@@ -230,7 +230,7 @@ def test_an_open_connection_keeps_its_settings(connected: InteractiveShell, run:
 
 
 @pytest.mark.spark
-def test_cells_show_as_many_rows_as_the_connection_was_told(
+def test_cells_follow_display_rows_of_the_connection(
     shell: InteractiveShell, spark: SparkSession, tmp_path: Path
 ) -> None:
     with connect(tmp_path / "lake", spark=spark, display_rows=1):
@@ -239,14 +239,14 @@ def test_cells_show_as_many_rows_as_the_connection_was_told(
 
 
 @pytest.mark.spark
-def test_a_wrong_option_leaves_the_connection_open(connected: InteractiveShell) -> None:
+def test_wrong_connect_option_leaves_connection_open(connected: InteractiveShell) -> None:
     done = connected.run_cell("%paimon connect --close warehose=other")
     assert isinstance(done.error_in_exec, UnknownNameError)
     assert active_session() is not None
 
 
 @pytest.mark.spark
-def test_changes_are_shown_snapshot_by_snapshot(
+def test_tail_shows_changes_snapshot_by_snapshot(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("%paimon tail orders$audit_log from=1 snapshots=1")
@@ -259,12 +259,12 @@ def test_changes_are_shown_snapshot_by_snapshot(
 
 
 @pytest.mark.parametrize("word", ["since=1", "from", "from=", "from=x", "snapshots=0"])
-def test_what_tail_does_not_have_is_told(run: Run, word: str) -> None:
+def test_tail_refuses_wrong_options_by_name(run: Run, word: str) -> None:
     with pytest.raises(StatementError, match=word.partition("=")[0]):
         run(f"%paimon tail orders {word}")
 
 
-def test_the_history_of_a_table_tells_its_snapshots(run: Run) -> None:
+def test_history_verb_lists_snapshots(run: Run) -> None:
     shown = str(run("%paimon history orders"))
     assert "snapshot_id" in shown and "APPEND" in shown
 
@@ -281,7 +281,7 @@ def test_the_history_of_a_table_tells_its_snapshots(run: Run) -> None:
         ("explain SELECT * FROM orders WHERE day = :which", "PRUNING", "1 of 2 files"),
     ],
 )
-def test_a_table_is_looked_at(
+def test_report_verbs_return_their_reports(
     connected: InteractiveShell, run: Run, line: str, kind: str, said: str
 ) -> None:
     connected.user_ns["which"] = "mon"
@@ -290,7 +290,7 @@ def test_a_table_is_looked_at(
     assert (report.kind, said in report.summary) == (kind, True), report.summary
 
 
-def test_tables_are_listed(run: Run) -> None:
+def test_tables_verb_lists_tables(run: Run) -> None:
     run("%%paimon\nCREATE DATABASE shop; CREATE TABLE shop.events (id INT)")
     assert "default    orders" in str(run("%paimon tables"))
     assert "shop       events" in str(run("%paimon tables shop"))
@@ -298,12 +298,12 @@ def test_tables_are_listed(run: Run) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["orders", "default.orders", "`orders`", "paimon.default.orders"])
-def test_a_table_is_described(run: Run, name: str) -> None:
+def test_describe_verb_lists_columns(run: Run, name: str) -> None:
     assert "\nitem " in str(run(f"%paimon describe {name}"))
 
 
 @pytest.mark.spark
-def test_a_dollar_in_a_name_is_the_system_tables_whatever_the_notebook_holds(run: Run) -> None:
+def test_dollar_in_table_name_is_not_expanded_as_python_variable(run: Run) -> None:
     run("files = 'x'")
     assert "\nrecord_count " in str(run("%paimon describe orders$files"))
 
@@ -317,7 +317,7 @@ def test_use_changes_the_database_of_unqualified_names(run: Run) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("line", ["layout numbers", "diff `numbers` 1..2", "history numbers"])
-def test_a_view_of_sparks_is_told_from_a_table_that_is_missing(
+def test_temporary_view_is_distinguished_from_missing_table(
     connected: InteractiveShell, line: str
 ) -> None:
     connected.run_cell("%%paimon\nCREATE OR REPLACE TEMPORARY VIEW numbers AS SELECT 1 AS n")

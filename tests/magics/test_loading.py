@@ -25,7 +25,7 @@ HEAVY = {"IPython", "ipywidgets", "numpy", "pandas", "polars", "pyarrow", "pypai
 HEAVY |= {"pypaimon_rust", "sqlglot"}
 
 
-def test_loading_loads_nothing_heavy() -> None:
+def test_loading_imports_no_heavy_package() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True
     )
@@ -34,7 +34,7 @@ def test_loading_loads_nothing_heavy() -> None:
     assert loaded & (HEAVY - {"IPython"}) == set()
 
 
-def test_what_starts_spark_waits_for_nothing_else_to_be_loaded() -> None:
+def test_importing_connect_loads_pyspark_but_no_other_heavy_package() -> None:
     """A JVM takes seconds to start: what else a session needs is loaded meanwhile."""
     script = (
         "import json, sys\nfrom paimon_magics import connect\nprint(json.dumps([*sys.modules]))"
@@ -55,7 +55,7 @@ def registered(shell: InteractiveShell) -> list[object]:
     return [*magics, *ours, *(name for name in manager.registry if "Paimon" in name)]
 
 
-def test_loading_registers_one_line_and_one_cell_magic(shell: InteractiveShell) -> None:
+def test_loading_registers_line_and_cell_magics(shell: InteractiveShell) -> None:
     assert len(registered(shell)) == 4
 
 

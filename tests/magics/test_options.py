@@ -32,7 +32,7 @@ from paimon_magics.magics.options import CELL_OPTIONS, CellOptions, read_cell, s
         ("-t polars rows <<  ", CellOptions(assigned="rows", type="polars")),
     ],
 )
-def test_the_first_line_gives_the_options(line: str, expected: CellOptions) -> None:
+def test_first_line_is_parsed_into_options(line: str, expected: CellOptions) -> None:
     assert read_cell(line, "SELECT 1") == (expected, "SELECT 1")
 
 
@@ -45,7 +45,7 @@ def test_the_first_line_gives_the_options(line: str, expected: CellOptions) -> N
         ("SELECT '\nrows << '", None, "SELECT '\nrows << '"),
     ],
 )
-def test_a_name_at_the_beginning_of_the_body_is_taken_out_and_moves_nothing(
+def test_assignment_in_body_is_removed_without_moving_positions(
     body: str, name: str | None, rest: str
 ) -> None:
     assert read_cell("", body) == (CellOptions(assigned=name), rest)
@@ -76,7 +76,7 @@ def test_a_name_at_the_beginning_of_the_body_is_taken_out_and_moves_nothing(
         ("-o 'a", StatementSyntaxError, "A quote is not closed: -o 'a"),
     ],
 )
-def test_a_wrong_option_is_named_with_the_next_step(
+def test_wrong_option_error_names_option_and_next_step(
     line: str, error: type[StatementError], said: str
 ) -> None:
     with pytest.raises(error) as raised:
@@ -107,5 +107,5 @@ def test_every_option_has_a_field_and_a_purpose() -> None:
         ("", []),
     ],
 )
-def test_words_are_parted_by_blanks_outside_quotes(line: str, words: list[str]) -> None:
+def test_words_are_split_at_blanks_outside_quotes(line: str, words: list[str]) -> None:
     assert split_words(line) == words
