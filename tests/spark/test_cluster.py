@@ -34,7 +34,7 @@ SOME = "statements_order or compacted_by_a_job or test_cluster"
         pytest.param("cluster and (soak or not soak)", "", id="all", marks=pytest.mark.soak),
     ],
 )
-def test_what_is_marked_cluster_passes_with_executors_in_processes_of_their_own(
+def test_cluster_tests_pass_with_executors_in_separate_processes(
     tmp_path: Path, marked: str, chosen: str
 ) -> None:
     """In a pytest of its own: a process has one JVM, and a JVM one master."""
@@ -76,7 +76,7 @@ def test_tasks_run_this_python_and_find_the_package(session: Session, spark: Spa
 
 @pytest.mark.spark
 @pytest.mark.cluster
-def test_the_executors_are_where_the_master_says(spark: SparkSession) -> None:
+def test_executors_match_the_configured_master(spark: SparkSession) -> None:
     context = spark.sparkContext
     wanted = os.environ.get("PAIMON_MAGICS_TEST_MASTER", "local[2]")
     assert context.master == wanted

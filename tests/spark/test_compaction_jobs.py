@@ -46,7 +46,7 @@ def test_an_append_table_is_compacted_by_a_job(spark: SparkSession, warehouse: P
     assert lake.files("row_count") == [(15,)] * 3
 
 
-def test_threads_do_the_largest_unit_first() -> None:
+def test_threads_process_largest_unit_first() -> None:
     begun: list[int] = []
 
     def work(unit: Unit) -> int:
@@ -59,7 +59,7 @@ def test_threads_do_the_largest_unit_first() -> None:
     assert run_here(lambda _: both.wait() >= 0, [Unit(1), Unit(2)], threads=2)
 
 
-def test_no_unit_is_begun_after_one_failed() -> None:
+def test_failed_unit_prevents_start_of_further_units() -> None:
     begun: list[int] = []
     failed = threading.Event()
 

@@ -29,7 +29,7 @@ def values(precision: int, scale: int, draw: random.Random) -> list[Decimal | No
     return [*(Decimal(number).scaleb(-scale, EXACT) for number in fitting), None]
 
 
-def test_every_precision_and_scale_comes_as_it_was_sent(spark: SparkSession) -> None:
+def test_decimals_of_every_precision_and_scale_are_restored(spark: SparkSession) -> None:
     draw = random.Random(18)
     kinds = [(precision, scale) for precision in range(1, 39) for scale in range(precision + 1)]
     kinds = [kind for kind in kinds if kind[0] <= 19 or kind[1] in (0, 9)]
@@ -53,7 +53,7 @@ def test_every_precision_and_scale_comes_as_it_was_sent(spark: SparkSession) -> 
     assert [tuple(row) for row in found] == [(rows, "")]
 
 
-def test_names_with_dots_and_columns_that_are_not_null_are_hashed(spark: SparkSession) -> None:
+def test_columns_with_odd_names_and_not_null_columns_are_hashed(spark: SparkSession) -> None:
     frame = spark.sql("SELECT 1.25BD AS `a.b`, CAST(NULL AS DECIMAL(3, 1)) AS `c``d`, 'x' AS t")
     hashed, decimals = with_hashed_decimals(frame)
     assert hashed.columns == frame.columns
@@ -61,7 +61,7 @@ def test_names_with_dots_and_columns_that_are_not_null_are_hashed(spark: SparkSe
     assert batch.to_pylist() == [{"a.b": Decimal("1.25"), "c`d": None, "t": "x"}]
 
 
-def test_names_that_differ_in_case_only_stay_as_they_are(spark: SparkSession) -> None:
+def test_columns_differing_only_in_case_are_not_hashed(spark: SparkSession) -> None:
     frame = spark.sql("SELECT 1.5BD AS d, 2.5BD AS D")
     hashed, decimals = with_hashed_decimals(frame)
     assert decimals.columns == ()

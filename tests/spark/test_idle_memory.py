@@ -40,7 +40,7 @@ with paimon_magics.connect(sys.argv[1], coordinator="in-process") as session:
 
 
 @pytest.mark.spark
-def test_an_idle_jvm_returns_its_heap_and_goes_on_as_before(tmp_path: Path) -> None:
+def test_idle_jvm_returns_heap_and_continues_to_work(tmp_path: Path) -> None:
     environment = {**os.environ, "SPARK_SUBMIT_OPTS": "-XX:+UseG1GC"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "warehouse")],

@@ -28,7 +28,7 @@ def handled(handler: signal.Handlers | object) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def test_py4j_logs_no_trace_of_an_interrupt_when_the_jvm_has_left_the_connection(
+def test_py4j_logs_no_trace_if_jvm_closed_interrupted_connection(
     spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The job, cancelled by a thread of its own, may end before py4j closes the interrupted

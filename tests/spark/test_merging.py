@@ -14,7 +14,7 @@ PLACE = RowType((RowField("hall", AtomicType("INT")), RowField("inner", INNER)))
 SCHEMA = TableSchema((Column(0, "id", AtomicType("INT")), Column(1, "place", PLACE)))
 
 
-def test_values_of_fields_are_checked_as_those_of_columns() -> None:
+def test_values_of_struct_fields_are_checked_like_columns() -> None:
     merge = parse_statement(
         "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET id = s.other, "
         "place.inner.shelf = s.id, place.hall = DEFAULT"

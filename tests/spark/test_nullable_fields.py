@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
         "map('x', named_struct('a', id), 'y', NULL)",
     ],
 )
-def test_they_are_fetched(session: Session, value: str) -> None:
+def test_null_structs_of_not_null_fields_are_fetched(session: Session, value: str) -> None:
     query = f"SELECT IF(id = 1, {value}, NULL) AS v, id AS n, id AS n FROM range(3)"
     outcome = session.run(query)
     assert [row is None for row in outcome.to_arrow().column(0).to_pylist()] == [True, False, True]

@@ -79,9 +79,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         yield address, work
 
 
-def test_executors_take_the_environment_that_was_packed(
-    cluster: tuple[str, Path], tmp_path: Path
-) -> None:
+def test_executors_use_the_packed_environment(cluster: tuple[str, Path], tmp_path: Path) -> None:
     address, work = cluster
     page = (ROOT / "docs" / "deployment.md").read_text()
     (commands,) = COMMANDS.findall(page)
@@ -104,7 +102,7 @@ def test_executors_take_the_environment_that_was_packed(
     assert places and all(place.startswith(str(work)) for place in places), places
 
 
-def test_executors_without_the_packages_are_told_how_they_get_them(tmp_path: Path) -> None:
+def test_error_for_missing_executor_packages_names_the_remedy(tmp_path: Path) -> None:
     python = Path(sys.base_prefix, "bin", "python3")
     script = (
         "import paimon_magics\n"

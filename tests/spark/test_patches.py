@@ -31,7 +31,7 @@ def tell(calls: list[Call]) -> Any:
     return patch
 
 
-def test_calls_of_methods_and_properties_are_seen_until_the_originals_are_back() -> None:
+def test_patches_see_method_and_property_calls_until_restored() -> None:
     before = dict(vars(Frame))
     patches, calls = Patches(), list[Call]()
     methods = dict.fromkeys(("save", "count", "write", "missing"), tell(calls))
@@ -56,7 +56,7 @@ def test_calls_from_unseen_packages_go_to_the_original() -> None:
     assert calls == []
 
 
-def test_the_replacement_of_another_library_stays() -> None:
+def test_restore_keeps_replacement_by_another_library() -> None:
     patches, calls = Patches(), list[Call]()
     original = Frame.count
     patches.apply(Frame, {"count": tell(calls)})
@@ -68,6 +68,6 @@ def test_the_replacement_of_another_library_stays() -> None:
     Frame.count = original  # type: ignore[method-assign]
 
 
-def test_a_call_that_the_method_would_refuse_has_no_arguments() -> None:
+def test_call_with_invalid_arguments_has_no_bound_arguments() -> None:
     call = Call("Frame.save", Frame.save, Frame(), (), {"nothing": 1})
     assert call.arguments == {}

@@ -12,7 +12,7 @@ from paimon_magics.spark.sizes import printed_plan
 pytestmark = pytest.mark.spark
 
 
-def test_plans_asked_for_at_once_are_told_apart_and_nothing_else_is_lost(
+def test_concurrent_printed_plans_mix_neither_plans_nor_output(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As by streams, each of which plans its micro-batches in a thread of its own."""

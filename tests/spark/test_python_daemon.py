@@ -30,7 +30,7 @@ with paimon_magics.connect(sys.argv[1], coordinator="in-process", master="local[
 """
 
 
-def test_an_archive_of_an_installed_pyspark_is_passed_over() -> None:
+def test_archive_of_installed_pyspark_is_left_off_the_path() -> None:
     archive, other = "/env/site/pyspark/python/lib/pyspark.zip", "/opt/spark/python/lib/pyspark.zip"
     path = [archive, "/env/site/pyspark/python/lib/py4j-src.zip", other, "", "/env/site"]
     assert unpacked(path) == [place for place in path if place != archive]
@@ -40,9 +40,7 @@ def test_an_archive_of_an_installed_pyspark_is_passed_over() -> None:
 @pytest.mark.spark
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems keep PySpark's daemon")
 @pytest.mark.parametrize("is_own", [True, False], ids=["this Python", "another Python"])
-def test_processes_of_a_spark_that_we_start_have_the_modules_of_tasks(
-    tmp_path: Path, is_own: bool
-) -> None:
+def test_python_workers_of_own_spark_preload_task_modules(tmp_path: Path, is_own: bool) -> None:
     """Executors of another Python may not have them, and keep PySpark's daemon."""
     other = tmp_path / "python"
     other.symlink_to(sys.executable)

@@ -38,7 +38,7 @@ assert gc.get_freeze_count() <= frozen
 """
 
 
-def test_modules_are_kept_and_changed_archives_are_read_again(tmp_path: Path) -> None:
+def test_workers_keep_modules_and_reread_changed_archives(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "packed.zip")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -39,7 +39,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
-def test_the_jvm_hashes_keys_as_the_kernel_does(spark: SparkSession, ansi: str) -> None:
+def test_jvm_hashes_keys_like_the_kernel(spark: SparkSession, ansi: str) -> None:
     values = list(itertools.product(*(values for _, values in COLUMNS.values())))[::97]
     columns = zip(COLUMNS.items(), zip(*values, strict=True), strict=True)
     rows = pa.table({name: pa.array(column, kind) for (name, (kind, _)), column in columns})
@@ -61,7 +61,7 @@ def test_the_jvm_hashes_keys_as_the_kernel_does(spark: SparkSession, ansi: str) 
         assert found[f"hash_{index}"].to_pylist() == expected.tolist(), names
 
 
-def test_a_null_in_a_key_counts_as_in_the_kernel(spark: SparkSession) -> None:
+def test_jvm_hashes_null_keys_like_the_kernel(spark: SparkSession) -> None:
     rows = pa.table(
         {
             name: pa.array([None, values[0], None, values[-1]], kind)
@@ -80,7 +80,7 @@ def test_a_null_in_a_key_counts_as_in_the_kernel(spark: SparkSession) -> None:
         assert found[f"hash_{index}"].to_pylist() == expected.tolist(), names
 
 
-def test_keys_that_only_the_kernel_can_hash_are_left_to_it() -> None:
+def test_keys_without_jvm_hash_are_left_to_the_kernel() -> None:
     number, word = pa.field("id", pa.int64(), nullable=False), pa.field("word", pa.string(), False)
     assert row_hash([number, word]) is None
     assert row_hash([pa.field("amount", pa.decimal128(9, 2))]) is None

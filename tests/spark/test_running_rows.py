@@ -39,7 +39,7 @@ def until(path: Path) -> Callable[[Iterable[pd.DataFrame]], Iterator[pd.DataFram
     return frames
 
 
-def test_rows_are_told_before_a_task_has_ended(spark: SparkSession, tmp_path: Path) -> None:
+def test_progress_counts_rows_of_running_tasks(spark: SparkSession, tmp_path: Path) -> None:
     """In a stage that begins with Spark's own source, and in one that takes rows from a shuffle.
     Tasks tell them in each second of the tests' sessions."""
     read, fetched = tmp_path / "read", tmp_path / "fetched"

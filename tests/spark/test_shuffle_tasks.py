@@ -31,7 +31,7 @@ MIB = 2**20
         (None, 2, None),
     ],
 )
-def test_the_first_tasks_are_as_many_as_the_rows_need_and_never_more_than_the_sessions(
+def test_initial_shuffle_tasks_follow_size_within_session_setting(
     spark: SparkSession, size_bytes: float | None, slots: int, tasks: str | None
 ) -> None:
     with settings(spark, **{USUAL: "200"}):
@@ -40,14 +40,14 @@ def test_the_first_tasks_are_as_many_as_the_rows_need_and_never_more_than_the_se
         assert spark.conf.get(INITIAL, None) is None
 
 
-def test_a_number_that_the_session_has_set_counts(spark: SparkSession) -> None:
+def test_initial_number_set_by_session_is_kept(spark: SparkSession) -> None:
     with settings(spark, **{INITIAL: "17"}):
         with few_shuffle_tasks(spark, 0, 2):
             assert spark.conf.get(INITIAL) == "17"
         assert spark.conf.get(INITIAL) == "17"
 
 
-def test_statements_that_overlap_leave_the_session_as_it_was(spark: SparkSession) -> None:
+def test_overlapping_statements_restore_session_setting(spark: SparkSession) -> None:
     with settings(spark, **{USUAL: "200"}):
         first, second = few_shuffle_tasks(spark, 0, 2), few_shuffle_tasks(spark, 0, 4)
         with first:
@@ -66,7 +66,7 @@ def test_statements_that_overlap_leave_the_session_as_it_was(spark: SparkSession
         ("", True, False),  # Spark can't tell how many rows a function gives
     ],
 )
-def test_a_merge_of_few_rows_shuffles_them_to_few_tasks(
+def test_merge_of_few_rows_uses_few_shuffle_tasks(
     session: Session, options: str, *, in_python: bool, few: bool
 ) -> None:
     """Where Spark joins no small tasks, the stages show with how many they began."""

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
         ("SELECT id FROM range(1000000) WHERE false", 0),
     ],
 )
-def test_spark_tells_how_much_a_query_will_give_and_prints_nothing(
+def test_spark_estimates_result_size_without_printing(
     spark: SparkSession, capsys: pytest.CaptureFixture[str], query: str, size_bytes: int
 ) -> None:
     found = estimated_bytes(spark.sql(query))
@@ -40,13 +40,13 @@ def test_spark_tells_how_much_a_query_will_give_and_prints_nothing(
         ("SELECT k FROM range(10) LATERAL VIEW explode(sequence(1, 100)) AS k", False),
     ],
 )
-def test_a_size_tells_the_work_unless_rows_become_more(
+def test_estimated_size_tells_work_unless_query_multiplies_rows(
     spark: SparkSession, query: str, *, tells: bool
 ) -> None:
     assert estimate(spark.sql(query)).tells_work == tells
 
 
-def test_a_size_tells_the_work_of_few_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_estimated_size_tells_work_of_small_files_only(spark: SparkSession, tmp_path: Path) -> None:
     for rows, tells in ((1_000, True), (100_000, False)):
         folder = str(tmp_path / str(rows))
         spark.range(rows).write.parquet(folder)
@@ -56,7 +56,7 @@ def test_a_size_tells_the_work_of_few_files(spark: SparkSession, tmp_path: Path)
         assert found.rows_bytes == pytest.approx(COMPRESSED_AT_MOST * stored_bytes, rel=0.01)
 
 
-def test_a_size_does_not_tell_the_work_of_functions_in_python(spark: SparkSession) -> None:
+def test_estimated_size_does_not_tell_work_of_python_functions(spark: SparkSession) -> None:
     rows = spark.range(1000)
     same = F.udf(lambda number: number, "BIGINT")
     for frame in (rows.mapInArrow(lambda rows: rows, "id BIGINT"), rows.select(same("id"))):
@@ -73,13 +73,13 @@ def test_a_size_does_not_tell_the_work_of_functions_in_python(spark: SparkSessio
         ("SELECT * FROM range(20) UNION ALL SELECT * FROM range(30)", Sources(50)),
     ],
 )
-def test_where_rows_come_from_is_known_before_they_come(
+def test_row_counts_of_sources_are_estimated_from_the_plan(
     spark: SparkSession, query: str, sources: Sources
 ) -> None:
     assert estimated_sources(spark.sql(query)) == sources
 
 
-def test_files_are_known_by_their_bytes_and_functions_of_the_users_are_seen(
+def test_estimated_sources_contain_file_bytes_and_user_functions(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     file = tmp_path / "numbers.csv"

@@ -28,7 +28,7 @@ def ends(found: Mapping[str, KeyRange]) -> dict[str, tuple[object, object]]:
     return {name: (one.least, one.greatest) for name, one in found.items()}
 
 
-def test_a_range_has_the_values_that_python_can_tell_exactly(spark: SparkSession) -> None:
+def test_key_ranges_exist_only_for_exact_python_values(spark: SparkSession) -> None:
     rows = spark.sql(
         "SELECT n, CAST(n AS DECIMAL(10, 2)) AS m, concat('é', n) AS v, CAST(NULL AS INT) AS o, "
         "date_add(DATE '2026-01-01', n) AS d, date_add(DATE '9999-12-31', n) AS far, "
@@ -48,7 +48,7 @@ def test_a_range_has_the_values_that_python_can_tell_exactly(spark: SparkSession
     assert ends(key_ranges(rows.limit(0), safe)) == {"n": (None, None), "o": (None, None)}
 
 
-def test_texts_of_a_collation_have_no_type_to_compare_by(spark: SparkSession) -> None:
+def test_collated_texts_and_arrays_have_no_comparable_type(spark: SparkSession) -> None:
     rows = spark.sql("SELECT 'a' AS v, 'a' COLLATE UTF8_LCASE AS w, array(1) AS x")
     assert type_of(rows, "v") == AtomicType("STRING")
     assert type_of(rows, "w") is None

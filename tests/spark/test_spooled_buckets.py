@@ -29,7 +29,7 @@ def created(session: Session, name: str, partitions: str, options: str) -> None:
 
 @pytest.mark.parametrize("buckets", ["'bucket' = '3'", "'bucket' = '-1'"])
 @pytest.mark.parametrize("partitions", ["", "PARTITIONED BY (p)"])
-def test_the_last_row_of_a_key_counts_whichever_task_read_it(
+def test_last_row_of_key_wins_across_tasks(
     module_session: Session,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -51,7 +51,7 @@ def test_the_last_row_of_a_key_counts_whichever_task_read_it(
     assert not list(tmp_path.glob("paimon-magics-rows-*"))
 
 
-def test_rows_that_do_not_fit_into_the_buffers_are_shuffled_by_spark(
+def test_rows_too_large_for_buffers_are_written_like_spooled_rows(
     module_session: Session,
 ) -> None:
     told = []
@@ -67,7 +67,7 @@ def test_rows_that_do_not_fit_into_the_buffers_are_shuffled_by_spark(
     assert told[0] == told[1]
 
 
-def test_a_statement_that_fails_leaves_no_file(
+def test_failed_statement_leaves_no_spooled_file(
     module_session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -81,7 +81,7 @@ def test_a_statement_that_fails_leaves_no_file(
     assert not list(tmp_path.glob("paimon-magics-rows-*"))
 
 
-def test_no_rows_write_no_files(module_session: Session) -> None:
+def test_empty_result_writes_no_files(module_session: Session) -> None:
     created(module_session, "nothing", "PARTITIONED BY (p)", "'bucket' = '2'")
     outcome = module_session.run(f"INSERT INTO nothing SELECT * FROM ({ROWS}) WHERE v < 0")
     assert outcome.files_written == 0

@@ -72,14 +72,14 @@ def _output(script: str, *arguments: str) -> str:
     return ran.stdout
 
 
-def test_a_connection_after_a_killed_jvm_starts_another(tmp_path: Path) -> None:
+def test_connect_after_killed_jvm_starts_a_new_jvm(tmp_path: Path) -> None:
     shown = _output(_KILLED, str(tmp_path))
     assert "Connect again" in shown and "not noticed" not in shown
     assert shown.splitlines()[-1] == "[{'k': 1}]"
 
 
 @pytest.mark.parametrize("seconds", [0.3, 2, 4])
-def test_a_start_that_is_interrupted_can_be_repeated_and_leaves_no_second_jvm(
+def test_interrupted_start_can_be_repeated_without_a_second_jvm(
     tmp_path: Path, seconds: float
 ) -> None:
     shown = _output(_INTERRUPTED, str(tmp_path), str(seconds)).splitlines()

@@ -34,7 +34,7 @@ def telling(spark: SparkSession) -> None:
     spark.range(0, 20, 1, 2).mapInArrow(tasks, "id BIGINT").collect()
 
 
-def test_tasks_are_heard_while_somebody_listens_and_leave_no_files(spark: SparkSession) -> None:
+def test_task_reports_are_read_while_listening_and_leave_no_files(spark: SparkSession) -> None:
     folder = Path(reports_folder())
     telling(spark)
     assert not folder.exists(), "nobody listens"
@@ -52,7 +52,7 @@ def test_tasks_are_heard_while_somebody_listens_and_leave_no_files(spark: SparkS
     assert read_reports({}) == []
 
 
-def test_what_is_half_written_is_not_read() -> None:
+def test_half_written_report_is_not_read() -> None:
     with heard():
         (Path(reports_folder()) / "3-0-r").write_bytes(b"\0" * 5)
         assert read_reports({}) == []

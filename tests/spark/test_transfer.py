@@ -41,13 +41,13 @@ def largest(spark: SparkSession, query: str) -> int:
     ("columns", "rows"),
     [("id", 4096), ("id, string(id) AS v", 4096), ("id, binary(string(id)) AS v", 6000)],
 )
-def test_batches_have_few_rows_fewer_with_texts_and_spark_bounds_what_is_wide(
+def test_batches_have_at_most_4096_rows_unless_columns_are_binary(
     spark: SparkSession, columns: str, rows: int
 ) -> None:
     assert largest(spark, f"SELECT {columns} FROM range(0, 6000, 1, 1)") == rows
 
 
-def test_a_session_that_wants_fewer_rows_gets_them(spark: SparkSession) -> None:
+def test_smaller_batch_setting_of_session_is_kept(spark: SparkSession) -> None:
     before = spark.conf.get(ROWS)
     spark.conf.set(ROWS, "100")
     try:
@@ -56,7 +56,7 @@ def test_a_session_that_wants_fewer_rows_gets_them(spark: SparkSession) -> None:
         spark.conf.set(ROWS, before)
 
 
-def test_the_settings_are_what_they_were_after_the_last_of_several_statements(
+def test_last_of_overlapping_statements_restores_settings(
     spark: SparkSession,
 ) -> None:
     before = spark.conf.get(ROWS), spark.conf.get(BYTES, None)
@@ -98,7 +98,7 @@ session.close(stop_spark=True)
 """
 
 
-def test_values_too_large_for_a_batch_are_sent_again_as_spark_would(tmp_path: Path) -> None:
+def test_batches_with_too_large_values_are_sent_again_as_by_spark(tmp_path: Path) -> None:
     # What an Arrow column may hold is cut from 2 GiB to 1 MiB: no batch of 1,024 rows fits.
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path)],

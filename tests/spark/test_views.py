@@ -32,7 +32,7 @@ def in_another_thread(views: Views, spark: SparkSession, key: str) -> None:
 
 @pytest.mark.parametrize("other", ["same", "another"], ids="{} key".format)
 @pytest.mark.parametrize("found", [False, True], ids=["made", "found"])
-def test_a_statement_keeps_its_view_while_another_thread_pushes_it_out(
+def test_statement_keeps_view_evicted_by_another_thread(
     views: Views, spark: SparkSession, other: str, found: bool
 ) -> None:
     name, _ = views.keep("same", spark.range(1))
