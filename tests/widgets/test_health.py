@@ -39,7 +39,7 @@ def asked(view: HealthView, **question: Any) -> dict[str, Any]:
     return answer
 
 
-def test_text_page_and_values_have_findings_and_the_statements_that_help(layout: Layout) -> None:
+def test_text_page_and_values_contain_findings_and_suggested_statements(layout: Layout) -> None:
     health = Health((layout,))
     said = "serious: 4 of 12 buckets have 5 or more sorted runs (up to 8)"
     assert said in str(health) and COMPACT in str(health)
@@ -53,7 +53,7 @@ def test_text_page_and_values_have_findings_and_the_statements_that_help(layout:
     assert health.partitions.column("table").to_pylist() == ["default.t"] * 3
 
 
-def test_the_sizes_of_each_partition_are_in_text_and_page(layout: Layout) -> None:
+def test_text_and_page_list_file_sizes_of_each_partition(layout: Layout) -> None:
     found = worst_partitions(layout)
     steps = found.column_names[4:]
     assert steps and steps[0].startswith("0 B – ")
@@ -66,7 +66,7 @@ def test_the_sizes_of_each_partition_are_in_text_and_page(layout: Layout) -> Non
     assert worst_partitions(one).num_rows == 0, "there is nothing to compare"
 
 
-def test_a_bundle_has_text_page_and_widget_and_a_program_gets_no_widget(layout: Layout) -> None:
+def test_bundle_has_text_and_page_and_widget_only_if_live(layout: Layout) -> None:
     health = Health((layout,))
     bundle = health_bundle(health)
     assert bundle[WIDGET]["model_id"]
@@ -76,7 +76,7 @@ def test_a_bundle_has_text_page_and_widget_and_a_program_gets_no_widget(layout: 
     assert WIDGET not in health_bundle(Health(()))
 
 
-def test_the_table_that_needs_something_is_first_and_chosen(layout: Layout) -> None:
+def test_table_with_worst_findings_is_listed_first_and_selected(layout: Layout) -> None:
     view = HealthView(two(layout))
     tables, table = view.first["tables"], view.first["table"]
     assert [row["name"] for row in tables["rows"]] == ["default.t", "default.a"]
@@ -94,7 +94,7 @@ def test_the_table_that_needs_something_is_first_and_chosen(layout: Layout) -> N
     assert asked(view, ask="tables", find="DEFAULT.T")["count"] == 1
 
 
-def test_a_partition_is_chosen_for_its_sizes_findings_and_its_own_statement(
+def test_selecting_partition_shows_its_sizes_findings_and_statement(
     layout: Layout,
 ) -> None:
     view = HealthView(Health((layout,)))
@@ -117,7 +117,7 @@ def test_a_partition_is_chosen_for_its_sizes_findings_and_its_own_statement(
     assert view.selected == ("default.t", "")
 
 
-def test_partitions_are_found_by_a_part_of_their_name(layout: Layout) -> None:
+def test_partitions_are_searched_by_part_of_their_name(layout: Layout) -> None:
     view = HealthView(Health((layout,)))
     found = asked(view, ask="partitions", find="11-19")
     assert [row["name"] for row in found["rows"]] == ["day=2026-11-19"]
@@ -135,7 +135,7 @@ def test_partitions_are_found_by_a_part_of_their_name(layout: Layout) -> None:
      {"ask": "tables", "find": 1}, {"ask": "table", "table": "0"}, {"ask": "partition"},
      {"ask": "partition", "partition": "x"}, {"ask": "partition", "partition": 1}],
 )  # fmt: skip
-def test_what_is_no_question_gets_no_answer(layout: Layout, question: object) -> None:
+def test_malformed_question_gets_no_answer(layout: Layout, question: object) -> None:
     view = HealthView(Health((layout,)))
     assert view.answer(question) is None
     assert view.selected == ("default.t", "")

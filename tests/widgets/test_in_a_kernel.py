@@ -41,7 +41,9 @@ def shown(client: BlockingKernelClient, *, allow_stdin: bool) -> dict[str, Any]:
     return data
 
 
-def test_a_person_gets_a_widget_and_a_program_the_page_alone(client: BlockingKernelClient) -> None:
+def test_interactive_client_gets_widget_and_program_gets_page_only(
+    client: BlockingKernelClient,
+) -> None:
     to_a_person = shown(client, allow_stdin=True)
     to_a_program = shown(client, allow_stdin=False)
     assert to_a_person.pop(WIDGET)["model_id"]

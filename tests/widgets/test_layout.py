@@ -31,7 +31,7 @@ def cells_of(rows: list[tuple[str, int]]) -> pa.Table:
     return pa.table([pa.array(columns[f.name], f.type) for f in CELLS], CELLS)
 
 
-def test_the_text_names_table_snapshot_sums_and_the_largest_buckets(layout: Layout) -> None:
+def test_text_lists_table_snapshot_totals_and_largest_buckets(layout: Layout) -> None:
     text = str(layout)
     assert text.startswith(
         "default.t, snapshot 8: 3 partitions, 12 buckets, 40 files, 200 stored rows, "
@@ -42,7 +42,7 @@ def test_the_text_names_table_snapshot_sums_and_the_largest_buckets(layout: Layo
     assert str(layout) == text
 
 
-def test_the_picture_has_a_row_for_each_partition_and_a_column_for_each_bucket(
+def test_picture_has_row_per_partition_and_column_per_bucket(
     layout: Layout,
 ) -> None:
     packed = packed_cells(layout)
@@ -53,7 +53,7 @@ def test_the_picture_has_a_row_for_each_partition_and_a_column_for_each_bucket(
     assert (files > 0).all()
 
 
-def test_values_that_differ_little_have_much_the_same_colour(layout: Layout) -> None:
+def test_similar_values_get_similar_colours(layout: Layout) -> None:
     data = cells_of([("", bucket) for bucket in range(3)])
     sizes = pa.array([10_000, 10_100, 10_400], pa.int64())
     place = data.schema.get_field_index("file_size_in_bytes")
@@ -64,7 +64,7 @@ def test_values_that_differ_little_have_much_the_same_colour(layout: Layout) -> 
 
 
 @pytest.mark.parametrize("count", [1, 7, 5_000])
-def test_cells_that_would_be_a_long_or_empty_grid_follow_each_other(
+def test_long_or_sparse_grids_are_packed_in_partition_and_bucket_order(
     layout: Layout, count: int
 ) -> None:
     data = cells_of([(f"p={n:05}", n) for n in range(count)])
@@ -76,7 +76,7 @@ def test_cells_that_would_be_a_long_or_empty_grid_follow_each_other(
     assert (packed.grid(0) > 0).sum() == count
 
 
-def test_a_hundred_thousand_buckets_are_less_than_a_megabyte(layout: Layout) -> None:
+def test_hundred_thousand_buckets_take_less_than_a_megabyte(layout: Layout) -> None:
     for partitions, buckets in ((1000, 100), (100_000, 1), (1, 100_000)):
         rows = [(f"p={p:06}", b) for p in range(partitions) for b in range(buckets)]
         many = dataclasses.replace(layout, data=cells_of(rows))
@@ -89,7 +89,7 @@ def test_colours_go_from_dark_to_light(layout: Layout) -> None:
     assert brightness == sorted(brightness)
 
 
-def test_the_page_is_static_whole_and_escaped(layout: Layout) -> None:
+def test_page_is_static_self_contained_and_escaped(layout: Layout) -> None:
     page = layout_html(layout)
     read = Reader(page)
     assert not {"script", "link", "img", "iframe", "b"} & set(read.tags)
@@ -108,7 +108,7 @@ def test_a_bundle_has_text_page_and_widget(layout: Layout) -> None:
     json.dumps(bundle)
 
 
-def test_the_widget_tells_of_a_cell_and_of_its_files(layout: Layout) -> None:
+def test_widget_describes_cell_and_lists_its_files(layout: Layout) -> None:
     view = LayoutView(layout)
     assert view.data is layout.data
     assert view.sql.endswith(
@@ -128,7 +128,7 @@ def test_the_widget_tells_of_a_cell_and_of_its_files(layout: Layout) -> None:
     assert view.selected == ("day=2026-11-20", 0)
 
 
-def test_the_widget_tells_of_a_partition_and_where_its_buckets_are(layout: Layout) -> None:
+def test_widget_lists_buckets_of_partition_with_their_places(layout: Layout) -> None:
     view = LayoutView(layout)
     opened = view.answer({"ask": "partition", "place": 6})
     assert opened is not None
@@ -140,7 +140,7 @@ def test_the_widget_tells_of_a_partition_and_where_its_buckets_are(layout: Layou
     json.dumps(opened)
 
 
-def test_what_is_listed_is_never_more_than_a_page_and_says_so(layout: Layout) -> None:
+def test_long_bucket_list_is_cut_to_a_page_with_a_note_in_its_title(layout: Layout) -> None:
     data = cells_of([("p=1", bucket) for bucket in range(150)])
     opened = LayoutView(dataclasses.replace(layout, data=data)).answer(
         {"ask": "partition", "place": 0}
@@ -150,7 +150,7 @@ def test_what_is_listed_is_never_more_than_a_page_and_says_so(layout: Layout) ->
     assert [row[0] for row in opened["rows"][:2]] == ["149", "148"]
 
 
-def test_the_map_has_names_and_its_scale_has_ends(layout: Layout) -> None:
+def test_map_has_axis_names_and_scale_bounds(layout: Layout) -> None:
     view = LayoutView(layout)
     assert view.rows == [f"day={day}" for day in ("2026-11-19", "2026-11-20", "<b>&")]
     assert view.columns == [0, 1, 2, 3]
@@ -162,7 +162,7 @@ def test_the_map_has_names_and_its_scale_has_ends(layout: Layout) -> None:
     assert LayoutView(dataclasses.replace(layout, data=many)).rows == []
 
 
-def test_text_and_page_say_how_skewed_the_buckets_are(layout: Layout) -> None:
+def test_text_and_page_report_bucket_skew(layout: Layout) -> None:
     skewed = dataclasses.replace(
         layout,
         figures=dataclasses.replace(
@@ -182,11 +182,11 @@ def test_text_and_page_say_how_skewed_the_buckets_are(layout: Layout) -> None:
     [None, "cell", {}, {"ask": "rows", "place": 0}, {"ask": "cell"}, {"ask": "cell", "place": "0"},
      {"ask": "cell", "place": -1}, {"ask": "cell", "place": 12}],
 )  # fmt: skip
-def test_what_is_no_question_gets_no_answer(layout: Layout, question: object) -> None:
+def test_malformed_question_gets_no_answer(layout: Layout, question: object) -> None:
     assert LayoutView(layout).answer(question) is None
 
 
-def test_a_table_without_partitions_has_no_column_for_them(layout: Layout) -> None:
+def test_unpartitioned_table_has_no_partition_column(layout: Layout) -> None:
     data = cells_of([("", 0), ("", 1)])
     plain = dataclasses.replace(
         layout, data=data, partition_names=dataclasses.replace(layout.partition_names, keys=())
@@ -195,7 +195,7 @@ def test_a_table_without_partitions_has_no_column_for_them(layout: Layout) -> No
     assert ">partition</th>" in layout_html(layout) and ">partition<" not in layout_html(plain)
 
 
-def test_a_table_without_files_has_a_line(layout: Layout) -> None:
+def test_layout_of_empty_table_has_no_picture_and_no_widget(layout: Layout) -> None:
     empty = dataclasses.replace(
         layout, data=layout.data.slice(0, 0), files=layout.files.slice(0, 0)
     )
@@ -204,7 +204,7 @@ def test_a_table_without_files_has_a_line(layout: Layout) -> None:
     assert WIDGET not in bundle
 
 
-def test_the_extension_shows_layouts_as_pictures_until_it_is_unloaded(
+def test_extension_formats_layouts_and_health_until_unloaded(
     layout: Layout, tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))

@@ -67,7 +67,7 @@ def paged(view: ReportView, offset: int = 0, **look: Any) -> dict[str, Any]:
     )
 
 
-def test_the_text_has_the_line_the_charts_and_the_tables() -> None:
+def test_text_has_summary_charts_and_tables() -> None:
     text = str(report())
     assert text.startswith("shop.t, snapshot 3\n\nAll of them\nHow many\n<a>  ████")
     assert "the first 20 rows; more follow" in text
@@ -75,7 +75,7 @@ def test_the_text_has_the_line_the_charts_and_the_tables() -> None:
     assert text == str(report())
 
 
-def test_the_page_is_static_whole_and_escaped() -> None:
+def test_page_is_static_self_contained_and_escaped() -> None:
     bundle = report_bundle(report())
     page = bundle["text/html"]
     read = Reader(page)
@@ -89,7 +89,7 @@ def test_the_page_is_static_whole_and_escaped() -> None:
     assert bundle["text/plain"] == str(report())
 
 
-def test_columns_of_less_than_nothing_are_drawn_downwards() -> None:
+def test_negative_chart_columns_are_drawn_downwards() -> None:
     bars = (Bar("1", 1000, "1,000", "A"), Bar("2", -1000, "-1,000", "O"), Bar("3", 0, "0"))
     drawn = chart_svg(Chart("Rows", bars, Shape.COLUMNS))
     columns = re.findall(r'<rect x="\d+" y="([\d.]+)" width="20" height="([\d.]+)"', drawn)
@@ -102,7 +102,7 @@ def test_columns_of_less_than_nothing_are_drawn_downwards() -> None:
     assert chart_svg(Chart("Rows", bars[:1], Shape.COLUMNS)).count("<rect") == 1
 
 
-def test_what_no_sql_gives_offers_none() -> None:
+def test_sorted_show_result_offers_no_sql() -> None:
     one = Report("T", "t", (Section("", ROWS, "SHOW TABLES"),))
     view = ReportView(one)
     assert view.sql == "SHOW TABLES"
@@ -111,7 +111,7 @@ def test_what_no_sql_gives_offers_none() -> None:
     assert answer["page"]["rows"][0][0] == "49"
 
 
-def test_the_browser_gets_one_page_and_never_more() -> None:
+def test_browser_receives_a_single_page_of_rows() -> None:
     view = ReportView(report())
     sheet = view.report["sheets"][0]
     assert len(sheet["page"]["rows"]) == 20
@@ -126,7 +126,7 @@ def test_the_browser_gets_one_page_and_never_more() -> None:
     assert view.report["sheets"][1]["page"]["changed"] == [[], [2]]
 
 
-def test_order_and_conditions_are_the_sql_that_is_shown() -> None:
+def test_shown_sql_contains_sort_order_and_conditions() -> None:
     view = ReportView(report())
     answer = paged(
         view,
@@ -140,7 +140,7 @@ def test_order_and_conditions_are_the_sql_that_is_shown() -> None:
     )
 
 
-def test_what_can_not_be_asked_is_answered_in_words_and_changes_nothing() -> None:
+def test_invalid_condition_is_explained_and_changes_nothing() -> None:
     view = ReportView(report())
     wrong = [{"column": "id", "operator": "=", "text": "many"}]
     assert paged(view, conditions=wrong)["problem"] == (
@@ -149,7 +149,7 @@ def test_what_can_not_be_asked_is_answered_in_words_and_changes_nothing() -> Non
     assert view.sql == "SELECT * FROM shop.t$files"
 
 
-def test_a_cell_is_told_as_a_whole() -> None:
+def test_cell_answer_has_the_uncut_value() -> None:
     long = "x" * 5_000
     one = Report("T", "t", (Section("", pa.table({"a": [long], "b": [b"\x01"]}), "t"),))
     view = ReportView(one)
@@ -158,14 +158,14 @@ def test_a_cell_is_told_as_a_whole() -> None:
     assert asked(view, ask="cell", sheet=0, row=0, column=1)["text"] == "0x01"
 
 
-def test_an_action_says_more_about_the_rows_that_were_picked() -> None:
+def test_action_reports_on_the_selected_rows() -> None:
     view = ReportView(report())
     paged(view, 20)
     answer = asked(view, ask="act", sheet=0, action=0, rows=[1, 3])
     assert answer["report"]["summary"] == "picked [21, 23]"
 
 
-def test_hidden_columns_are_data_and_in_no_view() -> None:
+def test_hidden_columns_are_kept_in_data_but_not_shown() -> None:
     rows = pa.table({"partition": [""], "files": [3]})
     one = Report("T", "t", (Section("", rows, "t$files", hidden=("partition",)),))
     assert "partition" not in str(one)
@@ -176,13 +176,13 @@ def test_hidden_columns_are_data_and_in_no_view() -> None:
     assert one.data.column_names == ["partition", "files"]
 
 
-def test_a_table_without_rows_says_so() -> None:
+def test_empty_section_shows_a_note_instead_of_a_table() -> None:
     one = Report("T", "t", (Section("Open", ROWS.slice(0, 0), ""),))
     page = report_bundle(one)["text/html"]
     assert "<strong>Open</strong>" in page and "no rows" in page and "<table" not in page
 
 
-def test_what_goes_on_is_read_anew_when_it_is_asked_for() -> None:
+def test_live_report_is_refreshed_on_request() -> None:
     view = ReportView(report(refresh=True))
     assert view.seconds == 2.0
     assert asked(view, ask="refresh")["report"]["summary"] == "shop.t, snapshot 3"
@@ -203,11 +203,11 @@ def test_what_goes_on_is_read_anew_when_it_is_asked_for() -> None:
      {"ask": "act", "sheet": 0, "action": 0, "rows": [0, 99]},
      {"ask": "act", "sheet": 0, "action": 7, "rows": [0, 1]}],
 )  # fmt: skip
-def test_what_is_no_question_gets_no_answer(question: object) -> None:
+def test_malformed_question_gets_no_answer(question: object) -> None:
     assert ReportView(report()).answer(question) is None
 
 
-def test_rows_of_an_outcome_are_a_grid_and_messages_are_text() -> None:
+def test_outcome_rows_become_a_grid_and_messages_stay_text() -> None:
     shown = Outcome("SHOW TABLES;", "SHOW TABLES", display_rows=50, _page=ROWS)
     bundle = outcome_bundle(shown)
     assert bundle["text/plain"] == str(shown)
@@ -219,7 +219,7 @@ def test_rows_of_an_outcome_are_a_grid_and_messages_are_text() -> None:
     assert WIDGET not in outcome_bundle(Outcome("USE a", "USE", message="a is in use."))
 
 
-def test_columns_that_share_a_name_are_shown_both() -> None:
+def test_columns_with_the_same_name_are_both_shown() -> None:
     twice = pa.Table.from_arrays([pa.array([1]), pa.array(["x"])], names=["a", "a"])
     view = ReportView(Outcome("SELECT 1 a, 'x' a", "SELECT", display_rows=5, _page=twice))
     assert view.report["sheets"][0]["page"]["rows"] == [["1", "x"]]

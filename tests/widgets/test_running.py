@@ -9,7 +9,7 @@ from typing import Any
 from paimon_widgets.running import Running
 
 
-def test_a_stop_before_the_thread_has_begun_is_heard() -> None:
+def test_stop_before_thread_starts_cancels_its_work() -> None:
     running = Running(lambda message: None)
     answers: Queue[dict[str, Any]] = Queue()
     ran: list[int] = []
