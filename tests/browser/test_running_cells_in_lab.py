@@ -64,7 +64,7 @@ def saved_texts(cell: dict[str, Any]) -> list[str]:
     return []
 
 
-def test_a_tutorial_runs_in_lab_and_its_long_cell_is_stopped_by_one_click(lab: Lab) -> None:
+def test_tutorial_runs_in_lab_and_stop_button_interrupts_long_cell(lab: Lab) -> None:
     saved = json.loads(TUTORIAL.read_text())
     cells = [one for one in saved["cells"] if one["cell_type"] == "code"]
     sources = ["".join(one["source"]) for one in cells]

@@ -25,7 +25,7 @@ while not os.path.exists("seen"):
 os.kill(os.getpid(), 9)"""
 
 
-def test_of_a_kernel_that_ends_the_pages_of_its_views_are_left_and_no_progress(lab: Lab) -> None:
+def test_views_of_ended_kernel_become_static_pages_without_progress(lab: Lab) -> None:
     lab.write("killed.ipynb", REPORT, KILLED)
     with browser_page() as (page, elsewhere):
         lab.open(page, "killed.ipynb")

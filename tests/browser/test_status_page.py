@@ -62,9 +62,7 @@ def records(page: Page) -> list[str]:
     return [row.locator("td").nth(1).inner_text() for row in letters(page).all()]
 
 
-def test_a_letter_is_retried_and_another_discarded_by_the_buttons(
-    served: Served, page: Page
-) -> None:
+def test_buttons_retry_and_discard_dead_letters(served: Served, page: Page) -> None:
     assert records(page) == ["1", "2", "3", "4"]
     letters(page).nth(1).get_by_role("button", name="Retry").click()
     page.wait_for_load_state()
@@ -77,9 +75,7 @@ def test_a_letter_is_retried_and_another_discarded_by_the_buttons(
     assert served.ids() == [9, 1]
 
 
-def test_why_a_retry_is_refused_is_told_on_a_page_that_leads_back(
-    served: Served, page: Page
-) -> None:
+def test_refused_retry_shows_reason_and_link_back(served: Served, page: Page) -> None:
     waiting = records(page)
     alter(served, "ALTER COLUMN name SET NOT NULL")
     letters(page).nth(0).get_by_role("button", name="Retry").click()
@@ -96,7 +92,7 @@ def test_why_a_retry_is_refused_is_told_on_a_page_that_leads_back(
     assert records(page) == waiting
 
 
-def test_moments_and_buttons_stay_on_one_line(page: Page) -> None:
+def test_timestamps_and_buttons_do_not_wrap(page: Page) -> None:
     """Whatever the width: what is wider can be scrolled to."""
     for width in (1300, 480):
         page.set_viewport_size({"width": width, "height": 900})

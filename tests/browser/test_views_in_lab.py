@@ -89,7 +89,7 @@ def said(view: Locator, text: str) -> None:
     view.locator(".told").get_by_text(text).wait_for(timeout=10_000)
 
 
-def test_the_map_is_drawn_and_answers_clicks_and_keys(views: Views) -> None:
+def test_layout_map_is_drawn_and_responds_to_clicks_and_keys(views: Views) -> None:
     page = views.page
     view = page.locator(".paimon-layout-view")
     canvas = view.locator("canvas")
@@ -176,7 +176,7 @@ def test_rows_are_paged_sorted_filtered_and_copied(views: Views) -> None:
     view.get_by_text("rows 1–20").wait_for(timeout=30_000)
 
 
-def test_a_page_that_takes_long_shows_progress_and_is_stopped_by_a_button(views: Views) -> None:
+def test_slow_page_shows_progress_and_stops_by_button(views: Views) -> None:
     view = views.page.locator(".paimon-report").nth(4)
     progress = view.locator("progress")
     assert progress.is_hidden()
@@ -189,7 +189,7 @@ def test_a_page_that_takes_long_shows_progress_and_is_stopped_by_a_button(views:
     assert "rows 1–20" in view.inner_text()
 
 
-def test_two_snapshots_that_are_picked_are_compared(views: Views) -> None:
+def test_compare_button_compares_two_selected_snapshots(views: Views) -> None:
     page = views.page
     view = page.locator(".paimon-report").nth(1)
     compare = view.get_by_role("button", name="Compare the two", exact=True)
@@ -204,7 +204,7 @@ def test_two_snapshots_that_are_picked_are_compared(views: Views) -> None:
     assert view.locator(".more table").first.is_visible()
 
 
-def test_a_table_and_a_partition_are_chosen_for_what_is_said_of_their_files(views: Views) -> None:
+def test_health_view_shows_file_sizes_of_selected_table_and_partition(views: Views) -> None:
     page = views.page
     view = page.locator(".paimon-health-view")
     tables, partitions = view.get_by_role("listbox").all()
@@ -233,7 +233,7 @@ def test_a_table_and_a_partition_are_chosen_for_what_is_said_of_their_files(view
     assert not partitions.is_visible()
 
 
-def test_the_statement_that_helps_is_run_by_a_button(views: Views) -> None:
+def test_button_runs_suggested_statement(views: Views) -> None:
     page = views.page
     view = page.locator(".paimon-health-view")
     view.get_by_label("part of a table's name").fill("orders")
@@ -255,7 +255,7 @@ def test_the_statement_that_helps_is_run_by_a_button(views: Views) -> None:
     assert "3 files" in tue.inner_text()
 
 
-def test_a_stream_shows_its_progress_and_is_stopped_by_a_button(views: Views) -> None:
+def test_stream_view_shows_progress_and_stop_button_ends_stream(views: Views) -> None:
     view = views.page.locator(".paimon-report").nth(3)
     # (A compaction of the source by another test is an epoch without rows.)
     view.get_by_text(re.compile(r"other\.kept, running: \d epochs?, 60 rows")).wait_for(
@@ -267,7 +267,7 @@ def test_a_stream_shows_its_progress_and_is_stopped_by_a_button(views: Views) ->
     ended.wait_for(timeout=20_000)
 
 
-def test_what_goes_on_is_asked_for_anew_until_its_output_goes(views: Views) -> None:
+def test_live_view_refreshes_until_its_output_is_cleared(views: Views) -> None:
     page = views.page
     view = page.locator(".paimon-report").nth(2)
     view.get_by_text(re.compile(r"looked ([3-9]|\d\d+) times")).wait_for(timeout=20_000)

@@ -29,7 +29,7 @@ def colours(cell: Locator) -> dict[str, str]:
     return found
 
 
-def test_cells_are_shown_as_sql_and_completed(lab: Lab) -> None:
+def test_cells_are_highlighted_as_sql_and_completed(lab: Lab) -> None:
     lab.write("writing.ipynb", "%load_ext paimon_magics", CELL, "import os  # from SELECT")
     with browser_page() as (page, elsewhere):
         errors: list[str] = []
