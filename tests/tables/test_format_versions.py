@@ -32,7 +32,7 @@ READS: dict[str, tuple[str, Callable[[Catalog], object]]] = {
 
 
 @pytest.mark.parametrize("what", READS)
-def test_a_newer_version_is_refused_by_name(what: str, tmp_path: Path) -> None:
+def test_newer_format_version_is_refused(what: str, tmp_path: Path) -> None:
     table = create(tmp_path, "CREATE TABLE t (k INT NOT NULL) TBLPROPERTIES "
                              "('primary-key' = 'k', 'bucket' = '1')")  # fmt: skip
     write(table, [{"k": 1}])

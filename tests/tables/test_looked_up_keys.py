@@ -25,7 +25,7 @@ def matching(folder: Path, values: dict[str, pa.Array], rows: pa.RecordBatch) ->
 
 
 @given(st.sets(LONGS), st.lists(st.one_of(LONGS, st.none())))
-def test_whole_numbers(
+def test_rows_match_looked_up_integers(
     tmp_path_factory: pytest.TempPathFactory, wanted: set[int], given: list[int | None]
 ) -> None:
     rows = pa.RecordBatch.from_pydict({"k": pa.array(given, pa.int64())})
@@ -35,7 +35,7 @@ def test_whole_numbers(
     assert [row["k"] for row in found] == [one for one in given if one in wanted]
 
 
-def test_several_columns_of_other_types(tmp_path: Path) -> None:
+def test_rows_match_looked_up_values_of_several_columns(tmp_path: Path) -> None:
     days = [datetime.date(2026, 1, day) for day in (1, 2, 3, 4)]
     rows = pa.RecordBatch.from_pydict(
         {
@@ -53,13 +53,13 @@ def test_several_columns_of_other_types(tmp_path: Path) -> None:
     assert matching(tmp_path, values, rows) == [{"day": days[0], "name": "a", "small": 1}]
 
 
-def test_before_the_file_is_there_all_rows_match(tmp_path: Path) -> None:
+def test_all_rows_match_before_the_file_exists(tmp_path: Path) -> None:
     rows = pa.RecordBatch.from_pydict({"k": [1, 2]})
     keys = LookedUpKeys(str(tmp_path / "keys.arrow"))
     assert list(keys.matching([rows])) == [rows]
 
 
-def test_without_a_value_no_row_matches(tmp_path: Path) -> None:
+def test_no_row_matches_an_empty_lookup(tmp_path: Path) -> None:
     rows = pa.RecordBatch.from_pydict({"k": [1, 2], "t": ["a", "b"]})
     assert matching(tmp_path, {"k": pa.array([], pa.int64())}, rows) == []
     assert matching(tmp_path, {"t": pa.array([], pa.string())}, rows) == []

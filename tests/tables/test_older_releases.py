@@ -63,13 +63,13 @@ def test_every_read_is_of_a_known_kind() -> None:
 
 
 @pytest.mark.parametrize("read", DATA_READS, ids=lambda read: read.id)
-def test_rows_are_those_that_the_release_reads(catalog: Catalog, read: RecordedRead) -> None:
+def test_rows_match_the_release(catalog: Catalog, read: RecordedRead) -> None:
     table = loaded(catalog, read.scenario)
     assert_same_rows(read, rows(table, KINDS[read.system_table]))
 
 
 @pytest.mark.parametrize("read", sampled({read.id: read for read in METADATA_READS}, one_in=4))
-def test_metadata_is_that_which_the_release_reads(catalog: Catalog, read: RecordedRead) -> None:
+def test_metadata_matches_the_release(catalog: Catalog, read: RecordedRead) -> None:
     name = table_name_of(read.table.split("."))
     assert name is not None and read.columns is not None and read.rows is not None
     names = [column.split(" ")[0] for column in read.columns]
@@ -88,7 +88,7 @@ def test_metadata_is_that_which_the_release_reads(catalog: Catalog, read: Record
 
 
 @pytest.mark.parametrize("name", sampled(older_tables(), one_in=3))
-def test_a_condition_leaves_no_row_out_that_meets_it(catalog: Catalog, name: str) -> None:
+def test_pruning_keeps_all_matching_rows(catalog: Catalog, name: str) -> None:
     table = loaded(catalog, name)
     everything = rows(table).to_pylist()
     for column in table.schema.columns:
@@ -105,7 +105,7 @@ def test_a_condition_leaves_no_row_out_that_meets_it(catalog: Catalog, name: str
 
 
 @pytest.mark.parametrize("name", sampled(older_tables()))
-def test_snapshots_expire_with_their_files_only(expiring: Catalog, name: str) -> None:
+def test_expiry_removes_only_files_of_expired_snapshots(expiring: Catalog, name: str) -> None:
     table = loaded(expiring, name)
     before, stored, lost = rows(table), unreachable(table), missing(table)
     several = table.paimon.snapshot_manager().get_latest_snapshot().id > 1

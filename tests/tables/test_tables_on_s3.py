@@ -79,9 +79,7 @@ def just_before(path: str, action: Callable[[], None]) -> Callable[..., Reply]:
     return between
 
 
-def test_of_two_who_create_one_table_one_is_told_that_it_exists(
-    server: S3Server, bucket: Bucket
-) -> None:
+def test_second_creator_of_a_table_gets_an_exists_error(server: S3Server, bucket: Bucket) -> None:
     first, second = Catalog.open(bucket.options), Catalog.open(bucket.options)
     other = TableSchema((Column(0, "theirs", AtomicType("STRING")),))
     created: list[bool] = []
@@ -97,7 +95,7 @@ def test_of_two_who_create_one_table_one_is_told_that_it_exists(
     assert first.create_table(TABLE, DEFINITION, if_not_exists=True) is False
 
 
-def test_of_two_alterations_at_once_the_second_is_planned_on_the_first(
+def test_concurrent_alteration_is_planned_on_the_earlier_alteration(
     server: S3Server, bucket: Bucket, catalog: Catalog
 ) -> None:
     other = Catalog.open(bucket.options)
@@ -110,7 +108,7 @@ def test_of_two_alterations_at_once_the_second_is_planned_on_the_first(
     assert ids == [0, 1, 2, 3], "no field id is given twice"
 
 
-def test_of_two_alterations_that_contradict_each_other_the_second_is_refused(
+def test_contradicting_concurrent_alteration_is_refused(
     server: S3Server, bucket: Bucket, catalog: Catalog
 ) -> None:
     other = Catalog.open(bucket.options)
@@ -153,7 +151,7 @@ def latest_of(catalog: Catalog, snapshot_id: int) -> object:
     return snapshot_by_id(load_stored(catalog, TABLE), snapshot_id)
 
 
-def test_the_hint_follows_commits_and_a_roll_back(bucket: Bucket, catalog: Catalog) -> None:
+def test_latest_hint_follows_commits_and_rollbacks(bucket: Bucket, catalog: Catalog) -> None:
     committer = committer_of(catalog)
     for number in range(3):
         append(catalog, committer, [(0, number)])
@@ -171,7 +169,7 @@ def test_the_hint_follows_commits_and_a_roll_back(bucket: Bucket, catalog: Catal
     assert append(catalog, committer, [(0, 10)]).snapshot_id == 3
 
 
-def test_a_table_is_not_renamed_and_is_dropped_whole(bucket: Bucket, catalog: Catalog) -> None:
+def test_rename_is_refused_and_drop_removes_all_objects(bucket: Bucket, catalog: Catalog) -> None:
     append(catalog, committer_of(catalog), [(0, 0)])
     before = bucket.objects()
     with pytest.raises(UnsupportedStatementError, match="rename a folder in one step"):
@@ -182,9 +180,7 @@ def test_a_table_is_not_renamed_and_is_dropped_whole(bucket: Bucket, catalog: Ca
     assert catalog.list_tables("default") == []
 
 
-def test_every_file_of_metadata_is_written_and_read_by_one_request(
-    server: S3Server, catalog: Catalog
-) -> None:
+def test_each_manifest_is_written_by_a_single_request(server: S3Server, catalog: Catalog) -> None:
     committer = committer_of(catalog)
     append(catalog, committer, [(0, 0)])
     asked: Counter[tuple[str, str]] = Counter()
@@ -200,7 +196,7 @@ def test_every_file_of_metadata_is_written_and_read_by_one_request(
     assert {n for (method, _), n in manifests.items() if method == "PUT"} == {1}
 
 
-def test_a_store_that_is_gone_is_told_soon_and_found_again(
+def test_unreachable_store_is_reported_and_works_again_later(
     server: S3Server, bucket: Bucket, catalog: Catalog
 ) -> None:
     committer = committer_of(catalog)
@@ -216,7 +212,7 @@ def test_a_store_that_is_gone_is_told_soon_and_found_again(
     assert append(catalog, committer, [(0, 1)]).total_rows == 2
 
 
-def test_credentials_that_may_only_read_are_told_before_anything_is_written(
+def test_read_only_credentials_are_refused_before_any_write(
     server: S3Server, bucket: Bucket, catalog: Catalog
 ) -> None:
     def read_only(request: Environment, hand_on: Callable[[], Reply]) -> Reply:
@@ -239,7 +235,7 @@ def test_credentials_that_may_only_read_are_told_before_anything_is_written(
     assert bucket.objects() == before
 
 
-def test_a_table_can_be_handed_to_a_task(catalog: Catalog) -> None:
+def test_table_can_be_pickled_for_a_task(catalog: Catalog) -> None:
     append(catalog, committer_of(catalog), [(0, 7)])
     table = pickle.loads(pickle.dumps(catalog.load(TABLE).paimon))
     builder = table.new_read_builder()

@@ -67,7 +67,7 @@ def test_opening_a_new_warehouse_writes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_table_is_loaded_as_it_was_created(catalog: Catalog) -> None:
+def test_loaded_table_equals_created_table(catalog: Catalog) -> None:
     assert catalog.create_table(T, table_schema(NESTED))
     table = catalog.load(T)
     assert table.schema == table_schema(NESTED)
@@ -75,7 +75,7 @@ def test_a_table_is_loaded_as_it_was_created(catalog: Catalog) -> None:
     assert catalog.list_tables("default") == ["t"]
 
 
-def test_the_schema_file_is_the_one_that_java_writes(files: Catalog) -> None:
+def test_schema_file_matches_java(files: Catalog) -> None:
     files.create_table(T, table_schema(NESTED))
     schema = stored_schema(files, 0)
     schema.pop("timeMillis")
@@ -112,7 +112,7 @@ def test_the_schema_file_is_the_one_that_java_writes(files: Catalog) -> None:
     }
 
 
-def test_added_fields_get_ids_that_were_never_used(files: Catalog) -> None:
+def test_added_fields_never_reuse_ids(files: Catalog) -> None:
     files.create_table(T, table_schema(NESTED))
     files.alter_table(T, changes("ADD COLUMN w STRUCT<p: INT, q: INT>"))
     files.alter_table(T, changes("DROP COLUMN w"))
@@ -153,7 +153,7 @@ def test_a_change_without_effect_stores_no_schema(files: Catalog) -> None:
     assert os.listdir(Path(files.warehouse) / "default.db/t/schema") == ["schema-0"]
 
 
-def test_of_many_that_create_a_table_at_once_one_succeeds(tmp_path: Path) -> None:
+def test_concurrent_creates_of_a_table_have_a_single_winner(tmp_path: Path) -> None:
     outcomes: list[str] = []
     start = threading.Barrier(8)
 
@@ -178,7 +178,7 @@ def test_of_many_that_create_a_table_at_once_one_succeeds(tmp_path: Path) -> Non
     assert loaded.schema.column_names == (winners[0],)
 
 
-def test_of_many_that_alter_a_table_at_once_none_is_lost(tmp_path: Path) -> None:
+def test_concurrent_alterations_of_a_table_all_take_effect(tmp_path: Path) -> None:
     warehouse = {"warehouse": str(tmp_path / "warehouse")}
     Catalog.open(warehouse).create_table(T, table_schema())
     failures: list[Exception] = []
@@ -200,7 +200,7 @@ def test_of_many_that_alter_a_table_at_once_none_is_lost(tmp_path: Path) -> None
     assert len({column.id for column in loaded.columns}) == 8
 
 
-def test_databases_come_and_go(catalog: Catalog) -> None:
+def test_databases_are_created_and_dropped(catalog: Catalog) -> None:
     assert catalog.database_exists("default")
     catalog.create_database("shop")
     catalog.create_database("shop", if_not_exists=True)
@@ -215,7 +215,7 @@ def test_databases_come_and_go(catalog: Catalog) -> None:
     assert catalog.list_tables("default") == []
 
 
-def test_folders_that_no_database_can_have_are_not_listed(files: Catalog) -> None:
+def test_folders_with_invalid_database_names_are_not_listed(files: Catalog) -> None:
     for folder in (".db", ".trash.db", "shop.db"):
         (Path(files.warehouse) / folder).mkdir(parents=True)
     assert files.list_databases() == ["default", "shop"]
@@ -232,7 +232,7 @@ def test_tables_are_renamed_and_dropped(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("drops_the_database", [False, True])
-def test_a_table_is_dropped_while_a_transaction_clears_up(
+def test_drop_succeeds_while_a_transaction_clears_up(
     catalog: Catalog, drops_the_database: bool
 ) -> None:
     catalog.create_database("shop")
@@ -261,7 +261,7 @@ def test_a_table_is_dropped_while_a_transaction_clears_up(
     assert not catalog.table_exists(name)
 
 
-def test_a_table_is_not_renamed_into_a_folder_that_is_there(files: Catalog) -> None:
+def test_rename_refuses_an_existing_folder(files: Catalog) -> None:
     files.create_table(T, table_schema())
     (Path(files.warehouse) / "default.db" / "u").mkdir()
     with pytest.raises(InvalidTableError, match="exists already"):
@@ -269,7 +269,7 @@ def test_a_table_is_not_renamed_into_a_folder_that_is_there(files: Catalog) -> N
     assert files.list_tables("default") == ["t"]
 
 
-def test_a_folder_without_a_schema_is_no_table(files: Catalog) -> None:
+def test_folder_without_a_schema_is_not_listed_as_table(files: Catalog) -> None:
     files.create_table(T, table_schema())
     (Path(files.warehouse) / "default.db" / "leftover").mkdir()
     assert files.list_tables("default") == ["t"]
@@ -288,7 +288,7 @@ def test_branches_are_loaded_by_name(files: Catalog) -> None:
         files.drop_table(branch)
 
 
-def test_a_jdbc_catalog_does_not_take_main_for_a_branch(tmp_path: Path) -> None:
+def test_jdbc_catalog_refuses_branches(tmp_path: Path) -> None:
     uri = f"jdbc:sqlite:{tmp_path / 'catalog.db'}"
     catalog = Catalog.open({"metastore": "jdbc", "uri": uri, "warehouse": str(tmp_path / "w")})
     catalog.create_table(T, table_schema())
@@ -296,7 +296,7 @@ def test_a_jdbc_catalog_does_not_take_main_for_a_branch(tmp_path: Path) -> None:
         catalog.load(TableName("t", "default", branch="b"))
 
 
-def test_if_not_exists_leaves_the_table_alone(catalog: Catalog) -> None:
+def test_if_not_exists_leaves_an_existing_table_unchanged(catalog: Catalog) -> None:
     catalog.create_table(T, table_schema())
     assert not catalog.create_table(T, table_schema(NESTED), if_not_exists=True)
     assert catalog.load(T).schema == table_schema()
@@ -304,7 +304,7 @@ def test_if_not_exists_leaves_the_table_alone(catalog: Catalog) -> None:
         catalog.create_table(T, table_schema(NESTED))
 
 
-def test_unknown_names_are_answered_with_the_nearest(catalog: Catalog) -> None:
+def test_unknown_names_suggest_the_nearest(catalog: Catalog) -> None:
     catalog.create_table(TableName("orders", "default"), table_schema())
     with pytest.raises(UnknownNameError) as no_table:
         catalog.load(TableName("order", "default"))
@@ -327,25 +327,27 @@ def test_a_system_table_can_not_be_loaded_for_writing(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("name", ["a/b", "", ".hidden", "a$b", " a"])
-def test_a_name_that_can_be_no_folder_is_refused(files: Catalog, name: str) -> None:
+def test_table_names_unusable_as_folders_are_refused(files: Catalog, name: str) -> None:
     with pytest.raises(InvalidTableError):
         files.create_table(TableName(name, "default"), table_schema())
     assert not Path(files.warehouse).exists()
 
 
-def test_sys_is_no_name_for_a_database(files: Catalog) -> None:
+def test_database_named_sys_is_refused(files: Catalog) -> None:
     with pytest.raises(InvalidTableError, match="sys"):
         files.create_database("sys")
 
 
-def test_a_filesystem_catalog_has_no_place_for_locations_and_properties(files: Catalog) -> None:
+def test_filesystem_catalog_refuses_locations_and_properties(files: Catalog) -> None:
     with pytest.raises(UnsupportedStatementError, match="location of its own"):
         files.create_table(T, table_schema("CREATE TABLE t (k INT) LOCATION '/elsewhere'"))
     with pytest.raises(UnsupportedStatementError, match="comment"):
         files.create_database("shop", properties={"comment": "x"})
 
 
-def test_a_warehouse_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_warehouse_path_becomes_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert Catalog.open({"warehouse": "lake"}).warehouse == str(tmp_path / "lake")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -386,7 +388,7 @@ def test_a_warehouse_can_be_a_file_uri(tmp_path: Path) -> None:
         ({"metastore": "jdbc", "uri": "jdbc:nope:x", "warehouse": "{new}"}, "can't be opened"),
     ],
 )
-def test_a_broken_warehouse_is_told_when_it_is_opened(
+def test_opening_refuses_an_invalid_warehouse(
     tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
     file = tmp_path / "file"
@@ -398,7 +400,7 @@ def test_a_broken_warehouse_is_told_when_it_is_opened(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_warehouse_without_the_right_to_write_is_told(tmp_path: Path) -> None:
+def test_opening_reports_missing_write_permission(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
         with pytest.raises(SetupError, match="no permission to write"):

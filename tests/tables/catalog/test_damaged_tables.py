@@ -62,7 +62,7 @@ POISONS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("poison", POISONS)
-def test_a_damaged_schema_is_one_tables_trouble(catalog: Catalog, poison: str) -> None:
+def test_damaged_schema_affects_only_its_own_table(catalog: Catalog, poison: str) -> None:
     path = Path(catalog.warehouse) / "d.db/bad/schema/schema-0"
     POISONS[poison](path)
     for load in (catalog.load, lambda name: load_stored(catalog, name)):
@@ -82,14 +82,14 @@ def test_a_damaged_schema_is_one_tables_trouble(catalog: Catalog, poison: str) -
     assert catalog.list_tables("d") == ["good", "newer"]
 
 
-def test_the_name_of_a_damaged_table_is_taken(catalog: Catalog) -> None:
+def test_name_of_a_damaged_table_stays_taken(catalog: Catalog) -> None:
     (Path(catalog.warehouse) / "d.db/bad/schema/schema-0").write_bytes(b"")
     assert catalog.table_exists(BAD)
     with pytest.raises(StatementError, match="exists already"):
         create(catalog, BAD)
 
 
-def test_names_that_are_no_text_and_things_that_are_no_tables_are_not_listed(
+def test_undecodable_names_and_non_tables_are_not_listed(
     catalog: Catalog,
 ) -> None:
     warehouse = Path(catalog.warehouse)
@@ -105,7 +105,7 @@ def test_names_that_are_no_text_and_things_that_are_no_tables_are_not_listed(
         catalog.load(TableName("dangling", "d"))
 
 
-def test_a_hint_that_fails_is_no_hint(catalog: Catalog) -> None:
+def test_failing_hint_lookup_gives_no_hint(catalog: Catalog) -> None:
     def fails() -> list[str]:
         raise RuntimeError("a foreign library failed")
 
@@ -115,7 +115,7 @@ def test_a_hint_that_fails_is_no_hint(catalog: Catalog) -> None:
         catalog.load(GOOD)
 
 
-def test_hints_show_only_names_that_may_be_seen(catalog: Catalog) -> None:
+def test_hints_show_only_names_visible_to_the_user(catalog: Catalog) -> None:
     catalog.create_database("secrets")
     create(catalog, TableName("orders", "d"))
     seen = catalog.seen_by(Principal.granted("ada", grants_of(["read=d.good"])))
@@ -136,9 +136,7 @@ def test_hints_show_only_names_that_may_be_seen(catalog: Catalog) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file whose reads fail")
-def test_table_that_a_disk_does_not_give_now_is_not_damaged(
-    catalog: Catalog, tmp_path: Path
-) -> None:
+def test_unreadable_disk_is_not_reported_as_damage(catalog: Catalog, tmp_path: Path) -> None:
     (schema,) = (tmp_path / "d.db/bad/schema").glob("schema-*")
     replaced(schema, lambda path: path.symlink_to("/proc/self/mem"))
     with pytest.raises(SetupError, match="can't be read"):

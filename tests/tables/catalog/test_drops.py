@@ -86,7 +86,7 @@ def rows(catalog: Catalog, name: TableName = T) -> list[int]:
     return sorted(found)
 
 
-def test_a_detached_table_is_gone_and_its_name_is_free(catalog: Catalog) -> None:
+def test_detached_table_disappears_and_frees_its_name(catalog: Catalog) -> None:
     create(catalog)
     write(catalog, 1, 2)
     write(catalog, 3)
@@ -107,7 +107,7 @@ def test_a_detached_table_is_gone_and_its_name_is_free(catalog: Catalog) -> None
     assert len([path for path in files if path.endswith(".parquet")]) == 1
 
 
-def test_a_dropped_table_leaves_nothing(catalog: Catalog) -> None:
+def test_dropped_table_leaves_no_files(catalog: Catalog) -> None:
     create(catalog)
     create(catalog, TableName("other", "d"))
     write(catalog, 1)
@@ -123,7 +123,7 @@ def test_a_dropped_table_leaves_nothing(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("step", ["drop.detached", "drop.schema_removed", "drop.unnamed"])
-def test_a_drop_that_died_is_finished_by_another_process(
+def test_another_process_finishes_an_interrupted_drop(
     options: Mapping[str, str], catalog: Catalog, step: str
 ) -> None:
     store = catalog.stores.of(options["warehouse"])
@@ -156,7 +156,7 @@ def test_a_drop_that_died_is_finished_by_another_process(
     assert rows(catalog) == []
 
 
-def test_a_table_is_created_while_one_of_its_name_is_deleted(s3: S3Server) -> None:
+def test_create_succeeds_while_a_namesake_is_deleted(s3: S3Server) -> None:
     catalog = Catalog.open(s3.bucket().options)
     catalog.create_database("d")
     create(catalog)
@@ -180,7 +180,7 @@ def test_a_table_is_created_while_one_of_its_name_is_deleted(s3: S3Server) -> No
     assert rows(catalog) == made
 
 
-def test_a_name_is_not_given_again_before_its_files_are_gone(
+def test_name_stays_taken_until_files_of_dropped_table_are_gone(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket = s3.bucket()
@@ -243,7 +243,7 @@ def _key(item: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("lost", [b"schema-0", b"schema-1", b"schema-"])
-def test_a_table_is_whole_after_a_drop_that_deleted_a_part_of_its_schemas(
+def test_drop_with_partly_deleted_schemas_leaves_table_whole(
     s3: S3Server, failing: Callable[[Callable[[bytes], bool]], None], lost: bytes
 ) -> None:
     catalog = Catalog.open(s3.bucket().options)
@@ -265,7 +265,7 @@ def test_a_table_is_whole_after_a_drop_that_deleted_a_part_of_its_schemas(
     assert rows(catalog) == []
 
 
-def test_a_drop_whose_deletions_are_all_refused_is_in_nobodys_way(
+def test_drop_with_refused_deletions_blocks_nobody(
     s3: S3Server, failing: Callable[[Callable[[bytes], bool]], None]
 ) -> None:
     catalog = Catalog.open(s3.bucket().options)
@@ -285,7 +285,7 @@ def test_a_drop_whose_deletions_are_all_refused_is_in_nobodys_way(
     assert rows(catalog) == [2]
 
 
-def test_a_drop_that_died_within_the_schemas_is_taken_back(
+def test_drop_interrupted_while_deleting_schemas_is_undone(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = s3.bucket().options
@@ -307,7 +307,7 @@ def test_a_drop_that_died_within_the_schemas_is_taken_back(
 
 
 @pytest.mark.parametrize("new", ["the same", "another", "none"])
-def test_a_drop_that_stood_still_and_was_taken_for_dead_harms_no_table(
+def test_stalled_drop_presumed_dead_harms_no_table(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch, new: str
 ) -> None:
     """Meanwhile its tombstone was removed: the table is whole, another has its name, or nobody."""
@@ -375,7 +375,7 @@ def test_a_damaged_table_can_be_dropped(catalog: Catalog) -> None:
     create(catalog)
 
 
-def test_a_table_too_damaged_to_tell_its_files_can_be_dropped(catalog: Catalog) -> None:
+def test_table_is_dropped_even_if_listing_its_external_files_fails(catalog: Catalog) -> None:
     def fails(table: Table) -> list[str]:
         raise RuntimeError("a foreign library failed")
 
@@ -384,7 +384,7 @@ def test_a_table_too_damaged_to_tell_its_files_can_be_dropped(catalog: Catalog) 
     assert catalog.list_tables("d") == []
 
 
-def test_a_record_that_somebody_put_into_a_table_deletes_nothing(tmp_path: Path) -> None:
+def test_forged_drop_record_in_a_table_deletes_nothing(tmp_path: Path) -> None:
     catalog = Catalog.open({"warehouse": str(tmp_path / "warehouse")})
     catalog.create_database("d")
     create(catalog)
@@ -400,7 +400,7 @@ def test_a_record_that_somebody_put_into_a_table_deletes_nothing(tmp_path: Path)
 
 @pytest.mark.java
 @pytest.mark.slow
-def test_a_table_on_hdfs_is_moved(hdfs: str) -> None:
+def test_drop_on_hdfs_moves_the_table_folder(hdfs: str) -> None:
     catalog = Catalog.open({"warehouse": f"{hdfs}/{uuid.uuid4().hex}"})
     catalog.create_database("d")
     create(catalog)
@@ -417,7 +417,7 @@ def test_a_table_on_hdfs_is_moved(hdfs: str) -> None:
     assert (catalog.list_databases(), catalog.detached()) == (["default"], [])
 
 
-def test_dropped_tables_are_no_database(catalog: Catalog) -> None:
+def test_folder_of_dropped_tables_is_not_listed_as_database(catalog: Catalog) -> None:
     create(catalog)
     assert catalog.detach_table(T) is not None
     assert catalog.list_databases() == ["d", "default"]

@@ -54,13 +54,13 @@ def ids(request: pytest.FixtureRequest, catalog: Catalog) -> TableIds:
     return first if request.param else TableIds(catalog)
 
 
-def test_a_tables_first_id_is_that_of_its_old_identity(catalog: Catalog) -> None:
+def test_first_table_id_derives_from_the_legacy_identity(catalog: Catalog) -> None:
     table = catalog.load(T)
     legacy = table_id_of_legacy(f"file://{table.location}/@{created_at_ms(table)}")
     assert TableIds(catalog).id_of(table) == legacy
 
 
-def test_a_rename_by_anybody_keeps_the_id(catalog: Catalog, ids: TableIds) -> None:
+def test_rename_inside_or_outside_the_catalog_keeps_the_id(catalog: Catalog, ids: TableIds) -> None:
     before = id_of(TableIds(catalog), catalog, T)
     moved(catalog, T, U)
     assert id_of(ids, catalog, U) == before
@@ -70,7 +70,7 @@ def test_a_rename_by_anybody_keeps_the_id(catalog: Catalog, ids: TableIds) -> No
     assert id_of(ids, catalog, T) == id_of(TableIds(catalog), catalog, T) == before
 
 
-def test_a_copy_gets_an_id_of_its_own(catalog: Catalog, ids: TableIds) -> None:
+def test_copied_table_gets_its_own_id(catalog: Catalog, ids: TableIds) -> None:
     before = id_of(TableIds(catalog), catalog, T)
     copied(catalog, T, U)
     copy = id_of(ids, catalog, U)
@@ -80,7 +80,7 @@ def test_a_copy_gets_an_id_of_its_own(catalog: Catalog, ids: TableIds) -> None:
     assert id_of(ids, catalog, V) == copy
 
 
-def test_a_copy_in_a_renamed_tables_place_gets_an_id_of_its_own(catalog: Catalog) -> None:
+def test_copy_in_place_of_a_renamed_table_gets_its_own_id(catalog: Catalog) -> None:
     ids = TableIds(catalog)
     before = id_of(ids, catalog, T)
     moved(catalog, T, U)
@@ -90,7 +90,7 @@ def test_a_copy_in_a_renamed_tables_place_gets_an_id_of_its_own(catalog: Catalog
     assert id_of(ids, catalog, U) == before
 
 
-def test_of_a_table_and_its_copy_that_both_moved_one_has_the_id(catalog: Catalog) -> None:
+def test_moved_table_and_moved_copy_do_not_share_an_id(catalog: Catalog) -> None:
     before = id_of(TableIds(catalog), catalog, T)
     copied(catalog, T, U)
     moved(catalog, T, V)
@@ -100,7 +100,7 @@ def test_of_a_table_and_its_copy_that_both_moved_one_has_the_id(catalog: Catalog
     assert found[1] != before
 
 
-def test_a_copy_without_a_mark_does_not_take_the_id_of_the_renamed_table(catalog: Catalog) -> None:
+def test_unmarked_copy_does_not_take_the_id_of_a_renamed_table(catalog: Catalog) -> None:
     copied(catalog, T, V)  # before it had a mark
     ids = TableIds(catalog)
     before = id_of(ids, catalog, T)
@@ -110,7 +110,7 @@ def test_a_copy_without_a_mark_does_not_take_the_id_of_the_renamed_table(catalog
     assert id_of(ids, catalog, T) != before
 
 
-def test_where_a_log_saw_a_table_last_tells_a_copy_from_it(catalog: Catalog) -> None:
+def test_last_logged_name_distinguishes_table_from_its_copy(catalog: Catalog) -> None:
     before = id_of(TableIds(catalog), catalog, T)
     copied(catalog, T, U)
     moved(catalog, T, V)
@@ -120,9 +120,7 @@ def test_where_a_log_saw_a_table_last_tells_a_copy_from_it(catalog: Catalog) -> 
     assert id_of(ids, catalog, V) == before
 
 
-def test_a_table_that_is_dropped_and_created_again_gets_another_id(
-    catalog: Catalog, ids: TableIds
-) -> None:
+def test_recreated_table_gets_a_new_id(catalog: Catalog, ids: TableIds) -> None:
     before = id_of(TableIds(catalog), catalog, T)
     kept = (folder(catalog, T) / MARK).read_bytes()
     catalog.drop_table(T)
@@ -145,14 +143,14 @@ def test_a_branch_has_the_id_of_its_table(catalog: Catalog, ids: TableIds) -> No
     [b"", b"\x00", b"[]", b'{"id": "x", "path": "default.db/t", "created_ms": 1}', b"[" * 100_000,
      b'{"id": "0123456789abcdef0123456789abcdef", "path": "../x.db/t", "created_ms": 1}'],
 )  # fmt: skip
-def test_a_broken_mark_is_made_anew(catalog: Catalog, content: bytes) -> None:
+def test_broken_mark_is_rewritten(catalog: Catalog, content: bytes) -> None:
     before = id_of(TableIds(catalog), catalog, T)
     (folder(catalog, T) / MARK).write_bytes(content)
     assert id_of(TableIds(catalog), catalog, T) == before
     assert (folder(catalog, T) / MARK).read_bytes() != content
 
 
-def test_processes_and_threads_that_meet_a_table_first_agree(catalog: Catalog) -> None:
+def test_processes_and_threads_agree_on_the_id_of_a_new_table(catalog: Catalog) -> None:
     several = [TableIds(catalog) for _ in range(4)]
     copied(catalog, T, U)
     with ThreadPoolExecutor(8) as pool:
@@ -162,7 +160,7 @@ def test_processes_and_threads_that_meet_a_table_first_agree(catalog: Catalog) -
             assert len(set(found)) == 1
 
 
-def test_threads_that_meet_a_copy_agree_on_its_id(catalog: Catalog) -> None:
+def test_threads_agree_on_the_id_of_a_copy(catalog: Catalog) -> None:
     ids = TableIds(catalog)
     before = id_of(ids, catalog, T)
     copied(catalog, T, U)
@@ -173,7 +171,7 @@ def test_threads_that_meet_a_copy_agree_on_its_id(catalog: Catalog) -> None:
     assert before not in found
 
 
-def test_a_renamed_table_is_found_by_its_id(catalog: Catalog, ids: TableIds) -> None:
+def test_lookup_by_id_locates_a_renamed_table(catalog: Catalog, ids: TableIds) -> None:
     before = id_of(TableIds(catalog), catalog, T)
     assert ids.find(before) == T
     moved(catalog, T, U)
@@ -182,7 +180,7 @@ def test_a_renamed_table_is_found_by_its_id(catalog: Catalog, ids: TableIds) -> 
     assert ids.find("0" * 32) is None
 
 
-def test_a_broken_table_hinders_no_other(catalog: Catalog, ids: TableIds) -> None:
+def test_broken_tables_do_not_prevent_lookup_of_others(catalog: Catalog, ids: TableIds) -> None:
     before = id_of(TableIds(catalog), catalog, T)
     for name in ("a", "z"):
         catalog.create_table(TableName(name, "default"), table_schema())
@@ -195,7 +193,7 @@ def test_a_broken_table_hinders_no_other(catalog: Catalog, ids: TableIds) -> Non
         id_of(ids, catalog, TableName("a", "default"))
 
 
-def test_a_first_schema_that_is_lost_or_broken_keeps_the_id(catalog: Catalog) -> None:
+def test_lost_first_schema_keeps_the_id_and_a_broken_schema_is_reported(catalog: Catalog) -> None:
     before = id_of(TableIds(catalog), catalog, T)
     schemas = folder(catalog, T) / "schema"
     shutil.copy(schemas / "schema-0", schemas / "schema-1")

@@ -25,26 +25,26 @@ def lake(tmp_path: Path) -> str:
     return str(tmp_path / "lake")
 
 
-def test_reading_marks_nothing(tmp_path: Path, lake: str) -> None:
+def test_reading_the_warehouse_id_writes_no_mark(tmp_path: Path, lake: str) -> None:
     assert read_warehouse_id(STORES, lake) is None
     assert read_warehouse_id(STORES, str(tmp_path / "absent")) is None
     assert list(tmp_path.rglob("*")) == [Path(lake)]
 
 
 @pytest.mark.parametrize("spelling", ["{0}/", "file://{0}", "file:{0}", "{0}/../link", "{0}//."])
-def test_all_spellings_have_one_id(tmp_path: Path, lake: str, spelling: str) -> None:
+def test_all_spellings_of_a_warehouse_share_an_id(tmp_path: Path, lake: str, spelling: str) -> None:
     (tmp_path / "link").symlink_to(lake)
     id = warehouse_id(STORES, lake)
     assert warehouse_id(STORES, spelling.format(lake)) == id
     assert read_warehouse_id(STORES, spelling.format(lake)) == id
 
 
-def test_processes_that_meet_a_new_warehouse_agree(lake: str) -> None:
+def test_concurrent_openers_agree_on_the_id_of_a_new_warehouse(lake: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(lambda _: warehouse_id(STORES, lake), range(16)))) == 1
 
 
-def test_an_unmarked_warehouse_gets_the_id_of_the_state_that_is_opened_for_it(lake: str) -> None:
+def test_unmarked_warehouse_takes_the_id_of_the_opened_state(lake: str) -> None:
     assert warehouse_id(STORES, lake, "0" * 32) == "0" * 32
     assert warehouse_id(STORES, lake, "1" * 32) == "0" * 32
 
@@ -59,7 +59,7 @@ def test_a_moved_warehouse_keeps_its_id(tmp_path: Path, lake: str) -> None:
     assert warehouse_id(STORES, str(moved), id) == id
 
 
-def test_a_copy_gets_an_id_of_its_own(tmp_path: Path, lake: str) -> None:
+def test_copied_warehouse_gets_its_own_id(tmp_path: Path, lake: str) -> None:
     id = warehouse_id(STORES, lake)
     copy = str(shutil.copytree(lake, tmp_path / "copy"))
     before = read_warehouse_id(STORES, copy)
@@ -69,7 +69,7 @@ def test_a_copy_gets_an_id_of_its_own(tmp_path: Path, lake: str) -> None:
     assert warehouse_id(STORES, copy) == before
 
 
-def test_a_copy_is_refused_by_the_state_of_its_original(tmp_path: Path, lake: str) -> None:
+def test_state_of_the_original_refuses_a_copied_warehouse(tmp_path: Path, lake: str) -> None:
     id = warehouse_id(STORES, lake)
     copy = str(shutil.copytree(lake, tmp_path / "copy"))
     with pytest.raises(SetupError, match="is a copy of") as caught:
@@ -80,7 +80,7 @@ def test_a_copy_is_refused_by_the_state_of_its_original(tmp_path: Path, lake: st
     assert warehouse_id(STORES, copy, id) == id
 
 
-def test_one_place_under_two_names_is_no_copy(tmp_path: Path, lake: str) -> None:
+def test_warehouse_mounted_under_two_names_is_not_a_copy(tmp_path: Path, lake: str) -> None:
     """As a folder that is mounted twice: the canonical locations differ."""
     id = warehouse_id(STORES, lake)
     (tmp_path / "other").mkdir()
@@ -90,7 +90,7 @@ def test_one_place_under_two_names_is_no_copy(tmp_path: Path, lake: str) -> None
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff\x00", b"[" * 100_000, b'{"id": 1}'])
-def test_a_broken_mark_is_made_anew(lake: str, content: bytes) -> None:
+def test_broken_mark_is_rewritten(lake: str, content: bytes) -> None:
     id = warehouse_id(STORES, lake)
     mark_of(lake).write_bytes(content)
     assert read_warehouse_id(STORES, lake) is None
@@ -99,7 +99,7 @@ def test_a_broken_mark_is_made_anew(lake: str, content: bytes) -> None:
     assert warehouse_id(STORES, lake) == warehouse_id(STORES, lake)
 
 
-def test_an_administrator_may_write_the_id_alone(lake: str) -> None:
+def test_mark_with_only_the_id_is_accepted(lake: str) -> None:
     warehouse_id(STORES, lake)
     mark_of(lake).write_text("0" * 32 + "\n")
     assert warehouse_id(STORES, lake) == "0" * 32

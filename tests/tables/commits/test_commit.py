@@ -197,7 +197,7 @@ CASES = [(change, kind) for change, (_, _, kinds) in CHANGES.items() for kind in
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
-def test_a_commit_is_the_one_that_pypaimon_would_make(tmp_path: Path, name: str, kind: str) -> None:
+def test_commit_matches_pypaimon(tmp_path: Path, name: str, kind: str) -> None:
     change, has_rows, _ = CHANGES[name]
     table = create(tmp_path / "one", TABLES[kind])
     for number, (p, n) in enumerate([("a", 1), ("b", 2), ("b", None)]):
@@ -215,7 +215,7 @@ def test_a_commit_is_the_one_that_pypaimon_would_make(tmp_path: Path, name: str,
     assert (receipt.snapshot_id is None) == (mine["id"] == 3)
 
 
-def test_a_snapshot_keeps_the_watermark_and_the_statistics_of_the_one_before(
+def test_snapshot_inherits_watermark_and_statistics(
     tmp_path: Path,
 ) -> None:
     table = create(tmp_path, TABLES["append"])
@@ -236,7 +236,7 @@ def test_a_snapshot_keeps_the_watermark_and_the_statistics_of_the_one_before(
     assert (latest["watermark"], latest["statistics"]) == (77, None)
 
 
-def test_manifests_stay_few_and_every_snapshot_readable(tmp_path: Path) -> None:
+def test_manifests_stay_few_and_all_snapshots_stay_readable(tmp_path: Path) -> None:
     table = create(
         tmp_path,
         "CREATE TABLE t (k INT, p STRING, n INT) PARTITIONED BY (p, n) "
@@ -294,7 +294,7 @@ def keys(table: Table) -> list[int]:
     return sorted(found["k"].to_pylist())
 
 
-def test_an_attempt_that_was_too_late_is_prepared_again_with_what_it_had(table: Table) -> None:
+def test_outrun_attempt_reuses_its_manifests_when_retried(table: Table) -> None:
     late: list[set[str]] = []
 
     def publish(path: str, content: bytes) -> bool:
@@ -313,7 +313,7 @@ def test_an_attempt_that_was_too_late_is_prepared_again_with_what_it_had(table: 
     assert len(own) == 3, "what it adds, the list of that, and the list of what was there"
 
 
-def test_bytes_that_are_no_message_are_refused_by_the_tables_name(table: Table) -> None:
+def test_error_for_an_invalid_message_names_the_table(table: Table) -> None:
     good = written(table, rows_of(table, 1))
     asked = request(table, Append(), (*good, good[0][:-1]))
     with pytest.raises(InvalidValueError, match=f"A commit message for `{table.name}`"):
@@ -322,7 +322,7 @@ def test_bytes_that_are_no_message_are_refused_by_the_tables_name(table: Table) 
 
 
 @pytest.mark.parametrize("is_clear", [True, False])
-def test_what_expired_between_attempts_is_asked_for_only_where_it_matters(
+def test_expired_snapshots_matter_only_after_an_unclear_attempt(
     table: Table, is_clear: bool
 ) -> None:
     """An engine that commits often may keep a single snapshot."""
@@ -351,7 +351,7 @@ def test_what_expired_between_attempts_is_asked_for_only_where_it_matters(
             commit(decoded(table, asked), publish, is_first_run=True)
 
 
-def test_an_attempt_without_a_clear_answer_is_looked_for_before_the_next(table: Table) -> None:
+def test_unclear_attempt_is_looked_up_before_a_retry(table: Table) -> None:
     asked: list[str] = []
 
     def publish(path: str, content: bytes) -> bool:
@@ -370,7 +370,7 @@ def test_an_attempt_without_a_clear_answer_is_looked_for_before_the_next(table: 
     assert stored(table) == referenced(table)
 
 
-def test_all_that_a_snapshot_names_is_on_the_disk_before_it_is_published(
+def test_files_of_a_snapshot_are_synced_before_publishing(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: set[str] = set()
@@ -403,7 +403,7 @@ def test_all_that_a_snapshot_names_is_on_the_disk_before_it_is_published(
     assert named
 
 
-def test_a_commit_whose_data_file_has_gone_is_refused(table: Table) -> None:
+def test_commit_of_a_missing_data_file_is_refused(table: Table) -> None:
     before = set(Path(table.location).rglob("*.parquet"))
     asked = request(table, Append(), written(table, rows_of(table, 5)))
     [data] = set(Path(table.location).rglob("*.parquet")) - before
@@ -414,7 +414,7 @@ def test_a_commit_whose_data_file_has_gone_is_refused(table: Table) -> None:
     assert stored(table) == referenced(table)
 
 
-def test_a_refused_commit_leaves_nothing(table: Table) -> None:
+def test_refused_commit_leaves_no_files(table: Table) -> None:
     def refuse(snapshot_id: int) -> None:
         assert snapshot_id == 3
         raise CommitConflictError("not you")
@@ -426,7 +426,7 @@ def test_a_refused_commit_leaves_nothing(table: Table) -> None:
     assert stored(table) == referenced(table)
 
 
-def test_refuses_a_commit_of_a_statement_that_began_before_a_rollback(table: Table) -> None:
+def test_commit_begun_before_a_rollback_is_refused(table: Table) -> None:
     """Its snapshot would have an id at which nobody looks for it: its files would be removed as
     those of a run that died, and its repetition would double its rows."""
     asked = request(table, Append(), written(table, rows_of(table, 5)))
@@ -443,7 +443,7 @@ def test_refuses_a_commit_of_a_statement_that_began_before_a_rollback(table: Tab
     assert keys(table) == [0, 5]
 
 
-def test_a_commit_whose_files_are_gone_is_refused(table: Table) -> None:
+def test_second_deletion_of_the_same_file_is_refused(table: Table) -> None:
     """Two that delete one file: the second finds it deleted."""
     snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
     lists, manifests = ManifestListManager(table.paimon), ManifestFileManager(table.paimon)
@@ -461,7 +461,7 @@ def test_a_commit_whose_files_are_gone_is_refused(table: Table) -> None:
     assert stored(table) == referenced(table)
 
 
-def test_a_commit_that_can_not_be_written_is_refused_and_leaves_nothing(table: Table) -> None:
+def test_unwritable_commit_is_refused_and_succeeds_later(table: Table) -> None:
     asked = request(table, Append(), written(table, rows_of(table, 5)))
     folder = Path(table.location) / "manifest"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -476,7 +476,7 @@ def test_a_commit_that_can_not_be_written_is_refused_and_leaves_nothing(table: T
     assert commit(decoded(table, asked), publish_local_file).snapshot_id == 3
 
 
-def test_what_a_dead_run_left_is_removed_once_its_outcome_is_known(table: Table) -> None:
+def test_leftovers_of_a_dead_run_are_removed_once_its_outcome_is_known(table: Table) -> None:
     class DiedError(BaseException):
         pass
 
@@ -495,7 +495,7 @@ def test_what_a_dead_run_left_is_removed_once_its_outcome_is_known(table: Table)
     assert commit(decoded(table, asked), publish_local_file, token="third") == receipt
 
 
-def test_tables_whose_manifests_are_not_avro_are_refused_by_name(tmp_path: Path) -> None:
+def test_tables_with_non_avro_manifests_are_refused(tmp_path: Path) -> None:
     table = create(tmp_path, TABLES["append"] + " TBLPROPERTIES ('manifest.format' = 'orc')")
     with pytest.raises(UnsupportedStatementError, match=r"'manifest\.format' = 'orc'"):
         check_can_publish(table)

@@ -83,7 +83,7 @@ def only(messages: Sequence[CommitMessage], name: str, level: int) -> list[Commi
     return [replace(message, compact_before=[file], compact_after=[replace(file, level=level)])]
 
 
-def test_a_file_that_is_gone_is_a_conflict_of_its_bucket_alone(tmp_path: Path) -> None:
+def test_missing_file_conflicts_only_in_its_bucket(tmp_path: Path) -> None:
     table = keyed(tmp_path, range(10), range(10, 15), buckets=2)
     buckets = sorted(live_entries(table))
     planned = upgrade(table, 4, *buckets)
@@ -108,7 +108,7 @@ def test_a_file_at_another_level_is_a_conflict(tmp_path: Path) -> None:
     assert level == 5
 
 
-def test_a_file_that_is_there_already_is_a_conflict(tmp_path: Path) -> None:
+def test_adding_an_existing_file_is_a_conflict(tmp_path: Path) -> None:
     table = keyed(tmp_path, range(3))
     planned = rewrite(table, rows_of(table, 1))
     compact(table, planned)
@@ -119,7 +119,7 @@ def test_a_file_that_is_there_already_is_a_conflict(tmp_path: Path) -> None:
         compact(table, again)
 
 
-def test_files_that_others_add_at_level_0_are_no_conflict(tmp_path: Path) -> None:
+def test_files_added_at_level_0_are_no_conflict(tmp_path: Path) -> None:
     table = keyed(tmp_path, [1, 2])
     planned = rewrite(table, [*rows_of(table, 1), *rows_of(table, 2)])
     append(table, 2, 3)
@@ -155,7 +155,7 @@ def test_key_ranges_above_level_0_must_not_overlap(
     assert keys(table) == sorted({*first, *second})
 
 
-def test_another_level_may_have_the_same_keys(tmp_path: Path) -> None:
+def test_files_at_different_levels_may_share_keys(tmp_path: Path) -> None:
     table = keyed(tmp_path, range(10), range(10))
     [one, other] = live_names(table)
     planned = only(upgrade(table, 5), other, 4)
@@ -164,7 +164,7 @@ def test_another_level_may_have_the_same_keys(tmp_path: Path) -> None:
     assert sorted(live_names(table).values()) == [4, 5]
 
 
-def test_many_buckets_are_judged_each_by_its_own_files(tmp_path: Path) -> None:
+def test_each_bucket_is_checked_by_its_own_files(tmp_path: Path) -> None:
     """Random files at random levels, against a comparison of each with each."""
     seed = random.randrange(10**6)
     chance = random.Random(seed)
@@ -209,7 +209,7 @@ def _overlap(files: Sequence[Any]) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["partitioned", "dynamic buckets"])
-def test_an_overwrite_in_between_brings_nothing_back(tmp_path: Path, kind: str) -> None:
+def test_compaction_does_not_restore_overwritten_rows(tmp_path: Path, kind: str) -> None:
     table = create(tmp_path, TABLES[kind])
     for number, p in ((1, "a"), (2, "a"), (3, "b")):
         ours(table, Append(), written(table, rows_of(table, number, p)))
@@ -223,7 +223,7 @@ def test_an_overwrite_in_between_brings_nothing_back(tmp_path: Path, kind: str) 
     assert keys(table) == [3]
 
 
-def test_another_number_of_buckets_is_a_conflict(tmp_path: Path) -> None:
+def test_different_bucket_count_is_a_conflict(tmp_path: Path) -> None:
     table = keyed(tmp_path, range(3), buckets=2)
     planned = upgrade(table, 5)
     for message in planned:
@@ -232,7 +232,7 @@ def test_another_number_of_buckets_is_a_conflict(tmp_path: Path) -> None:
         compact(table, planned)
 
 
-def test_a_compaction_that_only_lost_the_race_is_tried_again(tmp_path: Path) -> None:
+def test_outrun_compaction_without_conflict_is_retried(tmp_path: Path) -> None:
     table = keyed(tmp_path, [1])
     late = []
 
@@ -248,7 +248,7 @@ def test_a_compaction_that_only_lost_the_race_is_tried_again(tmp_path: Path) -> 
     assert sorted(live_names(table).values()) == [0, 0, 0, 5]
 
 
-def test_a_bucket_that_is_compacted_between_two_tries_is_a_conflict(tmp_path: Path) -> None:
+def test_bucket_compacted_between_two_attempts_is_a_conflict(tmp_path: Path) -> None:
     table = keyed(tmp_path, [1])
     planned, faster = upgrade(table, 5), upgrade(table, 4)
     late: list[str] = []
@@ -276,7 +276,7 @@ def vectors(table: Table, bucket: Bucket, name: str, *files: str) -> IndexManife
 
 
 @pytest.mark.parametrize("knew", [False, True])
-def test_rows_that_were_deleted_meanwhile_stay_deleted(tmp_path: Path, knew: bool) -> None:
+def test_rows_deleted_meanwhile_stay_deleted(tmp_path: Path, knew: bool) -> None:
     table = create(
         tmp_path,
         "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('deletion-vectors.enabled' = 'true')",
@@ -302,7 +302,7 @@ def test_rows_that_were_deleted_meanwhile_stay_deleted(tmp_path: Path, knew: boo
     assert set(live_names(table)) == {one, other}
 
 
-def test_a_compaction_replaces_the_deletion_vectors_that_it_read(tmp_path: Path) -> None:
+def test_compaction_replaces_the_deletion_vectors_it_read(tmp_path: Path) -> None:
     table = create(
         tmp_path,
         "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('deletion-vectors.enabled' = 'true')",
@@ -324,7 +324,7 @@ def test_a_compaction_replaces_the_deletion_vectors_that_it_read(tmp_path: Path)
     assert {name for _, _, _, name in described(table)["index_manifest"]} == {"index-2"}
 
 
-def test_what_does_not_conflict_is_committed_and_the_rest_removed(tmp_path: Path) -> None:
+def test_buckets_without_conflict_commit_and_other_files_are_removed(tmp_path: Path) -> None:
     keyed(tmp_path, range(10), range(5, 15), buckets=2)
     catalog = Catalog.open({"warehouse": str(tmp_path)})
     client = InProcessCommitter(catalog, Settings())
@@ -346,7 +346,7 @@ def test_what_does_not_conflict_is_committed_and_the_rest_removed(tmp_path: Path
     }
 
 
-def test_a_compaction_of_which_nothing_is_left_is_given_up(tmp_path: Path) -> None:
+def test_compaction_with_conflicts_in_all_buckets_is_abandoned(tmp_path: Path) -> None:
     keyed(tmp_path, range(10), buckets=2)
     catalog = Catalog.open({"warehouse": str(tmp_path)})
     client = InProcessCommitter(catalog, Settings())
@@ -375,7 +375,7 @@ class Interrupted:
         return receipt
 
 
-def test_an_interrupted_commit_asks_for_the_same_messages_again(tmp_path: Path) -> None:
+def test_interrupted_compaction_commit_repeats_the_same_messages(tmp_path: Path) -> None:
     keyed(tmp_path, range(10), range(5, 15), buckets=2)
     catalog = Catalog.open({"warehouse": str(tmp_path)})
     client = InProcessCommitter(catalog, Settings())

@@ -79,7 +79,9 @@ def keys(table: Table) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", ["primary key", "partitioned", "dynamic buckets", "append"])
-def test_a_compaction_deletes_before_it_adds_and_changes_no_row(tmp_path: Path, kind: str) -> None:
+def test_compaction_lists_deletions_before_additions_and_keeps_rows(
+    tmp_path: Path, kind: str
+) -> None:
     table = table_with(tmp_path, kind, 1, 2, 3)
     before = live_names(table)
     rows = [row for number in (1, 2, 3) for row in rows_of(table, number)]
@@ -96,7 +98,7 @@ def test_a_compaction_deletes_before_it_adds_and_changes_no_row(tmp_path: Path, 
     assert keys(table) == [1, 2, 3]
 
 
-def test_a_file_that_moves_to_another_level_keeps_its_name(tmp_path: Path) -> None:
+def test_upgraded_file_keeps_its_name(tmp_path: Path) -> None:
     table = table_with(tmp_path, "primary key", 1)
     [(name, level)] = live_names(table).items()
     compact(table, upgrade(table, 5))
@@ -132,7 +134,7 @@ def test_compacted_files_get_no_row_ids(tmp_path: Path) -> None:
     assert (added.min_sequence_number, added.max_sequence_number) == (1, 2)
 
 
-def test_a_compaction_keeps_the_numbers_of_snapshots_as_sequence_numbers(tmp_path: Path) -> None:
+def test_compaction_keeps_snapshot_ids_as_sequence_numbers(tmp_path: Path) -> None:
     sql = TABLES["primary key"][:-1] + ", 'sequence.snapshot-ordering' = 'true')"
     table = create(tmp_path, sql)
     for number in (1, 2):
@@ -164,7 +166,7 @@ def test_only_written_files_are_synced_and_belong_to_the_transaction(tmp_path: P
     check_files(asked)
 
 
-def test_a_file_of_somebody_else_is_no_result_of_a_compaction(tmp_path: Path) -> None:
+def test_compaction_refuses_files_of_another_transaction(tmp_path: Path) -> None:
     table = table_with(tmp_path, "primary key", 1)
     asked = decoded(table, request(table, rewrite(table, rows_of(table, 1), 5, "pm-other-")))
     with pytest.raises(InvalidValueError, match="does not belong to the transaction"):
@@ -197,7 +199,7 @@ def other_rows(messages: list[CommitMessage]) -> None:
         (other_rows, TableDamagedError, "has other rows after it"),
     ],
 )
-def test_messages_that_are_no_compaction_are_refused(
+def test_invalid_compaction_messages_are_refused(
     tmp_path: Path, change: Any, kind: type[PaimonMagicsError], told: str
 ) -> None:
     table = table_with(tmp_path, "primary key", 1)
@@ -208,13 +210,13 @@ def test_messages_that_are_no_compaction_are_refused(
     assert described(table)["id"] == 1
 
 
-def test_an_append_takes_no_compacted_files(tmp_path: Path) -> None:
+def test_append_refuses_compacted_files(tmp_path: Path) -> None:
     table = table_with(tmp_path, "primary key", 1)
     with pytest.raises(UnsupportedStatementError, match="compacted while it wrote"):
         ours(table, Append(), bodies(table, upgrade(table, 5)))
 
 
-def test_files_keep_the_number_of_buckets_of_their_partition(tmp_path: Path) -> None:
+def test_files_keep_the_bucket_count_of_their_partition(tmp_path: Path) -> None:
     table_with(tmp_path, "primary key", 1)
     statement = parse_statement("ALTER TABLE t SET TBLPROPERTIES ('bucket' = '4')")
     assert isinstance(statement, AlterTable)
@@ -230,7 +232,7 @@ def test_files_keep_the_number_of_buckets_of_their_partition(tmp_path: Path) -> 
     assert {e.total_buckets for meta in metas for e in reader.read(meta.file_name)} == {2}
 
 
-def test_a_compaction_that_others_built_on_is_found_without_its_snapshot(tmp_path: Path) -> None:
+def test_compaction_is_recognised_after_its_snapshot_was_overwritten(tmp_path: Path) -> None:
     """An outside writer has renamed its own snapshot over it, after another one was built on it."""
     table = table_with(tmp_path, "primary key", 1, 2)
     rows = [row for number in (1, 2) for row in rows_of(table, number)]

@@ -45,7 +45,7 @@ def with_commits(folder: Path, number: int = 5) -> Table:
     return table
 
 
-def test_all_manifests_become_one_and_nothing_else_changes(warehouse: Path) -> None:
+def test_compaction_merges_all_manifests_and_changes_nothing_else(warehouse: Path) -> None:
     table = with_commits(warehouse)
     before = latest(table)
     receipt = ours(table, CompactManifests(), user="compactor")
@@ -58,7 +58,7 @@ def test_all_manifests_become_one_and_nothing_else_changes(warehouse: Path) -> N
     assert after.properties == {"a": "b"}
 
 
-def test_manifests_that_stay_as_they_are_make_no_snapshot(warehouse: Path) -> None:
+def test_compaction_without_effect_makes_no_snapshot(warehouse: Path) -> None:
     table = with_commits(warehouse)
     ours(table, CompactManifests(), user="one")
     before = latest(table), manifest_files(table)
@@ -67,7 +67,7 @@ def test_manifests_that_stay_as_they_are_make_no_snapshot(warehouse: Path) -> No
     assert (latest(table), manifest_files(table)) == before
 
 
-def test_a_table_without_snapshots_gets_none(warehouse: Path) -> None:
+def test_compaction_of_a_table_without_snapshots_makes_no_snapshot(warehouse: Path) -> None:
     table = create(warehouse, BY_DAY.format(count=30, full="16 mb"))
     assert ours(table, CompactManifests()) == CommitReceipt(None, None, None, 0)
     assert latest(table) is None
@@ -81,7 +81,7 @@ def test_manifests_of_the_target_size_stay(warehouse: Path) -> None:
     assert not names & {meta.file_name for meta in base(table)}
 
 
-def test_the_properties_of_the_latest_snapshot_are_kept_but_not_those_of_its_commit(
+def test_compaction_keeps_foreign_snapshot_properties_but_not_ours(
     warehouse: Path,
 ) -> None:
     table = with_commits(warehouse, number=2)
@@ -93,7 +93,7 @@ def test_the_properties_of_the_latest_snapshot_are_kept_but_not_those_of_its_com
     assert latest(table).properties == {"theirs": "1", "a": "b"}
 
 
-def test_a_commit_in_between_is_kept(warehouse: Path) -> None:
+def test_compaction_keeps_a_concurrent_commit(warehouse: Path) -> None:
     table = with_commits(warehouse)
     asked = decoded(table, request(table, CompactManifests(), commit_user="compactor"))
     calls: list[int] = []
@@ -112,7 +112,7 @@ def test_a_commit_in_between_is_kept(warehouse: Path) -> None:
     assert sum(1 if kind == 0 else -1 for kind, _, _ in live) == receipt.total_rows
 
 
-def test_a_request_that_is_repeated_gets_the_same_answer(warehouse: Path) -> None:
+def test_repeated_request_gets_the_same_answer(warehouse: Path) -> None:
     table = with_commits(warehouse)
     asked = decoded(table, request(table, CompactManifests(), commit_user="compactor"))
     first = commit(asked, publish_local_file, is_first_run=True)
@@ -120,14 +120,14 @@ def test_a_request_that_is_repeated_gets_the_same_answer(warehouse: Path) -> Non
     assert latest(table).id == 6
 
 
-def test_files_of_data_are_refused(warehouse: Path) -> None:
+def test_manifest_compaction_refuses_data_files(warehouse: Path) -> None:
     table = with_commits(warehouse, number=1)
     with pytest.raises(InvalidValueError, match="takes no messages"):
         ours(table, CompactManifests(), written(table, row(1, "a")))
 
 
 @pytest.mark.parametrize("change", [CompactManifests(), CompactManifests(1 << 20)], ids=str)
-def test_the_change_is_sent_as_a_document(warehouse: Path, change: Change) -> None:
+def test_change_round_trips_through_a_document(warehouse: Path, change: Change) -> None:
     table = create(warehouse, BY_DAY.format(count=30, full="16 mb"))
     asked: CommitRequest = request(table, change)
     assert request_of(asked.transaction, request_document(asked)) == asked

@@ -26,11 +26,11 @@ def row(kinds: tuple[str, ...], values: list[object]) -> GenericRow:
     return GenericRow(values, [DataField(i, f"f{i}", AtomicType(k)) for i, k in enumerate(kinds)])
 
 
-def test_a_partition_of_nulls_has_the_bytes_of_java() -> None:
+def test_null_partition_has_the_bytes_of_java() -> None:
     assert GenericRowSerializer.to_bytes(row(KINDS, [None] * 6)) == FROM_JAVA
 
 
-def test_null_decimals_and_zoned_times_keep_room_too() -> None:
+def test_null_decimals_and_zoned_times_reserve_space() -> None:
     kinds = ("DECIMAL(30, 2)", "TIMESTAMP(6) WITH LOCAL TIME ZONE", "STRING", "TIMESTAMP(3)")
     stored = GenericRowSerializer.to_bytes(row(kinds, [None, None, "a long text", None]))
     places = [int.from_bytes(stored[12 + 8 * i : 20 + 8 * i], "little") for i in range(3)]
@@ -50,7 +50,7 @@ def test_null_decimals_and_zoned_times_keep_room_too() -> None:
     assert text.to_pylist() == ["a long text"]
 
 
-def test_rows_without_such_nulls_stay_as_they_are() -> None:
+def test_rows_with_other_nulls_are_serialised_as_by_pypaimon() -> None:
     values = [datetime.date(2024, 1, 1), None, 5, datetime.datetime(2024, 1, 1), Decimal(1), "x"]
     plain = GenericRowSerializer.to_bytes.__func__.__wrapped__
     one = row(KINDS, values)
@@ -59,7 +59,7 @@ def test_rows_without_such_nulls_stay_as_they_are() -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("form", ["ours", "pypaimon"])
-def test_files_of_such_a_partition_are_replaced(
+def test_statements_replace_files_of_null_partitions(
     module_session: Session, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = module_session

@@ -47,7 +47,7 @@ def of_bucket(table: Table, *numbers: tuple[int, ...]) -> tuple[bytes, ...]:
         (", 'num-sorted-run.compaction-trigger' = '2'", [(1,), (2,)], [0, 0]),
     ],
 )
-def test_files_of_an_overwrite_lie_on_the_highest_level(
+def test_overwrite_puts_files_at_the_highest_level_where_possible(
     tmp_path: Path, options: str, numbers: list[tuple[int, ...]], expected: list[int]
 ) -> None:
     sql = f"CREATE TABLE t (k INT NOT NULL, v STRING) TBLPROPERTIES ({KEYED}{options})"

@@ -124,7 +124,7 @@ def added(table: Table, *values: Sequence[Any], read: ReadSet | None = None) -> 
         ),
     ],
 )
-def test_of_two_commits_that_write_a_key_which_both_have_read_the_later_one_is_refused(
+def test_concurrent_update_of_a_key_is_refused(
     tmp_path: Path,
     columns: str,
     first: tuple[Any, ...],
@@ -147,7 +147,7 @@ def test_of_two_commits_that_write_a_key_which_both_have_read_the_later_one_is_r
     assert committed(table, own, read_keys(2)).snapshot_id == 3
 
 
-def test_the_same_keys_in_other_buckets_and_partitions_are_no_conflict(tmp_path: Path) -> None:
+def test_same_keys_in_other_partitions_are_no_conflict(tmp_path: Path) -> None:
     table = keyed(tmp_path, "k INT NOT NULL, p STRING NOT NULL, v INT", bucket="2")
     added(table, (1, "a", 1), (1, "b", 1))
     own = written(table, rows_of(table, (1, "a", 2)))
@@ -158,7 +158,7 @@ def test_the_same_keys_in_other_buckets_and_partitions_are_no_conflict(tmp_path:
         committed(table, again, read_keys(1))
 
 
-def test_a_commit_of_a_named_author_is_told_with_its_commit_user(tmp_path: Path) -> None:
+def test_conflict_names_author_and_commit_user(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     added(table, (1, "a"))
     own = written(table, rows_of(table, (1, "c")))
@@ -170,7 +170,7 @@ def test_a_commit_of_a_named_author_is_told_with_its_commit_user(tmp_path: Path)
         committed(table, own, read_keys(1))
 
 
-def test_a_plain_insert_of_a_key_counts_as_a_change_of_its_row(tmp_path: Path) -> None:
+def test_plain_insert_of_a_key_conflicts_with_an_update(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     added(table, (1, "a"))
     own = written(table, rows_of(table, (1, "c")))
@@ -179,7 +179,7 @@ def test_a_plain_insert_of_a_key_counts_as_a_change_of_its_row(tmp_path: Path) -
         committed(table, own, read_keys(1))
 
 
-def test_keys_of_older_schemas_are_compared_as_they_are_now(tmp_path: Path) -> None:
+def test_commits_conflict_only_on_common_keys(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     added(table, (1, "a"))
     own = written(table, rows_of(table, (1, "c"), (3, "c")))
@@ -190,7 +190,7 @@ def test_keys_of_older_schemas_are_compared_as_they_are_now(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("moves", [upgrade, lambda t, _: rewrite(t, rows_of(t, (1, "a")))])
-def test_a_compaction_changes_no_key(
+def test_compaction_does_not_conflict_with_an_update(
     tmp_path: Path, moves: Callable[[Table, int], list[CommitMessage]]
 ) -> None:
     table = keyed(tmp_path)
@@ -200,7 +200,7 @@ def test_a_compaction_changes_no_key(
     assert committed(table, own, read_keys(1)).snapshot_id == 3
 
 
-def test_rows_that_only_a_compaction_will_show_are_not_undone(tmp_path: Path) -> None:
+def test_update_of_a_key_awaiting_compaction_is_refused(tmp_path: Path) -> None:
     table = keyed(tmp_path, **{"deletion-vectors.enabled": "true"})
     added(table, (1, "a"), (9, "a"))
     committed(table, bodies(table, upgrade(table, 5)), change=Compact())
@@ -210,7 +210,7 @@ def test_rows_that_only_a_compaction_will_show_are_not_undone(tmp_path: Path) ->
         committed(table, written(table, rows_of(table, (1, "b"))), read_keys(4))
 
 
-def test_a_row_with_a_key_that_others_deleted_by_a_vector_is_not_brought_back(
+def test_update_does_not_restore_a_row_deleted_by_vector(
     tmp_path: Path,
 ) -> None:
     table = keyed(tmp_path, **{"deletion-vectors.enabled": "true"})
@@ -224,7 +224,7 @@ def test_a_row_with_a_key_that_others_deleted_by_a_vector_is_not_brought_back(
     committed(table, own, read_keys(3))
 
 
-def test_rows_that_were_taken_away_are_not_brought_back(tmp_path: Path) -> None:
+def test_update_does_not_restore_overwritten_rows(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     added(table, (1, "a"))
     own = written(table, rows_of(table, (1, "c")))
@@ -233,7 +233,7 @@ def test_rows_that_were_taken_away_are_not_brought_back(tmp_path: Path) -> None:
         committed(table, own, read_keys(1))
 
 
-def test_too_many_keys_on_both_sides_count_as_common(
+def test_too_many_keys_to_compare_count_as_common(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_checks, "HELD_KEYS_MAX", 1)
@@ -248,11 +248,11 @@ def test_too_many_keys_on_both_sides_count_as_common(
         committed(table, own, read_keys(3))
 
 
-def test_files_of_no_rows_have_no_common_key(tmp_path: Path) -> None:
+def test_empty_file_lists_have_no_common_key(tmp_path: Path) -> None:
     assert not have_common_key(keyed(tmp_path), [], [])
 
 
-def test_a_commit_that_comes_between_two_attempts_is_looked_at_too(tmp_path: Path) -> None:
+def test_commit_between_two_attempts_is_checked_too(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     added(table, (1, "a"))
     own = written(table, rows_of(table, (1, "c")))
@@ -288,7 +288,7 @@ def of(column: str, operator: str, *values: Any) -> tuple[ColumnPredicate, ...]:
     return (ColumnPredicate(column, operator, values),)
 
 
-def test_a_file_that_others_have_replaced_or_compacted_is_read_again(tmp_path: Path) -> None:
+def test_replaced_or_compacted_file_outdates_a_plan(tmp_path: Path) -> None:
     table = made(tmp_path, "k INT, v STRING")
     added(table, (1, "a"))
     added(table, (2, "a"))
@@ -308,7 +308,7 @@ def test_a_file_that_others_have_replaced_or_compacted_is_read_again(tmp_path: P
         committed(table, ours, read_files(4, names[:1], RowSearch(of("k", "=", 1))))
 
 
-def test_a_statement_that_names_no_files_has_read_all_that_it_looked_for(tmp_path: Path) -> None:
+def test_read_set_without_files_covers_all_files_of_its_search(tmp_path: Path) -> None:
     table = made(tmp_path, "k INT, v STRING")
     added(table, (1, "a"))
     added(table, (2, "a"))
@@ -321,7 +321,7 @@ def test_a_statement_that_names_no_files_has_read_all_that_it_looked_for(tmp_pat
     committed(table, ours, replace(everything, search=RowSearch(of("k", "=", 1))))
 
 
-def test_rows_that_are_made_of_others_meet_only_those_who_change_these(tmp_path: Path) -> None:
+def test_derived_rows_conflict_only_with_changes_of_their_source(tmp_path: Path) -> None:
     table = made(tmp_path, "k INT, v STRING")
     added(table, (1, "a"), (2, "b"))
     added(table, (10, "c"))
@@ -341,7 +341,7 @@ def test_rows_that_are_made_of_others_meet_only_those_who_change_these(tmp_path:
         added(table, (7, "made of 1"), read=replace(read, snapshot_id=7))
 
 
-def test_more_rows_that_are_deleted_of_a_file_are_noticed_and_moved_vectors_are_not(
+def test_new_deletions_outdate_a_plan_but_moved_vectors_do_not(
     tmp_path: Path,
 ) -> None:
     table = made(tmp_path, "k INT, v STRING", **{"deletion-vectors.enabled": "true"})
@@ -384,7 +384,7 @@ _LOOKED_FOR = "added rows that may be among those that it looked for"
         (RowSearch(of("k", "=", 7)), (8, "a"), True, False),
     ],
 )
-def test_rows_that_a_statement_would_have_found_are_noticed(
+def test_new_rows_matching_the_search_outdate_a_plan(
     tmp_path: Path, found: RowSearch, values: tuple[Any, ...], has_read: bool, meets: bool
 ) -> None:
     table = made(tmp_path, "k INT, p STRING")
@@ -399,7 +399,7 @@ def test_rows_that_a_statement_would_have_found_are_noticed(
         committed(table, ours, read)
 
 
-def test_rows_that_are_found_by_other_columns_than_the_key_are_noticed(tmp_path: Path) -> None:
+def test_new_rows_matching_non_key_columns_outdate_a_plan(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     added(table, (1, "a"))
     ours = written(table, rows_of(table, (7, "x")))
@@ -412,7 +412,7 @@ def test_rows_that_are_found_by_other_columns_than_the_key_are_noticed(tmp_path:
 # --------------------------------------------------------------------- the snapshot that was read
 
 
-def test_a_table_that_was_rolled_back_is_read_again(tmp_path: Path) -> None:
+def test_rollback_outdates_a_plan(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     added(table, (1, "a"))
     added(table, (2, "a"))
@@ -428,7 +428,7 @@ def test_a_table_that_was_rolled_back_is_read_again(tmp_path: Path) -> None:
         committed(table, again, read_keys(2, manifest_list=name))
 
 
-def test_what_has_expired_since_can_not_be_checked(tmp_path: Path) -> None:
+def test_expired_snapshot_outdates_a_plan(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     for number in range(3):
         added(table, (number, "a"))
@@ -438,14 +438,14 @@ def test_what_has_expired_since_can_not_be_checked(tmp_path: Path) -> None:
         committed(table, ours, read_keys(1))
 
 
-def test_keys_of_a_table_without_any_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_read_keys_of_a_table_without_primary_key_are_refused(tmp_path: Path) -> None:
     table = made(tmp_path, "k INT, v STRING")
     with pytest.raises(InvalidValueError, match="no primary key"):
         added(table, (1, "a"), read=read_keys(0))
     assert latest_snapshot_id(table) == 0
 
 
-def test_a_commit_without_a_read_set_is_checked_as_before(tmp_path: Path) -> None:
+def test_commit_without_a_read_set_raises_a_plain_conflict(tmp_path: Path) -> None:
     table = made(tmp_path, "k INT, v STRING")
     added(table, (1, "a"))
     [one] = live_names(table)
@@ -460,7 +460,7 @@ def properties(table: Table) -> Mapping[str, str]:
     return read_snapshot(table.paimon, latest_snapshot_id(table)).properties or {}
 
 
-def test_a_snapshot_tells_that_its_rows_were_made_of_rows(tmp_path: Path) -> None:
+def test_snapshot_records_the_read_snapshot_of_its_statement(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     added(table, (1, "a"))
     assert "paimon-magics.read-snapshot" not in properties(table)

@@ -38,7 +38,7 @@ def numbered(first: int, count: int = 2) -> list[tuple[int, str]]:
     return [(k, f"v{k}") for k in range(first, first + count)]
 
 
-def test_small_files_of_a_table_become_one(warehouse: Path) -> None:
+def test_compaction_merges_small_files(warehouse: Path) -> None:
     lake = Lake.of(warehouse, "CREATE TABLE t (k INT, v STRING)")
     for number in range(4):
         lake.append(*numbered(number * 2))
@@ -54,7 +54,7 @@ def test_small_files_of_a_table_become_one(warehouse: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["orc", "avro"])
-def test_files_of_other_formats_are_rewritten(warehouse: Path, format: str) -> None:
+def test_orc_and_avro_files_are_rewritten(warehouse: Path, format: str) -> None:
     lake = Lake.of(
         warehouse,
         f"CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('file.format' = '{format}')",
@@ -103,7 +103,7 @@ def test_rows_of_a_bucket_keep_their_order(warehouse: Path) -> None:
     assert all(least == 0 and greatest == rows - 1 for rows, least, greatest, *_ in files)
 
 
-def test_buckets_keep_their_number_after_the_option_changed(warehouse: Path) -> None:
+def test_existing_buckets_keep_their_count_after_the_option_changes(warehouse: Path) -> None:
     lake = Lake.of(warehouse, BUCKETED.format(""))
     for number in range(4):
         lake.append(*numbered(number * 4, 4))
@@ -114,7 +114,7 @@ def test_buckets_keep_their_number_after_the_option_changed(warehouse: Path) -> 
     assert sorted(lake.files("bucket", "total_buckets")) == [(0, 2), (1, 2)]
 
 
-def test_rows_get_the_form_of_the_current_schema(warehouse: Path) -> None:
+def test_compaction_converts_rows_to_the_current_schema(warehouse: Path) -> None:
     lake = Lake.of(warehouse, "CREATE TABLE t (k INT, v STRING)")
     for number in range(3):
         lake.append((number, "old"))
@@ -132,7 +132,7 @@ def test_rows_get_the_form_of_the_current_schema(warehouse: Path) -> None:
     assert lake.files("schema_id") == [(3,)]
 
 
-def test_a_unit_may_become_several_files_which_keep_its_order(warehouse: Path) -> None:
+def test_large_unit_becomes_several_files_in_order(warehouse: Path) -> None:
     lake = Lake.of(
         warehouse,
         "CREATE TABLE t (k INT, v BIGINT) TBLPROPERTIES ('bucket' = '1', 'bucket-key' = 'k', "
@@ -152,7 +152,7 @@ def test_a_unit_may_become_several_files_which_keep_its_order(warehouse: Path) -
     assert {source for *_, source in files} == {1}
 
 
-def test_what_a_task_gets_is_small_and_needs_no_catalog(warehouse: Path) -> None:
+def test_task_payload_is_small_and_needs_no_catalog(warehouse: Path) -> None:
     lake = Lake.of(warehouse, "CREATE TABLE t (k INT, v STRING)")
     for number in range(5):
         lake.append(*numbered(number))
@@ -164,7 +164,7 @@ def test_what_a_task_gets_is_small_and_needs_no_catalog(warehouse: Path) -> None
     assert b"pypaimon." not in body
 
 
-def test_a_failed_compaction_leaves_no_file(warehouse: Path) -> None:
+def test_aborted_compaction_leaves_no_file(warehouse: Path) -> None:
     lake = Lake.of(warehouse, "CREATE TABLE t (k INT, v STRING)")
     for number in range(5):
         lake.append(*numbered(number))
@@ -176,7 +176,7 @@ def test_a_failed_compaction_leaves_no_file(warehouse: Path) -> None:
     assert lake.compact() is not None
 
 
-def test_of_two_compactions_one_succeeds(warehouse: Path) -> None:
+def test_second_of_two_concurrent_compactions_is_refused(warehouse: Path) -> None:
     lake = Lake.of(warehouse, "CREATE TABLE t (k INT, v STRING)")
     for number in range(5):
         lake.append(*numbered(number * 2))
@@ -190,7 +190,7 @@ def test_of_two_compactions_one_succeeds(warehouse: Path) -> None:
     assert sorted(lake.rows()) == [*numbered(0, 10), (100, "meanwhile")]
 
 
-def test_rows_that_are_appended_meanwhile_stay(warehouse: Path) -> None:
+def test_rows_appended_meanwhile_are_kept(warehouse: Path) -> None:
     lake = Lake.of(warehouse, "CREATE TABLE t (k INT, v STRING)")
     for number in range(5):
         lake.append(*numbered(number * 2))
@@ -201,7 +201,7 @@ def test_rows_that_are_appended_meanwhile_stay(warehouse: Path) -> None:
     assert sorted(lake.rows()) == [*numbered(0, 10), (100, "meanwhile")]
 
 
-def test_a_unit_without_its_result_is_not_committed(warehouse: Path) -> None:
+def test_incomplete_results_are_not_committed(warehouse: Path) -> None:
     lake = Lake.of(warehouse, "CREATE TABLE t (k INT, v STRING)")
     for number in range(5):
         lake.append(*numbered(number))
@@ -224,7 +224,7 @@ CLUSTERED = (
 )
 
 
-def test_a_bucket_is_sorted_step_by_step(warehouse: Path) -> None:
+def test_bucket_is_clustered_incrementally(warehouse: Path) -> None:
     buckets = ", 'bucket' = '2', 'bucket-key' = 'v', 'bucket-append-ordered' = 'false'"
     lake = Lake.of(warehouse, CLUSTERED.format("", buckets))
     for number in range(3):
@@ -244,7 +244,7 @@ def test_a_bucket_is_sorted_step_by_step(warehouse: Path) -> None:
     assert sorted(lake.files("level")) == [(2,), (2,)]
 
 
-def test_old_partitions_are_sorted_beside_the_chosen_ones(warehouse: Path) -> None:
+def test_idle_partitions_are_sorted_beside_chosen_partitions(warehouse: Path) -> None:
     history = (
         ", 'clustering.history-partition.idle-to-full-sort' = '{}', "
         "'clustering.history-partition.limit' = '2'"
@@ -294,7 +294,7 @@ def test_rows_keep_their_ids_and_sequence_numbers(warehouse: Path, format: str) 
     ]
 
 
-def test_a_rewrite_of_rows_with_ids_that_fails_leaves_no_file(warehouse: Path) -> None:
+def test_failed_rewrite_of_rows_with_ids_leaves_no_file(warehouse: Path) -> None:
     lake = Lake.of(
         warehouse,
         "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('row-tracking.enabled' = 'true', "
@@ -314,7 +314,7 @@ def test_a_rewrite_of_rows_with_ids_that_fails_leaves_no_file(warehouse: Path) -
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc"])
-def test_files_with_columns_of_the_same_rows_become_one(warehouse: Path, format: str) -> None:
+def test_column_files_of_the_same_rows_are_merged(warehouse: Path, format: str) -> None:
     more = f", 'file.format' = '{format}', 'deletion-vectors.enabled' = 'true'"
     lake = Lake.of(warehouse, EVOLVING.format(more))
     lake.append((0, "a", 1.5), (1, "b", float("inf")), (2, "c", None))
@@ -338,7 +338,7 @@ def test_files_with_columns_of_the_same_rows_become_one(warehouse: Path, format:
     assert (33, "d", 2.5) in lake.rows()
 
 
-def test_columns_that_are_written_meanwhile_are_not_lost(warehouse: Path) -> None:
+def test_columns_written_meanwhile_are_not_lost(warehouse: Path) -> None:
     lake = Lake.of(warehouse, EVOLVING.format(""))
     for number in range(3):
         lake.append((number, "old", 0.0))
@@ -352,7 +352,7 @@ def test_columns_that_are_written_meanwhile_are_not_lost(warehouse: Path) -> Non
     assert lake.rows() == [(0, "old", 0.0), (1, "new", 0.0), (2, "old", 0.0)]
 
 
-def test_blob_files_stay(warehouse: Path) -> None:
+def test_compaction_keeps_blob_files(warehouse: Path) -> None:
     columns = pa.schema([("k", pa.int32()), ("b", pa.large_binary()), ("v", pa.string())])
     options = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
     options |= {"compaction.min.file-num": "2"}

@@ -114,12 +114,12 @@ def test_files_of_a_bucket_keep_their_order(
     assert picked(files, rules, has_buckets=True, full=full) == set(groups) - {()}
 
 
-def test_only_so_many_files_of_all_partitions_are_looked_at() -> None:
+def test_file_count_limit_applies_across_partitions() -> None:
     files = [(b"pq"[i % 2 : i % 2 + 1], 0, AppendFile(f"f{i}", 1)) for i in range(12)]
     rules = replace(RULES, file_count_max=5)
     assert picked(files, rules, has_buckets=False, full=True) == {("f0", "f2", "f4")}
 
 
 @pytest.mark.parametrize("has_buckets", [True, False])
-def test_a_table_without_files_has_nothing_to_do(has_buckets: bool) -> None:
+def test_table_without_files_gives_no_units(has_buckets: bool) -> None:
     assert picked([], RULES, has_buckets=has_buckets, full=True) == set()

@@ -28,7 +28,7 @@ def names(lake: Lake) -> list[str]:
 
 
 @pytest.mark.parametrize("more", ["", ", 'deletion-vectors.bitmap64' = 'true'"])
-def test_deleted_rows_are_gone_after_a_compaction(warehouse: Path, more: str) -> None:
+def test_compaction_removes_deleted_rows(warehouse: Path, more: str) -> None:
     lake = filled(warehouse, more)
     first, second, _ = names(lake)
     lake.delete({first: [0, 1], second: [9]})
@@ -44,7 +44,7 @@ def test_deleted_rows_are_gone_after_a_compaction(warehouse: Path, more: str) ->
     assert lake.compact() is None
 
 
-def test_a_file_whose_rows_are_all_deleted_just_goes(warehouse: Path) -> None:
+def test_fully_deleted_file_is_removed(warehouse: Path) -> None:
     lake = filled(warehouse, files=1)
     lake.delete({names(lake)[0]: range(10)})
     receipt = lake.compact()
@@ -52,7 +52,7 @@ def test_a_file_whose_rows_are_all_deleted_just_goes(warehouse: Path) -> None:
     assert (lake.rows(), lake.files("file_name")) == ([], [])
 
 
-def test_vectors_of_other_files_are_written_anew(warehouse: Path) -> None:
+def test_compaction_keeps_vectors_of_other_files(warehouse: Path) -> None:
     lake = filled(warehouse, files=2)
     noise = random.Random(1)
     lake.append(*[(100 + k, noise.randbytes(30).hex()) for k in range(1500)])
@@ -68,7 +68,7 @@ def test_vectors_of_other_files_are_written_anew(warehouse: Path) -> None:
     assert lake.vectors() == {large: 3}
 
 
-def test_rows_of_other_files_may_be_deleted_meanwhile(warehouse: Path) -> None:
+def test_concurrent_deletes_in_other_files_are_no_conflict(warehouse: Path) -> None:
     lake = filled(warehouse)
     first, second, third = names(lake)
     lake.delete({first: [0], second: [0]})
@@ -81,9 +81,7 @@ def test_rows_of_other_files_may_be_deleted_meanwhile(warehouse: Path) -> None:
 
 
 @pytest.mark.parametrize("deleted_before", [True, False])
-def test_rows_that_are_deleted_meanwhile_do_not_come_back(
-    warehouse: Path, deleted_before: bool
-) -> None:
+def test_rows_deleted_meanwhile_do_not_come_back(warehouse: Path, deleted_before: bool) -> None:
     lake = filled(warehouse, files=5)
     first, second, *_ = names(lake)
     if deleted_before:
@@ -99,7 +97,7 @@ def test_rows_that_are_deleted_meanwhile_do_not_come_back(
     assert (lake.rows(), lake.index_files()) == (rows, index_files)
 
 
-def test_buckets_lose_their_vectors_too(warehouse: Path) -> None:
+def test_compaction_of_a_bucket_removes_its_vectors(warehouse: Path) -> None:
     lake = filled(warehouse, ", 'bucket' = '1', 'bucket-key' = 'k'", files=4)
     first, _, third, _ = names(lake)
     lake.delete({first: [0, 9], third: [5]})

@@ -88,9 +88,7 @@ def test_a_compaction_changes_no_row(tmp_path: Path, engine: str, seed: int) -> 
 
 
 @pytest.mark.parametrize("options", SECOND_PICKS)
-def test_files_that_are_picked_a_second_time_leave_nothing_of_the_first(
-    tmp_path: Path, options: str
-) -> None:
+def test_repicked_files_leave_no_intermediate_files(tmp_path: Path, options: str) -> None:
     table = table_of(tmp_path, f"{options}'num-sorted-run.compaction-trigger' = '3'", buckets=1)
     write(table, [{"k": k, "p": "a", "v": k, "s": f"{k**9:x}" * 9} for k in range(500)])
     compact(table, is_full=True)
@@ -118,7 +116,7 @@ def test_nothing_is_picked_below_the_trigger(tmp_path: Path) -> None:
     assert len(plan(table, is_full=False).units) == 1
 
 
-def test_a_single_file_moves_up_as_it_is(tmp_path: Path) -> None:
+def test_single_file_is_upgraded_without_rewriting(tmp_path: Path) -> None:
     table = table_of(tmp_path, "", buckets=1)
     write(table, [{"k": 1, "p": "a", "v": 1, "s": None}])
     names = {path.name for path in Path(table.location).rglob("*.parquet")}
@@ -128,7 +126,7 @@ def test_a_single_file_moves_up_as_it_is(tmp_path: Path) -> None:
     assert {path.name for path in Path(table.location).rglob("*.parquet")} == names
 
 
-def test_a_file_with_deletes_is_rewritten_into_nothing(tmp_path: Path) -> None:
+def test_full_compaction_removes_a_file_of_deletes(tmp_path: Path) -> None:
     table = table_of(tmp_path, "", buckets=1)
     write(table, [{"k": 1, "p": "a", "v": 1, "s": None}], [3])
     compact(table, is_full=True)
@@ -136,7 +134,7 @@ def test_a_file_with_deletes_is_rewritten_into_nothing(tmp_path: Path) -> None:
     assert rows_of(table) == []
 
 
-def test_deletes_stay_where_older_rows_are(tmp_path: Path) -> None:
+def test_deletes_stay_above_older_rows(tmp_path: Path) -> None:
     table = table_of(tmp_path, "'num-sorted-run.compaction-trigger' = '3'", buckets=1)
     write(table, [{"k": k, "p": "a", "v": k, "s": "x" * 1000} for k in range(2000)])
     compact(table, is_full=True)
@@ -167,7 +165,7 @@ def test_a_large_section_is_divided_by_keys(
     assert len(levels_of(table)) == 3
 
 
-def test_files_of_older_schemas_get_the_newest(tmp_path: Path) -> None:
+def test_compaction_of_files_of_older_schemas_keeps_the_rows(tmp_path: Path) -> None:
     table = table_of(tmp_path, "", buckets=1)
     write(table, [{"k": k, "p": "a", "v": k, "s": "old"} for k in range(5)])
     catalog = Catalog.open({"warehouse": str(tmp_path)})
@@ -183,7 +181,7 @@ def test_files_of_older_schemas_get_the_newest(tmp_path: Path) -> None:
     assert len(before) == 8
 
 
-def test_expired_rows_go_once_nothing_older_is_left(tmp_path: Path) -> None:
+def test_expired_rows_are_removed_once_no_older_rows_remain(tmp_path: Path) -> None:
     table = table_of(
         tmp_path,
         "'record-level.expire-time' = '100 s', 'record-level.time-field' = 'v', "
@@ -209,7 +207,7 @@ def test_expired_rows_go_once_nothing_older_is_left(tmp_path: Path) -> None:
     assert plan(table, is_full=True).is_empty
 
 
-def test_files_on_the_greatest_level_lose_expired_rows(tmp_path: Path) -> None:
+def test_full_compaction_removes_expired_rows(tmp_path: Path) -> None:
     table = table_of(
         tmp_path,
         "'record-level.expire-time' = '100 s', 'record-level.time-field' = 'v'",

@@ -79,7 +79,7 @@ def damage_row_groups(path: Path, holding: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("options", [GIVES["vectors"], f"{GIVES['vectors']}, {GIVES['changes']}"])
-def test_tasks_that_share_a_bucket_mark_rows_together(
+def test_tasks_sharing_a_bucket_write_a_joint_deletion_vector(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str
 ) -> None:
     monkeypatch.setattr(planning, "_RANGE_BYTES_MIN", 1)

@@ -31,7 +31,7 @@ def filled(warehouse: Path) -> tuple[Lake, list[tuple[int | None, int, str]]]:
     return lake, rows
 
 
-def test_rows_are_sorted_column_after_column(warehouse: Path) -> None:
+def test_rows_are_sorted_by_columns_in_order(warehouse: Path) -> None:
     lake, rows = filled(warehouse)
     receipt = lake.compact(order=SortOrder("order", ("a", "b")))
     assert receipt is not None
@@ -55,7 +55,7 @@ def test_rows_are_sorted_along_a_curve(warehouse: Path, strategy: str) -> None:
     assert keys == sorted(keys)
 
 
-def test_deleted_rows_go_and_later_rows_stay(warehouse: Path) -> None:
+def test_sorting_drops_deleted_rows_and_keeps_later_rows(warehouse: Path) -> None:
     lake = Lake.of(warehouse, VECTORS.format(""))
     for first in (5, 0):
         lake.append(*[(first + k, "v") for k in range(5)])
@@ -68,7 +68,7 @@ def test_deleted_rows_go_and_later_rows_stay(warehouse: Path) -> None:
     assert lake.vectors() == {}
 
 
-def test_rows_that_are_deleted_meanwhile_do_not_come_back(warehouse: Path) -> None:
+def test_rows_deleted_meanwhile_do_not_come_back(warehouse: Path) -> None:
     lake = Lake.of(warehouse, VECTORS.format(""))
     lake.append((1, "v"), (2, "v"))
     plan = lake.plan(order=SortOrder("order", ("k",)))
@@ -107,7 +107,7 @@ def many_rows(kind: str, rows: int) -> pa.Table:
         SortOrder("hilbert", ("k", "f")),
     ],
 )
-def test_rows_that_do_not_fit_into_memory_are_sorted_as_others(kind: str, order: SortOrder) -> None:
+def test_sorting_beyond_memory_gives_the_same_order(kind: str, order: SortOrder) -> None:
     table = many_rows(kind, 3000)
 
     def read(columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:

@@ -83,7 +83,7 @@ def keys_at(table: Table, snapshot_id: int) -> list[int]:
     return keys(dataclasses.replace(table, paimon=past))
 
 
-def test_only_what_nobody_needs_goes(table: Table) -> None:
+def test_expiry_removes_only_unneeded_files(table: Table) -> None:
     assert expire(table, floor=6) == 5
     assert snapshots(table) == [6, 7, 8]
     assert [keys_at(table, n) for n in (6, 7, 8)] == [[3, 4, 5], [6], [6, 7]]
@@ -96,7 +96,7 @@ def test_only_what_nobody_needs_goes(table: Table) -> None:
     assert filled(table, 2) and expire(table) == 2 and keys(table) == [6, 7, 8, 9]
 
 
-def test_the_hint_is_moved_before_anything_is_removed(table: Table) -> None:
+def test_expiry_moves_the_hint_before_removing_files(table: Table) -> None:
     expiry = decided(table)
     assert expiry is not None and (expiry.begin, expiry.end) == (1, 8)
     assert earliest_snapshot_id(table.paimon, table.store) == 8
@@ -112,7 +112,7 @@ def test_the_hint_is_moved_before_anything_is_removed(table: Table) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_cut_short_it_leaves_a_chain_to_read_and_goes_on_later(
+def test_interrupted_expiry_leaves_readable_snapshots_and_resumes(
     table: Table, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_tag(stored(table), "kept", table.store.create, snapshot_id=5, time_retained=None)
@@ -136,7 +136,7 @@ def test_cut_short_it_leaves_a_chain_to_read_and_goes_on_later(
     ["expiry.changelog_kept", "expiry.changelogs_decided", "expiry.changelog_data_removed"],
 )
 @pytest.mark.parametrize("producer", ["none", "input"])
-def test_changelogs_that_outlive_their_snapshots_survive_a_cut_too(
+def test_interrupted_expiry_keeps_longer_lived_changelogs(
     tmp_path: Path, step: str, producer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = filled(
@@ -157,7 +157,7 @@ def test_changelogs_that_outlive_their_snapshots_survive_a_cut_too(
     assert keys(table) == [11]
 
 
-def test_files_of_a_branch_stay_whatever_it_has_done_since(table: Table) -> None:
+def test_expiry_keeps_files_of_a_branch(table: Table) -> None:
     main = stored(table)
     create_tag(main, "start", table.store.create, snapshot_id=3, time_retained=None)
     create_branch(main, "b", table.store.create, tag="start")
@@ -171,7 +171,7 @@ def test_files_of_a_branch_stay_whatever_it_has_done_since(table: Table) -> None
     assert keys(table) == [6, 7]
 
 
-def test_files_that_a_forwarded_branch_shares_with_the_main_one_stay(tmp_path: Path) -> None:
+def test_expiry_keeps_files_shared_with_a_fast_forwarded_branch(tmp_path: Path) -> None:
     """The main branch took over snapshots of the branch, and deletes what the branch keeps."""
     table = filled(create(tmp_path, SQL), 2)
     main = stored(table)
@@ -217,7 +217,7 @@ def test_snapshots_of_a_branch_expire_with_their_files(table: Table) -> None:
     assert missing(table) == unreachable(table) == set()
 
 
-def test_a_branch_keeps_what_its_own_tags_lead_to(table: Table) -> None:
+def test_branch_expiry_keeps_files_of_its_own_tags(table: Table) -> None:
     branch = branched(table, 51, 60)
     assert expire(table) == 7
     assert expire(branch) == 2
@@ -227,7 +227,7 @@ def test_a_branch_keeps_what_its_own_tags_lead_to(table: Table) -> None:
     assert missing(table) == unreachable(table) == set()
 
 
-def test_a_branch_keeps_what_the_main_one_can_be_taken_forward_by(tmp_path: Path) -> None:
+def test_branch_expiry_keeps_snapshots_needed_for_fast_forward(tmp_path: Path) -> None:
     table = filled(create(tmp_path, SQL), 3)
     branch = branched(table, 51, 60, 61)
     assert expire(branch) == 0
@@ -241,7 +241,7 @@ def test_a_branch_keeps_what_the_main_one_can_be_taken_forward_by(tmp_path: Path
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_the_expiry_of_a_branch_that_was_cut_short_is_in_nobodys_way(
+def test_interrupted_branch_expiry_blocks_nobody(
     table: Table, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     branch = branched(table, 51, 60, 61)
@@ -257,7 +257,7 @@ def test_the_expiry_of_a_branch_that_was_cut_short_is_in_nobodys_way(
     assert missing(table) == unreachable(table) == set()
 
 
-def test_a_roll_back_to_a_tag_meanwhile_is_not_undone(table: Table) -> None:
+def test_expiry_does_not_undo_a_concurrent_rollback_to_a_tag(table: Table) -> None:
     create_tag(stored(table), "kept", table.store.create, snapshot_id=5, time_retained=None)
     expiry = decided(table)
     assert expiry is not None
@@ -267,7 +267,7 @@ def test_a_roll_back_to_a_tag_meanwhile_is_not_undone(table: Table) -> None:
     assert keys(table) == [3, 4]
 
 
-def test_snapshots_of_a_table_that_took_the_place_of_this_one_stay(tmp_path: Path) -> None:
+def test_expiry_spares_snapshots_of_a_replacement_table(tmp_path: Path) -> None:
     table = filled(create(tmp_path / "w", SQL))
     expiry = decided(table)
     assert expiry is not None
@@ -280,7 +280,7 @@ def test_snapshots_of_a_table_that_took_the_place_of_this_one_stay(tmp_path: Pat
     assert snapshots(table) == list(range(1, 9))
 
 
-def test_a_consumer_that_was_silent_for_too_long_holds_nothing(table: Table) -> None:
+def test_expired_consumer_retains_no_snapshots(table: Table) -> None:
     folder = Path(table.location) / "consumer"
     folder.mkdir()
     (folder / "consumer-c").write_text('{"nextSnapshot": 2}')
@@ -290,7 +290,9 @@ def test_a_consumer_that_was_silent_for_too_long_holds_nothing(table: Table) -> 
     assert not (folder / "consumer-c").exists()
 
 
-def test_the_cost_is_what_expires(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expiry_lists_no_folders_and_reads_no_needless_manifests(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No folder of data or manifests is listed, and no manifest read that deletes nothing."""
     filled(table, 40)
     expire(table, floor=40)

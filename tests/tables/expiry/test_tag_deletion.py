@@ -34,7 +34,7 @@ def keys_of(table: Table, name: str) -> list[int]:
     return keys(dataclasses.replace(table, paimon=table.paimon.copy({"scan.tag-name": name})))
 
 
-def test_the_files_of_a_tag_go_unless_another_tag_or_a_snapshot_has_them(table: Table) -> None:
+def test_tag_deletion_removes_files_no_tag_or_snapshot_needs(table: Table) -> None:
     for name, snapshot_id in {"two": 2, "three": 3, "five": 5}.items():
         tag(table, name, snapshot_id)
     assert expire(table) == 7
@@ -51,14 +51,14 @@ def test_the_files_of_a_tag_go_unless_another_tag_or_a_snapshot_has_them(table: 
     assert not remove_tag(table, "five")
 
 
-def test_a_tag_of_a_snapshot_that_is_there_takes_nothing_along(table: Table) -> None:
+def test_deleting_a_tag_of_a_live_snapshot_removes_no_files(table: Table) -> None:
     tag(table, "seven", 7)
     before = files(table)
     assert remove_tag(table, "seven")
     assert before - files(table) == {"tag/tag-seven"}
 
 
-def test_the_second_of_two_tags_on_one_snapshot_keeps_its_files(table: Table) -> None:
+def test_second_tag_on_a_snapshot_keeps_its_files(table: Table) -> None:
     tag(table, "one", 5)
     tag(table, "other", 5)
     assert expire(table) == 7
@@ -68,7 +68,7 @@ def test_the_second_of_two_tags_on_one_snapshot_keeps_its_files(table: Table) ->
     assert keys_of(table, "other") == [3, 4]
 
 
-def test_what_a_branch_rests_on_stays(table: Table) -> None:
+def test_tag_deletion_keeps_files_of_a_branch(table: Table) -> None:
     tag(table, "three", 3)
     assert create_branch(stored(table), "b", table.store.create, tag="three")
     assert expire(table) == 7
@@ -77,7 +77,7 @@ def test_what_a_branch_rests_on_stays(table: Table) -> None:
     assert before - files(table) == {"tag/tag-three"}
 
 
-def test_where_changelogs_are_kept_longer_the_files_stay(tmp_path: Path) -> None:
+def test_tag_deletion_removes_no_files_where_changelogs_live_longer(tmp_path: Path) -> None:
     options = ", ".join(f"'{key}' = '{value}'" for key, value in CHANGELOGS.items())
     table = filled(create(tmp_path, SQL.replace("'3')", f"'3', {options})")))
     tag(table, "three", 3)
@@ -87,7 +87,7 @@ def test_where_changelogs_are_kept_longer_the_files_stay(tmp_path: Path) -> None
     assert before - files(table) == {"tag/tag-three"}
 
 
-def test_what_can_not_be_found_out_stays(table: Table) -> None:
+def test_tag_deletion_removes_no_files_without_manifest_lists(table: Table) -> None:
     tag(table, "three", 3)
     tag(table, "five", 5)
     assert expire(table) == 7

@@ -35,11 +35,11 @@ def written(schema: Any, records: list[dict[str, Any]], codec: str) -> bytes:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("schema", [RECORD, ["null", RECORD]], ids=["record", "union"])
-def test_records_are_read_whatever_their_schema_and_compression(schema: Any, codec: str) -> None:
+def test_records_of_any_schema_and_compression_are_read(schema: Any, codec: str) -> None:
     assert avro_columns(written(schema, RECORDS, codec)).to_pylist() == RECORDS
 
 
-def test_a_block_without_records_is_no_damage() -> None:
+def test_block_without_records_is_accepted() -> None:
     content = written(RECORD, RECORDS[:1], "snappy")
     sync = content[-16:]
     empty = b"\x00" + b"\x08" + b"\x00" * 4 + sync  # no record, and four bytes: a checksum
@@ -47,7 +47,7 @@ def test_a_block_without_records_is_no_damage() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_damage_is_told(codec: str) -> None:
+def test_damaged_files_raise_an_error(codec: str) -> None:
     content = written(["null", RECORD], RECORDS, codec)
     with pytest.raises(ValueError, match=r"it|block"):
         avro_columns(content[:-30])
@@ -58,12 +58,12 @@ def test_damage_is_told(codec: str) -> None:
             avro_columns(damaged)
 
 
-def test_an_unknown_compression_is_named() -> None:
+def test_error_names_an_unknown_compression() -> None:
     content = written(RECORD, RECORDS, "bzip2")
     with pytest.raises(ValueError, match="compressed by bzip2, which is not offered"):
         avro_columns(content)
 
 
-def test_a_record_that_is_null_is_no_entry() -> None:
+def test_null_record_is_refused() -> None:
     with pytest.raises(ValueError, match="one of its records is NULL"):
         avro_columns(written(["null", RECORD], [RECORDS[0], None], "null"))  # type: ignore[list-item]

@@ -21,7 +21,9 @@ PLAIN = ["north", "south", "Zoë"]
 
 
 @pytest.mark.parametrize("shops", [SHOPS, PLAIN])
-def test_folders_of_partitions_with_several_keys(tmp_path: Path, shops: list[str | None]) -> None:
+def test_paths_match_pypaimon_for_several_partition_keys(
+    tmp_path: Path, shops: list[str | None]
+) -> None:
     sql = "CREATE TABLE t (k INT, day DATE, shop STRING, open BOOLEAN) PARTITIONED BY "
     table = create_table(tmp_path, sql + "(day, shop, open)").load(TABLE)
     keys = table.paimon.partition_keys_fields

@@ -43,7 +43,7 @@ A, D = ADD, DELETE
         ([], []),
     ],
 )
-def test_each_deletion_takes_away_one_addition(
+def test_each_deletion_cancels_a_single_addition(
     steps: list[tuple[int, str, int]], left: list[int]
 ) -> None:
     table = entries(*steps) if steps else entries((A, "a", 0)).slice(0, 0)

@@ -47,7 +47,7 @@ def days(warehouse: Path) -> Table:
     return create(warehouse, BY_DAY)
 
 
-def test_rules_are_the_tables_options_with_paimons_defaults() -> None:
+def test_merge_rules_follow_table_options_and_paimons_defaults() -> None:
     schema = TableSchema((Column(0, "k", AtomicType("INT")),))
     assert MergeRules.of(schema) == MergeRules(8 << 20, 30, 16 << 20)
     options = (
@@ -59,7 +59,7 @@ def test_rules_are_the_tables_options_with_paimons_defaults() -> None:
     assert MergeRules.of(changed) == MergeRules(1024, 7, 3 << 20)
 
 
-def test_fewer_small_manifests_than_the_minimum_stay_as_they_are(table: Table) -> None:
+def test_manifests_below_the_minimum_count_stay_unmerged(table: Table) -> None:
     metas = write(table, [[entry(table, f"f{n}")] for n in range(4)])
     assert merge(table, metas, count_min=5) == metas
     assert len(merge(table, metas, count_min=4)) == 1
@@ -74,13 +74,13 @@ def test_manifests_are_merged_as_soon_as_they_reach_the_target(table: Table) -> 
     assert [e.file.file_name for e in entries(table, merged)] == [f"f{n}" for n in range(7)]
 
 
-def test_a_manifest_that_reaches_the_target_by_itself_is_never_written_again(table: Table) -> None:
+def test_manifest_of_target_size_is_never_rewritten(table: Table) -> None:
     metas = write(table, [[entry(table, f"f{n}-{m}") for m in range(9)] for n in range(4)])
     smallest = min(meta.file_size for meta in metas)
     assert merge(table, metas, count_min=1, target_bytes=smallest) == metas
 
 
-def test_a_merged_manifest_is_split_where_it_reaches_the_target(table: Table) -> None:
+def test_merged_manifest_is_split_at_the_target_size(table: Table) -> None:
     metas = write(table, [[entry(table, f"f{n:05}") for n in range(500)] for _ in range(1)])
     metas += write(table, [[entry(table, f"g{n:05}", kind=1) for n in range(3)]])
     target = metas[0].file_size // 3
@@ -90,7 +90,7 @@ def test_a_merged_manifest_is_split_where_it_reaches_the_target(table: Table) ->
     assert len(entries(table, merged)) == 504
 
 
-def test_a_file_that_was_added_and_deleted_leaves_no_entry(table: Table) -> None:
+def test_file_added_and_deleted_leaves_no_entry(table: Table) -> None:
     metas = write(
         table,
         [
@@ -105,7 +105,7 @@ def test_a_file_that_was_added_and_deleted_leaves_no_entry(table: Table) -> None
     assert merge(table, everything, token="nothing-left") == []
 
 
-def test_a_deletion_of_what_an_earlier_manifest_added_stays(table: Table) -> None:
+def test_deletion_of_a_file_in_an_unmerged_manifest_stays(table: Table) -> None:
     large = write(table, [[entry(table, "a"), *(entry(table, f"x{n}") for n in range(400))]])
     small = write(table, [[entry(table, "a", kind=1)], [entry(table, "b")]])
     merged = merge(table, large + small, target_bytes=large[0].file_size)
@@ -114,7 +114,7 @@ def test_a_deletion_of_what_an_earlier_manifest_added_stays(table: Table) -> Non
     assert live(table, merged) == live(table, large + small)
 
 
-def test_a_file_is_known_by_its_level_too(table: Table) -> None:
+def test_file_identity_includes_the_level(table: Table) -> None:
     """A compaction that moves a file up deletes it on one level and adds it on another."""
     metas = write(
         table,
@@ -128,7 +128,7 @@ def test_a_file_is_known_by_its_level_too(table: Table) -> None:
     assert (merged.min_level, merged.max_level) == (5, 5)
 
 
-def test_a_full_merge_carries_deletions_out_in_large_manifests_too(days: Table) -> None:
+def test_full_merge_applies_deletions_to_large_manifests(days: Table) -> None:
     """Those of partitions without deletions are not even read, and stay as they are."""
     large = write(
         days,
@@ -152,7 +152,7 @@ def test_a_full_merge_carries_deletions_out_in_large_manifests_too(days: Table) 
     assert len(entries(days, merged)) == 801
 
 
-def test_a_full_merge_waits_until_there_is_enough_to_gain(table: Table) -> None:
+def test_full_merge_starts_at_its_size_threshold(table: Table) -> None:
     metas = write(table, [[entry(table, "a")], [entry(table, "a", kind=1)]])
     size = sum(meta.file_size for meta in metas)
     rules = {"count_min": 30}
@@ -160,7 +160,7 @@ def test_a_full_merge_waits_until_there_is_enough_to_gain(table: Table) -> None:
     assert merge(table, metas, full_bytes_min=size, **rules) == []
 
 
-def test_blocks_are_gathered_and_large_ones_copied_as_they_are(table: Table) -> None:
+def test_small_blocks_are_gathered_and_large_blocks_copied(table: Table) -> None:
     large = write(table, [[entry(table, f"f{n:05}") for n in range(2_000)]])
     single = write(table, [[entry(table, f"g{n:05}")] for n in range(60)])
     merged = merge(table, large + single)
@@ -174,7 +174,7 @@ def test_blocks_are_gathered_and_large_ones_copied_as_they_are(table: Table) -> 
     assert live(table, again) == live(table, [*large, *single]) | {((), 0, "h", 0)}
 
 
-def test_what_the_list_says_is_what_the_entries_say(days: Table) -> None:
+def test_manifest_list_statistics_match_the_entries(days: Table) -> None:
     """Copied from other manifests' statistics it is the same as counted entry by entry."""
     groups = [
         [
@@ -200,7 +200,7 @@ def test_what_the_list_says_is_what_the_entries_say(days: Table) -> None:
         assert merged.partition_stats.null_counts == expected.partition_stats.null_counts
 
 
-def test_manifests_of_another_compression_are_written_anew(warehouse: Path) -> None:
+def test_manifests_of_another_compression_are_rewritten(warehouse: Path) -> None:
     table = create(warehouse, PLAIN)
     zstd = write(table, [[entry(table, "a")]])
     changed = dataclasses.replace(
@@ -220,7 +220,7 @@ def extended(**fields: Any) -> dict[str, Any]:
     return schema
 
 
-def test_fields_that_only_a_newer_paimon_knows_are_kept(table: Table) -> None:
+def test_fields_of_newer_paimon_releases_are_kept(table: Table) -> None:
     newer = extended(_NEW="string")
     metas = write(table, [[entry(table, "a", _NEW="x")]], newer)
     metas += write(table, [[entry(table, "b")], [entry(table, "a", kind=1), entry(table, "c")]])
@@ -233,7 +233,7 @@ def test_fields_that_only_a_newer_paimon_knows_are_kept(table: Table) -> None:
     assert found == {"b": None, "c": None, "d": "y"}
 
 
-def test_manifests_that_no_schema_can_hold_together_stay_apart(table: Table) -> None:
+def test_manifests_of_incompatible_schemas_stay_apart(table: Table) -> None:
     schemas = [extended(_ONE="string"), extended(_OTHER="long")]
     assert widest_schema(schemas) is None
     metas = [meta for schema in schemas for meta in write(table, [[entry(table, "a")]], schema)]
@@ -241,7 +241,7 @@ def test_manifests_that_no_schema_can_hold_together_stay_apart(table: Table) -> 
     assert merge(table, metas, full_bytes_min=1) == metas
 
 
-def test_what_a_run_wrote_is_found_by_its_token(table: Table) -> None:
+def test_manifests_of_a_run_are_removed_by_its_token(table: Table) -> None:
     metas = write(table, [[entry(table, f"f{n}")] for n in range(5)])
     before = stored(table)
     two = metas[0].file_size + metas[1].file_size
@@ -267,7 +267,7 @@ COMMITS = st.lists(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(commits=COMMITS, count_min=st.integers(1, 6), target=st.integers(1, 4), full=st.booleans())
-def test_however_manifests_are_merged_the_same_files_are_live(
+def test_merging_never_changes_the_live_files(
     days: Table, commits: list[Any], count_min: int, target: int, full: bool
 ) -> None:
     """Commits add new files and delete some that are live; after each one manifests are merged."""

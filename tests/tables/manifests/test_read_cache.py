@@ -8,7 +8,7 @@ import numpy.typing as npt
 from paimon_magics.tables.manifests.columns import ReadCache
 
 
-def test_small_values_count_what_their_objects_take() -> None:
+def test_cache_counts_object_overhead_of_small_values() -> None:
     read: list[str] = []
 
     def get(name: str) -> npt.NDArray[np.int8]:

@@ -60,7 +60,7 @@ MANY = [(1, n, f"{n}") for n in range(500)]
          [(1, 5 + sum(range(500)), "499"), (2, 3, "u")]),
     ],
 )  # fmt: skip
-def test_rows_become_what_the_merge_engine_makes_of_them(
+def test_buffered_rows_are_merged_by_the_merge_engine(
     options: str,
     below: list[tuple[object, ...]],
     rows: list[tuple[object, ...]],
@@ -70,7 +70,7 @@ def test_rows_become_what_the_merge_engine_makes_of_them(
     assert needs_rows_below(table_schema(options)) == bool(below)
 
 
-def test_a_row_that_deletes_leaves_nothing_of_its_key() -> None:
+def test_delete_removes_all_buffered_rows_of_its_key() -> None:
     options = ", 'rowkind.field' = 'v'"
     rows = [(1, 1, "+I"), (2, 1, "+I"), (1, 1, "-D"), (3, 1, "-D"), (3, 2, "+I")]
     assert merged(options, [], rows) == [(2, 1, "+I"), (3, 2, "+I")]

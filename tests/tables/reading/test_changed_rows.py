@@ -63,7 +63,7 @@ KINDS = [schema(), schema(**{"changelog-producer": "input"}), schema(**{"sequenc
 
 
 @pytest.mark.parametrize("of", KINDS)
-def test_a_key_that_is_inserted_deleted_and_inserted_has_the_last_row(of: TableSchema) -> None:
+def test_reinserted_key_has_its_last_row(of: TableSchema) -> None:
     entries = batch(of, row(1, 1), row(2, 1)), change((1, "a"), (3, "a")), batch(of, row(1, 2))
     assert after(of, [row(1, 0), row(3, 0), row(4, 0)], *entries) == [
         row(1, 2),
@@ -73,7 +73,7 @@ def test_a_key_that_is_inserted_deleted_and_inserted_has_the_last_row(of: TableS
 
 
 @pytest.mark.parametrize("of", KINDS)
-def test_a_condition_sees_the_row_as_it_is_then(of: TableSchema) -> None:
+def test_condition_sees_the_effects_of_earlier_changes(of: TableSchema) -> None:
     large = (ColumnPredicate("v", ">", (5,)),)
     entries = (
         change((1, "a"), (2, "a"), where=large),  # only 2 is large
@@ -88,7 +88,7 @@ def test_a_condition_sees_the_row_as_it_is_then(of: TableSchema) -> None:
     assert after(of, stored, *entries) == [row(3, 1), row(4, 7)]
 
 
-def test_what_is_written_is_a_row_of_a_kind_for_each_change_that_found_its_row() -> None:
+def test_each_effective_change_writes_a_row_with_its_kind() -> None:
     of = KINDS[0]
     entries = change((1, "a")), change((2, "a"), v=5), batch(of, row(3, 1)), change((9, "a"))
     written = changed_rows(of, entries, lambda keys: table(of, [row(1, 0), row(2, 0)]))
@@ -101,7 +101,7 @@ def test_what_is_written_is_a_row_of_a_kind_for_each_change_that_found_its_row()
     assert keys is not None and keys.num_rows == 3
 
 
-def test_rows_before_a_delete_are_not_written_where_nobody_could_see_them() -> None:
+def test_rows_before_a_delete_are_written_only_with_a_changelog() -> None:
     entries = [one for n in range(2000) for one in (batch(KINDS[0], row(1, n)), change((1, "a")))]
     assert changed_rows(KINDS[0], entries, lambda keys: table(KINDS[0], [])).num_rows == 0
     # A changelog tells each of them.
@@ -109,7 +109,7 @@ def test_rows_before_a_delete_are_not_written_where_nobody_could_see_them() -> N
     assert told.column(KIND).to_pylist() == [0, 3] * 20
 
 
-def test_a_record_of_partial_update_begins_anew_after_a_delete() -> None:
+def test_partial_update_record_restarts_after_a_delete() -> None:
     of = schema(
         **{"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"}
     )
@@ -149,7 +149,7 @@ def carried_out(of: TableSchema, stored: list[Row], entries: list[Any]) -> list[
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_random_changes_and_rows_do_what_they_do_one_by_one(seed: int) -> None:
+def test_batched_changes_equal_sequential_changes(seed: int) -> None:
     chance = random.Random(seed)
     of = KINDS[seed % len(KINDS)]
 

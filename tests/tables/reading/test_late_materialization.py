@@ -81,7 +81,7 @@ def rows_of(read: DataRead) -> list[str]:
     ids=str,
 )
 @pytest.mark.parametrize("kind", [ViewKind.TABLE, ViewKind.AUDIT_LOG], ids=["table", "audit log"])
-def test_rows_are_those_of_a_merge_that_reads_all_at_once(
+def test_late_materialization_gives_the_rows_of_a_plain_merge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], kind: ViewKind
 ) -> None:
     random = np.random.default_rng(5)
@@ -110,7 +110,7 @@ def test_rows_are_those_of_a_merge_that_reads_all_at_once(
     ],
     ids=str,
 )
-def test_few_rows_are_those_of_a_merge_with_the_wanted_keys(
+def test_few_rows_match_a_full_merge_of_the_wanted_keys(
     tmp_path: Path, options: dict[str, str]
 ) -> None:
     random = np.random.default_rng(5)
@@ -144,7 +144,7 @@ def at_most(rows: int) -> LocalLimits:
     return LocalLimits(rows, 1 << 30, 1000, by_key=True)
 
 
-def test_values_of_rows_that_were_overwritten_are_not_read(
+def test_values_of_overwritten_rows_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(late_materialization, "_LATE_BYTES_MIN", 0)
@@ -168,7 +168,7 @@ def test_values_of_rows_that_were_overwritten_are_not_read(
         list(everything.rows())
 
 
-def test_a_file_that_is_too_short_is_told_by_its_name(
+def test_error_names_a_file_with_too_few_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(late_materialization, "_LATE_BYTES_MIN", 0)

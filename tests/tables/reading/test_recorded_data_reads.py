@@ -24,7 +24,7 @@ def catalog(recorded_warehouse: Path) -> Catalog:
 
 
 @pytest.mark.parametrize("read", _READS, ids=[read.id for read in _READS])
-def test_rows_are_those_that_paimon_reads(read: RecordedRead, catalog: Catalog) -> None:
+def test_rows_match_the_recorded_rows_of_paimon(read: RecordedRead, catalog: Catalog) -> None:
     if read.error is not None:
         with pytest.raises(PaimonMagicsError):
             _rows(catalog, read)

@@ -121,7 +121,7 @@ CASES = [*((kind, False) for kind in TABLES), ("deduplicate", True)]
 
 
 @pytest.mark.parametrize(("kind", "late"), CASES)
-def test_rows_that_meet_a_condition_are_all_there(
+def test_no_matching_row_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, late: bool
 ) -> None:
     monkeypatch.setattr(late_materialization, "_LATE_BYTES_MIN", 0 if late else 1 << 40)
@@ -152,7 +152,7 @@ def test_rows_that_meet_a_condition_are_all_there(
 
 
 @pytest.mark.parametrize("kind", ["append", "deduplicate"])
-def test_what_is_passed_over_is_not_read(tmp_path: Path, kind: str) -> None:
+def test_skipped_row_groups_are_not_read(tmp_path: Path, kind: str) -> None:
     table = written(tmp_path, kind)
     for file in tmp_path.rglob("bucket-*/*.parquet"):
         content = bytearray(file.read_bytes())
@@ -177,7 +177,7 @@ def test_what_is_passed_over_is_not_read(tmp_path: Path, kind: str) -> None:
             rows(table, ViewKind.TABLE, {}, of_values)
 
 
-def test_statistics_of_another_type_are_no_judgement(tmp_path: Path) -> None:
+def test_statistics_of_another_type_skip_no_matching_rows(tmp_path: Path) -> None:
     table = written(tmp_path, "append")
     for file in tmp_path.rglob("bucket-*/*.parquet"):
         stored = pq.read_table(file)
@@ -191,7 +191,7 @@ def test_statistics_of_another_type_are_no_judgement(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("precision", "physical"), [(9, "INT32"), (18, "INT64")])
-def test_bounds_of_decimals_that_are_stored_as_integers_are_known(
+def test_bounds_of_decimals_stored_as_integers_are_used(
     tmp_path: Path, precision: int, physical: str
 ) -> None:
     # As Java stores short ones.

@@ -49,7 +49,7 @@ TYPES = {
 
 
 @pytest.mark.parametrize(("sql", "arrow"), TYPES.items())
-def test_types_survive_pypaimon_and_give_the_arrow_type_that_it_writes(
+def test_types_round_trip_through_pypaimon_and_have_its_arrow_type(
     sql: str, arrow: pa.DataType
 ) -> None:
     data_type = from_sql(sql)
@@ -57,14 +57,14 @@ def test_types_survive_pypaimon_and_give_the_arrow_type_that_it_writes(
     assert arrow_type(data_type) == arrow
 
 
-def test_columns_survive_pypaimon_with_their_ids() -> None:
+def test_columns_round_trip_through_pypaimon_with_their_ids() -> None:
     column = Column(4, "s", from_sql("STRUCT<a: INT, b: ARRAY<STRUCT<x: INT>>>"), "note", None)
     field = field_from_column(column)
     assert column_from_field(field) == column
     assert [nested.id for nested in field.type.fields] == [5, 7]
 
 
-def test_the_arrow_schema_is_pypaimons_own() -> None:
+def test_arrow_schema_equals_pypaimons() -> None:
     columns = [Column(i, f"c{i}", from_sql(sql)) for i, sql in enumerate(TYPES)]
     fields = [field_from_column(column) for column in columns]
     assert arrow_schema(columns) == PyarrowFieldParser.from_paimon_schema(fields)
@@ -84,12 +84,12 @@ def test_the_arrow_schema_is_pypaimons_own() -> None:
         (pa.struct([("a", pa.large_string())]), "STRUCT<a: STRING>"),
     ],
 )
-def test_arrow_data_gets_a_type(arrow: pa.DataType, sql: str) -> None:
+def test_arrow_types_map_to_paimon_types(arrow: pa.DataType, sql: str) -> None:
     assert from_arrow_type(arrow) == from_sql(sql)
 
 
 @pytest.mark.parametrize("arrow", [pa.null(), pa.uint64(), pa.duration("s"), pa.float16()])
-def test_arrow_data_without_a_type_is_refused(arrow: pa.DataType) -> None:
+def test_arrow_types_without_equivalent_are_refused(arrow: pa.DataType) -> None:
     with pytest.raises(InvalidTableError, match="no type for Arrow's"):
         from_arrow_type(arrow)
 
@@ -101,7 +101,7 @@ def test_arrow_data_without_a_type_is_refused(arrow: pa.DataType) -> None:
         {"type": "VECTOR NOT NULL", "element": "FLOAT", "length": 3},
     ],
 )
-def test_a_type_of_other_engines_goes_to_pypaimon_and_back(document: dict[str, Any]) -> None:
+def test_types_of_other_engines_round_trip_through_pypaimon(document: dict[str, Any]) -> None:
     field = DataTypeParser.parse_data_field({"id": 0, "name": "v", "type": document})
     column = column_from_field(field)
     assert field_from_column(column).type == field.type

@@ -17,7 +17,7 @@ def table(tmp_path: Path) -> Table:
     return create(tmp_path, "CREATE TABLE t (k INT)")
 
 
-def test_a_file_in_place_of_their_folder_is_named(table: Table) -> None:
+def test_error_names_a_file_in_place_of_the_consumer_folder(table: Table) -> None:
     (Path(table.location) / "consumer").write_text("no folder")
     with pytest.raises(
         TableDamagedError, match=r"consumers of .*/consumer can't be read"
@@ -30,7 +30,7 @@ def test_a_file_in_place_of_their_folder_is_named(table: Table) -> None:
         keep_progress(table, "c", 2)
 
 
-def test_a_folder_in_place_of_a_consumer_is_named(table: Table) -> None:
+def test_error_names_a_folder_in_place_of_a_consumer_file(table: Table) -> None:
     (Path(table.location) / "consumer" / "consumer-c").mkdir(parents=True)
     with pytest.raises(TableDamagedError, match=r"/consumer/consumer-c can't be read"):
         progress_of(table, "c")

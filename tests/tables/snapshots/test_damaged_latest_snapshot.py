@@ -110,7 +110,7 @@ def snapshots(table: Table) -> Path:
 
 
 @pytest.mark.parametrize("read", READS)
-def test_a_damaged_latest_snapshot_is_told_by_name(table: Table, tmp_path: Path, read: str) -> None:
+def test_error_names_a_damaged_latest_snapshot(table: Table, tmp_path: Path, read: str) -> None:
     folder = snapshots(table)
     (folder / "LATEST").write_bytes(b"1")
     catalog = Catalog.open({"warehouse": str(tmp_path)})
@@ -124,9 +124,7 @@ def test_a_damaged_latest_snapshot_is_told_by_name(table: Table, tmp_path: Path,
 
 
 @pytest.mark.parametrize("read", [read for read in READS if read not in OF_A_GIVEN_ONE])
-def test_snapshots_that_a_hint_names_and_are_gone_are_told(
-    table: Table, tmp_path: Path, read: str
-) -> None:
+def test_hint_to_missing_snapshots_is_reported(table: Table, tmp_path: Path, read: str) -> None:
     folder = snapshots(table)
     (folder / "LATEST").write_bytes(b"7")
     catalog = Catalog.open({"warehouse": str(tmp_path)})
@@ -136,7 +134,7 @@ def test_snapshots_that_a_hint_names_and_are_gone_are_told(
 
 @pytest.mark.parametrize("hint", [b"", b"\n", b"one", b"\xff\xfe\x00\x80", b"-1", b"9", None])
 @pytest.mark.parametrize("read", READS)
-def test_a_damaged_hint_is_passed_over(
+def test_damaged_hint_is_ignored(
     table: Table, tmp_path: Path, read: str, hint: bytes | None
 ) -> None:
     folder = snapshots(table)
@@ -148,7 +146,7 @@ def test_a_damaged_hint_is_passed_over(
         READS[read](catalog, table)
 
 
-def test_a_first_snapshot_that_comes_while_the_folder_is_listed(
+def test_first_snapshot_published_during_listing_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The listing finds nothing, and the hint that is read after it names the snapshot."""

@@ -114,7 +114,7 @@ def versions(tmp_path: Path) -> Versions:
     return Versions(tmp_path / "warehouse")
 
 
-def test_a_tag_names_the_latest_snapshot_or_the_one_that_is_given(versions: Versions) -> None:
+def test_tag_refers_to_the_latest_or_a_given_snapshot(versions: Versions) -> None:
     assert versions.change(CreateTag("latest")) == VersionReceipt(("latest",))
     versions.change(CreateTag("20261120", 1))
     assert versions.tags() == {"20261120": 1, "latest": 3}
@@ -122,7 +122,7 @@ def test_a_tag_names_the_latest_snapshot_or_the_one_that_is_given(versions: Vers
     assert stored == snapshot_by_id(versions.table(), 3)
 
 
-def test_a_tag_that_is_retained_for_a_time_says_since_when(versions: Versions) -> None:
+def test_tag_with_a_retention_time_records_its_creation_time(versions: Versions) -> None:
     versions.change(CreateTag("a", 1, "3 d"))
     stored = load_tag(versions.table(), "a")
     assert stored is not None and stored["tagTimeRetained"] == 3 * 86_400.0
@@ -139,7 +139,7 @@ ENDLESS = [
 
 
 @pytest.mark.parametrize("retained", ENDLESS, ids=len)
-def test_a_tag_whose_end_no_clock_reaches_is_refused(versions: Versions, retained: str) -> None:
+def test_tag_with_an_unreachable_end_is_refused(versions: Versions, retained: str) -> None:
     versions.change(CreateTag("kept"))
     for change in (
         CreateTag("a", None, retained),
@@ -157,7 +157,7 @@ def test_a_tag_whose_end_no_clock_reaches_is_refused(versions: Versions, retaine
     assert versions.change(CreateTag("a", None, "1000000 d")).changed == ("a",)
 
 
-def test_a_tag_of_another_engine_without_an_end_in_time_never_ends(versions: Versions) -> None:
+def test_foreign_tag_with_an_unreachable_end_never_expires(versions: Versions) -> None:
     versions.change(CreateTag("a", 2, "1 d"))
     path = Path(versions.table().location) / "tag" / "tag-a"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"tagTimeRetained": 8.64e16}))
@@ -175,7 +175,7 @@ def test_a_tag_of_another_engine_without_an_end_in_time_never_ends(versions: Ver
     assert versions.ids() == [1, 2]
 
 
-def test_a_tag_that_exists_is_kept_or_replaced_as_asked(versions: Versions) -> None:
+def test_existing_tag_is_kept_or_replaced_as_requested(versions: Versions) -> None:
     versions.change(CreateTag("a", 1))
     assert versions.change(CreateTag("a", 2, if_not_exists=True)) == VersionReceipt()
     assert versions.tags() == {"a": 1}
@@ -194,7 +194,7 @@ def test_a_tag_is_renamed_and_deleted(versions: Versions) -> None:
     assert versions.tags() == {}
 
 
-def test_a_tag_is_made_of_a_time(versions: Versions) -> None:
+def test_tag_is_created_from_a_timestamp(versions: Versions) -> None:
     times = [s["timeMillis"] for s in list_snapshots(versions.table(), 0, None)]
     receipt = versions.change(CreateTagFromTimestamp("a", times[1] - 1))
     assert (receipt.snapshot_id, receipt.commit_time_ms) == (2, times[1])
@@ -202,7 +202,7 @@ def test_a_tag_is_made_of_a_time(versions: Versions) -> None:
         versions.change(CreateTagFromTimestamp("b", times[2] + 1))
 
 
-def test_a_snapshot_that_expired_can_be_named_while_another_tag_has_it(versions: Versions) -> None:
+def test_expired_snapshot_stays_usable_while_a_tag_keeps_it(versions: Versions) -> None:
     versions.change(CreateTag("a", 1))
     (Path(versions.table().location) / "snapshot" / "snapshot-1").unlink()
     versions.change(CreateTag("b", 1))
@@ -211,7 +211,7 @@ def test_a_snapshot_that_expired_can_be_named_while_another_tag_has_it(versions:
     assert versions.ids() == [1]
 
 
-def test_rolling_back_takes_later_snapshots_and_their_tags_away(versions: Versions) -> None:
+def test_rollback_removes_later_snapshots_and_their_tags(versions: Versions) -> None:
     for number in (1, 2, 3):
         versions.change(CreateTag(f"tag {number}", number))
     receipt = versions.change(RollBackToTag("tag 2"))
@@ -221,7 +221,7 @@ def test_rolling_back_takes_later_snapshots_and_their_tags_away(versions: Versio
     assert versions.ids() == [1, 2, 3]
 
 
-def test_rolling_back_goes_to_the_last_snapshot_up_to_a_time_or_watermark(
+def test_rollback_picks_the_last_snapshot_by_time_or_watermark(
     versions: Versions,
 ) -> None:
     folder = Path(versions.table().location) / "snapshot"
@@ -235,7 +235,7 @@ def test_rolling_back_goes_to_the_last_snapshot_up_to_a_time_or_watermark(
         versions.change(RollBackToTimestamp(999))
 
 
-def test_a_branch_lives_beside_its_table_and_the_table_is_taken_to_it(versions: Versions) -> None:
+def test_branch_is_created_fast_forwarded_renamed_and_deleted(versions: Versions) -> None:
     versions.change(CreateTag("a", 2))
     assert versions.change(CreateBranch("dev", "a")) == VersionReceipt(("dev",))
     assert versions.change(CreateBranch("empty")) == VersionReceipt(("empty",))
@@ -252,7 +252,7 @@ def test_a_branch_lives_beside_its_table_and_the_table_is_taken_to_it(versions: 
     assert list_branches(versions.table()) == ["empty"]
 
 
-def test_a_branch_has_nothing_of_one_whose_removal_was_cut_short(versions: Versions) -> None:
+def test_branch_has_nothing_of_a_partly_removed_predecessor(versions: Versions) -> None:
     versions.change(CreateTag("a", 2))
     versions.change(CreateBranch("dev", "a"))
     versions.append(7, "dev")
@@ -263,7 +263,7 @@ def test_a_branch_has_nothing_of_one_whose_removal_was_cut_short(versions: Versi
     assert versions.ids("dev") == [2]
 
 
-def test_a_tag_of_a_branch_is_the_branchs(versions: Versions) -> None:
+def test_tag_of_a_branch_belongs_to_the_branch_only(versions: Versions) -> None:
     versions.change(CreateTag("a"))
     versions.change(CreateBranch("dev", "a"))
     versions.change(CreateTag("b"), "dev")
@@ -302,7 +302,7 @@ def test_a_tag_of_a_branch_is_the_branchs(versions: Versions) -> None:
         (RollBackToWatermark(5), UnknownNameError, "no snapshot has one", "$snapshots"),
     ],
 )
-def test_a_wrong_change_is_refused_by_name_and_changes_nothing(
+def test_invalid_change_is_refused_and_changes_nothing(
     versions: Versions,
     change: VersionChange,
     error: type[PaimonMagicsError],
@@ -319,7 +319,7 @@ def test_a_wrong_change_is_refused_by_name_and_changes_nothing(
     assert versions.files() == before
 
 
-def test_a_table_without_snapshots_has_nothing_to_name_or_go_back_to(versions: Versions) -> None:
+def test_table_without_snapshots_refuses_tags_and_rollbacks(versions: Versions) -> None:
     versions.change(CreateBranch("empty"))
     for change in (CreateTag("a"), RollBackToSnapshot(1)):
         with pytest.raises(UnknownNameError, match=r"no snapshots? "):
@@ -344,7 +344,7 @@ def test_a_table_without_snapshots_has_nothing_to_name_or_go_back_to(versions: V
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, list) else "",
 )
-def test_a_change_that_is_asked_for_again_finds_what_it_did(
+def test_repeated_change_has_no_further_effect(
     versions: Versions, before: list[VersionChange], change: VersionChange
 ) -> None:
     for one in before:
@@ -355,13 +355,13 @@ def test_a_change_that_is_asked_for_again_finds_what_it_did(
     assert (versions.ids(), versions.tags(), list_branches(versions.table())) == done
 
 
-def test_a_tag_of_the_same_name_and_another_snapshot_is_no_echo(versions: Versions) -> None:
+def test_repeated_tag_on_another_snapshot_is_refused(versions: Versions) -> None:
     versions.change(CreateTag("a", 1))
     with pytest.raises(InvalidTableError, match="exists already"):
         versions.change(CreateTag("a", 2), repeated=True)
 
 
-def test_renaming_that_was_cut_short_goes_on(versions: Versions) -> None:
+def test_interrupted_rename_of_a_tag_resumes(versions: Versions) -> None:
     versions.change(CreateTag("a", 1))
     folder = Path(versions.table().location) / "tag"
     (folder / "tag-b").write_bytes((folder / "tag-a").read_bytes())

@@ -99,7 +99,7 @@ def test_manifests_of_other_partitions_are_not_opened(
 
 
 @pytest.mark.parametrize("operator", ["is null", "is not null", "=", "<", "<=", ">", ">=", "in"])
-def test_what_is_found_is_what_all_manifests_have(
+def test_pruned_plan_equals_a_plan_from_all_manifests(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, operator: str
 ) -> None:
     table = catalog.load(TABLE)

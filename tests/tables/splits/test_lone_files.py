@@ -62,7 +62,7 @@ def inserts(*keys: int) -> list[tuple[int, str]]:
     ],
 )
 @pytest.mark.parametrize("engine", ["deduplicate", "partial-update"])
-def test_only_what_overlaps_or_deletes_is_merged(
+def test_only_overlapping_files_and_files_with_deletes_are_merged(
     tmp_path: Path,
     engine: str,
     commits: list[list[tuple[int, str]]],

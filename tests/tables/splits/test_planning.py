@@ -83,7 +83,7 @@ def test_files_that_need_no_merge_are_scanned_raw() -> None:
     assert planned.schema_ids == {0}
 
 
-def test_files_with_overlapping_keys_are_merged_and_lone_ones_are_not() -> None:
+def test_only_files_with_overlapping_keys_are_merged() -> None:
     planned = planner(KEYED).state(
         state(file("a"), file("b"), file("c", level=5, keys=(20, 30)), file("d", bucket=1, level=5))
     )
@@ -93,7 +93,7 @@ def test_files_with_overlapping_keys_are_merged_and_lone_ones_are_not() -> None:
 
 
 @pytest.mark.parametrize("kind", [ViewKind.AUDIT_LOG, ViewKind.BINLOG])
-def test_row_kinds_of_merged_buckets_are_scanned_raw(kind: ViewKind) -> None:
+def test_row_kinds_of_compacted_buckets_are_scanned_raw(kind: ViewKind) -> None:
     deleted = {**file("d", bucket=1, level=5), "delete_row_count": 1}
     planned = planner(KEYED, kind).state(state(file("c", level=5), deleted))
     assert names(path for raw in planned.raw for path in raw.paths) == ["bucket-0/c"]
@@ -103,7 +103,7 @@ def test_row_kinds_of_merged_buckets_are_scanned_raw(kind: ViewKind) -> None:
 
 
 @pytest.mark.parametrize("unordered", [False, True])
-def test_changes_without_pairs_are_scanned_raw_where_their_order_does_not_matter(
+def test_unordered_changes_without_pairs_are_scanned_raw(
     unordered: bool,
 ) -> None:
     updates = {**file("u", bucket=1), "delete_row_count": 5}
@@ -127,7 +127,7 @@ def test_deletion_vectors_are_applied_in_tasks() -> None:
     assert names(path for raw in planned.raw for path in raw.paths) == ["bucket-1/b"]
 
 
-def test_a_difference_has_what_is_in_one_state_only() -> None:
+def test_difference_excludes_files_common_to_both_states() -> None:
     before, after = state(file("a"), file("b")), state(file("b"), file("c"))
     planned = planner(KEYED).difference(before, after)
     (split,) = planned.splits

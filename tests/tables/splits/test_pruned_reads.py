@@ -87,9 +87,7 @@ TABLES = [
     ("name", "kind"),
     sampled(TABLES, {"table": ViewKind.TABLE, "audit log": ViewKind.AUDIT_LOG}),
 )
-def test_a_condition_leaves_no_row_out_that_meets_it(
-    catalog: Catalog, name: str, kind: ViewKind
-) -> None:
+def test_pruning_keeps_all_matching_rows(catalog: Catalog, name: str, kind: ViewKind) -> None:
     database, _, table_name = name.partition(".")
     table = catalog.load(TableName(table_name, database))
     latest = table.paimon.snapshot_manager().get_latest_snapshot()
@@ -117,7 +115,7 @@ def _sorted(found: Any) -> list[str]:
     return sorted(repr(row) for row in found)
 
 
-def test_files_are_left_out(tmp_path: Path) -> None:
+def test_conditions_prune_files(tmp_path: Path) -> None:
     catalog = Catalog.open({"warehouse": str(tmp_path)})
     _written(catalog, "append", [], {})
     _written(catalog, "fixed", ["p", "k"], {"bucket": "4"})
@@ -178,7 +176,7 @@ def _written(catalog: Catalog, name: str, keys: list[str], options: dict[str, st
         commit.close()
 
 
-def test_values_of_bind_names_count() -> None:
+def test_values_of_bind_parameters_count() -> None:
     from paimon_magics.planning.schemas.table_schema import Column
     from paimon_magics.statements.data_types import AtomicType
 

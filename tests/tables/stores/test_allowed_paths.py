@@ -45,7 +45,9 @@ def allowed(
         ("", False),
     ],
 )
-def test_a_tables_folder_in_a_bucket(path: str, expected: bool) -> None:
+def test_only_paths_below_the_table_folder_in_a_bucket_are_allowed(
+    path: str, expected: bool
+) -> None:
     assert allowed(S3_TABLE, "s3://lake/wh").allows(path) is expected
 
 
@@ -66,7 +68,9 @@ def test_a_tables_folder_in_a_bucket(path: str, expected: bool) -> None:
         ("mine.db/t/bucket-0/data-1.parquet", False),
     ],
 )
-def test_a_tables_folder_on_a_local_disk(tmp_path: Path, path: str, expected: bool) -> None:
+def test_only_paths_below_a_local_table_folder_are_allowed(
+    tmp_path: Path, path: str, expected: bool
+) -> None:
     warehouse = tmp_path / "wh"
     (warehouse / "mine.db/t/bucket-0").mkdir(parents=True)
     (warehouse / "secret.db/orders").mkdir(parents=True)
@@ -76,7 +80,7 @@ def test_a_tables_folder_on_a_local_disk(tmp_path: Path, path: str, expected: bo
     assert paths.allows(path.format(wh=warehouse)) is expected
 
 
-def test_a_warehouse_behind_a_link_is_the_same_folder(tmp_path: Path) -> None:
+def test_warehouse_behind_a_link_allows_both_spellings(tmp_path: Path) -> None:
     (tmp_path / "disk/mine.db/t").mkdir(parents=True)
     (tmp_path / "wh").symlink_to(tmp_path / "disk")
     paths = allowed(f"{tmp_path}/wh/mine.db/t", f"{tmp_path}/wh")
@@ -96,14 +100,14 @@ def test_a_warehouse_behind_a_link_is_the_same_folder(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("by", ["administrator", "table"])
-def test_external_roots(path: str, expected: bool, by: str) -> None:
+def test_external_roots_allow_paths_below_them(path: str, expected: bool, by: str) -> None:
     roots = ("s3://lake/elsewhere/", "s3a://lake/wh/shared", "s3://lake/wh/secret.db")
     rules = PathRules(roots) if by == "administrator" else PathRules()
     named = () if by == "administrator" else roots
     assert allowed(S3_TABLE, "s3://lake/wh", rules, named).allows(path) is expected
 
 
-def test_what_a_table_names_counts_only_where_the_administrator_leaves_it_to_tables() -> None:
+def test_administrator_can_forbid_external_roots_of_tables() -> None:
     path = "s3://lake/elsewhere/data-1.parquet"
     paths = allowed(S3_TABLE, "s3://lake/wh", PathRules(()), ("s3://lake/elsewhere",))
     assert not paths.allows(path)
@@ -111,7 +115,7 @@ def test_what_a_table_names_counts_only_where_the_administrator_leaves_it_to_tab
         paths.check([path])
 
 
-def test_private_folders_are_nobodys(tmp_path: Path) -> None:
+def test_private_folders_are_never_allowed(tmp_path: Path) -> None:
     state = tmp_path / "outer/state"
     state.mkdir(parents=True)
     (state / "token").touch()
@@ -124,14 +128,14 @@ def test_private_folders_are_nobodys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("root", ["{tmp}", "file://{tmp}/wh", "{tmp}/link", "elsewhere", "s3:/b"])
-def test_roots_that_hold_the_warehouse_are_refused(tmp_path: Path, root: str) -> None:
+def test_invalid_or_enclosing_external_roots_are_refused(tmp_path: Path, root: str) -> None:
     (tmp_path / "wh").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "wh")
     with pytest.raises(SetupError, match="external root"):
         PathRules((root.format(tmp=tmp_path),)).check(str(tmp_path / "wh"))
 
 
-def test_deletion_skips_what_is_not_allowed_with_a_warning(
+def test_deletion_skips_disallowed_paths_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "wh/mine.db/t"

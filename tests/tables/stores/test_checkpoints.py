@@ -28,7 +28,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str,
 
 
 @pytest.mark.parametrize("begun", [None, "offsets/0", "commits/0", "commits/9.compact"])
-def test_only_temporary_files_before_the_first_batch_go(
+def test_only_temporary_files_before_the_first_batch_are_cleared(
     place: tuple[str, dict[str, str]], begun: str | None
 ) -> None:
     folder, options = place

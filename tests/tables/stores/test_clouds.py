@@ -39,7 +39,7 @@ def bucket(cloud: Cloud) -> CloudBucket:
     return cloud.bucket()
 
 
-def test_the_first_of_two_creates_and_the_content_stays(bucket: CloudBucket) -> None:
+def test_second_create_fails_and_keeps_the_content(bucket: CloudBucket) -> None:
     store = opened(bucket)
     path = path_in(bucket, "snapshot-1")
     assert store.read(path) is None
@@ -55,7 +55,7 @@ def test_the_first_of_two_creates_and_the_content_stays(bucket: CloudBucket) -> 
     assert bucket.objects() == []
 
 
-def test_of_eight_writers_exactly_one_creates_each_object(bucket: CloudBucket) -> None:
+def test_racing_writers_create_each_object_exactly_once(bucket: CloudBucket) -> None:
     start = threading.Barrier(8)
 
     def write(writer: int) -> list[int]:
@@ -88,7 +88,7 @@ def test_names_are_listed_by_prefix_and_folders_deleted(bucket: CloudBucket) -> 
     assert store.has_folder(folder)
 
 
-def test_the_warehouse_is_tried_when_a_session_connects(bucket: CloudBucket) -> None:
+def test_probe_reads_and_writes_the_warehouse(bucket: CloudBucket) -> None:
     report = probe_store(bucket.options)
     assert report.is_new and not report.read_only and report.tried == "read and written"
     assert endpoint_of(bucket.options) in str(report)
@@ -99,7 +99,7 @@ def test_the_warehouse_is_tried_when_a_session_connects(bucket: CloudBucket) -> 
         probe_store(missing)
 
 
-def test_other_options_are_taken_for_what_comes_next(bucket: CloudBucket) -> None:
+def test_renewed_options_apply_to_later_requests(bucket: CloudBucket) -> None:
     stores = Stores(bucket.options)
     place = bucket.options["warehouse"]
     store = stores.of(place)
@@ -135,7 +135,7 @@ def test_files_are_written_whole_and_read_by_ranges(bucket: CloudBucket) -> None
 
 
 @pytest.mark.parametrize("size", [0, 1000, 1_000_000])
-def test_a_reader_gives_what_a_file_would_and_asks_seldom(size: int) -> None:
+def test_object_reader_reads_like_a_file_with_few_requests(size: int) -> None:
     content = bytes(n * 7 % 251 for n in range(size))
     asked: list[tuple[int, int]] = []
 
@@ -154,7 +154,7 @@ def test_a_reader_gives_what_a_file_would_and_asks_seldom(size: int) -> None:
     assert len(asked) == {0: 0, 1000: 1}.get(size, 5)
 
 
-def test_a_database_is_there_before_its_first_table(bucket: CloudBucket) -> None:
+def test_database_exists_before_its_first_table(bucket: CloudBucket) -> None:
     catalog = Catalog.open(bucket.options)
     assert catalog.stored_databases() == []
     catalog.create_database("orders")
@@ -173,7 +173,7 @@ def test_a_database_is_there_before_its_first_table(bucket: CloudBucket) -> None
         ("abfss://@account.dfs.core.windows.net/w", "names no container and account"),
     ],
 )
-def test_a_warehouse_that_names_no_place_is_refused(warehouse: str, said: str) -> None:
+def test_warehouse_without_bucket_or_container_is_refused(warehouse: str, said: str) -> None:
     with pytest.raises(SetupError, match=said):
         Catalog.open({"warehouse": warehouse})
 
@@ -185,9 +185,7 @@ def test_a_warehouse_that_names_no_place_is_refused(warehouse: str, said: str) -
         pytest.param("gcs", "x-goog-if-generation-match", marks=pytest.mark.soak),
     ],
 )
-def test_a_server_that_drops_the_condition_is_refused_for_writing(
-    name: str, condition: str
-) -> None:
+def test_server_ignoring_the_condition_is_refused_for_writing(name: str, condition: str) -> None:
     with running(name) as server:
         assert isinstance(server, FakeGcs | FakeOss)
         bucket = server.bucket()
@@ -206,19 +204,19 @@ def test_a_server_that_drops_the_condition_is_refused_for_writing(
         ({"fs.oss.endpoint": "http://127.0.0.1:1"}, "no credentials were found"),
     ],
 )
-def test_what_oss_lacks_is_told(options: dict[str, str], said: str) -> None:
+def test_error_names_missing_oss_settings(options: dict[str, str], said: str) -> None:
     with pytest.raises(SetupError, match=said):
         probe_store({"warehouse": "oss://lake/w", **options})
 
 
-def test_without_its_client_oss_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oss_without_its_client_explains_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opendal", None)
     options = {"warehouse": "oss://lake/w", "fs.oss.endpoint": "http://127.0.0.1:1"}
     with pytest.raises(SetupError, match=r"pip install 'paimon-magics\[oss\]'"):
         open_store("oss://lake/w", options).check()
 
 
-def test_the_options_are_known_by_hadoops_names_and_shown_without_secrets(tmp_path: Path) -> None:
+def test_hadoop_option_names_work_and_secrets_stay_hidden(tmp_path: Path) -> None:
     from paimon_magics.tables.stores.azure import azure_access
     from paimon_magics.tables.stores.gcs import gcs_access
     from paimon_magics.tables.stores.oss import oss_access

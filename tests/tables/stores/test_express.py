@@ -78,7 +78,7 @@ def amazon(tmp_path: Path) -> Iterator[tuple[AmazonExpress, dict[str, str]]]:
             made.close()
 
 
-def test_requests_are_signed_by_a_session_that_the_client_asks_for(
+def test_requests_are_signed_with_an_express_session(
     amazon: tuple[AmazonExpress, dict[str, str]], tmp_path: Path
 ) -> None:
     server, environment = amazon
@@ -110,7 +110,7 @@ def test_requests_are_signed_by_a_session_that_the_client_asks_for(
         ("gs://lake--use1-az4--x-s3/w", False),
     ],
 )
-def test_a_directory_bucket_is_known_by_its_name(location: str, is_of_express: bool) -> None:
+def test_directory_bucket_is_recognised_by_its_name(location: str, is_of_express: bool) -> None:
     assert is_directory_bucket(location) == is_of_express
     assert is_reached_by_client(location) == (is_of_express or location.startswith("gs:"))
 
@@ -123,7 +123,7 @@ def test_a_directory_bucket_is_known_by_its_name(location: str, is_of_express: b
         ({"warehouse": "s3://another--use1-az4--x-s3/w"}, "there is no bucket `another--use1-az4"),
     ],
 )
-def test_what_is_wrong_is_told(
+def test_wrong_settings_are_explained(
     amazon: tuple[AmazonExpress, dict[str, str]], wrong: dict[str, str], said: str
 ) -> None:
     server, environment = amazon

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 COLUMNS = (Column(0, "writer", AtomicType("INT")), Column(1, "number", AtomicType("INT")))
 
 
-def test_the_first_of_two_creates_and_the_content_stays(hdfs: str) -> None:
+def test_second_create_fails_and_keeps_the_content(hdfs: str) -> None:
     store = open_store(f"{hdfs}/first", {})
     path = f"{hdfs}/first/dt=a%20b/snapshot-1"
     store.check()
@@ -40,7 +40,7 @@ def test_the_first_of_two_creates_and_the_content_stays(hdfs: str) -> None:
     assert store.names(f"{hdfs}/first/nowhere") == []
 
 
-def test_what_a_kill_left_in_a_new_checkpoint_goes(hdfs: str) -> None:
+def test_leftovers_of_a_kill_in_a_new_checkpoint_are_cleared(hdfs: str) -> None:
     store, folder = open_store(f"{hdfs}/checkpoint", {}), f"{hdfs}/checkpoint/offsets"
     half = f"{folder}/.0.031fdbb5-ae81-4802-80d0-5cd002296b47.tmp"
     assert store.create(half, b"v1")
@@ -49,7 +49,7 @@ def test_what_a_kill_left_in_a_new_checkpoint_goes(hdfs: str) -> None:
     assert clear_unbegun(store, f"{hdfs}/checkpoint") == []
 
 
-def test_of_four_writers_exactly_one_creates_each_file(hdfs: str) -> None:
+def test_racing_writers_create_each_file_exactly_once(hdfs: str) -> None:
     names = list(range(12))
     start = threading.Barrier(4)
 
@@ -68,7 +68,7 @@ def test_of_four_writers_exactly_one_creates_each_file(hdfs: str) -> None:
         assert {store.read(f"{hdfs}/race/{n}") for n in names_won} <= {b"%d" % writer}
 
 
-def test_commits_are_all_there_and_an_abort_leaves_nothing(hdfs: str) -> None:
+def test_all_commits_are_stored_and_an_abort_leaves_no_files(hdfs: str) -> None:
     catalog = Catalog.open({"warehouse": f"{hdfs}/lake"})
     catalog.create_table(TABLE, TableSchema(COLUMNS))
     committer = committer_of(catalog)
@@ -87,7 +87,7 @@ def test_commits_are_all_there_and_an_abort_leaves_nothing(hdfs: str) -> None:
     assert stored_rows(catalog) == [(0, 0), (0, 1), (0, 2)]
 
 
-def test_the_extra_that_brings_the_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_names_the_extra_with_the_hdfs_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hdfs_native", None)
     with pytest.raises(SetupError, match="need the client hdfs-native") as raised:
         HdfsStore("hdfs://nowhere:1/w", {}).check()

@@ -29,13 +29,13 @@ from paimon_magics.tables.stores.paths import (
         "file://{0}/link/",
     ],
 )
-def test_all_spellings_of_a_folder_are_one_location(tmp_path: Path, spelling: str) -> None:
+def test_all_spellings_of_a_folder_are_the_same_location(tmp_path: Path, spelling: str) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "lake")
     assert canonical_location(spelling.format(tmp_path)) == str(tmp_path.resolve() / "lake")
 
 
-def test_a_relative_path_is_one_below_the_working_folder(
+def test_relative_path_is_resolved_below_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -54,7 +54,7 @@ def test_a_relative_path_is_one_below_the_working_folder(
         ("wasbs://c@account.blob.core.windows.net/l", "abfss://c@account.dfs.core.windows.net/l"),
     ],
 )
-def test_spellings_of_a_remote_place_are_one_location(spelling: str, other: str) -> None:
+def test_spellings_of_a_remote_folder_are_the_same_location(spelling: str, other: str) -> None:
     assert canonical_location(spelling) == canonical_location(other)
 
 
@@ -68,11 +68,11 @@ def test_spellings_of_a_remote_place_are_one_location(spelling: str, other: str)
         ("gs://bucket/lake", "s3://bucket/lake"),
     ],
 )
-def test_other_places_are_other_locations(location: str, other: str) -> None:
+def test_different_places_are_different_locations(location: str, other: str) -> None:
     assert canonical_location(location) != canonical_location(other)
 
 
-def test_a_name_in_another_case_is_another_folder_where_the_disk_tells_them_apart(
+def test_case_of_names_matters_only_on_case_sensitive_disks(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "lake").mkdir()
@@ -91,7 +91,7 @@ def test_a_plain_location_keeps_links_and_schemes(tmp_path: Path) -> None:
     assert plain_location("s3a://bucket//lake/.") == "s3a://bucket/lake"
 
 
-def test_an_endpoint_has_one_form() -> None:
+def test_spellings_of_an_endpoint_have_the_same_form() -> None:
     forms = [
         "https://MinIO.example:443/",
         "https://minio.example",

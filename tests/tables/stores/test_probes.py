@@ -64,7 +64,7 @@ def changed(options: Mapping[str, str], **changes: str | None) -> dict[str, str]
         ({"access_key": None}, "'s3.secret-key' and no 's3.access-key'", "Give both"),
     ],
 )
-def test_options_that_lead_nowhere_are_told(
+def test_wrong_options_are_explained(
     options: dict[str, str], changes: dict[str, str | None], message: str, hint: str
 ) -> None:
     error = refused(changed(options, **changes))
@@ -72,7 +72,7 @@ def test_options_that_lead_nowhere_are_told(
     assert hint in error.hint
 
 
-def test_a_bucket_that_is_not_there_or_not_named_is_told(options: dict[str, str]) -> None:
+def test_missing_or_unnamed_bucket_is_reported(options: dict[str, str]) -> None:
     error = refused(options | {"warehouse": "s3://no-such-bucket/w"})
     assert "there is no bucket `no-such-bucket` at http://127.0.0.1" in error.message
     assert "names no bucket" in refused(options | {"warehouse": "s3:///w"}).message
@@ -90,16 +90,14 @@ def test_a_bucket_that_is_not_there_or_not_named_is_told(options: dict[str, str]
         ("403 Forbidden", "RequestTimeTooSkewed", "the clock of this machine"),
     ],
 )
-def test_what_a_store_refuses_is_told(
+def test_refusals_of_the_store_are_explained(
     server: S3Server, options: dict[str, str], status: str, code: str, message: str
 ) -> None:
     with between(server, lambda *_: Reply.error(status, code)):
         assert message in refused(options).message
 
 
-def test_a_warehouse_that_may_only_be_read_is_no_failure(
-    server: S3Server, options: dict[str, str]
-) -> None:
+def test_read_only_warehouse_passes_the_probe(server: S3Server, options: dict[str, str]) -> None:
     def no_writing(environment: dict[str, object], hand_on: object) -> Reply:
         if environment["REQUEST_METHOD"] in ("PUT", "POST", "DELETE"):
             return Reply.error("403 Forbidden", "AccessDenied")
@@ -129,14 +127,14 @@ class Web(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("status", [200, 404, 403, 400])
-def test_an_endpoint_that_is_no_store_is_told(options: dict[str, str], status: int) -> None:
+def test_endpoint_without_a_store_is_reported(options: dict[str, str], status: int) -> None:
     with web_server(status) as port:
         error = refused(changed(options, endpoint=f"http://127.0.0.1:{port}"))
     assert f"http://127.0.0.1:{port} answers, but not as an S3 server" in error.message
     assert "with MinIO port 9000" in error.hint
 
 
-def test_http_and_https_are_told_apart(options: dict[str, str], tmp_path: Path) -> None:
+def test_mismatch_of_http_and_https_is_reported(options: dict[str, str], tmp_path: Path) -> None:
     plain = options["s3.endpoint"]
     error = refused(changed(options, endpoint=plain.replace("http:", "https:")))
     assert "does not speak https" in error.message and f"as {plain}" in error.hint
@@ -156,7 +154,7 @@ def test_http_and_https_are_told_apart(options: dict[str, str], tmp_path: Path) 
         assert "is not trusted" in error.message and "SSL_CERT_FILE" in error.hint
 
 
-def test_the_region_may_stand_in_the_environment(
+def test_region_is_taken_from_the_environment(
     options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
@@ -164,7 +162,7 @@ def test_the_region_may_stand_in_the_environment(
     assert opened.options["s3.region"] == "eu-west-1"
 
 
-def test_what_a_coordinators_administrator_has_set_otherwise_is_told(
+def test_differing_coordinator_options_are_reported(
     options: dict[str, str],
 ) -> None:
     report = probe_store(options)
@@ -179,9 +177,7 @@ def test_what_a_coordinators_administrator_has_set_otherwise_is_told(
     [("hive", "as a filesystem catalog"), ("dlf", "a rest catalog"),
      ("filesytem", "Did you mean `filesystem`?")],
 )  # fmt: skip
-def test_catalogs_that_are_not_offered_are_refused_with_those_that_are(
-    metastore: str, hint: str
-) -> None:
+def test_unsupported_metastores_are_refused_with_alternatives(metastore: str, hint: str) -> None:
     with pytest.raises(SetupError) as raised:
         Catalog.open({"warehouse": "/x", "metastore": metastore})
     assert hint in raised.value.hint
@@ -221,13 +217,13 @@ class web_server:
 
 
 @pytest.mark.parametrize("place", ["/proc/nope", "/proc/nope/deeper", "{}/file", "{}/file/below"])
-def test_a_local_warehouse_that_can_not_be_made_is_refused(tmp_path: Path, place: str) -> None:
+def test_uncreatable_local_warehouse_is_refused(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match="is not there, and can't be made"):
         probe_store({"warehouse": place.format(tmp_path)})
 
 
-def test_a_local_warehouse_that_can_be_made_is_not_made_yet(tmp_path: Path) -> None:
+def test_probe_does_not_create_a_local_warehouse(tmp_path: Path) -> None:
     assert probe_store({"warehouse": str(tmp_path / "a" / "b")}).is_new
     assert list(tmp_path.iterdir()) == []
 
@@ -240,12 +236,12 @@ def test_a_local_warehouse_that_can_be_made_is_not_made_yet(tmp_path: Path) -> N
         ("fs.s3a.path-style-acces", "fs.s3a.path-style-access"),
     ],
 )
-def test_a_mistyped_option_of_s3_is_named(key: str, meant: str) -> None:
+def test_mistyped_s3_option_is_named_with_a_suggestion(key: str, meant: str) -> None:
     with pytest.raises(SetupError, match=f"no option '{key}'") as refused:
         Catalog.open({"warehouse": "s3://lake/w", key: "x"})
     assert refused.value.hint == f"Did you mean `{meant}`?"
 
 
-def test_options_of_hadoops_are_let_be() -> None:
+def test_hadoop_options_are_accepted() -> None:
     for key in ("fs.s3a.endpoint.region", "fs.s3a.connection.maximum", "s3.signer-type"):
         check_option_names({key: "x"})

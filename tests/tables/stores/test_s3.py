@@ -38,7 +38,7 @@ def bucket(server: S3Server) -> Bucket:
     return server.bucket()
 
 
-def test_the_first_of_two_creates_and_the_content_stays(bucket: Bucket) -> None:
+def test_second_create_fails_and_keeps_the_content(bucket: Bucket) -> None:
     store = opened(bucket)
     path = path_in(bucket, "snapshot-1")
     assert store.read(path) is None
@@ -50,7 +50,7 @@ def test_the_first_of_two_creates_and_the_content_stays(bucket: Bucket) -> None:
     )
 
 
-def test_of_eight_writers_exactly_one_creates_each_object(bucket: Bucket) -> None:
+def test_racing_writers_create_each_object_exactly_once(bucket: Bucket) -> None:
     names = list(range(24))
     start = threading.Barrier(8)
 
@@ -111,7 +111,7 @@ ANSWERS = [reply_lost, sent_twice, refused_for_now, not_arrived]
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_an_unclear_answer_about_our_own_object_is_cleared_up(
+def test_unclear_answer_about_our_own_object_is_resolved(
     server: S3Server, bucket: Bucket, answer: Callable[[Callable[[], Reply]], Reply]
 ) -> None:
     store = opened(bucket)
@@ -122,7 +122,7 @@ def test_an_unclear_answer_about_our_own_object_is_cleared_up(
 
 
 @pytest.mark.parametrize("answer", [refused_for_now, not_arrived])
-def test_an_unclear_answer_about_another_writers_object_is_cleared_up(
+def test_unclear_answer_about_a_foreign_object_is_resolved(
     server: S3Server, bucket: Bucket, answer: Callable[[Callable[[], Reply]], Reply]
 ) -> None:
     store = opened(bucket)
@@ -132,16 +132,14 @@ def test_an_unclear_answer_about_another_writers_object_is_cleared_up(
     assert not store.create(path_in(bucket, "snapshot-1"), b"same")
 
 
-def test_an_answer_that_stays_unclear_is_neither_yes_nor_no(
-    server: S3Server, bucket: Bucket
-) -> None:
+def test_persistently_unclear_answer_raises_an_error(server: S3Server, bucket: Bucket) -> None:
     store = opened(bucket)
     server.between = lambda _, __: Reply.error("500 Internal Server Error", "InternalError")
     with pytest.raises(OSError, match=r"snapshot-1 may have been created: 500 .*InternalError"):
         store.create(path_in(bucket, "snapshot-1"), b"")
 
 
-def test_a_refusal_after_an_unclear_answer_is_neither_yes_nor_no(
+def test_refusal_after_an_unclear_answer_leaves_the_outcome_open(
     server: S3Server, bucket: Bucket
 ) -> None:
     store = opened(bucket)
@@ -172,9 +170,7 @@ def test_a_server_that_ignores_the_condition_is_refused(server: S3Server, bucket
     assert stores.publish(path_in(bucket, "snapshot-1"), b"1"), "an update is noticed"
 
 
-def test_a_server_that_does_not_know_the_condition_is_refused(
-    server: S3Server, bucket: Bucket
-) -> None:
+def test_server_not_supporting_the_condition_is_refused(server: S3Server, bucket: Bucket) -> None:
     def unknown(request: Environment, hand_on: Callable[[], Reply]) -> Reply:
         if is_create(request):
             return Reply.error("501 Not Implemented", "NotImplemented")
@@ -186,7 +182,7 @@ def test_a_server_that_does_not_know_the_condition_is_refused(
     assert "If-None-Match" in raised.value.hint
 
 
-def test_credentials_that_may_only_read_are_refused_before_anything_is_written(
+def test_read_only_credentials_are_refused_before_any_write(
     server: S3Server, bucket: Bucket
 ) -> None:
     def read_only(request: Environment, hand_on: Callable[[], Reply]) -> Reply:
@@ -199,7 +195,7 @@ def test_credentials_that_may_only_read_are_refused_before_anything_is_written(
         opened(bucket)
 
 
-def test_a_bucket_that_is_not_there_is_named(bucket: Bucket) -> None:
+def test_error_names_a_missing_bucket(bucket: Bucket) -> None:
     store = open_store("s3://no-such-lake/warehouse", bucket.options)
     with pytest.raises(SetupError, match=r"s3://no-such-lake/.*NoSuchBucket"):
         store.check()
@@ -207,7 +203,7 @@ def test_a_bucket_that_is_not_there_is_named(bucket: Bucket) -> None:
         store.read("s3://no-such-lake/warehouse/x")
 
 
-def test_a_server_that_is_gone_has_created_nothing_and_may_come_back(
+def test_unreachable_server_creates_nothing_and_may_come_back(
     server: S3Server, bucket: Bucket
 ) -> None:
     store = opened(bucket)
@@ -220,7 +216,7 @@ def test_a_server_that_is_gone_has_created_nothing_and_may_come_back(
     assert store.create(path_in(bucket, "snapshot-1"), b"")
 
 
-def test_names_are_those_of_a_folder_that_begin_alike(bucket: Bucket) -> None:
+def test_names_lists_direct_children_with_a_prefix(bucket: Bucket) -> None:
     store = opened(bucket)
     folder = path_in(bucket, "bucket-0")
     for name in ("a-1", "b-1", "b-2", "b", "c-1", "d/b-3"):
@@ -264,12 +260,12 @@ def test_options_are_understood_in_every_spelling(spelling: str) -> None:
     assert "K" not in repr(access) and repr(access) == "S3Access(https://E, R)"
 
 
-def test_a_store_without_such_a_primitive_is_refused_by_name() -> None:
+def test_store_without_conditional_create_is_refused() -> None:
     with pytest.raises(UnsupportedStatementError, match="in a viewfs:// store can't be changed"):
         Stores({"warehouse": "viewfs://lake/w"}).publish("viewfs://lake/w/x", b"")
 
 
-def test_a_versioned_bucket_is_as_good_as_another(bucket: Bucket) -> None:
+def test_versioned_bucket_behaves_like_a_plain_bucket(bucket: Bucket) -> None:
     client = boto3.client(
         "s3",
         endpoint_url=bucket.options["s3.endpoint"],

@@ -43,13 +43,13 @@ def read_here(warehouse: Path, read: RecordedRead) -> pa.Table:
     return found if read.select is None else found.select(list(read.select))
 
 
-def test_every_kind_of_metadata_table_was_recorded() -> None:
+def test_recordings_cover_every_metadata_table() -> None:
     assert {read.system_table for read in READS} == set(METADATA_TABLES)
     assert len(READS) == 78
 
 
 @pytest.mark.parametrize("read", READS, ids=lambda read: read.id)
-def test_rows_and_types_are_the_recorded_ones(recorded_warehouse: Path, read: RecordedRead) -> None:
+def test_rows_and_types_match_the_recording(recorded_warehouse: Path, read: RecordedRead) -> None:
     found = read_here(recorded_warehouse, read)
     if read.columns is not None:
         types = [column.split(" ", 1)[1] for column in read.columns]

@@ -65,7 +65,7 @@ def rows_of(catalog: Catalog, system_table: str) -> list[dict[str, object]]:
     return list(metadata_table(catalog, name).to_pylist())
 
 
-def test_every_metadata_table_has_types_that_spark_takes(catalog: Catalog) -> None:
+def test_metadata_tables_have_only_types_supported_by_spark(catalog: Catalog) -> None:
     for system_table in METADATA_TABLES:
         name = TableName("orders", "default", system_table=system_table)
         for field in metadata_table(catalog, name).schema:
@@ -74,7 +74,7 @@ def test_every_metadata_table_has_types_that_spark_takes(catalog: Catalog) -> No
                 assert field.type.unit == "us", f"{system_table}.{field.name}"
 
 
-def test_metadata_tables_tell_the_tables_state(catalog: Catalog) -> None:
+def test_metadata_tables_show_the_state_of_the_table(catalog: Catalog) -> None:
     assert [row["total_record_count"] for row in rows_of(catalog, "snapshots")] == [1, 3]
     assert sum(int(str(row["record_count"])) for row in rows_of(catalog, "files")) == 3
     assert {row["key"]: row["value"] for row in rows_of(catalog, "options")} == {
@@ -95,13 +95,13 @@ def test_metadata_tables_follow_branches(catalog: Catalog) -> None:
     assert (main.num_rows, metadata_table(catalog, name).num_rows) == (1, 0)
 
 
-def test_an_unknown_system_table_is_answered_with_the_nearest(catalog: Catalog) -> None:
+def test_unknown_system_table_suggests_the_nearest(catalog: Catalog) -> None:
     with pytest.raises(UnknownNameError) as refusal:
         rows_of(catalog, "snapshot")
     assert refusal.value.hint == "Did you mean `snapshots`?"
 
 
-def test_tables_that_follow_time_travel_show_the_snapshot_that_is_asked_for(
+def test_time_travel_applies_to_supporting_metadata_tables(
     catalog: Catalog,
 ) -> None:
     at_first = {
@@ -117,7 +117,7 @@ def test_tables_that_follow_time_travel_show_the_snapshot_that_is_asked_for(
     assert (at_first["buckets"], at_first["snapshots"]) == (now["buckets"], now["snapshots"])
 
 
-def test_a_snapshot_that_only_a_tag_keeps_is_shown(tmp_path: Path) -> None:
+def test_snapshot_kept_only_by_a_tag_is_shown(tmp_path: Path) -> None:
     catalog = Catalog.open({"warehouse": str(tmp_path)})
     table = create(catalog, "CREATE TABLE t (k INT)", TableName("t", "default"))
     append(table, [{"k": 1}])
@@ -133,7 +133,7 @@ def test_a_snapshot_that_only_a_tag_keeps_is_shown(tmp_path: Path) -> None:
     assert "t$snapshots" in refusal.value.hint
 
 
-def test_a_table_without_snapshots_has_no_files_and_still_its_definition(
+def test_table_without_snapshots_still_shows_its_definition(
     tmp_path: Path,
 ) -> None:
     catalog = Catalog.open({"warehouse": str(tmp_path)})
@@ -148,7 +148,7 @@ def test_a_table_without_snapshots_has_no_files_and_still_its_definition(
     }
 
 
-def test_the_options_of_the_catalog_are_shown_only_where_it_says_so(tmp_path: Path) -> None:
+def test_catalog_options_are_shown_only_where_enabled(tmp_path: Path) -> None:
     name = TableName("catalog_options", "sys")
     options = {"warehouse": str(tmp_path), "catalog-options-table.enabled": "true"}
     shown = metadata_table(Catalog.open(options), name).to_pylist()
@@ -157,7 +157,7 @@ def test_the_options_of_the_catalog_are_shown_only_where_it_says_so(tmp_path: Pa
         metadata_table(Catalog.open({"warehouse": str(tmp_path)}), name)
 
 
-def test_the_system_table_of_no_table_is_an_unknown_table(catalog: Catalog) -> None:
+def test_system_table_of_a_missing_table_is_an_unknown_table(catalog: Catalog) -> None:
     with pytest.raises(UnknownNameError, match="`order`"):
         metadata_table(catalog, TableName("order", "default", system_table="files"))
 
@@ -174,7 +174,7 @@ def test_partitions_come_from_the_manifests(catalog: Catalog) -> None:
     assert sorted(names) == ["dt=2024-01-02/p=a%2Fb%3Dc e", "dt=null/p=", "dt=null/p=null"]
 
 
-def test_partitions_of_a_table_without_any_are_refused(catalog: Catalog) -> None:
+def test_listing_partitions_of_an_unpartitioned_table_is_refused(catalog: Catalog) -> None:
     table = create(catalog, "CREATE TABLE flat (k INT)", TableName("flat", "default"))
     with pytest.raises(InvalidTableError, match="no partitions"):
         list_partitions(table)
@@ -190,7 +190,7 @@ def test_partitions_of_a_table_without_any_are_refused(catalog: Catalog) -> None
         "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2', 'note' = 'it''s \\n two')",
     ],
 )
-def test_show_create_table_makes_an_equal_table(tmp_path: Path, text: str) -> None:
+def test_show_create_table_recreates_an_equal_table(tmp_path: Path, text: str) -> None:
     catalog = Catalog.open({"warehouse": str(tmp_path)})
     table = create(catalog, text, TableName("odd table", "default"))
     printed = parse_statement(create_statement(table))
@@ -201,7 +201,7 @@ def test_show_create_table_makes_an_equal_table(tmp_path: Path, text: str) -> No
     assert replace(again, options=table.schema.options) == table.schema
 
 
-def test_describe_prints_what_spark_prints(catalog: Catalog) -> None:
+def test_describe_prints_the_same_as_spark(catalog: Catalog) -> None:
     table = catalog.load(NAME)
     rows = describe_rows(table)
     assert rows == [
@@ -222,7 +222,7 @@ def test_describe_prints_what_spark_prints(catalog: Catalog) -> None:
     assert ("Comment", "a \\ b", "") in extended
 
 
-def test_describe_column_tells_its_default(catalog: Catalog) -> None:
+def test_describe_column_shows_its_default(catalog: Catalog) -> None:
     assert describe_column(catalog.load(NAME), "v") == [
         ("col_name", "v"),
         ("data_type", "varchar(9)"),

@@ -104,7 +104,7 @@ def bounds(table: Table, file: Any) -> dict[str, list[Any]]:
     return {name: known for name, *known in zip(names, *values, strict=True) if name not in "lr"}
 
 
-def test_the_native_writer_writes_the_same_rows(tmp_path: Path) -> None:
+def test_append_writer_writes_the_rows_of_the_native_writer(tmp_path: Path) -> None:
     table = create(tmp_path, f"CREATE TABLE t {COLUMNS} PARTITIONED BY (part)")
     assert appends_itself(table.schema)
     rows = rows_of(table, 600)
@@ -137,7 +137,7 @@ def test_the_native_writer_writes_the_same_rows(tmp_path: Path) -> None:
         assert physical[0] == physical[1]
 
 
-def test_rows_that_wait_are_bounded_over_all_partitions(
+def test_buffered_rows_are_bounded_across_partitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_bytes = 4 * 2**20
@@ -162,7 +162,7 @@ def test_rows_that_wait_are_bounded_over_all_partitions(
     assert held < 4 * limit_bytes, held
 
 
-def test_files_are_about_as_large_as_the_table_asks(tmp_path: Path) -> None:
+def test_files_have_about_the_target_size(tmp_path: Path) -> None:
     options = "'target-file-size' = '200 kb', 'file.compression' = 'snappy'"
     table = create(tmp_path, f"CREATE TABLE t (k BIGINT) TBLPROPERTIES ({options})")
     numbers = [pa.array(range(n * 10_000, (n + 1) * 10_000)) for n in range(16)]
@@ -199,6 +199,6 @@ def test_null_in_a_required_column_is_refused_and_leaves_no_file(tmp_path: Path)
         "'primary-key' = 'k', 'bucket' = '1'",
     ],
 )
-def test_other_tables_have_other_writers(tmp_path: Path, options: str) -> None:
+def test_tables_of_other_kinds_use_other_writers(tmp_path: Path, options: str) -> None:
     sql = f"CREATE TABLE t (k BIGINT NOT NULL) TBLPROPERTIES ({options})"
     assert not appends_itself(create(tmp_path, sql).schema)

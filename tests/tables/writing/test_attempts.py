@@ -115,7 +115,7 @@ PARTITIONS = {
 
 
 @pytest.mark.parametrize("sql_type", PARTITIONS)
-def test_an_abort_finds_the_files_of_every_partition(place: Place, sql_type: str) -> None:
+def test_abort_removes_files_of_all_partitions(place: Place, sql_type: str) -> None:
     place.create(f"CREATE TABLE t (k INT, p {sql_type}) PARTITIONED BY (p)")
     before = place.files()
     transaction = place.committer.begin(TABLE)
@@ -127,7 +127,7 @@ def test_an_abort_finds_the_files_of_every_partition(place: Place, sql_type: str
     assert place.files() == before
 
 
-def test_an_abort_finds_the_files_of_every_bucket(place: Place) -> None:
+def test_abort_removes_files_of_all_buckets(place: Place) -> None:
     place.create(
         "CREATE TABLE t (k INT, p INT) PARTITIONED BY (p) "
         "TBLPROPERTIES ('primary-key' = 'p,k', 'bucket' = '3')"
@@ -141,7 +141,7 @@ def test_an_abort_finds_the_files_of_every_bucket(place: Place) -> None:
     assert place.files() == before
 
 
-def test_what_a_commit_counts_stays_and_what_it_does_not_count_goes(place: Place) -> None:
+def test_commit_keeps_only_the_files_in_its_messages(place: Place) -> None:
     place.create(PARTITIONED)
     transaction = place.committer.begin(TABLE)
     place.write(transaction, [{"k": 1, "p": "a"}, {"k": 1, "p": "only by the first attempt"}])
@@ -177,7 +177,7 @@ def aborted_after_first(
     return asked
 
 
-def test_an_attempt_that_outlives_its_transaction_removes_its_files(
+def test_attempt_outliving_its_transaction_removes_its_files(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -193,7 +193,7 @@ def test_an_attempt_that_outlives_its_transaction_removes_its_files(
     assert place.files() == before
 
 
-def test_an_attempt_that_begins_after_its_transaction_writes_nothing(place: Place) -> None:
+def test_attempt_begun_after_its_transaction_writes_nothing(place: Place) -> None:
     place.create(PARTITIONED)
     before = place.files()
     transaction = place.committer.begin(TABLE)
@@ -203,7 +203,7 @@ def test_an_attempt_that_begins_after_its_transaction_writes_nothing(place: Plac
     assert place.files() == before
 
 
-def test_files_of_an_attempt_that_died_late_go_with_the_next_transaction(
+def test_next_transaction_removes_late_files_of_a_dead_attempt(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.create(PARTITIONED)
@@ -226,7 +226,7 @@ def test_files_of_an_attempt_that_died_late_go_with_the_next_transaction(
     assert place.files() == before
 
 
-def test_the_death_of_a_writer_is_noticed_on_a_local_disk(tmp_path: Path) -> None:
+def test_dead_writer_is_detected_on_a_local_disk(tmp_path: Path) -> None:
     place = Place({"warehouse": str(tmp_path)}, list)
     place.create(PARTITIONED)
     transaction = place.committer.begin(TABLE)

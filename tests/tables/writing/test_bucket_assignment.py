@@ -28,7 +28,7 @@ KEYS = pa.array(np.arange(ROWS))
         pytest.param([KEYS, KEYS, KEYS, KEYS], id="combinations that 64 bits can't number"),
     ],
 )
-def test_rows_with_equal_values_are_one_group_in_their_order(columns: list[pa.Array]) -> None:
+def test_rows_are_grouped_by_equal_values_in_order(columns: list[pa.Array]) -> None:
     expected = defaultdict(list)
     for row, values in enumerate(zip(*(c.to_pylist() for c in columns), strict=True)):
         expected[values].append(row)
@@ -38,7 +38,7 @@ def test_rows_with_equal_values_are_one_group_in_their_order(columns: list[pa.Ar
     assert found == dict(expected)
 
 
-def test_no_rows_are_no_group() -> None:
+def test_no_rows_form_no_group() -> None:
     for columns in product([pa.array([], pa.int32())], repeat=2):
         assert row_groups(columns) == []
 

@@ -25,7 +25,7 @@ def test_rows_are_counted_by_their_kinds() -> None:
 
 
 @pytest.mark.parametrize("key", [7, "seven", 0.5, float("nan"), b"7"])
-def test_a_row_that_is_changed_twice_is_found_also_between_batches(key: object) -> None:
+def test_row_changed_twice_is_detected_across_batches(key: object) -> None:
     found = ChangedRows(["p", "k"])
     with pytest.raises(ChangedTwiceError):
         found.note(batch((key, "a", DELETE), (key, "a", UPDATE_AFTER)))
@@ -36,7 +36,7 @@ def test_a_row_that_is_changed_twice_is_found_also_between_batches(key: object) 
         found.note(batch((key, "a", DELETE)))
 
 
-def test_inserts_of_one_key_and_equal_keys_of_partitions_are_no_change_of_one_row() -> None:
+def test_repeated_inserts_and_keys_of_partitions_are_no_double_change() -> None:
     found = ChangedRows(["p", "k"])
     found.note(batch((1, "a", INSERT), (1, "a", INSERT), (1, "a", UPDATE_AFTER)))
     found.note(batch((1, "b", UPDATE_AFTER), (2, "b", UPDATE_AFTER)))

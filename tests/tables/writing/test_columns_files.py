@@ -45,7 +45,7 @@ def by_pypaimon(lake: Lake) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in found.to_pylist())
 
 
-def test_a_file_has_the_new_values_beside_the_others(lake: Lake) -> None:
+def test_update_writes_files_of_the_changed_columns_only(lake: Lake) -> None:
     before = lake.files("file_name")
     lake.update_here([1, 4], {"v": ["new b", None], "d": [float("nan"), -0.0]})
     rows = sorted(lake.rows(), key=lambda row: row[0])
@@ -73,7 +73,7 @@ def test_a_file_has_the_new_values_beside_the_others(lake: Lake) -> None:
     assert repr(sorted(lake.rows(), key=repr)) == repr(rows)
 
 
-def test_deleted_rows_stay_deleted(warehouse: Path) -> None:
+def test_update_keeps_deleted_rows_deleted(warehouse: Path) -> None:
     options = ", 'deletion-vectors.enabled' = 'true'"
     lake = Lake.of(warehouse, EVOLVING.format(options).replace("PARTITIONED BY (p)", ""))
     lake.append(*[(k, "old", 0.0, "x") for k in range(10)])
@@ -110,7 +110,7 @@ def test_a_statement_updates_and_deletes_rows_at_once(warehouse: Path) -> None:
     assert sorted(lake.rows()) == expected
 
 
-def test_the_same_column_is_not_written_by_two(lake: Lake) -> None:
+def test_second_concurrent_update_of_a_column_is_refused(lake: Lake) -> None:
     one, other = lake.written_columns([0], {"v": ["1"]}), lake.written_columns([1], {"v": ["2"]})
     column = lake.written_columns([0], {"k": [100]})
     lake.commit_update(one)
@@ -124,7 +124,7 @@ def test_the_same_column_is_not_written_by_two(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("done", ["compaction", "overwrite"])
-def test_rows_that_moved_to_other_files_are_not_written(lake: Lake, done: str) -> None:
+def test_update_of_rows_moved_to_other_files_is_refused(lake: Lake, done: str) -> None:
     written = lake.written_columns([2], {"v": ["new"]})
     if done == "compaction":
         assert lake.compact() is not None
@@ -144,14 +144,14 @@ def test_rows_that_moved_to_other_files_are_not_written(lake: Lake, done: str) -
 @pytest.mark.parametrize(
     ("ids", "named"), [([0, 0], "don't ascend"), ([3, 2], "don't ascend"), ([1, 5], "the id 5")]
 )
-def test_ids_that_no_row_has_are_told(lake: Lake, ids: list[int], named: str) -> None:
+def test_unordered_or_unknown_row_ids_are_refused(lake: Lake, ids: list[int], named: str) -> None:
     files = lake.data_files()
     with pytest.raises(InvalidValueError, match=named):
         lake.written_columns(ids, {"v": ["a", "b"]})
     assert lake.data_files() == files
 
 
-def test_rows_must_be_whole_ranges_of_one_task(lake: Lake) -> None:
+def test_each_row_range_is_written_whole_by_a_single_task(lake: Lake) -> None:
     table = lake.table
     snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
     ranges = row_ranges(table, snapshot)
@@ -175,7 +175,7 @@ def test_rows_must_be_whole_ranges_of_one_task(lake: Lake) -> None:
     assert lake.data_files() == files
 
 
-def test_other_columns_and_tables_are_refused(lake: Lake, warehouse: Path) -> None:
+def test_partition_columns_and_other_tables_are_refused(lake: Lake, warehouse: Path) -> None:
     transaction = lake.committer.begin(TABLE)
     with pytest.raises(UnsupportedStatementError, match="is a partition column"):
         columns_write(lake.table, transaction, ["v", "p"], ())
@@ -189,7 +189,7 @@ def test_other_columns_and_tables_are_refused(lake: Lake, warehouse: Path) -> No
     lake.committer.abort(transaction)
 
 
-def test_a_column_of_a_newer_schema_gets_values(lake: Lake) -> None:
+def test_column_added_later_gets_values(lake: Lake) -> None:
     lake.alter(SchemaChange.add_column("more", AtomicType("BIGINT")))
     lake.update_here([3], {"more": [2**40]})
     found = {row[0]: row[4] for row in lake.rows()}

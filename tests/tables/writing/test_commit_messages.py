@@ -135,7 +135,7 @@ def _message(
 
 @pytest.mark.parametrize("key", [_KEY, []], ids=["keys", "append"])
 @pytest.mark.parametrize("partition", [_PARTITION, []], ids=["partitions", "whole"])
-def test_bytes_are_those_of_pypaimons_serializer(
+def test_messages_match_pypaimons_serialiser(
     partition: list[DataField], key: list[DataField]
 ) -> None:
     random_ = random.Random(7)
@@ -203,14 +203,14 @@ def _body() -> bytes:
     ],
     ids=["empty", "one byte less", "one byte more", "half", "no message", "a key of two values"],
 )
-def test_other_bytes_are_refused(damage: Callable[[bytes], bytes]) -> None:
+def test_damaged_bytes_are_refused(damage: Callable[[bytes], bytes]) -> None:
     body = damage(_body())
     assert body != _body()
     with pytest.raises(ValueError):
         list(read_messages(_table([], _KEY), [body]))
 
 
-def test_each_shorter_message_is_refused() -> None:
+def test_truncated_messages_are_refused() -> None:
     body = _body()
     for size in range(len(body)):
         with pytest.raises(ValueError):

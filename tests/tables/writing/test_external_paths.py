@@ -55,7 +55,7 @@ def bucket(s3: S3Server) -> Bucket:
 
 
 @pytest.mark.parametrize("keys", [[], ["k"]], ids=["append", "primary key"])
-def test_files_elsewhere_are_read(tmp_path: Path, keys: list[str]) -> None:
+def test_external_files_are_read(tmp_path: Path, keys: list[str]) -> None:
     catalog = Catalog.open({"warehouse": str(tmp_path / "warehouse")})
     elsewhere = [tmp_path / "one", tmp_path / "two"]
     options = {
@@ -85,9 +85,7 @@ def test_files_elsewhere_are_read(tmp_path: Path, keys: list[str]) -> None:
 
 
 @pytest.mark.parametrize("statement", ["table", "database"])
-def test_files_elsewhere_go_with_their_table_and_others_stay(
-    tmp_path: Path, statement: str
-) -> None:
+def test_drop_removes_external_files_of_its_table_only(tmp_path: Path, statement: str) -> None:
     catalog = Catalog.open({"warehouse": str(tmp_path / "warehouse")})
     place = tmp_path / "shared"
     options = {
@@ -115,7 +113,7 @@ def test_files_elsewhere_go_with_their_table_and_others_stay(
 
 
 @pytest.mark.parametrize("end", ["drop", "expiry"])
-def test_files_outside_stay_where_the_administrator_allows_none(
+def test_external_files_stay_where_the_administrator_allows_none(
     tmp_path: Path, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {"warehouse": str(tmp_path / "warehouse")}
@@ -148,7 +146,7 @@ def test_files_outside_stay_where_the_administrator_allows_none(
     assert outside.exists()
 
 
-def test_files_here_and_elsewhere_are_read_together(tmp_path: Path) -> None:
+def test_internal_and_external_files_are_read_together(tmp_path: Path) -> None:
     catalog = Catalog.open({"warehouse": str(tmp_path / "warehouse")})
     catalog.paimon.create_database("default", True)
     catalog.paimon.create_table("default.t", Schema.from_pyarrow_schema(FIELDS), False)

@@ -55,7 +55,7 @@ def rows(draw: random.Random, lengths: tuple[int, ...]) -> pa.RecordBatch:
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc"])
 @pytest.mark.parametrize("chance_of_long", [0.0, 0.2, 1.0])
-def test_texts_and_binaries_have_their_own_bounds(
+def test_bounds_of_texts_and_binaries_are_exact(
     tmp_path: Path, file_format: str, chance_of_long: float
 ) -> None:
     statistics = dict.fromkeys(SCHEMA.names, Statistics())

@@ -68,7 +68,7 @@ def catalog_of(table: Table) -> Catalog:
     return Catalog.open({"warehouse": str(Path(table.location).parents[1])})
 
 
-def test_the_messages_name_the_index_files(table: Table) -> None:
+def test_commit_messages_name_the_index_files(table: Table) -> None:
     committer = committer_of(catalog_of(table))
     transaction = committer.begin(TABLE)
     messages = messages_of(table, transaction, range(100))
@@ -81,7 +81,7 @@ def test_the_messages_name_the_index_files(table: Table) -> None:
     assert not unreachable(table) and not missing(table)
 
 
-def test_they_go_with_a_transaction_that_is_aborted(table: Table) -> None:
+def test_abort_removes_index_files(table: Table) -> None:
     committer = committer_of(catalog_of(table))
     transaction = committer.begin(TABLE)
     messages_of(table, transaction, range(100))
@@ -90,7 +90,7 @@ def test_they_go_with_a_transaction_that_is_aborted(table: Table) -> None:
     assert not index_files(table) and not unreachable(table)
 
 
-def test_they_go_when_a_number_can_not_be_indexed(table: Table) -> None:
+def test_failed_indexing_leaves_no_index_files(table: Table) -> None:
     committer = committer_of(catalog_of(table))
     transaction = committer.begin(TABLE)
     with pytest.raises(ValueError, match="column `n`: a bsi index"):
@@ -99,7 +99,7 @@ def test_they_go_when_a_number_can_not_be_indexed(table: Table) -> None:
     assert not index_files(table) and not unreachable(table)
 
 
-def test_they_go_when_their_snapshot_expires(table: Table) -> None:
+def test_expiry_removes_index_files(table: Table) -> None:
     committer = committer_of(catalog_of(table))
     transaction = committer.begin(TABLE)
     messages = messages_of(table, transaction, range(100))
@@ -126,9 +126,7 @@ def test_they_go_when_their_snapshot_expires(table: Table) -> None:
 
 
 @pytest.mark.parametrize("threshold", ["0 b", "1 mb"])
-def test_files_that_a_compaction_of_an_append_table_writes_have_indexes(
-    tmp_path: Path, threshold: str
-) -> None:
+def test_compaction_of_an_append_table_writes_indexes(tmp_path: Path, threshold: str) -> None:
     lake = Lake.of(
         tmp_path,
         "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('file-index.bitmap.columns' = 'v', "

@@ -119,7 +119,7 @@ ROW = (1.0, 1.0, 1.0, 1.0, [1.0], 1)
     ],
     ids=["append", "keyed", "changelog", "dynamic buckets"],
 )
-def test_footers_have_bounds_where_they_are_right(
+def test_footers_have_only_correct_bounds(
     tmp_path: Path,
     rows: list[tuple[Any, ...]],
     odd: set[str],
@@ -141,7 +141,7 @@ def test_footers_have_bounds_where_they_are_right(
         )
 
 
-def test_files_in_a_store_are_written_again_by_their_writer() -> None:
+def test_footers_in_object_stores_have_only_correct_bounds() -> None:
     with s3_server() as server:
         catalog = Catalog.open(server.bucket().options)
         name = TableName("t", "default")
@@ -164,7 +164,7 @@ def test_files_in_a_store_are_written_again_by_their_writer() -> None:
         assert math.isnan(stored["f"][7].as_py())
 
 
-def test_other_readers_leave_no_rows_out(tmp_path: Path) -> None:
+def test_other_readers_skip_no_matching_rows(tmp_path: Path) -> None:
     rows: list[tuple[Any, ...]] = [
         (float(n), NAN if n % 30_000 == 7 else n / 50_000, -0.0 if n == 3 else 1.0, 0.0, None, n)
         for n in range(60_000)
@@ -182,7 +182,7 @@ def test_other_readers_leave_no_rows_out(tmp_path: Path) -> None:
             assert found.num_rows == whole.filter(filtered).num_rows
 
 
-def test_manifests_have_the_bounds_of_floating_point_columns_that_are_right(
+def test_manifests_have_only_correct_bounds_of_float_columns(
     tmp_path: Path,
 ) -> None:
     (message,) = write(
@@ -193,7 +193,7 @@ def test_manifests_have_the_bounds_of_floating_point_columns_that_are_right(
     assert not told(file.key_stats, ["k"])
 
 
-def test_manifests_of_the_native_writer_have_no_bounds_of_floating_point_columns(
+def test_native_writer_puts_no_float_bounds_into_manifests(
     tmp_path: Path,
 ) -> None:
     options = {"bucket": "1", "merge-engine": "aggregation"}
@@ -203,7 +203,7 @@ def test_manifests_of_the_native_writer_have_no_bounds_of_floating_point_columns
     assert not told(file.key_stats, ["k"])
 
 
-def test_sums_that_a_writer_makes_can_be_odd(tmp_path: Path) -> None:
+def test_nan_computed_by_a_sum_has_no_bounds(tmp_path: Path) -> None:
     options = {
         "bucket": "1",
         "merge-engine": "aggregation",
@@ -218,7 +218,9 @@ def test_sums_that_a_writer_makes_can_be_odd(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file_format", ["orc", "avro"])
-def test_manifests_of_other_formats_have_none_either(tmp_path: Path, file_format: str) -> None:
+def test_manifests_of_orc_and_avro_files_have_no_float_bounds(
+    tmp_path: Path, file_format: str
+) -> None:
     table = create(tmp_path, {"file.format": file_format}, [])
     (message,) = write(table, [(*ROW[:4], None, 1), (2.0, NAN, 2.0, 2.0, None, 2)])
     (file,) = message.new_files

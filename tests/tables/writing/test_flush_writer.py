@@ -103,7 +103,7 @@ def told(file: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_native_writer_writes_the_same_rows(engine: str, tmp_path: Path) -> None:
+def test_flush_writer_writes_the_rows_of_the_native_writer(engine: str, tmp_path: Path) -> None:
     table = table_of(tmp_path, ENGINES[engine])
     for seed in range(6):
         rows = random_rows(table, seed, 10 + 40 * seed)
@@ -123,7 +123,7 @@ def test_the_native_writer_writes_the_same_rows(engine: str, tmp_path: Path) -> 
         assert found[0] and found[0] == found[1], f"{engine}, seed {seed}"
 
 
-def test_kinds_may_come_beside_the_columns(tmp_path: Path) -> None:
+def test_row_kinds_may_come_as_an_extra_column(tmp_path: Path) -> None:
     table = table_of(tmp_path, "", keys="k")
     rows = random_rows(table, 1, 3)
     rows = rows.set_column(0, rows.schema.field(0), pa.array([1, 2, 3], pa.int64()))
@@ -147,7 +147,7 @@ def commit_rows(table: Table, rows: pa.RecordBatch, *, overwrite: bool = False) 
     return message
 
 
-def test_rows_are_numbered_on_from_those_of_their_bucket(tmp_path: Path) -> None:
+def test_sequence_numbers_continue_within_a_bucket(tmp_path: Path) -> None:
     table = table_of(tmp_path, "")
     ranges = []
     for seed in range(3):
@@ -158,7 +158,7 @@ def test_rows_are_numbered_on_from_those_of_their_bucket(tmp_path: Path) -> None
     assert file.max_sequence_number == 49
 
 
-def test_a_full_buffer_becomes_files_of_its_own(tmp_path: Path) -> None:
+def test_full_buffer_is_flushed_to_separate_files(tmp_path: Path) -> None:
     table = table_of(tmp_path, "'write-buffer-size' = '100 kb', 'target-file-size' = '1 gb'")
     opened = flush_table(table, "pm-flushed-")
     writer = opened.writer("somebody", overwrite=False)
@@ -193,7 +193,7 @@ def test_files_have_the_format_of_level_0(tmp_path: Path) -> None:
     assert set(of_data) < set(of_changelog)
 
 
-def test_rows_that_do_not_merge_leave_no_files(tmp_path: Path) -> None:
+def test_failed_merge_leaves_no_files(tmp_path: Path) -> None:
     table = table_of(tmp_path, "'merge-engine' = 'first-row', 'rowkind.field' = 'kind'")
     writer = flush_table(table, "pm-flushed-").writer("somebody", overwrite=False)
     writer.write(random_rows(table, 1, 300), 0)
@@ -203,7 +203,7 @@ def test_rows_that_do_not_merge_leave_no_files(tmp_path: Path) -> None:
     assert not list(Path(table.location).glob("bucket-*/*"))
 
 
-def test_a_few_rows_of_a_batch_do_not_keep_all_of_it_in_memory(tmp_path: Path) -> None:
+def test_buffered_slice_does_not_keep_its_batch_in_memory(tmp_path: Path) -> None:
     table = table_of(tmp_path, "'write-buffer-size' = '2 mb'", keys="k", buckets=2)
     count, few = 5_000, 50
     size_bytes = 0
@@ -224,7 +224,7 @@ def test_a_few_rows_of_a_batch_do_not_keep_all_of_it_in_memory(tmp_path: Path) -
     assert size_bytes > 16 * 2**20 and held < 6 * 2**20, (size_bytes, held)
 
 
-def test_a_buffer_is_no_larger_than_arrow_can_put_together(tmp_path: Path) -> None:
+def test_buffer_size_is_capped_at_the_limit_of_arrow(tmp_path: Path) -> None:
     for given, expected in {"64 mb": 64 * 2**20, "3 gb": 2**30}.items():
         table = table_of(tmp_path / given[0], f"'write-buffer-size' = '{given}'")
         assert flush_table(table, "pm-").buffer_bytes == expected

@@ -13,7 +13,7 @@ from tests.tables.reachability import files, missing, unreachable
 PART = "x y/%z"
 
 
-def test_they_tell_where_keys_are_and_go_with_their_snapshots(warehouse: Path) -> None:
+def test_hash_indexes_locate_keys_and_expire_with_their_snapshots(warehouse: Path) -> None:
     lake = Lake.of(
         warehouse,
         "CREATE TABLE t (p STRING, k INT, v STRING) PARTITIONED BY (p) TBLPROPERTIES "

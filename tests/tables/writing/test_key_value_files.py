@@ -58,7 +58,7 @@ def rows(start: int, count: int, odd: float | None = None) -> pa.RecordBatch:
     )
 
 
-def test_what_is_known_of_a_file(tmp_path: Path) -> None:
+def test_writer_reports_metadata_of_its_file(tmp_path: Path) -> None:
     writer = KeyValueFileWriter(files(), str(tmp_path / "bucket-0"), "data-1")
     writer.write(rows(0, 10))
     writer.write(rows(10, 10))
@@ -88,7 +88,7 @@ def test_a_file_has_field_ids_and_no_key_columns(tmp_path: Path) -> None:
     assert [one.nullable for one in stored] == [False, False, False, True, True]
 
 
-def test_files_end_at_about_the_target_size(tmp_path: Path) -> None:
+def test_files_have_about_the_target_size(tmp_path: Path) -> None:
     writer = KeyValueFileWriter(files(target_bytes=40_000), str(tmp_path), "data")
     for start in range(0, 40_000, 4_000):
         writer.write(rows(start, 4_000))
@@ -104,7 +104,7 @@ def test_files_end_at_about_the_target_size(tmp_path: Path) -> None:
     assert len({file.name for file in written}) == len(written)
 
 
-def test_a_row_group_has_as_many_rows_as_a_merge_reads_at_once(tmp_path: Path) -> None:
+def test_row_groups_have_the_size_of_a_merge_batch(tmp_path: Path) -> None:
     """A search for few keys reads whole row groups."""
     writer = KeyValueFileWriter(files(), str(tmp_path), "data")
     writer.write(rows(0, 150_000))
@@ -115,7 +115,7 @@ def test_a_row_group_has_as_many_rows_as_a_merge_reads_at_once(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_the_two_rows_of_an_update_are_in_one_file(tmp_path: Path, first: int) -> None:
+def test_both_rows_of_an_update_are_in_the_same_file(tmp_path: Path, first: int) -> None:
     writer = KeyValueFileWriter(files(target_bytes=3_000), str(tmp_path), "changelog")
     for start in range(first, 4_000, 500):
         batch = rows(start, 500)
@@ -140,7 +140,7 @@ def test_odd_floats_have_no_bounds_in_the_footer(tmp_path: Path, odd: float) -> 
     assert decode_rows(bounds, COLUMNS.types)[2].to_pylist() == [None]
 
 
-def test_a_file_with_bounds_ends_where_odd_floats_begin(tmp_path: Path) -> None:
+def test_file_with_bounds_ends_before_odd_floats(tmp_path: Path) -> None:
     writer = KeyValueFileWriter(files(target_bytes=1 << 22), str(tmp_path), "data")
     writer.write(rows(0, 600_000))
     writer.write(rows(600_000, 10, float("nan")))
@@ -151,7 +151,7 @@ def test_a_file_with_bounds_ends_where_odd_floats_begin(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["orc", "avro"])
-def test_other_formats(tmp_path: Path, format: str) -> None:
+def test_orc_and_avro_files_hold_the_same_rows(tmp_path: Path, format: str) -> None:
     writer = KeyValueFileWriter(files(format=format), str(tmp_path), "data")
     writer.write(rows(0, 10))
     [file] = writer.finish()

@@ -21,7 +21,7 @@ MIB = 2**20
         ("'bucket' = '8', 'write-buffer-size' = '300 mb'", 2, 300 * MIB),
     ],
 )
-def test_the_buffer_is_the_tables_or_a_share_of_ours(
+def test_buffer_size_comes_from_the_table_or_our_share(
     options: str, slots: int, expected_bytes: int
 ) -> None:
     statement = parse_statement(

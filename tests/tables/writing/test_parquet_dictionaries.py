@@ -41,7 +41,7 @@ LISTS = pa.array([[number % 300] for number in range(ROWS)])
         ([pa.nulls(ROWS, pa.string()), UNIQUE], True),
     ],
 )
-def test_values_repeat_or_do_not(columns: Sequence[pa.Array], expected: bool) -> None:
+def test_repeated_values_are_detected(columns: Sequence[pa.Array], expected: bool) -> None:
     names = [str(position) for position in range(len(columns))]
     assert repeats_values(pa.RecordBatch.from_arrays(columns, names=names)) is expected
 
@@ -56,7 +56,7 @@ def test_values_repeat_or_do_not(columns: Sequence[pa.Array], expected: bool) ->
         (FEW_TEXTS, {"parquet.enable.dictionary": "false"}, False),
     ],
 )
-def test_files_have_dictionaries_where_values_repeat_or_the_table_says_so(
+def test_dictionaries_are_written_for_repeated_values_or_by_option(
     tmp_path: Path, keyed: bool, values: pa.Array, options: dict[str, str], expected: bool
 ) -> None:
     schema = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.string())])

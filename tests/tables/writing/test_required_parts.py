@@ -29,7 +29,7 @@ def stored(values: list[object], data_type: pa.DataType) -> list[object]:
 
 
 @pytest.mark.parametrize("in_list", [False, True])
-def test_a_null_has_no_parts(*, in_list: bool) -> None:
+def test_values_below_a_null_are_not_required(*, in_list: bool) -> None:
     from decimal import Decimal
 
     row = {**ROW, "amount": Decimal("1.00")}
@@ -41,6 +41,6 @@ def test_a_null_has_no_parts(*, in_list: bool) -> None:
     assert stored(values, data_type) == expected
 
 
-def test_a_missing_value_of_a_value_is_an_error() -> None:
+def test_missing_required_value_is_an_error() -> None:
     with pytest.raises(pa.ArrowInvalid, match="non-nullable"):
         stored([None, ROW], PAIR)

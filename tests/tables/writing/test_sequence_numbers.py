@@ -16,7 +16,7 @@ BUCKETED = (
 
 
 @pytest.mark.parametrize("more", ["", ", 'file.format' = 'avro'"])
-def test_rows_of_a_bucket_are_numbered_on(warehouse: Path, more: str) -> None:
+def test_sequence_numbers_continue_within_a_bucket(warehouse: Path, more: str) -> None:
     lake = Lake.of(warehouse, BUCKETED.format(more))
     lake.append((1, "a"), (2, "a"), (3, "b"))
     lake.append((4, "b"), (5, None))
