@@ -12,7 +12,7 @@ from paimon_magics.planning.formatting import age_text, count_text, size_text
     [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h"),
      (172_799, "47 h"), (172_800, "2 days"), (864_000_000, "10,000 days")],
 )  # fmt: skip
-def test_an_age_is_told_in_its_largest_unit(seconds: int, text: str) -> None:
+def test_age_is_shown_in_its_largest_unit(seconds: int, text: str) -> None:
     assert age_text(seconds) == text
 
 
@@ -26,11 +26,11 @@ def test_an_age_is_told_in_its_largest_unit(seconds: int, text: str) -> None:
         (5 << 50, "5120 TiB"),
     ],
 )
-def test_a_size_has_a_unit_of_1024(size: int, text: str) -> None:
+def test_size_uses_binary_units(size: int, text: str) -> None:
     assert size_text(size) == text
 
 
-def test_one_of_something_is_no_plural() -> None:
+def test_count_of_1_is_singular() -> None:
     assert (count_text(1, "small file"), count_text(1204, "file")) == (
         "1 small file",
         "1,204 files",

@@ -29,7 +29,7 @@ def rules(**options: str) -> ExpiryRules:
     return found
 
 
-def test_without_options_the_rules_are_paimons_defaults() -> None:
+def test_default_expiry_rules_match_paimon() -> None:
     found = rules()
     assert found.snapshots == Retention(10, 2**31 - 1, HOUR_MS) == found.changelogs
     assert (found.limit, found.keeps_changelogs, found.removes_empty_folders) == (50, False, False)
@@ -37,7 +37,7 @@ def test_without_options_the_rules_are_paimons_defaults() -> None:
 
 
 @pytest.mark.parametrize("key", ["write-only", "write.compaction-skip"])
-def test_a_table_that_is_write_only_leaves_expiry_to_another_job(key: str) -> None:
+def test_write_only_table_leaves_expiry_to_another_job(key: str) -> None:
     assert ExpiryRules.of(replace(TABLE, options=((key, "true"),))) is None
 
 
@@ -50,21 +50,21 @@ def test_a_table_that_is_write_only_leaves_expiry_to_another_job(key: str) -> No
         ("changelog.time-retained", "1 min", False),
     ],
 )
-def test_changelogs_are_kept_apart_when_anything_keeps_them_longer(
+def test_changelogs_are_kept_separately_when_retained_longer(
     key: str, value: str, keeps: bool
 ) -> None:
     found = ExpiryRules.of(replace(TABLE, options=((key, value),)))
     assert found is not None and found.keeps_changelogs is keeps
 
 
-def test_consumers_of_changelogs_alone_keep_no_snapshots() -> None:
+def test_changelog_only_consumers_retain_no_snapshots() -> None:
     options = {"consumer__changelog_only": "true"}
     assert rules(**options).consumers_keep_snapshots
     assert not rules(**options, changelog__time_retained="2 h").consumers_keep_snapshots
 
 
 @pytest.mark.parametrize(("low", "high"), [("0", "5"), ("6", "5")])
-def test_numbers_that_contradict_each_other_are_refused(low: str, high: str) -> None:
+def test_contradicting_retention_numbers_are_refused(low: str, high: str) -> None:
     with pytest.raises(InvalidTableError, match=r"snapshot\.num-retained\.min"):
         rules(snapshot__num_retained__min=low, snapshot__num_retained__max=high)
 
@@ -87,7 +87,9 @@ CASES = [
 
 @pytest.mark.parametrize(("options", "floor", "first"), [case[1:] for case in CASES],
                          ids=[case[0] for case in CASES])  # fmt: skip
-def test_snapshots_expire(options: dict[str, str], floor: int, first: int) -> None:
+def test_snapshots_expire_by_count_age_limit_and_floor(
+    options: dict[str, str], floor: int, first: int
+) -> None:
     keys = {
         "min": "snapshot.num-retained.min",
         "max": "snapshot.num-retained.max",
@@ -99,13 +101,13 @@ def test_snapshots_expire(options: dict[str, str], floor: int, first: int) -> No
     assert snapshots_end(found, 1, 20, floor, AGES.get, NOW_MS) == first
 
 
-def test_a_snapshot_that_somebody_removed_keeps_none_before_it() -> None:
+def test_removed_snapshot_does_not_retain_earlier_snapshots() -> None:
     ages = {n: ms for n, ms in AGES.items() if n not in (4, 5)}
     found = rules(snapshot__num_retained__min="1")
     assert snapshots_end(found, 1, 20, NO_FLOOR, ages.get, NOW_MS) == 13
 
 
-def test_changelogs_expire_up_to_the_last_that_outlived_its_snapshot() -> None:
+def test_changelogs_expire_up_to_the_last_stored_changelog() -> None:
     found = rules(changelog__num_retained__min="2", changelog__num_retained__max="9")
     ends = [
         changelogs_end(found, 1, last, 20, NO_FLOOR, AGES.get, NOW_MS) for last in (1, 5, 12, 18)

@@ -91,31 +91,29 @@ OF_DATABASES: list[tuple[str, Maintenance]] = [
 
 
 @pytest.mark.parametrize(("text", "upkeep"), UPKEEP, ids=[text for text, _ in UPKEEP])
-def test_a_call_is_the_upkeep_of_a_table(text: str, upkeep: Maintenance) -> None:
+def test_call_plans_the_maintenance_of_a_table(text: str, upkeep: Maintenance) -> None:
     found = planned(text)
     assert (found.table, found.change) == ("t", upkeep)
 
 
 @pytest.mark.parametrize(("text", "upkeep"), OF_DATABASES, ids=[text for text, _ in OF_DATABASES])
-def test_a_call_about_several_tables_names_none(text: str, upkeep: Maintenance) -> None:
+def test_call_on_several_tables_names_no_table(text: str, upkeep: Maintenance) -> None:
     found = planned(text)
     assert (found.table, found.change, found.position) == (None, upkeep, len("CALL "))
 
 
 @pytest.mark.parametrize(("text", "change"), CHANGES, ids=[text for text, _ in CHANGES])
-def test_a_call_is_the_change_that_paimons_procedure_makes(
-    text: str, change: VersionChange
-) -> None:
+def test_call_plans_the_change_of_paimons_procedure(text: str, change: VersionChange) -> None:
     found = planned(text)
     assert (found.table, found.change) == ("t", change)
 
 
-def test_every_procedure_that_is_offered_is_tried() -> None:
+def test_tests_cover_every_offered_procedure() -> None:
     tried = (*CHANGES, *UPKEEP, *OF_DATABASES)
     assert {planned(text).procedure for text, _ in tried} == set(PROCEDURES)
 
 
-def test_parameters_are_the_callers_values() -> None:
+def test_bind_parameters_supply_procedure_arguments() -> None:
     found = planned("sys.create_tag(:t, tag => :name, snapshot => 3)".replace(":t, ", "table=>:t,"),
                     t="db.t", name="a")  # fmt: skip
     assert (found.table, found.change) == ("db.t", CreateTag("a", 3))
@@ -150,7 +148,7 @@ def test_parameters_are_the_callers_values() -> None:
         ("sys.create_branch('t','b','a','x')", InvalidValueError, "true or false", "", "'x'"),
     ],
 )
-def test_a_wrong_call_is_told_with_its_place(
+def test_invalid_call_is_refused_with_its_position(
     text: str, error: type[PaimonMagicsError], message: str, hint: str, at: str
 ) -> None:
     with pytest.raises(error) as caught:

@@ -38,12 +38,12 @@ def test_small_files_are_packed_up_to_twice_the_target() -> None:
     ]
 
 
-def test_a_few_small_files_stay() -> None:
+def test_too_few_small_files_are_not_packed() -> None:
     assert packed_files(sized(1, 2, 3, 4), RULES) == []
     assert [sizes_of(g) for g in packed_files(sized(5, 1, 2, 3, 4), RULES)] == [[1, 2, 3, 4, 5]]
 
 
-def test_only_so_many_files_are_looked_at() -> None:
+def test_file_count_limit_applies() -> None:
     rules = AppendRules(
         target_bytes=100, open_file_cost_bytes=0, file_count_max=6, file_count_min=2
     )
@@ -51,7 +51,7 @@ def test_only_so_many_files_are_looked_at() -> None:
     assert len(group) == 6
 
 
-def test_files_of_one_index_file_go_together_and_never_stay() -> None:
+def test_files_sharing_an_index_file_are_packed_together() -> None:
     kept = AppendFile("kept", 500, 10, vector_file="a", deleted_rows=2)
     many = AppendFile("many", 500, 10, vector_file="b", deleted_rows=3)
     unknown = AppendFile("unknown", 500, 10, vector_file="b")
@@ -62,17 +62,17 @@ def test_files_of_one_index_file_go_together_and_never_stay() -> None:
     assert packed_files([small, *sized(2, 3)], VECTORS) == [(small,)]
 
 
-def test_without_vectors_their_options_count_for_nothing() -> None:
+def test_index_files_are_ignored_without_deletion_vectors() -> None:
     assert packed_files([AppendFile("large", 500, 10, vector_file="b")], RULES) == []
 
 
-def test_a_writer_rewrites_the_oldest_window() -> None:
+def test_writer_compaction_picks_the_oldest_window() -> None:
     assert sizes_of(window_of_files(reversed(sized(1, 2, 3, 4, 5, 6)), RULES)) == [1, 2, 3, 4, 5]
     assert sizes_of(window_of_files(sized(150, 50, 1, 2, 3, 4, 5), RULES)) == [50, 1, 2, 3, 4]
     assert window_of_files(sized(1, 2, 3, 4), RULES) == ()
 
 
-def test_a_full_compaction_keeps_the_order_and_large_files_at_the_beginning() -> None:
+def test_full_compaction_keeps_order_and_leading_large_files() -> None:
     assert sizes_of(files_in_order(sized(90, 80, 1, 90, 2), RULES)) == [1, 90, 2]
     assert files_in_order(sized(1, 90, 90, 2), RULES) == ()
     assert files_in_order(sized(90, 1, 2), RULES) == ()
@@ -88,7 +88,7 @@ def test_a_full_compaction_keeps_the_order_and_large_files_at_the_beginning() ->
     sizes=st.lists(st.integers(1, 300), max_size=40),
     vectors=st.lists(st.sampled_from([None, None, "a", "b", "c"]), min_size=40, max_size=40),
 )
-def test_no_file_is_rewritten_twice_and_no_index_file_by_two_groups(
+def test_no_file_or_index_file_is_in_two_groups(
     sizes: list[int], vectors: list[str | None]
 ) -> None:
     files = [
@@ -108,7 +108,7 @@ def ranges(*files: tuple[int, int, int]) -> list[RowRangeFile]:
     return [RowRangeFile(place, *one) for place, one in enumerate(files)][::-1]
 
 
-def test_files_of_the_same_rows_and_of_rows_that_follow_become_one() -> None:
+def test_files_of_equal_and_adjacent_row_ranges_are_merged() -> None:
     rules = AppendRules(target_bytes=100, open_file_cost_bytes=5, file_count_min=3)
     files = ranges((0, 10, 1), (0, 10, 50), (10, 5, 46), (15, 5, 1), (20, 5, 1), (25, 5, 1))
     # Bytes of 5 + 50 + 46 are more than the target size; the other files are many enough, too.
@@ -120,12 +120,12 @@ def test_files_of_the_same_rows_and_of_rows_that_follow_become_one() -> None:
     assert row_range_bins(large, rules) == [(1, 2, 3), (4, 5, 6)]
 
 
-def test_a_single_file_is_never_rewritten_for_its_rows() -> None:
+def test_single_file_forms_no_row_range_bin() -> None:
     rules = AppendRules(target_bytes=100, file_count_min=1)
     assert row_range_bins(ranges((0, 9, 300)), rules) == []
     assert row_range_bins([], rules) == []
 
 
-def test_files_that_share_some_rows_are_told() -> None:
+def test_partly_overlapping_row_ranges_are_refused() -> None:
     with pytest.raises(TableDamagedError, match="from 0 to 9, those of the other from 5 to 9"):
         row_range_bins(ranges((0, 10, 1), (5, 5, 1)), RULES)

@@ -49,7 +49,7 @@ AS_IT_IS, READ, REWRITTEN, REWRITTEN_WITHOUT_DELETES = range(4)
         (FULL, replace(FILE, level=3), 5, READ),
     ],
 )
-def test_an_upgraded_file_is_rewritten_or_read_where_that_matters(
+def test_upgraded_file_is_rewritten_or_read_as_rules_require(
     rules: LookupRules, file: BucketFile, level: int, expected: int
 ) -> None:
     rewritten = Rewrite((((file,),),), drops_deletes=expected == REWRITTEN_WITHOUT_DELETES)
@@ -57,12 +57,12 @@ def test_an_upgraded_file_is_rewritten_or_read_where_that_matters(
     assert with_lookups([Upgrade(file)], level, rules) == [wanted]
 
 
-def test_a_rewrite_stays() -> None:
+def test_rewrite_is_left_unchanged() -> None:
     rewrite = Rewrite((((FILE,),),))
     assert with_lookups([rewrite], 5, CHANGES) == [rewrite]
 
 
-def test_rows_of_level_0_are_looked_up_and_told() -> None:
+def test_rules_decide_which_rows_are_looked_up_and_logged() -> None:
     assert CHANGES.looks_up_in([FILE], 3) and CHANGES.tells_changes_of([FILE], 3)
     assert not CHANGES.looks_up_in([replace(FILE, level=1)], 3)
     assert not CHANGES.looks_up_in([FILE], 0)
@@ -90,6 +90,6 @@ def schema_with(options: str) -> TableSchema:
         ("'merge-engine' = 'first-row'", replace(PLAIN, sees_all=False)),
     ],
 )
-def test_the_rules_are_those_of_the_options(options: str, expected: LookupRules | None) -> None:
+def test_lookup_rules_follow_the_table_options(options: str, expected: LookupRules | None) -> None:
     wanted = replace(CHANGES, sees_all=False) if expected is None else expected
     assert LookupRules.of(schema_with(options), ["parquet"] * 6, 5) == wanted

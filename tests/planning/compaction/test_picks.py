@@ -60,9 +60,7 @@ def buckets(draw: st.DrawFn) -> list[SortedRun]:
 
 
 @given(runs=buckets(), trigger=st.integers(1, 7), forced=st.booleans())
-def test_a_pick_holds_all_of_level_0_and_leaves_nothing_there(
-    runs: list[SortedRun], trigger: int, forced: bool
-) -> None:
+def test_pick_empties_level_0(runs: list[SortedRun], trigger: int, forced: bool) -> None:
     found = pick(runs, PickOptions(compaction_trigger=trigger, forces_level_0_up=forced), NOON)
     if found is None:
         assert not forced or not any(run.level == 0 for run in runs)
@@ -75,7 +73,7 @@ def test_a_pick_holds_all_of_level_0_and_leaves_nothing_there(
 
 
 @given(runs=buckets())
-def test_compacting_again_and_again_comes_to_an_end(runs: list[SortedRun]) -> None:
+def test_repeated_compaction_terminates(runs: list[SortedRun]) -> None:
     options = PickOptions(compaction_trigger=2, forces_level_0_up=True)
     for round in range(20):
         found = pick(runs, options, NOON)
@@ -87,7 +85,7 @@ def test_compacting_again_and_again_comes_to_an_end(runs: list[SortedRun]) -> No
     pytest.fail("it compacts for ever")
 
 
-def test_level_0_is_in_the_order_of_writing() -> None:
+def test_level_0_runs_follow_the_order_of_writing() -> None:
     files = [
         file("b", max_sequence_number=5, min_sequence_number=1),
         file("a", max_sequence_number=5, min_sequence_number=1),
@@ -103,7 +101,7 @@ def test_level_0_is_in_the_order_of_writing() -> None:
     ("hours", "at", "joined"),
     [((22, 6), 23, 2), ((22, 6), 5, 2), ((22, 6), 6, 0), ((9, 17), 9, 2), ((9, 17), 17, 0)],
 )
-def test_off_the_peak_larger_runs_join(hours: tuple[int, int], at: int, joined: int) -> None:
+def test_larger_runs_join_in_off_peak_hours(hours: tuple[int, int], at: int, joined: int) -> None:
     runs = sorted_runs([file("new", size=100), file("old", level=5, size=150)])
     options = PickOptions(
         compaction_trigger=2,
@@ -115,7 +113,7 @@ def test_off_the_peak_larger_runs_join(hours: tuple[int, int], at: int, joined: 
     assert len(found.runs if found else ()) == joined
 
 
-def test_everything_is_compacted_when_the_last_time_is_long_ago() -> None:
+def test_full_compaction_is_due_after_the_optimization_interval() -> None:
     runs = sorted_runs([file("new", size=1), file("old", level=5, size=1000, created_ms=900_000)])
     due = PickOptions(optimization_interval_ms=99_999)
     assert pick(runs, due, NOON) == pick_all(runs, due)
@@ -124,7 +122,7 @@ def test_everything_is_compacted_when_the_last_time_is_long_ago() -> None:
     assert pick(never_full, PickOptions(optimization_interval_ms=1e12), NOON) is not None
 
 
-def test_on_the_greatest_level_only_files_that_lose_rows_are_rewritten() -> None:
+def test_only_files_losing_rows_are_rewritten_at_the_highest_level() -> None:
     good = file("good", 5, keys=(0, 1))
     expired = BucketFile("expired", 5, 100, 2, 3, may_hold_expired_rows=True)
     deleted = BucketFile("deleted", 5, 100, 4, 5, has_deletion_vector=True)
@@ -138,7 +136,7 @@ def test_on_the_greatest_level_only_files_that_lose_rows_are_rewritten() -> None
     assert pick_all([], PickOptions()) is None
 
 
-def test_a_file_with_deletes_is_not_upgraded_to_the_greatest_level() -> None:
+def test_file_with_deletes_is_rewritten_for_the_highest_level() -> None:
     runs = sorted_runs([file("plain", keys=(0, 1)), file("deletes", keys=(5, 6), deleted_rows=1)])
     found = pick_all(runs, PickOptions())
     assert found is not None
@@ -146,7 +144,7 @@ def test_a_file_with_deletes_is_not_upgraded_to_the_greatest_level() -> None:
     assert steps_of(found, RewriteRules(5, 0)) == [Upgrade(plain), Rewrite((((deletes,),),))]
 
 
-def test_deletes_go_when_nothing_older_is_left() -> None:
+def test_deletes_are_dropped_where_no_older_rows_need_them() -> None:
     runs = sorted_runs([file("new"), file("newer", max_sequence_number=1), file("old", 5, 10_000)])
     found = pick(runs, PickOptions(compaction_trigger=3, max_size_amplification_percent=500), NOON)
     assert found is not None
@@ -160,7 +158,7 @@ def test_deletes_go_when_nothing_older_is_left() -> None:
     assert not dropped(vectors=True, chain=True)
 
 
-def test_the_options_of_a_table() -> None:
+def test_pick_options_follow_the_table_options() -> None:
     plain = PickOptions.of(table())
     assert plain == PickOptions()
     of_options = PickOptions.of(

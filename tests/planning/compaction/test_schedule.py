@@ -50,7 +50,7 @@ def look(schedule: Schedule, table: str, seen: Seen, at_ms: int) -> None:
     schedule.seen(table, seen, at_ms)
 
 
-def test_a_table_is_looked_at_after_enough_commits_and_a_while() -> None:
+def test_table_is_assessed_after_enough_commits_and_a_delay() -> None:
     schedule = Schedule(SETTLE_MS)
     for at_ms in range(4):
         schedule.committed("a", name("a"), FIVE, at_ms)
@@ -64,7 +64,7 @@ def test_a_table_is_looked_at_after_enough_commits_and_a_while() -> None:
     assert schedule.tables["a"].state is State.TIDY and not schedule.has_work
 
 
-def test_the_smallest_comes_first_and_nothing_waits_for_ever() -> None:
+def test_smallest_table_goes_first_but_large_tables_do_not_starve() -> None:
     schedule = full("large", "small")
     look(schedule, "large", Seen(1, 1 << 30), SETTLE_MS)
     look(schedule, "small", Seen(1, 1 << 20), SETTLE_MS)
@@ -83,7 +83,7 @@ def test_the_smallest_comes_first_and_nothing_waits_for_ever() -> None:
     assert 5 * 60_000 < at_ms < 15 * 60_000
 
 
-def test_what_a_portion_leaves_is_worked_on_again_and_keeps_its_age() -> None:
+def test_remaining_work_is_rescheduled_with_its_age() -> None:
     schedule = full("a")
     look(schedule, "a", Seen(3, 300), SETTLE_MS)
     assert schedule.next(500) == Work("a")
@@ -96,7 +96,7 @@ def test_what_a_portion_leaves_is_worked_on_again_and_keeps_its_age() -> None:
     assert schedule.next(10**9) is None, "what is too large waits for people"
 
 
-def test_a_failure_is_tried_again_later_and_later() -> None:
+def test_failure_is_retried_with_growing_delays() -> None:
     schedule = full("a")
     waits = []
     at_ms = SETTLE_MS
@@ -112,7 +112,7 @@ def test_a_failure_is_tried_again_later_and_later() -> None:
     assert schedule.tables["a"].problem == ""
 
 
-def test_commits_while_it_is_worked_on_are_not_forgotten() -> None:
+def test_commits_during_work_are_counted() -> None:
     schedule = full("a")
     assert schedule.next(SETTLE_MS) == Assess("a")
     for _ in range(5):
@@ -121,7 +121,7 @@ def test_commits_while_it_is_worked_on_are_not_forgotten() -> None:
     assert schedule.next(2 * SETTLE_MS) == Assess("a")
 
 
-def test_others_compactions_add_nothing() -> None:
+def test_foreign_compactions_add_no_pressure() -> None:
     schedule = Schedule(SETTLE_MS)
     schedule.committed("a", name("a"), FIVE, 0, compacts=True)
     assert schedule.tables["a"].commits == 0
@@ -132,7 +132,7 @@ def test_others_compactions_add_nothing() -> None:
     assert not schedule.has_work
 
 
-def test_a_table_with_a_bucket_just_below_its_trigger_is_looked_at_after_the_next_commit() -> None:
+def test_nearly_full_bucket_is_assessed_after_the_next_commit() -> None:
     schedule = full("a")
     look(schedule, "a", Seen(fullest=4), SETTLE_MS)
     assert not schedule.has_work
@@ -140,7 +140,7 @@ def test_a_table_with_a_bucket_just_below_its_trigger_is_looked_at_after_the_nex
     assert schedule.wait_ms(200) == SETTLE_MS
 
 
-def test_a_table_whose_option_was_changed_or_that_is_gone_is_forgotten() -> None:
+def test_excluded_or_dropped_table_is_forgotten() -> None:
     schedule = full("a", "b")
     schedule.committed("a", name("a"), Pressure(0), 1)
     schedule.dropped("b")
@@ -169,13 +169,13 @@ def test_a_table_whose_option_was_changed_or_that_is_gone_is_forgotten() -> None
         (", 'write-only' = 'true', 'auto_compact' = 'true'", True, False, Pressure(5)),
     ],
 )
-def test_how_many_commits_are_enough(
+def test_commit_threshold_follows_the_table_options(
     options: str, key: bool, by_default: bool, pressure: Pressure
 ) -> None:
     assert Pressure.of(schema(options, key), by_default=by_default) == pressure
 
 
-def test_an_option_without_meaning_is_told() -> None:
+def test_invalid_auto_compact_option_is_refused() -> None:
     table = schema("")
     wrong = replace(table, options=(*table.options, ("auto_compact", "often")))
     with pytest.raises(InvalidTableError, match="auto_compact"):

@@ -18,7 +18,7 @@ assert isinstance(STATEMENT, CreateTable)
 SCHEMA = plan_create_table(STATEMENT)
 
 
-def test_columns_are_separated_by_commas() -> None:
+def test_sort_order_reads_strategy_and_columns() -> None:
     assert sort_order(SCHEMA, "ZOrder", "b, a") == SortOrder("zorder", ("b", "a"), 3)
     assert sort_order(SCHEMA, "order", "a") == SortOrder("order", ("a",), 3)
     assert sort_order(SCHEMA, None, None) is None
@@ -39,6 +39,8 @@ def test_columns_are_separated_by_commas() -> None:
         ("hilbert", "a", "two columns or more"),
     ],
 )
-def test_other_orders_are_refused(strategy: str | None, order_by: str | None, message: str) -> None:
+def test_invalid_sort_orders_are_refused(
+    strategy: str | None, order_by: str | None, message: str
+) -> None:
     with pytest.raises(PaimonMagicsError, match=message):
         sort_order(SCHEMA, strategy, order_by)

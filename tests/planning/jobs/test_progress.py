@@ -58,27 +58,27 @@ SHUFFLED = StageProgress(2, 2, rows_read=1_000, rows_shuffled=1_000, seconds=8)
          "Spark: writing files, stage 1, 7 rows written, 2 s so far"),
     ],
 )  # fmt: skip
-def test_the_line_says_what_is_known(progress: Progress, text: str) -> None:
+def test_progress_line_shows_the_known_values(progress: Progress, text: str) -> None:
     assert progress.text() == text
 
 
-def test_a_stage_is_named_by_what_it_reads_before_its_first_rows() -> None:
+def test_stage_is_named_by_its_table_before_the_first_rows() -> None:
     assert Progress(1, (reading(0),), work=ORDERS).text().startswith("Spark: reading orders, ")
     later = Progress(1, (DONE, reading(0)), work=ORDERS).text()
     assert later.startswith("Spark: computing, ")
 
 
-def test_many_sources_are_counted() -> None:
+def test_many_sources_are_shown_as_a_count() -> None:
     work = Work(("a", "b", "c", "d"), rows=10)
     assert "reading 4 tables," in Progress(1, (reading(5),), work=work).text()
 
 
-def test_the_share_is_of_the_running_stages_by_tasks_where_rows_are_not_known() -> None:
+def test_share_counts_tasks_where_rows_are_unknown() -> None:
     assert Progress(1, (DONE, StageProgress(10, 5), StageProgress(10, 0))).share == 0.25
     assert Progress(1, (DONE,)).share is None
 
 
-def test_rows_and_bytes_tell_how_far_a_stage_is_before_a_task_has_ended() -> None:
+def test_share_counts_rows_and_bytes_before_a_task_ends() -> None:
     assert Progress(8, (reading(1_000),), work=ORDERS).share == 0.25
     half = StageProgress(2, 0, 2, bytes_read=2**19, seconds=1)
     assert Progress(8, (half,), work=Work(size_bytes=2**20)).share == 0.5
@@ -88,7 +88,7 @@ def test_rows_and_bytes_tell_how_far_a_stage_is_before_a_task_has_ended() -> Non
     assert Progress(8, (reading(9_000),), work=ORDERS).share == 1.0
 
 
-def test_stages_that_read_share_what_there_is_to_read() -> None:
+def test_reading_stages_share_the_rows_to_read() -> None:
     """As the sides of a join, at the same time or one after the other."""
     both = Progress(8, (reading(1_000), reading(2_000)), work=ORDERS)
     assert (both.share, both.seconds_left) == (0.75, pytest.approx(8 / 3))
@@ -96,7 +96,7 @@ def test_stages_that_read_share_what_there_is_to_read() -> None:
     assert Progress(8, (first, reading(500)), work=ORDERS).share == 0.5
 
 
-def test_the_share_of_an_insert_is_of_both_its_stages() -> None:
+def test_share_of_an_insert_covers_both_stages() -> None:
     shares = [
         Progress(1, stages, work=KEYED).share
         for stages in (
@@ -106,7 +106,7 @@ def test_the_share_of_an_insert_is_of_both_its_stages() -> None:
     assert shares == pytest.approx([0, 1 / 6, 2 / 3, 5 / 6])
 
 
-def test_rows_that_are_fetched_tell_how_far_a_stage_is_that_reads_none() -> None:
+def test_share_counts_fetched_rows_where_a_stage_reads_none() -> None:
     """As the sort before a write, or the second stage of an aggregation."""
     fetching = StageProgress(2, 0, 2, rows_fetched=500, seconds=4)
     insert = Progress(12, (SHUFFLED, fetching), work=KEYED)
@@ -122,19 +122,19 @@ def test_rows_that_are_fetched_tell_how_far_a_stage_is_that_reads_none() -> None
     assert Progress(12, (SHUFFLED, two, fetching)).share == 1.0
 
 
-def test_writers_have_as_many_rows_as_were_shuffled() -> None:
+def test_writing_stage_expects_the_shuffled_rows() -> None:
     aggregated = Work(("orders",), rows=4_000, shuffle="by bucket", target="buckets")
     shuffled = StageProgress(2, 2, rows_read=4_000, rows_shuffled=100)
     assert Progress(1, (shuffled, writing(50)), work=aggregated).share == 0.5
 
 
-def test_time_is_left_by_the_slowest_stage_once_all_of_them_can_say() -> None:
+def test_slowest_stage_determines_the_time_left() -> None:
     quick, slow = StageProgress(10, 9, seconds=9), StageProgress(10, 3, seconds=9)
     assert Progress(9, (quick, slow)).seconds_left == pytest.approx(21)
     assert Progress(9, (quick, StageProgress(10, 0, 2, seconds=9))).seconds_left is None
 
 
-def test_the_pace_is_that_since_the_first_rows() -> None:
+def test_pace_is_measured_from_the_first_rows() -> None:
     sorted_first = StageProgress(2, 0, 2, rows_written=500, writes=True, seconds=20, rows_seconds=4)
     assert Progress(30, (SHUFFLED, sorted_first), work=KEYED).seconds_left == 4
     sorting = StageProgress(2, 0, 2, seconds=9)
@@ -145,17 +145,17 @@ def test_the_pace_is_that_since_the_first_rows() -> None:
     assert "sorting for buckets, stage 2, 0 of 2 tasks" in waiting.text()
 
 
-def test_the_first_rows_say_nothing_of_the_time_that_is_left() -> None:
+def test_first_rows_give_no_estimate_of_the_time_left() -> None:
     assert Progress(8, (reading(10),), work=ORDERS).seconds_left is None
     assert Progress(8, (reading(1_000, 0.5),), work=ORDERS).seconds_left is None
 
 
-def test_all_rows_that_are_read_say_nothing_of_the_time_that_is_left() -> None:
+def test_fully_read_stage_gives_no_estimate_of_the_time_left() -> None:
     """A sort or an aggregation goes on with them."""
     assert Progress(8, (reading(4_000),), work=ORDERS).seconds_left is None
 
 
-def test_the_rate_is_that_of_the_last_seconds() -> None:
+def test_rate_covers_the_last_seconds() -> None:
     pace = Pace()
     assert pace.rates == (0.0, 0.0)
     for second in range(21):
@@ -170,5 +170,5 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.9, "0 s"), (59, "59 s"), (125, "2 min 5 s"), (11_045, "3 h 4 min")]
 )
-def test_a_duration_has_two_units(seconds: float, text: str) -> None:
+def test_duration_shows_at_most_two_units(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text

@@ -43,7 +43,5 @@ def plan(*scans: RawScan, tasks: tuple[tuple[TaskSplit, ...], ...] = ()) -> Read
         pytest.param(ReadPlan((), (), local=(split(0),)), False, id="read in this process"),
     ],
 )
-def test_tasks_have_buckets_of_their_own_where_each_is_whole_in_one(
-    read: ReadPlan, *, own: bool
-) -> None:
+def test_tasks_own_their_buckets_where_no_bucket_is_split(read: ReadPlan, *, own: bool) -> None:
     assert have_own_buckets(read, SIZES) is own

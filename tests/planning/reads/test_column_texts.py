@@ -41,7 +41,7 @@ DAY = datetime.date(2026, 1, 31)
         ("a.x", {"a"}),
     ],
 )
-def test_the_names_in_a_text_are_the_columns_that_it_may_use(text: str, used: set[str]) -> None:
+def test_names_in_a_text_are_its_possible_columns(text: str, used: set[str]) -> None:
     assert mentioned(text, NAMES) == used | {"b`c"}  # whose text may be written otherwise
 
 
@@ -53,7 +53,7 @@ def test_the_names_in_a_text_are_the_columns_that_it_may_use(text: str, used: se
         "SubqueryExpression(plan=<Filter object>, type=scalar)",
     ],
 )
-def test_a_text_that_names_no_columns_may_use_any(text: str) -> None:
+def test_text_without_column_names_may_use_any_column(text: str) -> None:
     assert mentioned(text, NAMES) is None
 
 
@@ -80,7 +80,7 @@ def test_a_comparison_is_guessed_from_its_text(text: str, first: Guess | None) -
     assert next(guesses(text, COLUMNS), None) == first
 
 
-def test_names_literals_and_windows_are_told_apart() -> None:
+def test_names_literals_and_windows_are_distinguished() -> None:
     assert text_within("Column<'=(p, 1)'>") == "=(p, 1)"
     assert is_plain_name("day_2") and not is_plain_name("'day'") and not is_plain_name("true")
     assert uses_other_rows("row_number() OVER (PARTITION BY a)")

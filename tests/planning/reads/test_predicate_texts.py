@@ -26,5 +26,5 @@ from paimon_magics.statements.statement import ColumnFilter, FilterValue
         (ColumnFilter("day", "=", (FilterValue("date", "2026-11-20"),)), "day = '2026-11-20'"),
     ],
 )
-def test_a_condition_is_told_as_sql(condition: ColumnPredicate | ColumnFilter, text: str) -> None:
+def test_condition_is_shown_as_sql(condition: ColumnPredicate | ColumnFilter, text: str) -> None:
     assert condition_text(condition) == text

@@ -35,7 +35,7 @@ def found(condition: str, alias: str = "") -> tuple[ColumnPredicate, ...]:
         ("`k` % 2 = 0", "", (2, 0)),
     ],
 )
-def test_a_condition_on_a_remainder_is_known(
+def test_remainder_condition_is_recognised(
     condition: str, alias: str, values: tuple[int, int]
 ) -> None:
     assert found(condition, alias) == (ColumnPredicate("k", "remainder", values),)
@@ -50,5 +50,5 @@ def test_a_condition_on_a_remainder_is_known(
         *("k % 100 = 99999999999", "(k + 1) % 10 = 0", "pmod(k, 10) = 1", "k.f % 10 = 1"),
     ],
 )
-def test_other_conditions_are_not_taken_for_one(condition: str) -> None:
+def test_other_conditions_give_no_remainder_predicate(condition: str) -> None:
     assert found(condition) == ()

@@ -68,7 +68,7 @@ KINDS = {
         (Condition("id", "is not null"), "`id` IS NOT NULL"),
     ],
 )
-def test_a_condition_has_a_literal_of_its_columns_type(condition: Condition, sql: str) -> None:
+def test_condition_uses_a_literal_of_the_column_type(condition: Condition, sql: str) -> None:
     found = filter_sql("SELECT 1", RowFilter(conditions=(condition,)), KINDS)
     assert found == f"SELECT * FROM (SELECT 1) WHERE {sql}"
 
@@ -101,7 +101,7 @@ def test_a_condition_has_a_literal_of_its_columns_type(condition: Condition, sql
         ("shop.`a b$files`", RowFilter(), "SELECT * FROM shop.`a b$files`"),
     ],
 )
-def test_a_look_is_a_query_around_the_rows(rows: str, row_filter: RowFilter, sql: str) -> None:
+def test_row_filter_wraps_the_query(rows: str, row_filter: RowFilter, sql: str) -> None:
     assert filter_sql(rows, row_filter, KINDS) == sql
 
 
@@ -139,7 +139,7 @@ def test_a_look_is_a_query_around_the_rows(rows: str, row_filter: RowFilter, sql
         (RowFilter(conditions=(Condition("tags", "=", "x"),)), InvalidValueError, "is null"),
     ],
 )
-def test_what_makes_no_sense_is_answered_with_the_next_step(
+def test_invalid_filters_are_refused_with_a_hint(
     row_filter: RowFilter, error: type[PaimonMagicsError], said: str
 ) -> None:
     with pytest.raises(error) as raised:
@@ -147,7 +147,7 @@ def test_what_makes_no_sense_is_answered_with_the_next_step(
     assert said in raised.value.text()
 
 
-def test_what_a_query_does_not_give_is_said_and_not_asked_for() -> None:
+def test_columns_missing_from_the_query_are_noted_and_not_requested() -> None:
     kinds = {name: KINDS[name] for name in ("id", "day", "good")}
     rows, given = "SELECT id, day FROM t", ("id", "day")
     assert (
@@ -158,6 +158,6 @@ def test_what_a_query_does_not_give_is_said_and_not_asked_for() -> None:
     assert filter_sql(rows, RowFilter(), kinds, ()) == ""
 
 
-def test_the_first_rows_of_a_query_are_a_query() -> None:
+def test_row_limit_wraps_the_query() -> None:
     assert limited_sql("SELECT 1", 5) == "SELECT * FROM (SELECT 1) LIMIT 5"
     assert limited_sql("SHOW TABLES", 5) == ""

@@ -23,7 +23,7 @@ def files(count: int, size_bytes: int) -> RawFiles:
         pytest.param(10_000, 10_000_000, True, id="many files of some size"),
     ],
 )
-def test_many_small_files_are_opened_by_the_native_reader(
+def test_many_small_files_use_the_merge_read(
     count: int, size_bytes: int, *, by_spark: bool
 ) -> None:
     raw = [files(count, size_bytes)]
@@ -33,7 +33,7 @@ def test_many_small_files_are_opened_by_the_native_reader(
     assert ("small" in str(plan.unscanned)) is not by_spark
 
 
-def test_what_spark_can_not_open_is_read_natively() -> None:
+def test_files_unreachable_for_spark_use_the_merge_read() -> None:
     raw = [files(1, 10_000_000)]
     plan = plan_read([COLUMN], {0: [COLUMN]}, raw, [], slots=2, spark_opens_store=False)
     assert (plan.raw_file_count, plan.merge_file_count) == (0, 1)
@@ -55,7 +55,7 @@ FLOATING = [
         (ArrayType(AtomicType("DOUBLE")), False),
     ],
 )
-def test_files_whose_bounds_may_be_wrong_are_scanned_apart_where_they_could_be_asked(
+def test_files_with_doubtful_float_bounds_are_scanned_separately(
     data_type: DataType, *, apart: bool
 ) -> None:
     column = Column(0, "c", data_type)

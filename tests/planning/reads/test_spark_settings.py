@@ -48,7 +48,7 @@ def options(table: TableName | None = TABLE, **given: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("scope", ["", "paimon.shop.t.", "*.*.*."])
 @pytest.mark.parametrize("key", sorted({*CORE_OPTIONS, *CONNECTOR}))
-def test_each_option_is_honoured_without_influence_or_refused(key: str, scope: str) -> None:
+def test_each_option_is_honoured_ignored_or_refused(key: str, scope: str) -> None:
     given = {f"{scope}{key}": "other"}
     if key in READ_OPTIONS:
         assert options(**given) == {key: "other"}
@@ -61,7 +61,7 @@ def test_each_option_is_honoured_without_influence_or_refused(key: str, scope: s
         assert f"spark.paimon.{scope}{key}" in caught.value.hint
 
 
-def test_the_more_exactly_a_table_is_named_the_more_it_counts() -> None:
+def test_most_specific_table_setting_wins() -> None:
     given = {
         "scan.snapshot-id": "1",
         "*.*.t.scan.snapshot-id": "2",
@@ -75,19 +75,19 @@ def test_the_more_exactly_a_table_is_named_the_more_it_counts() -> None:
     assert options(TableName("t", database="other"), **given) == {"scan.snapshot-id": "3"}
 
 
-def test_older_names_of_options_are_known() -> None:
+def test_older_option_names_are_recognised() -> None:
     assert options(**{"log.scan.timestamp-millis": "7"}) == {"scan.timestamp-millis": "7"}
     with pytest.raises(UnsupportedStatementError, match="first-row"):
         options(**{"first-row.ignore-delete": "true"})
 
 
-def test_an_option_that_nobody_has_is_refused_with_the_nearest() -> None:
+def test_unknown_option_is_refused_with_the_nearest() -> None:
     with pytest.raises(UnsupportedStatementError, match=r"no option 'scan\.snapshotid'") as caught:
         options(**{"scan.snapshotid": "1"})
     assert "scan.snapshot-id" in caught.value.hint
 
 
-def test_a_state_that_is_set_stands_in_the_way_of_changes_alone() -> None:
+def test_configured_read_point_blocks_only_row_changes() -> None:
     given = {"spark.paimon.scan.tag-name": "v1"}
     for verb in ("DELETE", "UPDATE", "MERGE"):
         with pytest.raises(UnsupportedStatementError, match=r"spark\.paimon\.scan\.tag-name = v1"):
@@ -97,7 +97,7 @@ def test_a_state_that_is_set_stands_in_the_way_of_changes_alone() -> None:
 
 
 @pytest.mark.parametrize("key", REFUSED)
-def test_a_refused_setting_is_let_be_with_its_usual_value(key: str) -> None:
+def test_refused_setting_is_accepted_with_its_default(key: str) -> None:
     check_sql_settings({key: REFUSED[key].default.upper()})
     with pytest.raises(UnsupportedStatementError) as caught:
         check_sql_settings({key: "other"})
@@ -105,7 +105,7 @@ def test_a_refused_setting_is_let_be_with_its_usual_value(key: str) -> None:
     assert f"spark.conf.set('{key}', '{REFUSED[key].default}')" in caught.value.hint
 
 
-def test_the_page_has_what_the_tables_have() -> None:
+def test_documentation_lists_every_setting() -> None:
     text = PAGE.read_text(encoding="utf-8").partition("\n## Settings of the Spark session\n")[2]
     text = text.partition("\n## Not offered yet\n")[0]
     rows = [line for line in text.splitlines() if line.startswith("| `")]

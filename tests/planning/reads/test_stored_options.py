@@ -24,7 +24,7 @@ def schema(**options: str) -> TableSchema:
     return TableSchema(columns=(), options=tuple(options.items()))
 
 
-def test_no_option_falls_through() -> None:
+def test_every_option_is_classified_for_reads() -> None:
     assert all(option.in_reads for option in CORE_OPTIONS.values())
     assert "branch" in REFUSED
     assert len(REFUSED) == 10
@@ -41,12 +41,12 @@ def test_a_table_with_a_refused_option_is_not_read(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", REFUSED)
-def test_a_refused_option_that_is_off_refuses_nothing(key: str) -> None:
+def test_refused_option_is_accepted_when_off(key: str) -> None:
     for value in {"", "main", "false"}:
         check_readable(NAME, schema(**{key: value}))
 
 
-def test_a_tables_own_read_point_holds_until_a_query_names_another() -> None:
+def test_query_overrides_the_stored_read_point() -> None:
     pinned = schema(**{"scan.snapshot-id": "3", "scan.mode": "from-snapshot"})
     assert point_of_read(pinned, {}) == AtSnapshot(3)
     assert point_of_read(pinned, {"scan.tag-name": "v1"}) == AtTag("v1")

@@ -51,11 +51,13 @@ STARTS: list[tuple[dict[str, str], StreamStart]] = [
 
 
 @pytest.mark.parametrize(("options", "start"), STARTS)
-def test_a_stream_begins_where_its_options_say(options: dict[str, str], start: StreamStart) -> None:
+def test_stream_starts_at_the_point_in_its_options(
+    options: dict[str, str], start: StreamStart
+) -> None:
     assert stream_request(schema(), options).start == start
 
 
-def test_a_start_that_is_stored_with_the_table_counts_unless_a_stream_names_its_own() -> None:
+def test_stream_options_override_the_stored_start() -> None:
     stored = schema("TBLPROPERTIES ('scan.mode' = 'latest', 'consumer-id' = 'me')")
     assert stream_request(stored, {}).start == Next()
     assert stream_request(stored, {}).consumer_id == "me"
@@ -84,7 +86,7 @@ REFUSED: list[tuple[dict[str, str], type[PaimonMagicsError], str]] = [
 
 
 @pytest.mark.parametrize(("options", "kind", "said"), REFUSED)
-def test_options_that_make_no_sense_are_refused_by_name(
+def test_invalid_stream_options_are_refused(
     options: dict[str, str], kind: type[PaimonMagicsError], said: str
 ) -> None:
     with pytest.raises(kind) as raised:
@@ -123,7 +125,7 @@ def test_a_batch_takes_whole_snapshots_up_to_its_limits(limits: Limits, end: int
     assert admitted(StreamOffset(3), SIZES, limits, waited_ms=100) == StreamOffset(end)
 
 
-def test_an_offset_comes_back_from_a_checkpoint() -> None:
+def test_offset_round_trips_through_a_checkpoint() -> None:
     for offset in (StreamOffset(3), StreamOffset(3, full=True)):
         assert StreamOffset.of(offset.document()) == offset
     with pytest.raises(InvalidValueError, match="not one of Paimon's"):

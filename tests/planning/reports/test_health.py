@@ -47,7 +47,7 @@ def schema(sql: str) -> TableSchema:
         ),
     ],
 )
-def test_rules_are_the_tables_own_options(sql: str, expected: tuple[int, ...]) -> None:
+def test_layout_rules_follow_the_table_options(sql: str, expected: tuple[int, ...]) -> None:
     rules = LayoutRules.of(schema(sql))
     assert expected == (
         rules.target_bytes,
@@ -58,7 +58,7 @@ def test_rules_are_the_tables_own_options(sql: str, expected: tuple[int, ...]) -
     )
 
 
-def test_an_option_that_can_not_be_read_is_named() -> None:
+def test_error_names_an_unreadable_option() -> None:
     table = TableSchema((), options=(("target-file-size", "large"),))
     with pytest.raises(InvalidTableError, match="target-file-size"):
         LayoutRules.of(table)
@@ -136,7 +136,7 @@ RUNS = {"files": 40, "cells_with_runs": 2}
         ),
     ],
 )  # fmt: skip
-def test_findings(
+def test_findings_match_the_layout(
     rules: LayoutRules, figures: Figures, severity: Severity, said: str, statement: str
 ) -> None:
     found = findings(TableName("t", "shop"), rules, figures)

@@ -91,7 +91,7 @@ def change_of(text: str, of: TableSchema | None = None, **bound: object) -> Logg
         ("UPDATE shop.t SET n = (1) + (2) WHERE k = 1 AND p = 'a'", None),
     ],
 )
-def test_a_statement_that_needs_the_row_of_a_key_only_is_a_small_change(
+def test_statement_on_rows_by_key_becomes_a_logged_change(
     text: str, found: LoggedChange | None
 ) -> None:
     assert change_of(text, k=2, p="b", d=Decimal("1.5")) == found
@@ -120,7 +120,7 @@ def test_a_statement_that_needs_the_row_of_a_key_only_is_a_small_change(
         ("'bucket' = '-1'", "", False, "no primary key"),
     ],
 )
-def test_a_table_whose_rows_need_more_than_that_takes_none(
+def test_unsuitable_tables_take_no_logged_changes(
     options: str, more: str, updates: bool, said: str
 ) -> None:
     of = schema(options, more)
@@ -130,7 +130,7 @@ def test_a_table_whose_rows_need_more_than_that_takes_none(
     assert change_of(f"{kind} WHERE k = 1 AND p = 'a'", of) is None
 
 
-def test_a_wrong_assignment_is_an_error_wherever_it_goes() -> None:
+def test_assignments_to_keys_fail_and_to_sequence_fields_are_not_logged() -> None:
     with pytest.raises(PaimonMagicsError, match="primary key column `k`"):
         change_of("UPDATE shop.t SET k = 2 WHERE k = 1 AND p = 'a'")
     # Another sequence could lose against the row that it replaces.

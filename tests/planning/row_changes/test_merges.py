@@ -44,7 +44,7 @@ def plan(clauses: str, source: tuple[str, ...] = ("place", "V", "id", "more")) -
     return plan_merge(parsed(HEAD + clauses), SCHEMA, source)
 
 
-def test_values_come_by_name_or_as_assigned() -> None:
+def test_clause_values_come_by_name_or_assignment() -> None:
     found = plan(
         "WHEN MATCHED AND s.more THEN UPDATE SET shop.t.V = s.v, place.shelf = 'a', "
         "t.place.hall = DEFAULT WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT (id) "
@@ -63,7 +63,7 @@ def test_values_come_by_name_or_as_assigned() -> None:
     assert insert[1:] == (ToDefault(), ToDefault())
 
 
-def test_an_updated_row_keeps_its_key_whatever_equals_that_in_the_source() -> None:
+def test_updated_row_keeps_its_key_despite_equal_source_values() -> None:
     """`'01' = 1` is true, and 1 is stored as another key."""
     for clause in (
         "SET id = s.id, v = s.v",
@@ -85,11 +85,11 @@ def test_an_updated_row_keeps_its_key_whatever_equals_that_in_the_source() -> No
         ("WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE THEN DELETE", "FULL OUTER"),
     ],
 )
-def test_the_join_finds_just_the_rows_of_the_clauses(clauses: str, join: str) -> None:
+def test_clauses_determine_the_join_type(clauses: str, join: str) -> None:
     assert plan(clauses).join == join
 
 
-def test_only_columns_that_matter_are_read_of_the_target() -> None:
+def test_only_needed_target_columns_are_read() -> None:
     for clauses, expected in {
         "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *": (0,),
         "WHEN MATCHED AND t.v > 'a' THEN UPDATE SET *": (0, 1),
@@ -115,14 +115,14 @@ def test_only_columns_that_matter_are_read_of_the_target() -> None:
         ("WHEN NOT MATCHED THEN INSERT (id, place.hall) VALUES (1, 2)", "field of `place`"),
     ],
 )
-def test_what_can_not_be_meant_is_refused_by_name(clauses: str, said: str) -> None:
+def test_invalid_merge_clauses_are_refused_with_their_position(clauses: str, said: str) -> None:
     with pytest.raises(PaimonMagicsError) as raised:
         plan(clauses)
     assert said in raised.value.message
     assert raised.value.position is not None
 
 
-def test_a_star_needs_all_columns_of_the_target() -> None:
+def test_star_requires_all_target_columns_in_the_source() -> None:
     for action in ("MATCHED THEN UPDATE SET *", "NOT MATCHED THEN INSERT *"):
         with pytest.raises(PaimonMagicsError, match="no `place`"):
             plan(f"WHEN {action}", ("id", "v"))
@@ -130,7 +130,7 @@ def test_a_star_needs_all_columns_of_the_target() -> None:
         plan("WHEN MATCHED THEN DELETE", ("id", "ID"))
 
 
-def test_columns_that_the_source_lacks_can_be_left_to_the_table() -> None:
+def test_columns_missing_in_the_source_can_be_left_to_the_table() -> None:
     merge = parsed(f"{HEAD}WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
     update, insert = plan_merge(merge, SCHEMA, ("id", "place"), fills_missing=True).clauses
     assert update.values == (Unchanged(), Unchanged(), FromSource(1))
@@ -151,7 +151,7 @@ def test_columns_that_the_source_lacks_can_be_left_to_the_table() -> None:
         ("t.id BETWEEN s.id AND s.id", set()),
     ],
 )
-def test_equal_columns_are_those_that_on_makes_equal(
+def test_equated_columns_follow_from_the_on_condition(
     condition: str, pairs: set[tuple[str, str]]
 ) -> None:
     merge = parsed(f"MERGE INTO shop.t USING s ON {condition} WHEN MATCHED THEN DELETE")
@@ -167,15 +167,13 @@ def test_equal_columns_are_those_that_on_makes_equal(
         ("INSERT (id) VALUES (s.more)", False),
     ],
 )
-def test_a_key_tells_of_a_row_that_was_not_found_if_on_looked_for_it(
-    insert: str, told: bool
-) -> None:
+def test_insert_of_the_key_in_the_on_condition_is_recognised(insert: str, told: bool) -> None:
     merge = parsed(f"{HEAD}WHEN NOT MATCHED THEN {insert}")
     made = plan_merge(merge, SCHEMA, ("id", "v", "place", "more"))
     assert inserts_keys_of_on(merge, made, SCHEMA) is told
 
 
-def test_positions_in_the_query_lead_back_to_the_users_text() -> None:
+def test_query_positions_map_back_to_the_users_text() -> None:
     merge = parsed(HEAD + "WHEN MATCHED AND shop.t.v > 'a' THEN UPDATE SET v = concat(s.v, t.v)")
     made = plan_merge(merge, SCHEMA, ("id", "v"))
     query = merge_query(merge, made, ("left", "right"), {0: "id", 1: "v", 2: "place"}, ())

@@ -130,7 +130,7 @@ NOT_PLAIN = None
         ("at = :day", NOT_PLAIN),
     ],
 )
-def test_a_plain_value_is_computed_and_any_other_is_left_to_spark(
+def test_plain_values_are_computed_and_others_left_to_spark(
     assigned: str, becomes: list[object] | None
 ) -> None:
     update = parse_statement(f"UPDATE shop.t SET {assigned} WHERE k = 1")
@@ -142,7 +142,7 @@ def test_a_plain_value_is_computed_and_any_other_is_left_to_spark(
         assert list(map(str, found or ())) == list(map(str, becomes))  # also the zero's sign
 
 
-def test_one_value_that_is_not_plain_leaves_all_to_spark() -> None:
+def test_single_non_plain_value_leaves_all_to_spark() -> None:
     update = parse_statement("UPDATE shop.t AS x SET i = x.j + 1, s = 'a', d = sqrt(d) WHERE k = 1")
     assert isinstance(update, Update)
     paths = assigned_paths(update, SCHEMA)

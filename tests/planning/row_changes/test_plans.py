@@ -85,7 +85,7 @@ def schema_of(options: str = "", keys: str = "k, p") -> TableSchema:
         ("'deletion-vectors.enabled' = 'true'", ChangeMethod.KINDS, ChangeMethod.KINDS),
     ],
 )
-def test_the_merge_engine_says_how_rows_are_changed(
+def test_merge_engine_determines_the_change_method(
     options: str, delete: ChangeMethod | str, update: ChangeMethod | str
 ) -> None:
     schema = schema_of(options if "bucket'" in options else f"'bucket' = '1', {options}")
@@ -103,14 +103,14 @@ def test_tables_without_keys_are_changed_by_vectors_or_files() -> None:
     assert method_of_update(T, vectors) is ChangeMethod.VECTORS
 
 
-def test_a_key_that_moves_between_partitions_has_no_kind_in_a_column() -> None:
+def test_rowkind_field_is_refused_where_keys_move_between_partitions() -> None:
     moving = schema_of("'bucket' = '-1'", keys="k")
     assert method_of_delete(T, moving) is method_of_update(T, moving) is ChangeMethod.KINDS
     with pytest.raises(UnsupportedStatementError, match="move between partitions"):
         method_of_delete(T, schema_of("'bucket' = '-1', 'rowkind.field' = 't'", keys="k"))
 
 
-def test_partly_updated_rows_are_not_moved_between_partitions() -> None:
+def test_partial_update_rows_cannot_move_between_partitions() -> None:
     partial = schema_of("'bucket' = '-1', 'merge-engine' = 'partial-update'", keys="k")
     check_moves(T, partial, {"a"})
     check_moves(T, schema_of("'bucket' = '-1'", keys="k"), {"p"})
@@ -126,7 +126,7 @@ def paths(text: str) -> list[tuple[str, tuple[str, ...], int]]:
     ]
 
 
-def test_assignments_find_columns_and_fields_behind_the_tables_name() -> None:
+def test_assignments_resolve_columns_and_fields_after_table_names() -> None:
     assert paths("UPDATE t SET A = 1, s.X = 2, t.s.y.z = 3") == [
         ("a", (), 0), ("s", ("x",), 1), ("s", ("y", "z"), 2),
     ]  # fmt: skip
@@ -146,7 +146,7 @@ def test_assignments_find_columns_and_fields_behind_the_tables_name() -> None:
         ("UPDATE t SET p = 'x'", UnsupportedStatementError, "primary key column `p`"),
     ],
 )
-def test_wrong_assignments_are_named_with_their_place(
+def test_invalid_assignments_are_refused_with_their_position(
     text: str, error: type[Exception], match: str
 ) -> None:
     with pytest.raises(error, match=match) as caught:
@@ -165,7 +165,7 @@ def test_wrong_assignments_are_named_with_their_place(
         ("hash(*) = 1", False),
     ],
 )
-def test_conditions_on_partitions_use_nothing_of_a_row(condition: str, expected: bool) -> None:
+def test_partition_conditions_use_no_row_values(condition: str, expected: bool) -> None:
     assert may_select_partitions(condition, {"a", "k"}) is expected
 
 
@@ -205,9 +205,7 @@ def test_conditions_on_partitions_use_nothing_of_a_row(condition: str, expected:
         ("p = lower('a')", None),
     ],
 )
-def test_a_condition_that_only_compares_keys_is_read_as_such(
-    condition: str, found: str | None
-) -> None:
+def test_plain_key_conditions_become_filters(condition: str, found: str | None) -> None:
     delete = parse_statement(f"DELETE FROM shop.t WHERE {condition}")
     assert isinstance(delete, Delete)
     filters = plain_filters(delete, ("k", "p"))

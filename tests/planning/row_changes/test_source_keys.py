@@ -66,24 +66,24 @@ def keys(on: str, clauses: str = CHANGES, schema: TableSchema = SCHEMA) -> dict[
         ("t.id = unix_timestamp() + s.id", {}),
     ],
 )  # fmt: skip
-def test_a_key_is_an_expression_over_the_source_that_a_column_equals(
+def test_source_keys_are_expressions_equated_with_target_columns(
     on: str, expected: dict[str, str]
 ) -> None:
     assert keys(on) == expected
 
 
-def test_rows_that_the_source_does_not_have_leave_no_range() -> None:
+def test_not_matched_by_source_leaves_no_range() -> None:
     assert keys("t.id = s.id", CHANGES + " WHEN NOT MATCHED BY SOURCE AND id > 5 THEN DELETE") == {}
 
 
-def test_files_of_single_columns_are_told_by_partitions_only() -> None:
+def test_data_evolution_tables_use_only_partition_keys() -> None:
     options = (("row-tracking.enabled", "true"), ("data-evolution.enabled", "true"))
     evolving = TableSchema(COLUMNS, partition_keys=("day",), options=options)
     on = "t.id = s.id AND t.day = s.moment"
     assert keys(on, schema=evolving) == {"day": "s.moment"}
 
 
-def test_a_value_that_spark_may_never_compute_is_not_computed_for_its_range() -> None:
+def test_values_possibly_never_computed_by_spark_give_no_range() -> None:
     on = "t.id = CAST(s.w AS INT) AND t.v = s.w"
     only_pairs = "WHEN MATCHED THEN DELETE"
     assert keys(on, only_pairs) == {"id": "CAST(s.w AS INT)", "v": "s.w"}
@@ -122,7 +122,7 @@ ALIKE = [
 
 
 @pytest.mark.parametrize(("column", "value", "alike"), ALIKE)
-def test_types_have_a_range_where_spark_compares_in_the_order_of_files(
+def test_ranges_need_types_compared_alike_by_spark_and_files(
     column: str, value: str, alike: bool
 ) -> None:
     given = from_paimon(value)
@@ -130,7 +130,7 @@ def test_types_have_a_range_where_spark_compares_in_the_order_of_files(
     assert compare_alike(from_paimon(column), given) is alike
 
 
-def test_a_range_is_conditions_on_the_column() -> None:
+def test_key_ranges_become_column_conditions() -> None:
     def of(column: str, least: object, greatest: object) -> KeyRange:
         key = SourceKey(column, TextRange(0, 1), null_safe=False, is_column=True)
         return KeyRange(key, least, greatest)  # type: ignore[arg-type]

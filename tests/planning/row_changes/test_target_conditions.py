@@ -59,7 +59,7 @@ def conditions(on: str, clauses: str) -> set[str]:
         ("t.id <=> 5 AND (t.v = 'a') IS NULL", set()),
     ],
 )  # fmt: skip
-def test_what_on_asks_of_the_target_alone_counts(on: str, expected: set[str]) -> None:
+def test_on_conditions_about_the_target_alone_filter_it(on: str, expected: set[str]) -> None:
     for clauses in (UPDATE, INSERT, UPDATE + INSERT):
         assert conditions(on, clauses) == expected, clauses
 
@@ -78,9 +78,7 @@ def test_what_on_asks_of_the_target_alone_counts(on: str, expected: set[str]) ->
         ("WHEN NOT MATCHED AND s.id = 7 THEN INSERT (id) VALUES (s.id)", {"id > 5"}),
     ],
 )  # fmt: skip
-def test_conditions_of_clauses_count_where_nothing_else_hangs_on_a_row(
-    clauses: str, expected: set[str]
-) -> None:
+def test_clause_conditions_filter_the_target_where_safe(clauses: str, expected: set[str]) -> None:
     assert conditions("t.id = s.id AND t.id > 5", clauses) == expected
 
 
@@ -98,7 +96,5 @@ def test_conditions_of_clauses_count_where_nothing_else_hangs_on_a_row(
         (f"{UPDATE} {ORPHANS} AND id > 5 THEN DELETE {ORPHANS} THEN UPDATE SET v = ''", set()),
     ],
 )  # fmt: skip
-def test_rows_that_the_source_does_not_have_matter_whatever_on_says(
-    clauses: str, expected: set[str]
-) -> None:
+def test_not_matched_by_source_ignores_on_conditions(clauses: str, expected: set[str]) -> None:
     assert conditions("t.id = s.id AND t.id > 5", clauses) == expected

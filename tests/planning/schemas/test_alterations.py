@@ -47,7 +47,7 @@ def altered(change: str, *, has_snapshots: bool = True) -> Alteration:
         ("ALTER COLUMN k AFTER s", ("v", "n", "s", "k", "m", "dt")),
     ],
 )
-def test_columns_come_go_and_move(change: str, names: tuple[str, ...]) -> None:
+def test_columns_are_added_dropped_renamed_and_moved(change: str, names: tuple[str, ...]) -> None:
     assert altered(change).schema.column_names == names
 
 
@@ -60,7 +60,7 @@ def test_columns_come_go_and_move(change: str, names: tuple[str, ...]) -> None:
         ("TYPE DOUBLE", "7"),
     ],
 )
-def test_a_column_of_another_type_keeps_its_default(change: str, default: str) -> None:
+def test_retyped_column_keeps_its_default(change: str, default: str) -> None:
     assert altered(f"ALTER COLUMN n {change}").schema.column("n").default == default
 
 
@@ -92,7 +92,7 @@ def test_a_column_of_another_type_keeps_its_default(change: str, default: str) -
         ),
     ],
 )
-def test_types_change_also_inside_other_types(change: str, column: str, data_type: str) -> None:
+def test_nested_types_can_be_changed(change: str, column: str, data_type: str) -> None:
     assert altered(change).schema.column(column).type == from_sql(data_type)
 
 
@@ -120,7 +120,7 @@ def test_a_change_without_effect_plans_nothing() -> None:
         assert alteration.schema == base()
 
 
-def test_a_change_counts_the_schema_up_once() -> None:
+def test_alteration_increments_the_schema_id_once() -> None:
     assert altered("SET TBLPROPERTIES ('owner' = 'me', 'comment' = 'c')").schema.schema_id == 1
     assert altered("SET TBLPROPERTIES ('comment' = 'c')").schema.comment == "c"
 
@@ -164,7 +164,9 @@ def test_a_change_counts_the_schema_up_once() -> None:
         ("UNSET TBLPROPERTIES ('sequence.fild')", UnknownNameError, "`sequence.field`"),
     ],
 )
-def test_what_paimon_refuses_is_refused(change: str, error: type[Exception], part: str) -> None:
+def test_changes_refused_by_paimon_are_refused(
+    change: str, error: type[Exception], part: str
+) -> None:
     with pytest.raises(error) as refusal:
         altered(change)
     assert part in str(refusal.value)
@@ -193,7 +195,9 @@ def test_fixed_options_may_change_while_the_table_is_empty() -> None:
         ("BINARY", "INT", False, False),
     ],
 )
-def test_casts_are_paimons(source: str, target: str, without_loss: bool, explicit: bool) -> None:
+def test_allowed_casts_match_paimon(
+    source: str, target: str, without_loss: bool, explicit: bool
+) -> None:
     types = from_sql(source), from_sql(target)
     assert can_retype(*types, allow_explicit=False) is without_loss
     assert can_retype(*types, allow_explicit=True) is explicit

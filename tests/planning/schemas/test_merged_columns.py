@@ -54,7 +54,7 @@ def changes(own: str, given: str, rules: MergeRules = PLAIN) -> list[tuple[str, 
         ),
     ],
 )
-def test_what_the_table_lacks_is_added_and_types_stay(
+def test_missing_columns_are_added_and_types_stay(
     own: str, given: str, expected: list[tuple[str, str, str]]
 ) -> None:
     assert changes(own, given) == expected
@@ -76,12 +76,12 @@ def test_what_the_table_lacks_is_added_and_types_stay(
         ("ARRAY<INT>", "ARRAY<BIGINT>", "BIGINT"),
     ],
 )
-def test_types_get_wider_where_nothing_is_lost(own: str, given: str, wanted: str | None) -> None:
+def test_types_are_widened_only_without_loss(own: str, given: str, wanted: str | None) -> None:
     found = changes(f"a {own}", f"a {given}", WIDENS)
     assert [type for _, _, type in found] == ([] if wanted is None else [wanted])
 
 
-def test_a_field_of_a_struct_gets_wider_too_and_keeps_not_null() -> None:
+def test_struct_fields_are_widened_and_keep_not_null() -> None:
     assert changes("s STRUCT<x: INT>", "s STRUCT<x: BIGINT>", WIDENS) == [
         ("retype", "s.x", "BIGINT")
     ]
@@ -100,12 +100,12 @@ def test_a_field_of_a_struct_gets_wider_too_and_keeps_not_null() -> None:
         ("MAP<INT, INT>", "MAP<BIGINT, INT>"),
     ],
 )
-def test_types_that_lose_something_are_refused_by_the_columns_name(own: str, given: str) -> None:
+def test_lossy_types_are_refused_with_the_column_name(own: str, given: str) -> None:
     with pytest.raises(InvalidTableError, match=r"`c` is .* in the table and"):
         changes(f"c {own}", f"c {given}", WIDENS)
 
 
-def test_an_explicit_cast_may_lose_something() -> None:
+def test_explicit_casts_may_be_lossy() -> None:
     assert changes("a BIGINT, b STRING", "a INT, b DATE", CASTS) == [
         ("retype", "a", "INT"),
         ("retype", "b", "DATE"),

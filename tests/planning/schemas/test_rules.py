@@ -390,7 +390,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=name) for name, c in CASES.items()])
-def test_a_definition_is_accepted_or_refused_as_paimon_does(case: Case) -> None:
+def test_definitions_are_accepted_or_refused_as_in_paimon(case: Case) -> None:
     if not case.refused:
         check_schema(plan(case))
         return
@@ -401,14 +401,14 @@ def test_a_definition_is_accepted_or_refused_as_paimon_does(case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", ["merge engine of append", "aggregate function of a wrong type"])
-def test_an_engine_may_define_what_only_we_refuse(name: str) -> None:
+def test_engine_may_create_definitions_refused_only_by_us(name: str) -> None:
     schema = plan(CASES[name])
     check_schema(schema, from_engine=True)
     renamed = plan_alter_table(schema, [RenameColumn(("n",), "m2")])
     assert "m2" in renamed.column_names
 
 
-def test_an_unknown_option_names_the_nearest_one() -> None:
+def test_unknown_option_suggests_the_nearest() -> None:
     with pytest.raises(UnknownNameError) as refusal:
         check_schema(plan(Case(PLAIN, {"buckt": "4"}, "")))
     assert "Did you mean `bucket`?" in refusal.value.hint

@@ -17,7 +17,7 @@ def planned(text: str) -> TableSchema:
     return plan_create_table(statement)
 
 
-def test_the_primary_key_leaves_the_options_and_its_columns_become_not_null() -> None:
+def test_primary_key_leaves_the_options_and_makes_columns_not_null() -> None:
     schema = planned(
         "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')"
     )
@@ -26,7 +26,7 @@ def test_the_primary_key_leaves_the_options_and_its_columns_become_not_null() ->
     assert [column.type.nullable for column in schema.columns] == [False, True]
 
 
-def test_ids_of_columns_leave_room_for_nested_fields() -> None:
+def test_column_ids_leave_room_for_nested_fields() -> None:
     schema = planned(
         "CREATE TABLE t (a STRUCT<x: INT, y: ARRAY<STRUCT<z: INT>>>, b MAP<STRING, STRUCT<p: INT>>,"
         " c INT)"
@@ -34,7 +34,7 @@ def test_ids_of_columns_leave_room_for_nested_fields() -> None:
     assert [column.id for column in schema.columns] == [0, 4, 6]
 
 
-def test_clauses_and_options_mean_the_same() -> None:
+def test_clauses_and_options_are_equivalent() -> None:
     by_clause = planned("CREATE TABLE t (k INT, dt STRING) PARTITIONED BY (DT) COMMENT 'c'")
     by_option = planned(
         "CREATE TABLE t (k INT, dt STRING) TBLPROPERTIES ('partition' = 'dt', 'comment' = 'c')"
@@ -43,7 +43,7 @@ def test_clauses_and_options_mean_the_same() -> None:
     assert by_clause.partition_keys == ("dt",)
 
 
-def test_a_location_becomes_the_option_path() -> None:
+def test_location_becomes_the_path_option() -> None:
     assert planned("CREATE TABLE t (k INT) LOCATION '/x/y'").stored_option("path") == "/x/y"
 
 
@@ -67,7 +67,7 @@ def test_contradicting_clauses_are_refused(text: str, message: str) -> None:
         planned(text)
 
 
-def test_a_query_gives_the_columns_of_create_table_as_select() -> None:
+def test_create_table_as_select_takes_columns_from_the_query() -> None:
     statement = parse_statement(
         "CREATE TABLE t TBLPROPERTIES ('primary-key' = 'k') AS SELECT 1 AS k, 'a' AS v"
     )
@@ -90,7 +90,7 @@ def test_a_query_gives_the_columns_of_create_table_as_select() -> None:
         ("'primary-key' = 'k', 'bucket' = '-2'", "", "POSTPONE_MODE", ("k",)),
     ],
 )
-def test_bucket_modes(
+def test_options_determine_the_bucket_mode(
     options: str, partitioned: str, mode: str, bucket_keys: tuple[str, ...]
 ) -> None:
     text = "CREATE TABLE t (k INT, dt STRING, v INT)"
@@ -111,7 +111,7 @@ def test_options_have_paimons_defaults() -> None:
     assert schema.flag("dynamic-partition-overwrite")
 
 
-def test_an_unknown_column_is_answered_with_the_nearest() -> None:
+def test_unknown_column_suggests_the_nearest() -> None:
     with pytest.raises(UnknownNameError) as refusal:
         planned("CREATE TABLE t (customer INT)").column("custmer")
     assert refusal.value.hint == "Did you mean `customer`?"

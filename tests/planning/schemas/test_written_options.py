@@ -71,9 +71,7 @@ def schema(**options: str) -> TableSchema:
         ("global-index.external-path", {"global_index__external_path": "/elsewhere"}),
     ],
 )
-def test_an_option_that_the_writers_would_pass_over_is_refused_by_name(
-    key: str, options: dict[str, str]
-) -> None:
+def test_options_ignored_by_writers_are_refused(key: str, options: dict[str, str]) -> None:
     with pytest.raises(UnsupportedStatementError) as caught:
         check_writable(NAME, schema(**options))
     assert f"'{key}'" in caught.value.message and "`shop.t`" in caught.value.message
@@ -89,9 +87,7 @@ def test_an_option_that_the_writers_would_pass_over_is_refused_by_name(
         ("metadata.stats-mode", {"changelog_file__stats_mode": "truncate(0)", "bucket": "1"}),
     ],
 )
-def test_an_option_that_no_writer_can_read_is_refused_by_name(
-    key: str, options: dict[str, str]
-) -> None:
+def test_invalid_statistics_options_are_refused(key: str, options: dict[str, str]) -> None:
     with pytest.raises(InvalidTableError) as caught:
         check_writable(NAME, schema(**options))
     assert f"'{key}'" in caught.value.message and caught.value.hint
@@ -118,13 +114,13 @@ def test_an_option_that_no_writer_can_read_is_refused_by_name(
         ("branch", "main", False),
     ],
 )
-def test_an_option_that_only_helps_is_told_of(key: str, value: str, is_told: bool) -> None:
+def test_unapplied_optional_features_are_reported(key: str, value: str, is_told: bool) -> None:
     table = TableSchema(columns=schema().columns, options=((key, value),))
     check_writable(NAME, table)
     assert bool(options_not_applied(table)) == is_told
 
 
-def test_small_inserts_do_not_just_add_rows_where_a_key_replaces_them() -> None:
+def test_upsert_key_tables_take_no_plain_small_inserts() -> None:
     table = schema(upsert_key="k")
     check_writable(NAME, table)
     check_adds_rows(NAME, schema())
@@ -135,14 +131,14 @@ def test_small_inserts_do_not_just_add_rows_where_a_key_replaces_them() -> None:
     assert not takes_small_inserts(replace(table, options=(*table.options, *logged)))
 
 
-def test_tables_with_blobs_are_refused_by_name() -> None:
+def test_tables_with_blobs_are_refused() -> None:
     columns = (*schema().columns, Column(9, "picture", AtomicType("BLOB")))
     with pytest.raises(UnsupportedStatementError, match="BLOB"):
         check_writable(NAME, TableSchema(columns=columns, options=()))
 
 
 @pytest.mark.parametrize(("writes_sorted", "told"), [("false", ()), ("true", (COLUMNS,))])
-def test_columns_that_compactions_sort_by_are_not_told_of(
+def test_clustering_columns_are_reported_only_for_sorted_writes(
     writes_sorted: str, told: tuple[str, ...]
 ) -> None:
     options = (

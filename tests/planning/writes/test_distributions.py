@@ -54,7 +54,7 @@ def keyed(bucket: str, primary_keys: tuple[str, ...] = ("p", "k")) -> TableSchem
     ],
     ids=["fixed", "postponed", "dynamic", "keys that move", "append with a bucket key"],
 )
-def test_keyed_rows_go_where_their_buckets_are(
+def test_keyed_rows_are_distributed_by_bucket(
     schema: TableSchema, distribution: Distribution
 ) -> None:
     assert planned(schema) == distribution
@@ -72,7 +72,7 @@ def test_keyed_rows_go_where_their_buckets_are(
     ],
     ids=["many rows", "few rows", "a file", "none", "nobody knows"],
 )
-def test_rows_of_a_table_without_partitions_are_gathered_where_files_would_be_small(
+def test_unpartitioned_rows_are_gathered_to_avoid_small_files(
     estimated_bytes: float | None, distribution: Distribution
 ) -> None:
     assert planned(TableSchema(()), None, estimated_bytes) == distribution
@@ -89,7 +89,7 @@ def test_rows_of_a_table_without_partitions_are_gathered_where_files_would_be_sm
         (8, None, Gathered(("p",))),
     ],
 )
-def test_rows_of_a_partitioned_append_stay_where_their_files_are_few_and_large(
+def test_partitioned_rows_stay_in_place_if_files_are_few_and_large(
     partitions_max: int | None, estimated_bytes: float | None, distribution: Distribution
 ) -> None:
     assert planned(TableSchema((), ("p",)), partitions_max, estimated_bytes) == distribution
@@ -109,7 +109,7 @@ PARTITIONED = TableSchema((), ("p",))
         (TableSchema(()), None, 4 * MIB + 1, Gathered((), 2)),
     ],
 )
-def test_few_rows_that_are_little_work_are_written_by_the_task_that_computes_them(
+def test_few_cheap_rows_are_written_by_the_computing_task(
     schema: TableSchema,
     partitions_max: int | None,
     estimated_bytes: float,

@@ -27,14 +27,14 @@ def table(**options: str) -> TableSchema:
     return plan_create_table(statement)
 
 
-def test_what_a_table_without_options_has() -> None:
+def test_default_file_rules_are_parquet_and_zstd() -> None:
     rules = data_file_rules(table(), 0)
     assert (rules.format, rules.compression, rules.zstd_level) == ("parquet", "zstd", 1)
     assert rules.statistics == dict.fromkeys("kabc", Statistics(length=16))
     assert changelog_file_rules(table(), 0) == rules
 
 
-def test_a_level_has_its_own() -> None:
+def test_levels_have_their_own_file_rules() -> None:
     levels = table(
         **{
             "file.format": "orc",
@@ -54,7 +54,7 @@ def test_a_level_has_its_own() -> None:
     assert changelog_file_rules(levels, 0) == low
 
 
-def test_changelog_files_have_their_own() -> None:
+def test_changelog_files_have_their_own_rules() -> None:
     own = table(
         **{
             "file.format.per.level": "0:avro",
@@ -84,7 +84,7 @@ def test_columns_have_their_own_statistics() -> None:
     }
 
 
-def test_the_first_columns_may_be_the_only_ones_with_statistics() -> None:
+def test_statistics_can_be_limited_to_the_first_columns() -> None:
     first = {"metadata.stats-keep-first-n-columns": "2", "fields.c.stats-mode": "full"}
     assert data_file_rules(table(**first), 0).statistics == {
         "k": Statistics(length=16),
@@ -102,6 +102,6 @@ def test_the_first_columns_may_be_the_only_ones_with_statistics() -> None:
 
 
 @pytest.mark.parametrize("mode", ["some", "truncate(0)", "truncate(x)"])
-def test_a_mode_that_is_none_is_named(mode: str) -> None:
+def test_unknown_statistics_mode_is_refused(mode: str) -> None:
     with pytest.raises(InvalidTableError, match=r"metadata\.stats-mode"):
         data_file_rules(table(**{"metadata.stats-mode": mode}), 0)

@@ -64,7 +64,7 @@ def indexes(**options: str) -> tuple[FileIndex, ...]:
         ),
     ],
 )
-def test_the_indexes_that_are_asked_for(
+def test_options_determine_the_file_indexes(
     options: dict[str, str], expected: tuple[tuple[str, object], ...]
 ) -> None:
     found = indexes(**options)
@@ -88,13 +88,13 @@ def test_the_indexes_that_are_asked_for(
         ({"bsi.columns": "gone"}, "'file-index.bsi.columns'"),
     ],
 )
-def test_what_can_not_be_is_refused_by_name(options: dict[str, str], told: str) -> None:
+def test_invalid_index_options_are_refused(options: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidTableError) as caught:
         indexes(**options)
     assert told in caught.value.message and caught.value.hint
 
 
-def test_where_an_index_lies() -> None:
+def test_threshold_decides_where_an_index_is_stored() -> None:
     schema = TableSchema(COLUMNS, options=(("file-index.in-manifest-threshold", "1 kb"),))
     assert file_indexes_of(schema).in_manifest_max_bytes == 1024
     assert file_indexes_of(TableSchema(COLUMNS)).in_manifest_max_bytes == 500
