@@ -36,7 +36,7 @@ _CASES: list[tuple[str, pa.DataType, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "data_type", "values"), _CASES, ids=[one[0] for one in _CASES])
-def test_a_row_is_encoded_as_pypaimon_encodes_it(
+def test_row_encoding_matches_pypaimon(
     name: str, data_type: pa.DataType, values: list[Any]
 ) -> None:
     fields = [DataField(i, f"f{i}", AtomicType(name)) for i in range(2)]
@@ -58,7 +58,7 @@ _ROWS = st.tuples(
 
 
 @given(_ROWS)
-def test_an_encoded_row_is_read_back(values: tuple[Any, ...]) -> None:
+def test_encoded_row_is_decoded_again(values: tuple[Any, ...]) -> None:
     types = [
         pa.int64(),
         pa.string(),

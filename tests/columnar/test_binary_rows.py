@@ -34,7 +34,7 @@ CASES: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("text", CASES)
-def test_values_come_back_as_they_were(text: str) -> None:
+def test_decoded_values_equal_the_encoded_values(text: str) -> None:
     values = CASES[text]
     fields = [
         DataField(0, "before", AtomicType("STRING")),
@@ -53,7 +53,7 @@ def test_values_come_back_as_they_were(text: str) -> None:
     assert after.to_pylist() == [7] * len(values)
 
 
-def test_many_fields_have_a_wider_header() -> None:
+def test_rows_with_a_wide_header_are_decoded() -> None:
     fields = [DataField(i, f"f{i}", AtomicType("INT")) for i in range(70)]
     values = [None if i % 3 == 0 else i for i in range(70)]
     row = GenericRowSerializer.to_bytes(GenericRow(values, fields))
@@ -61,7 +61,7 @@ def test_many_fields_have_a_wider_header() -> None:
     assert [column[0].as_py() for column in found] == values
 
 
-def test_no_rows_and_no_fields_are_fine() -> None:
+def test_empty_rows_are_decoded() -> None:
     assert decode_rows(pa.array([], pa.binary()), [pa.int32()])[0].to_pylist() == []
     empty = GenericRowSerializer.to_bytes(GenericRow([], []))
     assert decode_rows(pa.array([empty], pa.binary()), []) == []
@@ -76,7 +76,7 @@ def in_slots(*words: int) -> bytes:
     return len(words).to_bytes(4, "big") + bytes(8) + slots
 
 
-def test_bounds_that_the_row_does_not_hold_are_unknown() -> None:
+def test_bounds_missing_from_the_row_are_unknown() -> None:
     text = int.from_bytes(b"text\x00\x00\x00\x84", "little")
     millis = int(datetime.datetime(2024, 1, 2, tzinfo=datetime.UTC).timestamp() * 1000)
     row = in_slots(7, millis, 150, text)
@@ -102,7 +102,7 @@ WHOLE: dict[str, Any] = {
 }
 
 
-def test_bounds_of_no_rows_are_none() -> None:
+def test_bounds_of_no_rows_are_empty() -> None:
     found = decode_bounds(pa.array([], pa.large_binary()), TIMES)
     assert [column.to_pylist() for column in found] == [[]] * 4
     found = decode_bounds(pa.array([b""], pa.large_binary()), TIMES)

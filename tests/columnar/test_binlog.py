@@ -38,7 +38,7 @@ def one_by_one(kinds: list[str]) -> list[tuple[str, list[int]]]:
 
 
 @given(st.lists(st.sampled_from(KINDS), max_size=12), st.data())
-def test_an_update_takes_the_next_row(kinds: list[str], data: st.DataObject) -> None:
+def test_update_is_packed_with_the_next_row(kinds: list[str], data: st.DataObject) -> None:
     cuts = data.draw(st.lists(st.integers(0, len(kinds)), max_size=3))
     assert packed(kinds, cuts) == one_by_one(kinds)
 
@@ -53,12 +53,10 @@ def test_an_update_takes_the_next_row(kinds: list[str], data: st.DataObject) -> 
         (["-D", "+I"], [("-D", [0]), ("+I", [1])]),
     ],
 )
-def test_pairs_are_those_that_paimon_makes(
-    kinds: list[str], expected: list[tuple[str, list[int]]]
-) -> None:
+def test_update_pairs_match_paimon(kinds: list[str], expected: list[tuple[str, list[int]]]) -> None:
     assert packed(kinds, []) == expected
 
 
-def test_a_null_is_an_array_with_a_null() -> None:
+def test_null_becomes_an_array_with_a_null() -> None:
     column = pa.array([1, None], pa.int32())
     assert single_rows([column], 2)[0].to_pylist() == [[1], [None]]

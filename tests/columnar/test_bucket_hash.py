@@ -163,7 +163,7 @@ def test_keys_of_several_columns_hash_as_in_java(
         assert binary_row_hash([batch.column(name) for name in names]).tolist() == java, names
 
 
-def test_more_than_56_key_columns_need_a_second_word_of_null_bits(
+def test_more_than_56_key_columns_hash_as_in_java(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     schema = create(session, "t", ["INT"] * 60)
@@ -194,7 +194,7 @@ PYPAIMON_DIFFERS = ("DECIMAL(19", "DECIMAL(38", "TIMESTAMP(6)")
 
 
 @pytest.mark.parametrize("text", TYPES)
-def test_buckets_are_those_of_pypaimon_where_pypaimon_is_right(session: Session, text: str) -> None:
+def test_buckets_match_pypaimon_where_it_is_correct(session: Session, text: str) -> None:
     from pypaimon.write.row_key_extractor import FixedBucketRowKeyExtractor
 
     schema = create(session, "t", [text], bucket=str(BUCKETS), **{"bucket-key": "c0"})
@@ -218,7 +218,7 @@ def _is_negative_power_of_two(value: Decimal) -> bool:
 
 @pytest.mark.parametrize("text", ["INT", "BIGINT"])
 @pytest.mark.parametrize("buckets", [1, 2, 5, 97])
-def test_the_mod_function_is_javas(
+def test_mod_function_matches_java(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, text: str, buckets: int
 ) -> None:
     options = {"bucket-key": "c0", "bucket-function.type": "mod"}
@@ -239,7 +239,7 @@ def test_the_mod_function_is_javas(
         ("append_mod", "c3", {"bucket-key": "c3", "bucket-function.type": "mod"}),
     ],
 )
-def test_rows_that_are_written_lie_in_the_buckets_that_java_computes(
+def test_written_rows_lie_in_the_buckets_computed_by_java(
     session: Session,
     java_paimon: JavaPaimon,
     warehouse: Path,
@@ -264,7 +264,7 @@ def test_rows_that_are_written_lie_in_the_buckets_that_java_computes(
     assert seen == 400
 
 
-def test_a_long_column_of_strings_is_hashed_without_python_rows() -> None:
+def test_strings_hash_alike_at_every_alignment() -> None:
     """Four shapes of strings at every alignment, against a hash computed row by row."""
     shapes = ["", "short", "exactly8", "longer than eight bytes"]
     values = [a + b for a, b in itertools.product(shapes, shapes)] * 50

@@ -15,7 +15,7 @@ Y = pa.array(np.repeat(np.arange(SIDE), SIDE))
 
 
 @pytest.mark.parametrize("keys", [z_order_keys([X, Y]), hilbert_keys([X, Y])], ids=["z", "hilbert"])
-def test_a_part_of_a_curve_is_small_in_each_column(keys: pa.Array) -> None:
+def test_curve_segment_spans_little_of_each_column(keys: pa.Array) -> None:
     order = row_order([keys])
     part = SIDE * SIDE // 16
     for start in range(0, SIDE * SIDE, part):
@@ -25,13 +25,13 @@ def test_a_part_of_a_curve_is_small_in_each_column(keys: pa.Array) -> None:
             assert found["max"].as_py() - found["min"].as_py() < SIDE // 4
 
 
-def test_neighbours_on_a_hilbert_curve_are_neighbours() -> None:
+def test_neighbours_on_a_hilbert_curve_are_adjacent_cells() -> None:
     order = row_order([hilbert_keys([X, Y])])
     steps = [np.abs(np.diff(np.asarray(column)[order])) for column in (X, Y)]
     assert np.array_equal(steps[0] + steps[1], np.ones(SIDE * SIDE - 1))
 
 
-def test_keys_of_many_rows_and_slices_are_those_of_each_row() -> None:
+def test_curve_keys_are_independent_of_slices() -> None:
     rng = np.random.default_rng(3)
     numbers = pa.array(rng.integers(-9, 9, 70_000), pa.int32())
     texts = pa.array([None if n % 7 == 0 else "x" * (n % 11) for n in range(70_000)])
@@ -42,14 +42,14 @@ def test_keys_of_many_rows_and_slices_are_those_of_each_row() -> None:
         assert len(keys_of([numbers.slice(0, 0), texts.slice(0, 0)])) == 0
 
 
-def test_rows_are_ordered_as_paimon_orders_them() -> None:
+def test_row_order_matches_paimon() -> None:
     values = pa.array([1.0, float("nan"), None, -0.0, 0.0, -1.0])
     assert row_order([values]).tolist() == [2, 5, 3, 4, 0, 1]
     first = pa.array(["b", "a", "b", "a"])
     assert row_order([first, pa.array([1, 2, 0, 2])]).tolist() == [1, 3, 2, 0]
 
 
-def test_what_can_not_be_ordered_is_refused() -> None:
+def test_unorderable_columns_are_refused() -> None:
     with pytest.raises(TypeError, match="list"):
         z_order_keys([pa.array([[1]])])
     with pytest.raises(ValueError, match="two columns"):

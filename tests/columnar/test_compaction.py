@@ -222,7 +222,7 @@ SUM = MergeRule(
     st.booleans(),
     st.integers(1, 4),
 )
-def test_a_compaction_that_looks_up_gives_what_each_key_gives(
+def test_lookup_compaction_matches_merging_each_key(
     found: list[list[Row]],
     engine: str,
     changelog: ChangelogProducer,
@@ -244,7 +244,7 @@ def test_a_compaction_that_looks_up_gives_what_each_key_gives(
 
 @settings(max_examples=examples(40), deadline=None)
 @given(runs(deletes=False), st.booleans(), st.integers(1, 4))
-def test_an_aggregation_that_looks_up_gives_what_each_key_gives(
+def test_lookup_compaction_of_sums_matches_merging_each_key(
     found: list[list[Row]], marks: bool, size: int
 ) -> None:
     _compare(
@@ -270,7 +270,7 @@ def _compare(found: list[list[Row]], rule: CompactionRule, size: int) -> None:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(runs(), st.sampled_from(list(MERGES)), st.booleans(), st.integers(1, 4))
-def test_a_full_compaction_tells_the_changes_since_the_last(
+def test_full_compaction_logs_the_changes_since_the_previous(
     found: list[list[Row]], engine: str, quiet: bool, size: int
 ) -> None:
     rule = CompactionRule(
@@ -309,7 +309,7 @@ def test_a_full_compaction_tells_the_changes_since_the_last(
 
 @settings(max_examples=examples(60), deadline=None)
 @given(runs(), st.booleans(), st.integers(1, 4))
-def test_of_first_rows_only_new_keys_are_written(
+def test_first_row_compaction_writes_only_new_keys(
     found: list[list[Row]], tells: bool, size: int
 ) -> None:
     merge_rule = MergeRule(MERGE_ENGINES["first-row"], RunOrder(("k",)), ignore_deletes=True)
@@ -337,7 +337,7 @@ def test_first_row_refuses_retracts() -> None:
         ours([[Row(1, 0, 0, 1, DELETE, 0)]], rule, 4)
 
 
-def test_a_sequence_group_of_nulls_takes_its_values_from_the_row_before() -> None:
+def test_null_sequence_group_keeps_earlier_values() -> None:
     merge_rule = MergeRule(
         MERGE_ENGINES["partial-update"], RunOrder(("k",)), groups=(SequenceGroup(("s",), ("v",)),)
     )
@@ -356,7 +356,7 @@ def test_a_sequence_group_of_nulls_takes_its_values_from_the_row_before() -> Non
     ]
 
 
-def test_a_plain_compaction_writes_merged_rows_in_the_order_of_keys() -> None:
+def test_plain_compaction_writes_merged_rows_in_key_order() -> None:
     rule = CompactionRule(MERGES["deduplicate"], TOP, True)
     found = [
         [Row(1, 0, 1, 9, DELETE, 0), Row(4, 0, 4, 8, UPDATE_AFTER, 0)],

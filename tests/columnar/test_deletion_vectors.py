@@ -44,7 +44,7 @@ def test_all_kinds_of_containers_are_read(rows: set[int]) -> None:
 
 
 @given(st.sets(st.integers(0, 2**31 - 1), max_size=50))
-def test_any_rows_are_read(rows: set[int]) -> None:
+def test_random_rows_are_read(rows: set[int]) -> None:
     for body in (in_32_bits(rows), in_32_bits(rows, runs=True), in_64_bits(rows)):
         assert np.array_equal(deleted_rows(body), sorted(rows))
 
@@ -57,7 +57,7 @@ def test_any_rows_are_read(rows: set[int]) -> None:
         (lambda body: b"\0\0", "too short"),
     ],
 )
-def test_a_damaged_vector_is_told(damage, told: str) -> None:  # type: ignore[no-untyped-def]
+def test_damaged_vector_is_refused(damage, told: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=told):
         deleted_rows(damage(in_32_bits({1, 2, 3})))
 
@@ -66,7 +66,7 @@ WIDE = [[], [3], [2**32 - 1, 2**32, 2**32 + 7], [5, 3 * 2**32]]
 
 
 @pytest.mark.parametrize("is_64_bit", [False, True])
-def test_an_index_file_holds_the_vectors_that_were_put_into_it(is_64_bit: bool) -> None:
+def test_index_file_holds_the_given_vectors(is_64_bit: bool) -> None:
     vectors = {f"data-{len(rows)}": np.array(sorted(rows), dtype=np.int64) for rows in ROWS}
     if is_64_bit:
         vectors |= {f"wide-{i}": np.array(rows, dtype=np.int64) for i, rows in enumerate(WIDE)}
@@ -80,16 +80,16 @@ def test_an_index_file_holds_the_vectors_that_were_put_into_it(is_64_bit: bool) 
         assert one.rows == len(vectors[one.data_file])
 
 
-def test_an_index_file_without_vectors_is_its_version() -> None:
+def test_index_file_without_vectors_holds_only_its_version() -> None:
     assert vector_file({}, is_64_bit=False) == (b"\1", [])
 
 
-def test_32_bits_hold_no_row_beyond_theirs() -> None:
+def test_32_bit_vector_refuses_larger_row_numbers() -> None:
     with pytest.raises(ValueError, match="32 bits"):
         vector_file({"data": np.array([2**31])}, is_64_bit=False)
 
 
 @given(st.lists(st.lists(st.integers(0, 20)), min_size=1))
-def test_united_rows_are_each_there_once(parts: list[list[int]]) -> None:
+def test_united_rows_have_no_duplicates(parts: list[list[int]]) -> None:
     united = united_rows([np.array(sorted(part), dtype=np.int64) for part in parts])
     assert united.tolist() == sorted(set().union(*parts))

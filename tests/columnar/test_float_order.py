@@ -11,7 +11,7 @@ GROWING = [-math.inf, -1.5, -1e-40, -0.0, 0.0, 1e-40, 2.5, math.inf, math.nan]
 
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
-def test_numbers_grow_as_in_java(kind: pa.DataType) -> None:
+def test_floats_are_ordered_as_in_java(kind: pa.DataType) -> None:
     column = pa.array([9.0, None, *GROWING, -math.nan], kind)[1:]
     null, *found, nan = in_java_order(column).to_pylist()
     assert null is None
@@ -19,6 +19,6 @@ def test_numbers_grow_as_in_java(kind: pa.DataType) -> None:
     assert nan == found[-1]
 
 
-def test_other_types_stay_as_they_are() -> None:
+def test_other_types_are_unchanged() -> None:
     column = pa.array(["b", None])
     assert in_java_order(column) is column

@@ -39,12 +39,12 @@ def buckets(
     )
 
 
-def test_a_known_hash_stays_where_it_is() -> None:
+def test_known_hash_stays_in_its_bucket() -> None:
     found = buckets({0: [1, 2, 3], 7: [-4, 5]}).assign(ints(5, 1, -4, 5))
     assert found.tolist() == [7, 0, 7, 7]
 
 
-def test_new_hashes_fill_open_buckets_and_then_open_new_ones() -> None:
+def test_new_hashes_fill_open_buckets_before_opening_others() -> None:
     found = buckets({0: [1, 2], 1: [3]}).assign(ints(10, 11, 12, 13, 14))
     assert found.tolist() == [0, 1, 1, 2, 2]
 
@@ -61,18 +61,18 @@ def test_an_assigner_opens_its_own_buckets_only() -> None:
     assert all(bucket % 3 == 1 for bucket in partition.assign(hashes))
 
 
-def test_a_full_table_with_a_limit_grows_its_buckets_evenly() -> None:
+def test_full_table_with_a_bucket_limit_fills_evenly() -> None:
     found = buckets(rows=1, most=4).assign(ints(*range(1000, 2000)))
     counts = np.bincount(found)
     assert len(counts) == 4 and counts.min() > 200
 
 
-def test_without_a_limit_the_end_of_the_numbers_is_an_error() -> None:
+def test_running_out_of_bucket_numbers_is_an_error() -> None:
     with pytest.raises(TooManyBucketsError, match="target-row-num"):
         buckets(rows=1).assign(np.arange(32_768, dtype=np.int32))
 
 
-def test_an_index_file_is_big_endian_integers_each_once() -> None:
+def test_index_file_holds_unique_big_endian_integers() -> None:
     content = encode_hashes(ints(7, -2, 7))
     assert content == struct.pack(">ii", -2, 7)
     assert decode_hashes(content).tolist() == [-2, 7]

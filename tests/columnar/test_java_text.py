@@ -43,14 +43,14 @@ MOMENT = datetime.datetime(2024, 2, 29, 12, 30)
         (float("-inf"), "-Infinity"),
     ],
 )
-def test_doubles_are_printed_as_java_prints_them(value: float, text: str) -> None:
+def test_doubles_are_printed_as_in_java(value: float, text: str) -> None:
     assert java_float(value) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(1.1, "1.1"), (1e10, "1.0E10"), (16777216.0, "1.6777216E7"), (0.5, "0.5")]
 )
-def test_floats_are_printed_as_java_prints_them(value: float, text: str) -> None:
+def test_floats_are_printed_as_in_java(value: float, text: str) -> None:
     assert java_float(value, single=True) == text
 
 
@@ -76,7 +76,7 @@ def test_floats_are_printed_as_java_prints_them(value: float, text: str) -> None
         (None, pa.float64(), None),
     ],
 )
-def test_a_value_is_printed_as_its_object_in_java(
+def test_values_are_printed_as_in_java(
     value: Any, data_type: pa.DataType, text: str | None
 ) -> None:
     assert java_text(pa.array([value], type=data_type)).to_pylist() == [text]
@@ -95,7 +95,7 @@ def test_a_value_is_printed_as_its_object_in_java(
         (1e10, "DOUBLE", (), "1.0E10"),
     ],
 )
-def test_a_value_is_cast_as_paimon_casts_it(
+def test_values_are_cast_to_text_as_in_paimon(
     value: Any, name: str, parameters: tuple[int, ...], text: str
 ) -> None:
     data_type = AtomicType(name, parameters)
@@ -103,13 +103,13 @@ def test_a_value_is_cast_as_paimon_casts_it(
     assert cast_text(values, data_type).to_pylist() == [text, None]
 
 
-def test_rows_are_printed_with_null_for_what_is_missing() -> None:
+def test_rows_are_printed_with_null_for_missing_values() -> None:
     k, v = pa.array(["1", "2"]), pa.array(["a", None])
     assert bracketed([k, v]).to_pylist() == ["[1, a]", "[2, null]"]
     assert braced([k]).to_pylist() == ["{1}", "{2}"]
     assert texts_map({"v": v, "k": k}).to_pylist() == ["{k=1, v=a}", "{k=2, v=null}"]
 
 
-def test_what_is_never_among_statistics_has_no_type() -> None:
+def test_types_without_statistics_have_no_stored_type() -> None:
     assert stored_type(ArrayType(AtomicType("INT"))) == pa.null()
     assert stored_type(None) == pa.null()

@@ -26,7 +26,7 @@ def files(*rows: tuple[str, int, int, int, int]) -> pa.Table:
     return pa.table(arrays, FILES)
 
 
-def test_a_cell_sums_up_the_files_of_one_bucket_of_one_partition() -> None:
+def test_cell_sums_up_the_files_of_a_bucket() -> None:
     found = cells(
         files(
             ("b", 0, 0, 10, 100),
@@ -54,7 +54,7 @@ def test_a_cell_sums_up_the_files_of_one_bucket_of_one_partition() -> None:
     assert summed[0]["sorted_run_count"] == 3
 
 
-def test_each_file_of_level_0_is_a_sorted_run_and_each_higher_level_one() -> None:
+def test_level_0_files_and_higher_levels_are_sorted_runs() -> None:
     found = files(("", 0, 0, 1, 1), ("", 0, 0, 1, 1), ("", 0, 4, 1, 1), ("", 0, 4, 1, 1))
     assert len(set(sorted_runs(found).to_pylist())) == 3
 
@@ -66,7 +66,7 @@ def test_no_files_have_no_cells() -> None:
     assert sum(size_histogram(files(), 1024).file_counts) == 0
 
 
-def test_sizes_are_counted_in_steps_of_two_up_to_twice_the_target() -> None:
+def test_size_histogram_uses_powers_of_two_up_to_twice_the_target() -> None:
     sizes = (0, 1, 2, 1023, 1024, 2047, 2048, 10**9)
     found = size_histogram(files(*(("", 0, 0, 1, size) for size in sizes)), 1024)
     assert found.edges_bytes == (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)

@@ -107,7 +107,7 @@ def by_key(found: list[list[_Row]], order: RunOrder) -> dict[int, list[_Row]]:
     st.booleans(),
     st.booleans(),
 )
-def test_the_last_row_of_a_key_is_left(
+def test_deduplicate_keeps_the_last_row_of_a_key(
     found: list[list[_Row]],
     kind: str,
     size: int,
@@ -129,7 +129,7 @@ def test_the_last_row_of_a_key_is_left(
 
 
 @pytest.mark.parametrize("descending", [False, True])
-def test_a_sequence_field_decides_where_runs_with_the_same_keys_follow_each_other(
+def test_sequence_field_decides_between_runs_with_the_same_keys(
     descending: bool,
 ) -> None:
     older: list[_Row] = [(1, 0, INSERT, 5, "five"), (2, 1, INSERT, 4, "four")]
@@ -142,7 +142,7 @@ def test_a_sequence_field_decides_where_runs_with_the_same_keys_follow_each_othe
 
 @settings(max_examples=100, deadline=None)
 @given(runs(), st.integers(1, 5), st.booleans())
-def test_partial_updates_keep_the_last_value_that_is_not_null(
+def test_partial_update_keeps_the_last_non_null_value(
     found: list[list[_Row]], size: int, removes: bool
 ) -> None:
     order = RunOrder(("k",))
@@ -180,7 +180,7 @@ def test_partial_updates_keep_the_last_value_that_is_not_null(
 
 @settings(max_examples=100, deadline=None)
 @given(runs(), st.integers(1, 5))
-def test_the_first_row_of_a_key_is_left(found: list[list[_Row]], size: int) -> None:
+def test_first_row_keeps_the_first_row_of_a_key(found: list[list[_Row]], size: int) -> None:
     rule = MergeRule(MERGE_ENGINES["first-row"], RunOrder(("k",)))
     expected = {key: rows[0][1] for key, rows in by_key(found, rule.order).items()}
     assert {row["k"]: row[SEQUENCE] for row in merged(found, "int", size, rule)} == expected
@@ -214,7 +214,7 @@ def test_an_aggregate_folds_the_values_of_a_key(
     assert row[column] == expected
 
 
-def test_what_can_not_be_taken_back_is_told_with_its_option() -> None:
+def test_error_for_an_impossible_retract_names_the_option() -> None:
     rule = MergeRule(
         MERGE_ENGINES["aggregation"], RunOrder(("k",)), functions={"s": ColumnFunction("max")}
     )
@@ -224,7 +224,7 @@ def test_what_can_not_be_taken_back_is_told_with_its_option() -> None:
     assert "fields.s.ignore-retract" in error.value.hint
 
 
-def test_a_sequence_group_leaves_older_values_out() -> None:
+def test_sequence_group_ignores_older_values() -> None:
     rule = MergeRule(
         MERGE_ENGINES["partial-update"], RunOrder(("k",)), groups=(SequenceGroup(("s",), ("v",)),)
     )

@@ -46,7 +46,7 @@ def test_nan_and_negative_zero_are_odd_at_any_level(odd: float, kind: pa.DataTyp
     assert list(odd_float_columns(rows.slice(0, 0), columns[:1])) == []
 
 
-def test_what_lies_under_null_is_not_looked_at() -> None:
+def test_values_below_null_are_ignored() -> None:
     numbers = np.array([1.0, math.nan])
     rows = pa.record_batch({"c": pa.array(numbers, mask=np.isnan(numbers))})
     assert list(odd_float_columns(rows, ["c"])) == []

@@ -34,7 +34,7 @@ def opened(data: bytes, footer: bytes) -> pq.ParquetFile:
 
 
 @pytest.mark.parametrize("options", [{}, {"version": "1.0"}, {"use_dictionary": False}])
-def test_a_footer_is_copied_but_for_bounds_of_floating_point_columns(
+def test_footer_copy_drops_only_bounds_of_float_columns(
     options: dict[str, Any],
 ) -> None:
     data, footer = parquet(**options)
@@ -55,7 +55,7 @@ def test_a_footer_is_copied_but_for_bounds_of_floating_point_columns(
 
 
 @pytest.mark.parametrize("damage", [slice(0, 40), slice(0, -1)])
-def test_what_is_no_footer_is_told(damage: slice) -> None:
+def test_invalid_footer_is_refused(damage: slice) -> None:
     _, footer = parquet()
     with pytest.raises(ValueError, match="footer"):
         without_float_bounds(footer[damage], ["g"])

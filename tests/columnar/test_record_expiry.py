@@ -21,12 +21,14 @@ from paimon_magics.columnar.record_expiry import RecordExpiry
         (pa.timestamp("ns"), [899_999_999_999, 900_000_000_000], [True, False]),
     ],
 )
-def test_times_before_the_limit(data_type: Any, times: list[Any], expected: list[bool]) -> None:
+def test_times_before_the_limit_are_expired(
+    data_type: Any, times: list[Any], expected: list[bool]
+) -> None:
     array = pa.array(times, pa.int64()).cast(data_type)
     assert RecordExpiry("t", 900).too_old(array).tolist() == expected
 
 
-def test_milliseconds_in_a_bigint() -> None:
+def test_milliseconds_in_a_bigint_are_recognised() -> None:
     limit = 1_700_000_000
     times = pa.array([limit * 1000 - 1, limit * 1000], pa.int64())
     assert RecordExpiry("t", limit).too_old(times).tolist() == [True, False]

@@ -22,7 +22,7 @@ def numbers_of(runs: list[tuple[int, int, int]]) -> np.ndarray:
 
 
 @given(_RUNS)
-def test_the_bytes_are_the_librarys(runs: list[tuple[int, int, int]]) -> None:
+def test_bitmap_bytes_match_the_library(runs: list[tuple[int, int, int]]) -> None:
     numbers = numbers_of(runs)
     expected = BitMap(numbers.tolist())
     expected.run_optimize()
@@ -30,7 +30,7 @@ def test_the_bytes_are_the_librarys(runs: list[tuple[int, int, int]]) -> None:
 
 
 @given(_RUNS)
-def test_what_is_written_is_read_again(runs: list[tuple[int, int, int]]) -> None:
+def test_written_bitmap_is_read_back(runs: list[tuple[int, int, int]]) -> None:
     numbers = numbers_of(runs)
     stored = roaring_bitmap(numbers)
     found, end = numbers_at(b"before" + stored + b"after", 6)
@@ -54,20 +54,20 @@ def test_what_is_written_is_read_again(runs: list[tuple[int, int, int]]) -> None
     ],
     ids=lambda numbers: f"{len(numbers)} from {numbers[0]}",
 )
-def test_at_the_edges_between_kinds_of_containers(numbers: list[int]) -> None:
+def test_bitmap_bytes_match_at_container_boundaries(numbers: list[int]) -> None:
     expected = BitMap(numbers)
     expected.run_optimize()
     assert roaring_bitmap(np.array(numbers)) == expected.serialize()
 
 
 @pytest.mark.parametrize("numbers", [[2, 1], [1, 1], [-1, 0], [0, 2**32]])
-def test_other_numbers_are_refused(numbers: list[int]) -> None:
+def test_unordered_or_out_of_range_numbers_are_refused(numbers: list[int]) -> None:
     with pytest.raises(ValueError, match="ascend"):
         roaring_bitmap(np.array(numbers))
 
 
 @given(st.lists(_RUNS.filter(bool), min_size=1, max_size=5))
-def test_many_bitmaps_are_those_written_one_by_one(
+def test_bulk_bitmaps_equal_individual_bitmaps(
     groups: list[list[tuple[int, int, int]]],
 ) -> None:
     numbers = [numbers_of(runs) for runs in groups]

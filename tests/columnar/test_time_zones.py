@@ -30,13 +30,13 @@ from paimon_magics.columnar.time_zones import (
         ("Mars/Olympus", "UTC"),
     ],
 )
-def test_a_zone_has_one_name(spark: str, arrow: str) -> None:
+def test_spellings_of_a_zone_map_to_the_arrow_name(spark: str, arrow: str) -> None:
     assert arrow_zone(spark) == arrow
     noon = datetime.datetime(2026, 1, 1, 12, tzinfo=rules_of(spark))
     assert noon.utcoffset() is not None
 
 
-def test_nested_instants_are_in_the_zone_and_the_same_moments() -> None:
+def test_nested_instants_keep_their_moment_in_another_zone() -> None:
     utc = pa.timestamp("us", "UTC")
     values = pa.array(
         [[("x", {"a": [0, None]})], None],
@@ -50,7 +50,7 @@ def test_nested_instants_are_in_the_zone_and_the_same_moments() -> None:
     assert in_zone(rows, "UTC") is rows
 
 
-def test_only_the_hour_that_comes_twice_is_ambiguous() -> None:
+def test_only_the_repeated_hour_is_ambiguous() -> None:
     berlin = rules_of("Europe/Berlin")
     instants = [datetime.datetime(2026, 10, 25, hour, 30, tzinfo=datetime.UTC) for hour in range(4)]
     found = [is_ambiguous(one.astimezone(berlin)) for one in (instants[0] - datetime.timedelta(
@@ -63,7 +63,7 @@ def test_only_the_hour_that_comes_twice_is_ambiguous() -> None:
     ("environment", "zone"),
     [("Europe/Berlin", "Europe/Berlin"), (":Asia/Kolkata", "Asia/Kolkata"), ("EST5", "-05:00")],
 )
-def test_the_zone_of_the_process_is_that_of_its_environment(
+def test_process_zone_comes_from_its_environment(
     monkeypatch: pytest.MonkeyPatch, environment: str, zone: str
 ) -> None:
     with monkeypatch.context() as patched:

@@ -16,7 +16,7 @@ ROWS = pa.table(
 )
 
 
-def test_the_row_after_an_update_names_what_is_another() -> None:
+def test_row_after_an_update_names_the_changed_columns() -> None:
     assert changed_columns(ROWS) == ((), (), ("v",), (), ("tags",), (), (), ())
     assert changed_columns(ROWS.slice(2)) == ((), (), ("tags",), (), (), ())
     assert changed_columns(ROWS.slice(0, 0)) == ()

@@ -27,7 +27,7 @@ def collected(*batches: pa.Array, **options: Any) -> Bounds:
 
 
 @given(text=st.text(min_size=1), length=st.integers(1, 5))
-def test_cut_texts_enclose_the_whole_one(text: str, length: int) -> None:
+def test_truncated_text_bounds_enclose_the_text(text: str, length: int) -> None:
     least, greatest = truncated_least(text, length), truncated_greatest(text, length)
     assert isinstance(least, str)
     assert len(least) <= length
@@ -41,7 +41,7 @@ def test_cut_texts_enclose_the_whole_one(text: str, length: int) -> None:
 
 
 @given(value=st.binary(min_size=1), length=st.integers(1, 5))
-def test_cut_binaries_enclose_the_whole_one(value: bytes, length: int) -> None:
+def test_truncated_binary_bounds_enclose_the_value(value: bytes, length: int) -> None:
     greatest = truncated_greatest(value, length)
     least = truncated_least(value, length)
     assert isinstance(least, bytes)
@@ -54,7 +54,7 @@ def test_cut_binaries_enclose_the_whole_one(value: bytes, length: int) -> None:
         assert greatest >= value
 
 
-def test_the_last_character_is_increased_past_those_that_are_none() -> None:
+def test_incremented_bound_skips_invalid_characters() -> None:
     assert truncated_greatest("abcd", 3) == "abd"
     assert truncated_greatest("ab\ud7ffd", 3) == "ab\ue000"
     assert truncated_greatest("ab\U0010ffffd", 3) == "ac"
@@ -88,7 +88,7 @@ def test_the_last_character_is_increased_past_those_that_are_none() -> None:
         (pa.array([1.0, -0.0]), None, None),
     ],
 )
-def test_bounds_of_each_type(values: pa.Array, least: Any, greatest: Any) -> None:
+def test_bounds_are_collected_for_each_type(values: pa.Array, least: Any, greatest: Any) -> None:
     assert collected(values) == Bounds(least, greatest, values.null_count)
 
 
@@ -103,7 +103,7 @@ def test_bounds_grow_with_each_batch() -> None:
     assert collected(*batches) == Bounds(1, 9, 2)
 
 
-def test_what_is_asked_for_is_collected() -> None:
+def test_collection_honours_length_and_requested_values() -> None:
     texts = pa.array(["abcdef", None, "xyz"])
     assert collected(texts, length=2) == Bounds("ab", "xz", 1)
     assert collected(texts, wants_values=False) == Bounds(None, None, 1)

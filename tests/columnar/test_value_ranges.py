@@ -10,9 +10,7 @@ from paimon_magics.planning.reads.predicates import ColumnPredicate
 
 @pytest.mark.parametrize("data_type", [pa.int8(), pa.int16(), pa.int32(), pa.int64()], ids=str)
 @pytest.mark.parametrize("wanted", [0, 3, -3])
-def test_remainders_have_the_sign_of_the_dividend_and_null_has_none(
-    data_type: pa.DataType, wanted: int
-) -> None:
+def test_remainder_has_the_sign_of_the_dividend(data_type: pa.DataType, wanted: int) -> None:
     least = -(2 ** (data_type.bit_width - 1))
     values = [7, 3, 0, None, -3, -7, 17, 103, least, -least - 1]
     one = ColumnPredicate("k", "remainder", (10, wanted))
@@ -24,13 +22,13 @@ def test_remainders_have_the_sign_of_the_dividend_and_null_has_none(
     assert matching(one, pa.array(values, data_type)).tolist() == expected
 
 
-def test_bounds_tell_nothing_of_remainders() -> None:
+def test_bounds_exclude_no_remainders() -> None:
     one = ColumnPredicate("k", "remainder", (10, 3))
     bounds = pa.array([1, None], pa.int64())
     nulls = np.array([True, False])
     assert may_match(one, bounds, bounds, nulls, np.array([False, True])).tolist() == [True, False]
 
 
-def test_a_divisor_that_the_type_can_not_have_leaves_all_to_the_caller() -> None:
+def test_divisor_outside_the_type_matches_all_rows() -> None:
     one = ColumnPredicate("k", "remainder", (1000, 3))
     assert matching(one, pa.array([3, 4, None], pa.int8())).all()

@@ -55,7 +55,7 @@ def through_orc(rows: pa.Table) -> pa.Table:
 
 @pytest.mark.parametrize("kind", TYPES.values(), ids=TYPES.keys())
 @pytest.mark.parametrize("nulls", [(a, b, c) for a in (0, 1) for b in (0, 1) for c in (0, 1)])
-def test_an_orc_file_has_the_rows_of_a_slice(kind: pa.DataType, nulls: tuple[bool, ...]) -> None:
+def test_orc_file_of_a_slice_has_its_rows(kind: pa.DataType, nulls: tuple[bool, ...]) -> None:
     of = random.Random(f"{kind}{nulls}")
     values = [value(kind, of, nulls) for _ in range(200)]
     column = pa.chunked_array([pa.array(values[:80], kind), pa.array(values[80:], kind)])
@@ -72,7 +72,7 @@ def test_columns_without_structs_are_not_copied() -> None:
     assert whole_structs(rows) is rows
 
 
-def test_the_writer_still_needs_it() -> None:
+def test_arrow_orc_writer_still_needs_the_copies() -> None:
     """When this fails, Arrow's writer has been mended, and the copies can go."""
     pairs = [None if number % 3 == 0 else {"x": number, "y": None} for number in range(9)]
     sliced = pa.table({"c": pa.array(pairs, PAIR)}).slice(4, 5)

@@ -74,7 +74,7 @@ def body_of(rules: Any, values: pa.Array) -> tuple[str, bytes]:
 @pytest.mark.parametrize("nulls", [0, 1, 3])
 @pytest.mark.parametrize("data_type", VALUES, ids=str)
 @pytest.mark.parametrize("name", RULES)
-def test_values_that_are_there_are_found_and_others_are_not(
+def test_index_reports_only_absent_values_as_absent(
     name: str, data_type: pa.DataType, nulls: int
 ) -> None:
     if name == "bloom-filter" and pa.types.is_decimal(data_type):
@@ -94,7 +94,7 @@ def test_values_that_are_there_are_found_and_others_are_not(
     assert not none_of([*ABSENT[data_type], there[5]])
 
 
-def test_what_an_index_can_not_tell_leaves_nothing_out() -> None:
+def test_undecidable_index_excludes_nothing() -> None:
     wanted = wanted_values(pa.array([5], pa.int32()))
     assert wanted is not None
     kind, body = body_of(Bitmap(2, 16384), pa.array([], pa.int32()))
@@ -117,7 +117,7 @@ def test_what_an_index_can_not_tell_leaves_nothing_out() -> None:
     assert [kind for _, kind in indexes_in(collection.finish() or b"")] == ["bsi"]
 
 
-def test_what_is_no_file_index_is_none() -> None:
+def test_invalid_or_damaged_index_files_are_detected() -> None:
     assert head_bytes(b"PAR1") is None and head_bytes(b"\0" * 16) is None
     whole = IndexCollection([FileIndex("c", None, "bitmap", Bitmap(2, 64))])
     whole.add(pa.record_batch({"c": pa.array([1], pa.int32())}))

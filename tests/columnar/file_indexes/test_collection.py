@@ -29,9 +29,7 @@ def index_of(index: FileIndex, *batches: pa.RecordBatch) -> bytes | None:
 
 
 @pytest.mark.parametrize(("kind", "rules"), [("bloom-filter", BLOOM), ("bitmap", BITMAP)])
-def test_the_values_under_a_key_are_indexed_as_a_column_is(
-    kind: str, rules: BloomFilter | Bitmap
-) -> None:
+def test_map_key_is_indexed_like_a_column(kind: str, rules: BloomFilter | Bitmap) -> None:
     maps = pa.array(
         [[("a", 1), ("b", 2)], None, [("b", 3)], [], [("a", None)], [("a", 1)]],
         pa.map_(pa.string(), pa.int64()),
@@ -52,7 +50,7 @@ def test_the_values_under_a_key_are_indexed_as_a_column_is(
         ("bsi", BitSlices()),
     ],
 )
-def test_batches_and_slices_make_no_difference(
+def test_index_is_independent_of_batches_and_slices(
     kind: str, rules: BloomFilter | Bitmap | RangeBitmap | BitSlices
 ) -> None:
     rows = pa.record_batch({"c": pa.array([5, None, -3, 5, 0, None, 7, 5] * 40, pa.int32())})
@@ -61,7 +59,7 @@ def test_batches_and_slices_make_no_difference(
     assert index_of(index, *parts) == index_of(index, rows)
 
 
-def test_a_range_bitmap_of_nothing_but_null_is_left_out() -> None:
+def test_all_null_range_bitmap_is_omitted() -> None:
     rows = pa.record_batch({"c": pa.array([None, None], pa.int32())})
     assert index_of(FileIndex("c", None, "range-bitmap", RANGE), rows) is None
     assert index_of(FileIndex("c", None, "bitmap", BITMAP), rows) is not None
@@ -74,13 +72,13 @@ def test_a_range_bitmap_of_nothing_but_null_is_left_out() -> None:
         pa.array([Decimal(10**25), None], pa.decimal128(30, 0)),
     ],
 )
-def test_a_number_that_an_index_can_not_hold_is_told_with_its_column(column: pa.Array) -> None:
+def test_error_names_the_column_of_an_unindexable_number(column: pa.Array) -> None:
     rows = pa.record_batch({"c": column})
     with pytest.raises(ValueError, match="column `c`: a bsi index"):
         index_of(FileIndex("c", None, "bsi", BitSlices()), rows)
 
 
-def test_a_text_longer_than_a_block_has_a_block_of_its_own() -> None:
+def test_text_longer_than_a_block_gets_its_own_block() -> None:
     rows = pa.record_batch({"c": pa.array(["a", "x" * 5000, "y" * 5000, "z"])})
     stored = index_of(FileIndex("c", None, "bitmap", Bitmap(2, 1024)), rows)
     assert stored is not None
