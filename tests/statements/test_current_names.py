@@ -26,7 +26,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES)
-def test_a_call_becomes_the_name(text: str, expected: str | None) -> None:
+def test_calls_of_current_names_become_literals(text: str, expected: str | None) -> None:
     statement = parse_statement(text)
     assert isinstance(statement, Query)
     replacements = current_names(text, statement.query, "paimon", "shop")

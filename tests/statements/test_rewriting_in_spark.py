@@ -178,12 +178,12 @@ def rewritten(text: str) -> str:
 
 
 @pytest.mark.parametrize("text", sampled(QUERIES))
-def test_a_rewritten_query_returns_what_the_query_returns(spark, results, text):
+def test_rewritten_query_returns_the_same_rows(spark, results, text):
     assert rows(spark, rewritten(text)) == results[text]
 
 
 @pytest.mark.parametrize("text", [q for q in QUERIES if "WITH " not in q])
-def test_the_references_are_those_that_sparks_own_parser_finds(spark, text):
+def test_references_match_sparks_parser(spark, text):
     statement = parse_statement(text)
     assert isinstance(statement, Query)
     found = sorted(str(r.name).lower() for r in statement.query.references)

@@ -81,7 +81,7 @@ STRING = AtomicType("STRING")
         ),
     ],
 )
-def test_a_type_written_in_sql_has_paimons_and_sparks_form(sql, paimon, spark):
+def test_sql_type_converts_to_paimon_and_spark(sql, paimon, spark):
     data_type = from_sql(sql)
     assert to_paimon(data_type) == paimon
     assert to_spark_sql(data_type) == spark
@@ -118,7 +118,7 @@ def test_a_type_written_in_sql_has_paimons_and_sparks_form(sql, paimon, spark):
         ),
     ],
 )
-def test_every_spelling_of_the_schema_form_is_read(text, expected):
+def test_all_spellings_of_schema_types_are_parsed(text, expected):
     assert from_paimon(text) == expected
     assert from_paimon(to_paimon(expected)) == expected
 
@@ -146,7 +146,7 @@ def test_time_is_an_int_for_spark():
         ("ARRAY<INTERVAL>", "INTERVAL", ""),
     ],
 )
-def test_a_type_that_paimon_lacks_is_refused_by_name(sql, message, hint):
+def test_unsupported_sql_type_is_refused_with_a_hint(sql, message, hint):
     with pytest.raises(InvalidTableError) as caught:
         from_sql(sql)
     assert message in caught.value.message
@@ -155,7 +155,7 @@ def test_a_type_that_paimon_lacks_is_refused_by_name(sql, message, hint):
 
 
 @pytest.mark.parametrize("sql", ["", "ARRAY<INT", "ARRAY INT>", "INT INT", "DECIMAL(x)", "'INT'"])
-def test_a_text_that_is_no_type_is_a_syntax_error(sql):
+def test_malformed_type_is_a_syntax_error(sql):
     with pytest.raises(StatementSyntaxError):
         from_sql(sql)
 
@@ -167,7 +167,7 @@ def test_a_text_that_is_no_type_is_a_syntax_error(sql):
         ({"type": "VECTOR", "element": "FLOAT NOT NULL", "length": 3}, "VECTOR<FLOAT, 3>"),
     ],
 )
-def test_types_that_only_other_engines_have_are_kept(document, sql):
+def test_types_of_other_engines_are_kept(document, sql):
     found = from_paimon(document)
     assert to_paimon(found) == document
     assert to_spark_sql(found) == sql
@@ -175,12 +175,12 @@ def test_types_that_only_other_engines_have_are_kept(document, sql):
 
 
 @pytest.mark.parametrize("text", ["GEOMETRY", "GEOGRAPHY"])
-def test_paimons_types_that_are_not_offered_are_named(text):
+def test_unsupported_paimon_types_are_named(text):
     with pytest.raises(UnsupportedStatementError, match=text.split("<")[0]):
         from_paimon(text)
 
 
 @pytest.mark.parametrize("text", ["", "WORD", "INT(3)", "DECIMAL(1, 2, 3)", "DATE WITH TIME ZONE"])
-def test_a_schema_form_that_is_no_type_of_paimons_is_named(text):
+def test_invalid_schema_type_is_refused(text):
     with pytest.raises(InvalidTableError, match="not a type of Paimon"):
         from_paimon(text)

@@ -22,7 +22,7 @@ from paimon_magics.statements.statement import Query, TableName
         (TableName("t", "d.e", branch="b"), "`d.e`.t$branch_b$files"),
     ],
 )
-def test_a_system_table_is_named_beside_its_table(table: TableName, text: str) -> None:
+def test_system_table_name_is_written_and_read_back(table: TableName, text: str) -> None:
     assert table_text(table, "files") == text
     (statement,) = parse_cell(f"SELECT * FROM {text}")
     assert isinstance(statement, Query)
@@ -30,7 +30,7 @@ def test_a_system_table_is_named_beside_its_table(table: TableName, text: str) -
     assert reference.name == replace(table, system_table="files")
 
 
-def test_only_names_that_need_them_get_back_quotes() -> None:
+def test_back_quotes_are_added_only_where_needed() -> None:
     assert [spelled(one) for one in ("a_1", "1a", "größe", "a`b")] == [
         "a_1",
         "`1a`",

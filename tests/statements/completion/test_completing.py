@@ -108,7 +108,9 @@ def wanted(text: str, kind: type) -> list[Want]:
         ("SELECT 1 /* a remark |", "", ()),
     ],
 )
-def test_what_may_come_is_found(text: str, typed: str, wants: tuple[Want, ...]) -> None:
+def test_completion_offers_the_kinds_of_names_for_the_cursor(
+    text: str, typed: str, wants: tuple[Want, ...]
+) -> None:
     found = at(text)
     named = tuple(want for want in found.wants if not isinstance(want, Keywords))
     assert (found.typed, named) == (typed, wants)
@@ -151,7 +153,9 @@ def test_what_may_come_is_found(text: str, typed: str, wants: tuple[Want, ...]) 
         ("EXPLAIN SELECT | FROM t", (Seen("t", T),)),
     ],
 )
-def test_columns_are_those_of_the_relations_in_scope(text: str, columns: tuple[Seen, ...]) -> None:
+def test_completion_offers_columns_of_the_relations_in_scope(
+    text: str, columns: tuple[Seen, ...]
+) -> None:
     (found,) = wanted(text, Columns)
     assert isinstance(found, Columns)
     assert found.relations == columns
@@ -167,7 +171,7 @@ def test_columns_are_those_of_the_relations_in_scope(text: str, columns: tuple[S
         "SELECT * FROM t WHERE dt BETWEEN '|",
     ],
 )
-def test_values_are_those_of_the_compared_column(text: str) -> None:
+def test_completion_offers_values_of_the_compared_column(text: str) -> None:
     assert wanted(text, PartitionValues) == [PartitionValues((Seen("t", T),), "dt")]
 
 
@@ -189,7 +193,9 @@ def test_values_are_those_of_the_compared_column(text: str) -> None:
         ("SHOW |", "TABLES", "WHERE"),
     ],
 )
-def test_keywords_are_those_of_the_place(text: str, offered: str, not_offered: str) -> None:
+def test_completion_offers_keywords_valid_at_the_cursor(
+    text: str, offered: str, not_offered: str
+) -> None:
     found = {word for want in at(text).wants if isinstance(want, Keywords) for word in want.words}
     assert offered in found
     assert not_offered not in found
@@ -221,17 +227,17 @@ def test_keywords_are_those_of_the_place(text: str, offered: str, not_offered: s
         (f"{MERGE} WHEN MATCHED THEN DELETE |", WHENS),
     ],
 )
-def test_the_words_of_a_change_stand_in_their_places(text: str, words: tuple[str, ...]) -> None:
+def test_completion_offers_keywords_of_row_changes(text: str, words: tuple[str, ...]) -> None:
     (keywords,) = wanted(text, Keywords)
     assert keywords == Keywords(words)
 
 
 @pytest.mark.parametrize("text", ["SELECT * FROM t WHERE dt = |", "SELECT o.| FROM orders o"])
-def test_no_keyword_stands_where_only_a_value_or_a_column_can(text: str) -> None:
+def test_completion_offers_no_keywords_for_a_value_or_column(text: str) -> None:
     assert wanted(text, Keywords) == []
 
 
-def test_no_prefix_of_a_statement_is_refused() -> None:
+def test_completion_accepts_every_prefix_of_a_statement() -> None:
     text = (
         "EXPLAIN WITH a AS (SELECT `x`, 'y' FROM s.t VERSION AS OF 'v') INSERT OVERWRITE u "
         "PARTITION (d = :d) SELECT a.*, [1], {f(x)} FROM a LEFT JOIN (b) ON a.x = b.x -- no\n"

@@ -179,7 +179,7 @@ TYPES = [
 
 
 @pytest.mark.parametrize(("marked", "message", "hint"), STOPPED)
-def test_what_may_have_been_meant_is_said(marked: str, message: str, hint: str) -> None:
+def test_error_suggests_the_likely_meaning(marked: str, message: str, hint: str) -> None:
     position = marked.index("|")
     statement = marked[:position] + marked[position + 1 :]
     error = misread(statement, position)
@@ -188,9 +188,7 @@ def test_what_may_have_been_meant_is_said(marked: str, message: str, hint: str) 
 
 
 @pytest.mark.parametrize(("cell", "message", "hint"), UNREAD)
-def test_a_cell_that_is_no_sql_of_sparks_says_what_to_write(
-    cell: str, message: str, hint: str
-) -> None:
+def test_error_for_other_dialects_suggests_spark_sql(cell: str, message: str, hint: str) -> None:
     with pytest.raises(PaimonMagicsError) as caught:
         parse_cell(cell)
     error = caught.value
@@ -199,7 +197,7 @@ def test_a_cell_that_is_no_sql_of_sparks_says_what_to_write(
 
 
 @pytest.mark.parametrize(("written", "write"), TYPES)
-def test_a_type_of_another_database_says_what_it_is_called_here(written: str, write: str) -> None:
+def test_error_for_a_foreign_type_suggests_the_type_to_write(written: str, write: str) -> None:
     with pytest.raises(PaimonMagicsError) as caught:
         parse_cell(f"CREATE TABLE t (id INT, v {written})")
     assert write in caught.value.hint, caught.value.text()
@@ -219,11 +217,11 @@ def test_a_type_of_another_database_says_what_it_is_called_here(written: str, wr
         "WITH a AS (SELECT 1)\nSELECT * FROM a",
     ],
 )
-def test_what_can_be_read_is_asked_nothing(query: str) -> None:
+def test_valid_statements_are_accepted(query: str) -> None:
     assert parse_cell(query)
 
 
-def test_every_idiom_can_be_said() -> None:
+def test_every_idiom_formats_its_message() -> None:
     for idiom in IDIOMS:
         texts = [part for part in idiom.pattern.split(" ") if part not in ("^", "!")]
         said = idiom.message.format(*texts), idiom.hint.format(*texts, name="x")

@@ -36,13 +36,13 @@ from paimon_magics.statements.version_changes import (
         ("RENAME TAG a TO b", RenameTag("a", "b")),
     ],
 )
-def test_a_clause_about_tags_is_read(clause: str, change: TagChange) -> None:
+def test_tag_clauses_are_parsed(clause: str, change: TagChange) -> None:
     text = f"ALTER TABLE shop.orders {clause}"
     found = parse_statement(text)
     assert found == AlterTags(text, 0, TableName("orders", "shop"), 12, change)
 
 
-def test_show_tags_is_read() -> None:
+def test_show_tags_is_parsed() -> None:
     assert parse_statement("SHOW TAGS orders$branch_b") == ShowTags(
         "SHOW TAGS orders$branch_b", 0, TableName("orders", branch="b"), 10
     )
@@ -58,16 +58,14 @@ def test_show_tags_is_read() -> None:
         ("`table` => :name, x => 1.5", [("table", Parameter("name")), ("x", 1.5)]),
     ],
 )
-def test_the_arguments_of_a_call_are_read(
-    arguments: str, values: list[tuple[str | None, object]]
-) -> None:
+def test_call_arguments_are_parsed(arguments: str, values: list[tuple[str | None, object]]) -> None:
     found = parse_statement(f"CALL paimon.sys.create_tag({arguments})")
     assert isinstance(found, Call)
     assert found.procedure == ("paimon", "sys", "create_tag")
     assert [(argument.name, argument.value) for argument in found.arguments] == values
 
 
-def test_a_call_of_another_namespace_is_sparks() -> None:
+def test_call_of_another_namespace_is_passed_to_spark() -> None:
     found = parse_statement("CALL other.system.work(older_than => TIMESTAMP '2026-01-01')")
     assert isinstance(found, PassThrough)
 
@@ -89,7 +87,7 @@ def test_a_call_of_another_namespace_is_sparks() -> None:
         ("CALL sys.create_tag(current_date)", "a value", "current_date"),
     ],
 )
-def test_a_wrong_statement_is_told_with_its_place(text: str, expected: str, at: str | None) -> None:
+def test_syntax_error_has_its_position(text: str, expected: str, at: str | None) -> None:
     with pytest.raises(StatementSyntaxError, match=r"Expected|closed") as caught:
         parse_statement(text)
     assert expected in caught.value.message

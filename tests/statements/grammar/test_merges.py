@@ -22,7 +22,7 @@ def merge(text: str) -> MergeInto:
     return found
 
 
-def test_clauses_keep_their_texts() -> None:
+def test_merge_clauses_keep_their_texts() -> None:
     text = (
         "MERGE INTO shop.t AS x USING (SELECT 1 AS id) y ON x.id = y.id "
         "AND CASE WHEN y.f THEN x.f ELSE true END "
@@ -92,7 +92,7 @@ def test_clauses_keep_their_texts() -> None:
         ),
     ],
 )
-def test_the_source_is_a_query_at_the_same_positions(
+def test_merge_source_becomes_a_query_at_the_same_positions(
     text: str, source: str, references: list[str], qualifiers: list[tuple[str, str]]
 ) -> None:
     found = merge(text)
@@ -135,7 +135,7 @@ def test_the_source_is_a_query_at_the_same_positions(
         ("MERGE INTO t VERSION AS OF 1 USING s ON a WHEN MATCHED THEN DELETE", "as it is now", "t"),
     ],
 )
-def test_a_wrong_form_is_told_with_its_place(text: str, said: str, at: str) -> None:
+def test_invalid_merge_is_refused_with_its_position(text: str, said: str, at: str) -> None:
     with pytest.raises(PaimonMagicsError) as raised:
         parse_statement(text)
     assert said in raised.value.message
@@ -143,7 +143,7 @@ def test_a_wrong_form_is_told_with_its_place(text: str, said: str, at: str) -> N
     assert text[raised.value.position :].startswith(at)
 
 
-def test_a_source_row_without_a_target_row_can_only_be_inserted() -> None:
+def test_not_matched_clause_allows_only_insert() -> None:
     """Also where a SELECT stands before, in whose list names could need commas between them."""
     clause = "WHEN NOT MATCHED THEN UPDATE SET a = 1"
     text = f"MERGE INTO t USING (SELECT 1 AS id) s ON t.id = s.id {clause}"

@@ -42,11 +42,11 @@ def selected(text: str) -> str:
         ),
     ],
 )
-def test_the_text_becomes_a_query_of_the_selected_rows(text: str, query: str) -> None:
+def test_row_change_becomes_a_query_of_the_selected_rows(text: str, query: str) -> None:
     assert selected(text) == query
 
 
-def test_the_target_is_a_reference_like_those_of_subqueries() -> None:
+def test_target_is_a_reference_like_tables_of_subqueries() -> None:
     text = "UPDATE shop.t SET a = :v WHERE shop.t.b = 2 AND EXISTS (SELECT 1 FROM u WHERE u.i = a)"
     update = parse_statement(text)
     assert isinstance(update, Update)
@@ -61,7 +61,7 @@ def test_the_target_is_a_reference_like_those_of_subqueries() -> None:
 
 
 @pytest.mark.parametrize("verb", ["DELETE FROM t AS x", "UPDATE t AS x SET x.d = x.e + 1"])
-def test_conditions_on_the_target_are_filters_of_its_read(verb: str) -> None:
+def test_conditions_on_the_target_become_read_filters(verb: str) -> None:
     change = parse_statement(f"{verb} WHERE x.a = 1 AND b > 2 AND c + 1 = 3")
     assert isinstance(change, Delete | Update)
     (target,) = change.selection.query.references
@@ -90,7 +90,7 @@ def test_conditions_on_the_target_are_filters_of_its_read(verb: str) -> None:
         "UPDATE t SET a = 1 WHERE b = 2) OR (1 = 1",
     ],
 )
-def test_what_spark_does_not_take_is_refused_with_its_place(text: str) -> None:
+def test_forms_invalid_in_spark_are_refused_with_their_position(text: str) -> None:
     with pytest.raises(StatementSyntaxError) as caught:
         parse_statement(text)
     assert caught.value.position is not None

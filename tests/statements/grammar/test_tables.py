@@ -119,7 +119,7 @@ def without_place(statement):
         ("DESC SCHEMA EXTENDED shop", DescribeDatabase("", 0, "shop", True)),
     ],
 )
-def test_statements_about_tables_and_databases_are_read(text, expected):
+def test_statements_about_tables_and_databases_are_parsed(text, expected):
     statement = parse_statement(text, 7)
     assert without_place(statement) == without_place(expected)
     assert (statement.text, statement.offset) == (text, 7)
@@ -204,7 +204,7 @@ def alter(text):
         ),
     ],
 )
-def test_changes_of_a_table_are_read_in_the_order_written(text, expected):
+def test_alter_table_changes_keep_their_order(text, expected):
     assert list(alter(text)) == expected
 
 
@@ -214,7 +214,7 @@ def create(text):
     return statement
 
 
-def test_a_table_definition_is_read_in_full():
+def test_table_definition_is_parsed_in_full():
     text = """CREATE TABLE IF NOT EXISTS paimon.shop.orders (
       id BIGINT NOT NULL COMMENT 'the id',
       `a b` STRUCT<x: INT NOT NULL COMMENT 'x', y: ARRAY<STRING>>,
@@ -263,7 +263,7 @@ def test_a_table_definition_is_read_in_full():
          (ColumnDefinition("a", AtomicType("TIMESTAMP_LTZ", (6,)), position=16),)),
     ],
 )  # fmt: skip
-def test_one_clause_of_a_table_definition_is_read(text, field, expected):
+def test_single_clause_of_a_table_definition_is_parsed(text, field, expected):
     assert getattr(create(text), field) == expected
 
 
@@ -278,7 +278,7 @@ def test_one_clause_of_a_table_definition_is_read(text, field, expected):
         "REPLACE TABLE t AS FROM orders",
     ],
 )
-def test_a_table_made_from_a_query_carries_the_query(text):
+def test_create_table_as_select_holds_its_query(text):
     query = create(text).query
     assert [text[r.range.start : r.range.end] for r in query.references] == ["orders"]
     assert query.range.end == len(text)
@@ -332,7 +332,7 @@ def test_a_table_made_from_a_query_carries_the_query(text):
         ),
     ],
 )  # fmt: skip
-def test_an_insert_is_read_in_full(text, expected):
+def test_insert_is_parsed_in_full(text, expected):
     insert = parse_statement(text)
     assert isinstance(insert, Insert), insert
     assert insert.target == DB_T
@@ -349,12 +349,12 @@ def test_an_insert_is_read_in_full(text, expected):
     assert found == empty | expected
 
 
-def test_parameters_of_a_partition_and_of_the_source_belong_to_an_insert():
+def test_insert_has_parameters_of_its_partition_and_source():
     insert = parse_statement("INSERT INTO t PARTITION (a = :x) SELECT :y, :x")
     assert insert.source.parameters == ("x", "y")
 
 
-def test_with_in_front_of_an_insert_belongs_to_the_source():
+def test_with_before_an_insert_belongs_to_its_source():
     text = "WITH c AS (SELECT * FROM orders) INSERT INTO t (a) SELECT * FROM c JOIN d ON c.x = :y"
     insert = parse_statement(text)
     assert insert.target == T
@@ -404,7 +404,7 @@ def test_with_in_front_of_an_insert_belongs_to_the_source():
         ("DESCRIBE TABLE t AS JSON", "DESCRIBE … AS JSON", T),
     ],
 )  # fmt: skip
-def test_what_is_recognised_and_not_offered_is_refused_by_name(text, kind, name):
+def test_unsupported_statements_are_refused_by_name(text, kind, name):
     statement = parse_statement(text)
     assert isinstance(statement, Refused), statement
     assert (statement.kind, statement.name) == (kind, name)
@@ -440,7 +440,7 @@ def test_what_is_recognised_and_not_offered_is_refused_by_name(text, kind, name)
         ("DESCRIBE SELECT * FROM orders", ["orders"]),
     ],
 )  # fmt: skip
-def test_what_spark_may_know_is_passed_on_with_every_name_in_it(text, names):
+def test_spark_statements_are_passed_on_with_their_names(text, names):
     statement = parse_statement(text)
     assert isinstance(statement, PassThrough), statement
     assert [str(n) for n, _ in statement.names] == names
@@ -456,7 +456,7 @@ def test_what_spark_may_know_is_passed_on_with_every_name_in_it(text, names):
         ("CREATE TEMP VIEW v (a, `b c`) AS SELECT * FROM orders", "v", False, ("a", "b c")),
     ],
 )
-def test_a_temporary_view_carries_its_query(text, name, or_replace, columns):
+def test_temporary_view_holds_its_query(text, name, or_replace, columns):
     view = parse_statement(text)
     assert isinstance(view, CreateTemporaryView)
     assert (view.name, view.or_replace, view.columns) == (name, or_replace, columns)
@@ -464,7 +464,7 @@ def test_a_temporary_view_carries_its_query(text, name, or_replace, columns):
 
 
 @pytest.mark.parametrize("mode", ["", "EXTENDED", "FORMATTED", "COST", "CODEGEN"])
-def test_explain_holds_the_statement_that_it_explains(mode):
+def test_explain_holds_its_statement(mode):
     text = f"EXPLAIN {mode} SELECT * FROM orders"
     explain = parse_statement(text, 10)
     assert isinstance(explain, Explain)
@@ -474,7 +474,7 @@ def test_explain_holds_the_statement_that_it_explains(mode):
     assert explain.inner.offset == 10 + text.index("SELECT")
 
 
-def test_statements_of_a_cell_know_their_places():
+def test_statements_of_a_cell_know_their_offsets():
     cell = "USE shop;\n\n-- first\nSELECT * FROM orders;"
     use, query = parse_cell(cell)
     assert isinstance(use, UseDatabase)
@@ -525,7 +525,7 @@ def test_statements_of_a_cell_know_their_places():
         ("CREATE TABLE t (a INT, b STRING", "(a", "never closed"),
     ],
 )
-def test_a_mistake_is_an_error_at_its_place_with_the_next_step(text, at, words):
+def test_syntax_error_has_its_position_and_the_expected_words(text, at, words):
     with pytest.raises(StatementSyntaxError) as caught:
         parse_statement(text)
     assert caught.value.position == (len(text) if at is None else text.index(at))
@@ -542,7 +542,7 @@ def test_a_mistake_is_an_error_at_its_place_with_the_next_step(text, at, words):
         ("ALTER TABLE t ALTER COLUMN a TYPE VOID", "VOID"),
     ],
 )
-def test_a_type_that_paimon_lacks_is_an_error_at_its_place(text, at):
+def test_unsupported_type_is_an_error_at_its_position(text, at):
     with pytest.raises(InvalidTableError) as caught:
         parse_statement(text)
     assert caught.value.position == text.index(at)

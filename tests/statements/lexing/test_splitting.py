@@ -51,7 +51,7 @@ def test_a_cell_is_split_at_semicolons_outside_quotes_and_comments(cell, expecte
         ("SELECT $$abc", 7, "tag"),
     ],
 )
-def test_a_quote_or_comment_never_closed_is_an_error_at_its_opening(cell, position, hint):
+def test_unclosed_quote_or_comment_is_an_error_at_its_opening(cell, position, hint):
     with pytest.raises(StatementSyntaxError) as caught:
         split_cell(cell)
     assert caught.value.position == position
@@ -87,7 +87,7 @@ _PIECES = st.lists(
 
 
 @given(_PIECES)
-def test_every_piece_stands_at_its_offset_and_only_blanks_and_comments_are_left_out(pieces):
+def test_splitting_drops_only_blanks_and_comments(pieces):
     cell = "".join(pieces)
     try:
         statements = split_cell(cell)

@@ -44,7 +44,7 @@ def reference(query: str) -> TableReference:
         ),
     ],
 )
-def test_a_function_is_a_table_with_read_options(
+def test_change_function_becomes_a_table_with_read_options(
     call: str, name: str, options: dict[str, str]
 ) -> None:
     query = f"SELECT count(*) FROM {call} AS c WHERE k > 1"
@@ -55,12 +55,12 @@ def test_a_function_is_a_table_with_read_options(
     assert (found.has_alias, found.alias) == (True, "c")
 
 
-def test_a_function_without_an_alias_goes_by_the_name_of_its_table() -> None:
+def test_change_function_without_alias_takes_its_table_name() -> None:
     found = reference("SELECT * FROM paimon_incremental_query('d.t$audit_log', 0, 2) WHERE k > 1")
     assert (found.has_alias, found.alias) == (False, "t")
 
 
-def test_functions_and_tables_stand_side_by_side() -> None:
+def test_change_functions_can_be_joined_with_tables() -> None:
     (statement,) = parse_cell(
         "SELECT * FROM paimon_incremental_query('t', 0, 2) a JOIN other b ON a.k = b.k"
     )
@@ -79,7 +79,7 @@ def test_functions_and_tables_stand_side_by_side() -> None:
         ("paimon_incremental_query('', 1, 2)", "can't name a Paimon table"),
     ],
 )
-def test_what_a_function_can_not_be_about_is_told_at_its_place(call: str, told: str) -> None:
+def test_invalid_change_function_is_refused_with_its_position(call: str, told: str) -> None:
     with pytest.raises(StatementSyntaxError) as error:
         parse_cell(f"SELECT * FROM {call}")
     assert told in error.value.message

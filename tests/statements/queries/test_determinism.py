@@ -20,5 +20,5 @@ from paimon_magics.statements.queries.query_traits import random_part
         ("DELETE FROM t", None),
     ],
 )
-def test_what_gives_other_values_in_each_run_is_found(text: str, part: str | None) -> None:
+def test_nondeterministic_parts_are_detected(text: str, part: str | None) -> None:
     assert random_part(text) == part

@@ -54,7 +54,7 @@ def filters(query: str, table: str = "t") -> list[str]:
         ("a = 1 AND b > rand()", ["a = number:1"]),
     ],
 )
-def test_a_term_is_taken_where_it_leaves_no_doubt(where: str, expected: list[str]) -> None:
+def test_unambiguous_terms_become_filters(where: str, expected: list[str]) -> None:
     assert filters(f"SELECT * FROM t WHERE {where}") == expected
 
 
@@ -75,9 +75,7 @@ def test_a_term_is_taken_where_it_leaves_no_doubt(where: str, expected: list[str
         ("WITH c AS (SELECT * FROM t WHERE a = 1) SELECT * FROM c WHERE b = 2", ["a = number:1"]),
     ],
 )
-def test_a_condition_counts_only_for_the_relation_that_it_filters(
-    query: str, expected: list[str]
-) -> None:
+def test_conditions_apply_only_to_the_filtered_relation(query: str, expected: list[str]) -> None:
     assert filters(query) == expected
 
 
@@ -96,9 +94,7 @@ def test_a_condition_counts_only_for_the_relation_that_it_filters(
         ("SELECT count(*) FROM (SELECT a, row_number() OVER (ORDER BY b) FROM t)", False),
     ],
 )
-def test_an_aggregate_does_not_tell_in_which_order_rows_were_read(
-    query: str, unordered: bool
-) -> None:
+def test_order_insensitive_aggregates_are_recognised(query: str, unordered: bool) -> None:
     (statement,) = parse_cell(query)
     assert isinstance(statement, Query)
     (reference,) = statement.query.references
@@ -118,7 +114,7 @@ def test_an_aggregate_does_not_tell_in_which_order_rows_were_read(
         ("SELECT * FROM t LEFT JOIN u USING (a) WHERE a = 1", ("a = 1",)),
     ],
 )
-def test_the_conditions_that_choose_no_files_are_told(
+def test_conditions_without_effect_on_pruning_are_listed(
     query: str, expected: tuple[str, ...]
 ) -> None:
     (statement,) = parse_cell(query)

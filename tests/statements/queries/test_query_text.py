@@ -115,12 +115,12 @@ READS = [
 
 
 @pytest.mark.parametrize(("text", "expected"), READS)
-def test_every_table_that_a_query_reads_is_found(text, expected):
+def test_all_tables_of_a_query_are_collected(text, expected):
     assert read(text) == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), READS)
-def test_the_scan_without_sqlglot_finds_the_same_tables(text, expected):
+def test_scan_without_sqlglot_finds_the_same_tables(text, expected):
     tokens = tokenize(text)
     found = scan_relations(Cursor(text, tokens))
     assert [tokens[i].start for i in found] == [r.range.start for r in query_of(text).references]
@@ -136,7 +136,7 @@ def test_the_scan_without_sqlglot_finds_the_same_tables(text, expected):
         "SELECT x FROM orders WITHIN SOMETHING NEW (a, b) UNHEARD OF",
     ],
 )
-def test_a_query_that_only_spark_may_know_is_left_for_spark_to_judge(text):
+def test_unknown_syntax_is_left_to_spark(text):
     assert read(text) == ["orders"]
 
 
@@ -163,14 +163,14 @@ def test_a_query_that_only_spark_may_know_is_left_for_spark_to_judge(text):
         ("db.2024", TableName("2024", "db")),
     ],
 )
-def test_a_name_is_read_into_its_parts(name, expected):
+def test_table_name_is_parsed_into_its_parts(name, expected):
     (reference,) = query_of(f"SELECT * FROM {name} WHERE true").references
     assert reference.name == expected
     assert not reference.has_alias
 
 
 @pytest.mark.parametrize("name", ["a.b.c.d", "orders$a$b", "`$files`", "`orders$`"])
-def test_a_name_that_no_paimon_table_can_have_is_left_to_spark(name):
+def test_impossible_table_names_are_left_to_spark(name):
     assert query_of(f"SELECT * FROM {name}").references == ()
 
 
@@ -203,7 +203,7 @@ def test_time_travel_belongs_to_the_reference(clause, kind, value, behind):
 
 
 @pytest.mark.parametrize("word", ["version", "timestamp", "system_time"])
-def test_a_word_of_time_travel_may_be_an_alias(word):
+def test_time_travel_keyword_may_be_an_alias(word):
     (reference,) = query_of(f"SELECT {word}.x FROM orders {word}").references
     assert reference.time_travel is None
     assert reference.alias == word
@@ -222,18 +222,18 @@ def test_a_word_of_time_travel_may_be_an_alias(word):
         ("FROM orders SELECT 1", "orders", False),
     ],
 )
-def test_the_alias_is_the_users_or_the_names_last_part(text, alias, has_alias):
+def test_alias_defaults_to_the_last_part_of_the_name(text, alias, has_alias):
     reference = query_of(text).references[0]
     assert (reference.alias, reference.has_alias) == (alias, has_alias)
 
 
-def test_an_alias_belongs_behind_a_sample():
+def test_alias_position_is_behind_a_sample():
     text = "SELECT * FROM orders TABLESAMPLE (5 ROWS) JOIN b"
     reference = query_of(text).references[0]
     assert text[: reference.alias_position].endswith("(5 ROWS)")
 
 
-def test_options_of_a_relation_are_read():
+def test_options_of_a_relation_are_parsed():
     text = "SELECT * FROM orders WITH ('scan.snapshot-id' = 3, write-only = true) o JOIN b"
     reference, _ = query_of(text).references
     assert reference.options == (("scan.snapshot-id", "3"), ("write-only", "true"))
@@ -276,11 +276,11 @@ def test_options_of_a_relation_are_read():
         ("SELECT 'shop.orders.id' FROM shop.orders", [[]]),
     ],
 )
-def test_columns_that_spell_out_the_database_are_found(text, expected):
+def test_columns_qualified_by_a_database_are_located(text, expected):
     assert [texts(text, r.qualifiers) for r in query_of(text).references] == expected
 
 
-def test_relations_that_only_their_database_tells_apart_get_aliases_of_their_own():
+def test_same_table_names_of_two_databases_get_their_own_aliases():
     text = "SELECT a.orders.x, b.orders.y FROM a.orders JOIN b.orders ON a.orders.x = b.orders.x"
     first, second = query_of(text).references
     assert (first.alias, second.alias) == ("a_orders", "b_orders")
@@ -303,7 +303,7 @@ def test_relations_that_only_their_database_tells_apart_get_aliases_of_their_own
         ("SELECT * FROM a WHERE x = :1_day OR x=-:n", ("1_day", "n")),
     ],
 )
-def test_bind_parameters_are_told_from_casts_paths_and_types(text, expected):
+def test_bind_parameters_are_distinguished_from_casts_and_paths(text, expected):
     assert query_of(text).parameters == expected
 
 
@@ -320,7 +320,7 @@ def test_bind_parameters_are_told_from_casts_paths_and_types(text, expected):
         ("SELECT * FROM VALUES (1)", False),
     ],
 )
-def test_a_bare_values_list_is_told_from_other_queries(text, is_values):
+def test_bare_values_list_is_recognised(text, is_values):
     assert query_of(text).is_values == is_values
 
 
@@ -346,7 +346,7 @@ def test_a_bare_values_list_is_told_from_other_queries(text, is_values):
         ("1 + 1", "1", "No statement begins"),
     ],
 )
-def test_what_is_no_sql_is_an_error_at_its_place(text, at, words):
+def test_invalid_sql_is_an_error_at_its_position(text, at, words):
     with pytest.raises(StatementSyntaxError) as caught:
         parse_statement(text)
     assert caught.value.position == (len(text) if at is None else text.index(at))
@@ -362,19 +362,19 @@ def test_what_is_no_sql_is_an_error_at_its_place(text, at, words):
         ("FROM a INSERT INTO b SELECT * INSERT INTO c SELECT *", "FROM … INSERT"),
     ],
 )
-def test_queries_that_read_paimon_in_a_way_not_offered_are_refused_by_name(text, kind):
+def test_unsupported_reads_are_refused_by_name(text, kind):
     statement = parse_statement(text)
     assert isinstance(statement, Refused)
     assert statement.kind == kind
 
 
-def test_a_query_nested_too_deeply_is_an_error_of_ours():
+def test_deeply_nested_query_is_a_syntax_error():
     text = "SELECT * FROM a WHERE " + "(" * 5000 + "x" + ")" * 5000
     with pytest.raises(StatementSyntaxError, match="nested too deeply"):
         parse_statement(text)
 
 
-def test_a_query_is_read_from_its_place_in_a_longer_statement():
+def test_query_is_parsed_within_a_longer_statement():
     text = "CACHE TABLE c AS SELECT * FROM orders WHERE x = :a"
     query = read_query(Cursor(text, tokenize(text), index=4))
     assert text[query.range.start : query.range.end] == "SELECT * FROM orders WHERE x = :a"

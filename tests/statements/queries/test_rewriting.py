@@ -75,7 +75,7 @@ def rewritten(text: str) -> str:
         ),
     ],
 )
-def test_only_names_of_tables_are_replaced(text, expected):
+def test_only_table_names_are_replaced(text, expected):
     assert rewritten(text) == expected
 
 
@@ -84,7 +84,7 @@ def test_a_view_name_with_a_back_quote_is_quoted():
     assert replacements_for(reference, "a`b") == ((reference.range, "`a``b`"),)
 
 
-def test_positions_in_the_rewritten_text_are_those_of_the_users_text():
+def test_rewritten_positions_map_back_to_the_users_text():
     text = "SELECT '😀', shop.orders.idd FROM shop.orders WHERE nope = 1"
     query = parse_statement(text).query
     result = rewrite(text, query.range, replacements_for(query.references[0], "some_view"))
@@ -95,7 +95,7 @@ def test_positions_in_the_rewritten_text_are_those_of_the_users_text():
     assert result.original_position(len(result.text)) == len(text)
 
 
-def test_a_range_in_the_middle_keeps_its_place():
+def test_positions_of_a_rewritten_range_map_back_to_the_statement():
     text = "INSERT INTO t SELECT x FROM s"
     source = parse_statement(text).source
     result = rewrite(text, source.range, replacements_for(source.references[0], "v"))
@@ -108,7 +108,7 @@ def test_a_range_in_the_middle_keeps_its_place():
     "ranges",
     [[(1, 3), (2, 4)], [(0, 2)], [(4, 9)], [(3, 2)]],
 )
-def test_replacements_that_overlap_or_lie_outside_are_a_mistake(ranges):
+def test_overlapping_or_outside_replacements_are_refused(ranges):
     replacements = [(TextRange(start, end), "x") for start, end in ranges]
     with pytest.raises(ValueError, match="overlaps another replacement or lies outside"):
         rewrite("0123456789", TextRange(1, 8), replacements)

@@ -33,9 +33,7 @@ T = "`t`._ROW_ID, `t`._SEQUENCE_NUMBER"
         ("SELECT * FROM (u JOIN t ON k = _ROW_ID)", None),
     ],
 )
-def test_stars_of_the_select_that_reads_a_table_leave_its_row_ids_out(
-    text: str, expected: str | None
-) -> None:
+def test_stars_exclude_row_ids_of_tables_in_their_select(text: str, expected: str | None) -> None:
     if expected is None:
         expected = text.replace("*", f"* EXCEPT ({T})", 1)
     (statement,) = parse_cell(text)

@@ -26,7 +26,7 @@ def names(text: str) -> frozenset[str] | None:
         ("SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.x = t.y)", {"a", "x", "y"}),
     ],
 )
-def test_columns_that_are_named_are_found(query: str, columns: set[str]) -> None:
+def test_named_columns_are_collected(query: str, columns: set[str]) -> None:
     found = names(query)
     assert found is not None
     assert columns <= found
@@ -48,5 +48,5 @@ def test_columns_that_are_named_are_found(query: str, columns: set[str]) -> None
         "SELECT * FROM t PIVOT (sum(a) FOR b IN (1, 2))",
     ],
 )
-def test_a_query_that_may_be_about_any_column_says_so(query: str) -> None:
+def test_query_possibly_using_any_column_gives_no_names(query: str) -> None:
     assert names(query) is None
