@@ -118,7 +118,7 @@ def comparable(name: str, value: Any) -> Any:
     return unordered(value)
 
 
-def test_stored_rows_are_merged_as_java_does(
+def test_stored_rows_are_aggregated_as_in_java(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     columns = ", ".join(f"{name} {text}" for name, (text, *_) in FUNCTIONS.items())
@@ -147,7 +147,7 @@ def test_stored_rows_are_merged_as_java_does(
 
 
 @pytest.mark.parametrize("name", ["theta_sketch", "hll_sketch", "rbm32", "rbm64"])
-def test_values_that_are_no_sketches_are_told_with_their_column(
+def test_error_for_an_invalid_sketch_names_its_column(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, name: str
 ) -> None:
     session.run(
@@ -169,7 +169,7 @@ def test_values_that_are_no_sketches_are_told_with_their_column(
         ("'deletion-vectors.enabled' = 'true', 'deletion-vectors.merge-on-read' = 'true'", "+I"),
     ],
 )
-def test_what_compactions_have_looked_up_is_not_merged_again(
+def test_rows_merged_by_lookup_compactions_are_not_merged_again(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, options: str, kinds: str
 ) -> None:
     # The first commit's file goes to the top level. The next ones are merged into level 4 together
@@ -197,7 +197,7 @@ _BY_AGE = ("first_value", "first_non_null_value", "first_not_null_value", "last_
 _BY_AGE += ("last_non_null_value", "listagg", "sum", "max")
 
 
-def test_a_row_that_a_sequence_group_says_is_older_is_folded_in_as_java_does(
+def test_older_rows_of_a_sequence_group_are_folded_in_as_in_java(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     columns = ", ".join(

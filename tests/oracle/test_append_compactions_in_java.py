@@ -133,7 +133,7 @@ IN_EVERY_RUN = {
         for seed in range(3)
     ],
 )
-def test_both_leave_the_same_files_and_rows(
+def test_append_compaction_leaves_the_same_files_and_rows_as_java(
     java_paimon: JavaPaimon, java_compact: JavaCompact, warehouse: Path, kind: str, seed: int
 ) -> None:
     noise = random.Random(f"{kind} {seed}")
@@ -186,7 +186,7 @@ CLUSTERED = (
         ", 'row-tracking.enabled' = 'true', 'num-levels' = '4'",
     ],
 )
-def test_clustering_picks_what_java_picks(
+def test_clustering_picks_the_same_files_as_java(
     java_paimon: JavaPaimon, spark: Any, warehouse: Path, more: str
 ) -> None:
     noise = random.Random(more)
@@ -216,7 +216,7 @@ def test_clustering_picks_what_java_picks(
     assert len(levels) > 2
 
 
-def test_buckets_are_clustered_as_by_java(
+def test_buckets_are_clustered_as_in_java(
     java_paimon: JavaPaimon, java_compact: JavaCompact, warehouse: Path
 ) -> None:
     noise = random.Random(0)

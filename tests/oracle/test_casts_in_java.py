@@ -120,7 +120,7 @@ def exact(value: Any) -> Any:
     return value.hex() if isinstance(value, float) else value
 
 
-def test_every_cast_gives_what_java_gives(
+def test_every_cast_matches_java(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     every = list(cases())
@@ -150,7 +150,7 @@ def test_every_cast_gives_what_java_gives(
     assert wrong == {}, "\n".join(f"{key}: {value}" for key, value in wrong.items())
 
 
-def test_nested_values_are_cast_too(
+def test_casts_of_nested_values_match_java(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     session.run(
@@ -171,7 +171,7 @@ def test_nested_values_are_cast_too(
     assert ours == [(*row[:3], sorted(row[3] or (), key=repr)) for row in sorted(theirs)]
 
 
-def test_a_text_that_is_no_number_is_told_with_its_column(session: Session) -> None:
+def test_error_for_a_non_numeric_text_names_its_column(session: Session) -> None:
     session.run("CREATE TABLE t (k INT, c STRING)")
     session.run("INSERT INTO t VALUES (1, '12'), (2, 'twelve')")
     session.run("ALTER TABLE t ALTER COLUMN c TYPE INT")
@@ -179,7 +179,7 @@ def test_a_text_that_is_no_number_is_told_with_its_column(session: Session) -> N
         session.run("SELECT * FROM t").to_arrow()
 
 
-def test_a_cast_that_depends_on_the_machines_zone_is_refused(session: Session) -> None:
+def test_zone_dependent_cast_is_refused(session: Session) -> None:
     session.run("CREATE TABLE t (k INT, c TIMESTAMP)")
     session.run("INSERT INTO t VALUES (1, TIMESTAMP'2026-01-01 00:00:00')")
     session.run("ALTER TABLE t ALTER COLUMN c TYPE STRING")

@@ -90,7 +90,7 @@ def arrays(table: pa.Table) -> list[pa.Array]:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(given_table=tables(1, 11), length=st.sampled_from([1, 4, 8, 11]))
-def test_keys_on_a_z_curve_are_javas(
+def test_z_order_keys_match_java(
     java: Any, given_table: tuple[list[str], pa.Table], length: int
 ) -> None:
     types, table = given_table
@@ -100,9 +100,7 @@ def test_keys_on_a_z_curve_are_javas(
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(given_table=tables(2, 7))
-def test_keys_on_a_hilbert_curve_are_javas(
-    java: Any, given_table: tuple[list[str], pa.Table]
-) -> None:
+def test_hilbert_keys_match_java(java: Any, given_table: tuple[list[str], pa.Table]) -> None:
     types, table = given_table
     keys = hilbert_keys(arrays(table)).to_pylist()
     numbers = [int.from_bytes(key) >> len(types) for key in keys]  # where Java's end

@@ -84,7 +84,7 @@ def chosen(chance: random.Random, planned: Mapping[Bucket, list[Any]]) -> dict[s
 
 
 @pytest.mark.parametrize("round", range(6))
-def test_java_refuses_the_compactions_that_we_refuse(
+def test_java_and_we_refuse_the_same_compactions(
     java_paimon: JavaPaimon, java_commits: JavaCommits, tmp_path: Path, round: int
 ) -> None:
     seed = random.randrange(10**6)
@@ -173,7 +173,7 @@ def test_java_reads_compacts_and_expires_after_our_compactions(
     assert unreachable(table) == set()
 
 
-def test_our_expiry_keeps_files_that_java_moved(
+def test_our_expiry_keeps_files_moved_by_java(
     java_paimon: JavaPaimon, java_commits: JavaCommits, tmp_path: Path
 ) -> None:
     table: Table = create(tmp_path, KEYED.format(WRITE_ONLY))
@@ -186,7 +186,7 @@ def test_our_expiry_keeps_files_that_java_moved(
     assert len(java_paimon.rows(tmp_path, "default.t")) == 8
 
 
-def test_a_compaction_by_java_in_between_loses_and_doubles_nothing(
+def test_concurrent_java_compaction_neither_loses_nor_doubles_rows(
     java_paimon: JavaPaimon, java_commits: JavaCommits, tmp_path: Path
 ) -> None:
     table = create(tmp_path / "one", KEYED.format(WRITE_ONLY))

@@ -109,7 +109,7 @@ def told(
     full=st.sampled_from([False, False, True]),
     min_size_bytes=st.sampled_from([0, 40, 120]),
 )
-def test_the_same_files_are_rewritten_and_upgraded(
+def test_same_files_are_rewritten_and_upgraded_as_in_java(
     java: Any, files: list[BucketFile], options: PickOptions, full: bool, min_size_bytes: int
 ) -> None:
     values = [

@@ -62,7 +62,7 @@ def rows_of(runs: list[tuple[int, int, int]]) -> np.ndarray:
     [*((runs, False) for runs in RUNS.values()), *((runs, True) for runs in WIDE.values())],
     ids=[*(f"{name}, 32 bits" for name in RUNS), *(f"{name}, 64 bits" for name in WIDE)],
 )
-def test_a_vector_is_byte_for_byte_javas(
+def test_vector_bytes_match_java(
     vectors: Any, runs: list[tuple[int, int, int]], is_64_bit: bool
 ) -> None:
     given = [list(run) for run in runs]
@@ -79,7 +79,7 @@ BUCKET = (("a",), 0)
 
 
 @pytest.mark.parametrize("is_64_bit", [False, True])
-def test_java_reads_the_vectors_of_a_bucket_and_adds_to_them(
+def test_java_reads_and_extends_our_deletion_vectors(
     java_paimon: JavaPaimon, tmp_path: Path, is_64_bit: bool
 ) -> None:
     table = create(

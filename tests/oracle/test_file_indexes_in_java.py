@@ -161,7 +161,7 @@ def cases(draw: st.DrawFn, kind: str, name: str) -> tuple[list[Any], list[Any], 
 
 
 @pytest.mark.parametrize(("kind", "name"), PAIRS)
-def test_java_finds_what_is_there(java: Any, kind: str, name: str) -> None:
+def test_java_finds_values_by_our_file_indexes(java: Any, kind: str, name: str) -> None:
     @settings(max_examples=examples(6), deadline=None, suppress_health_check=list(HealthCheck))
     @given(cases(kind, name))
     def finds(case: tuple[list[Any], list[Any], dict[str, str]]) -> None:
@@ -232,7 +232,7 @@ def _check(
             assert set(found) == expected, (operator, asked_for)
 
 
-def test_indexes_of_many_rows_are_javas(java: Any) -> None:
+def test_indexes_of_many_rows_match_java(java: Any) -> None:
     rng = np.random.default_rng(7)
     rows = 150_000  # containers of runs, of bits and of few rows, over three parts of the rows
     columns = {

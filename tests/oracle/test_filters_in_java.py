@@ -114,7 +114,7 @@ def exact(found: pa.Table) -> list[str]:
     condition=conditions(),
     columns=st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=4, unique=True),
 )
-def test_a_query_gives_what_its_condition_leaves_of_all_rows(
+def test_filtered_query_equals_filtering_all_rows(
     session: Session,
     java_paimon: JavaPaimon,
     warehouse: Path,

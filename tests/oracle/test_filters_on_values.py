@@ -265,7 +265,7 @@ IN_EVERY_RUN = [("us", "parquet"), ("java", "parquet"), ("us", "orc")]
     ("writer", "file_format"),
     [pytest.param(*one, marks=[] if one in IN_EVERY_RUN else pytest.mark.soak) for one in WRITERS],
 )
-def test_conditions_on_tables_without_keys(
+def test_conditions_select_the_same_rows_of_tables_without_keys(
     session: Session,
     java_paimon: JavaPaimon,
     warehouse: Path,
@@ -291,7 +291,7 @@ def test_conditions_on_tables_without_keys(
         check_in_pypaimon(warehouse, full, seed)
 
 
-def test_conditions_on_tables_with_keys(
+def test_conditions_select_the_same_rows_of_tables_with_keys(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, seed: random.Random
 ) -> None:
     full = rows()
@@ -402,7 +402,7 @@ def check_in_pypaimon(warehouse: Path, full: pa.Table, seed: random.Random) -> N
 PAGE_ROWS = 20_000  # of the native writer
 
 
-def test_conditions_on_pages_of_a_file(session: Session, warehouse: Path) -> None:
+def test_conditions_select_the_same_rows_across_pages(session: Session, warehouse: Path) -> None:
     session.run("CREATE TABLE clean (id INT, g DOUBLE, f FLOAT)")
     session.run("CREATE TABLE odd (id INT, g DOUBLE, f FLOAT)")
     numbers = pa.array(range(5 * PAGE_ROWS), pa.int32())
@@ -448,7 +448,7 @@ def data_files(warehouse: Path, name: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("columns", ["g DOUBLE", "g STRUCT<x: DOUBLE>"])
-def test_only_files_with_true_bounds_are_judged_by_them(
+def test_float_filters_reach_only_files_with_true_bounds(
     session: Session, warehouse: Path, columns: str
 ) -> None:
     session.run(f"CREATE TABLE t (id INT, {columns})")

@@ -38,7 +38,7 @@ STRUCT_VALUES = (
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_java_reads_the_same_rows(
+def test_java_reads_the_same_rows_in_every_layout(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, layout: str
 ) -> None:
     structs = "avro" not in LAYOUTS[layout]

@@ -34,7 +34,7 @@ ROWS = [
 ]
 
 
-def test_java_reads_what_java_wrote(
+def test_java_reads_back_its_own_rows(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     session.run(

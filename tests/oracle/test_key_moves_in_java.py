@@ -30,7 +30,7 @@ def lake(warehouse: Path, tmp_path: Path) -> Iterator[Lake]:
 
 
 @pytest.mark.parametrize("sequence", ["", "v"], ids=["as written", "sequence field"])
-def test_java_finds_each_key_once(lake: Lake, java_paimon: JavaPaimon, sequence: str) -> None:
+def test_java_reads_each_moved_key_once(lake: Lake, java_paimon: JavaPaimon, sequence: str) -> None:
     lake.create(**({"sequence.field": sequence} if sequence else {}))
     job = Writer(lake.catalog)
     lake.batch(1, [(5, "m"), (6, "m"), (7, "m")])
@@ -54,9 +54,7 @@ def test_java_finds_each_key_once(lake: Lake, java_paimon: JavaPaimon, sequence:
     assert sorted(row[:2] for row in rows) == [(k, "zz") for k in keys] == lake.rows()
 
 
-def test_javas_batch_brings_no_key_that_a_streaming_job_could_never_write(
-    lake: Lake, java_paimon: JavaPaimon
-) -> None:
+def test_java_batch_with_unmovable_new_keys_is_refused(lake: Lake, java_paimon: JavaPaimon) -> None:
     lake.create(**{"changelog-producer": "lookup"})
     through = client_options(lake.url, lake.warehouse)
     java_paimon.write(through, "default.t", [(5, "before", "x")])

@@ -126,7 +126,7 @@ def changes_of(java: JavaPaimon, folder: Path, snapshot_id: int) -> list[tuple[A
         for number, case in enumerate(CASES)
     ],
 )
-def test_what_a_compaction_gives_is_javas(
+def test_lookup_compaction_matches_java(
     java_paimon: JavaPaimon, tmp_path: Path, engine: str, gives: str
 ) -> None:
     random_ = random.Random(f"{engine} {gives}")

@@ -85,7 +85,7 @@ def test_java_and_we_merge_each_others_manifests(java_paimon: JavaPaimon, wareho
 
 @pytest.mark.parametrize("full", ["16 mb", "1 b"], ids=["minor", "full"])
 @pytest.mark.parametrize("commits", [3, 4, 9])
-def test_the_same_manifests_are_merged_as_by_java(
+def test_same_manifests_are_merged_as_in_java(
     java_paimon: JavaPaimon, tmp_path: Path, commits: int, full: str
 ) -> None:
     """The next commit to two copies of a table, ours and Java's: what became of the manifests."""

@@ -54,7 +54,7 @@ def zones(spark: SparkSession) -> Iterator[Zones]:
 
 @pytest.mark.parametrize("columns", ["k INT, at TIMESTAMP_LTZ(3)", "k INT, at TIMESTAMP_LTZ(6)"])
 @pytest.mark.parametrize("writer", ZONES)
-def test_instants_alone_are_those_that_java_reads(
+def test_instants_without_a_zone_in_the_file_match_java(
     session: Session,
     java_paimon: JavaPaimon,
     warehouse: Path,
@@ -87,7 +87,7 @@ def test_instants_alone_are_those_that_java_reads(
 
 
 @pytest.mark.parametrize("writer", ZONES)
-def test_a_zone_that_the_file_names_is_used(
+def test_zone_named_in_the_file_is_used(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, zones: Zones, writer: str
 ) -> None:
     session.run(

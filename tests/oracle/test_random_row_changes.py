@@ -266,7 +266,7 @@ def run(
 
 
 @pytest.mark.parametrize("seed", [8, 11])
-def test_rows_are_what_a_model_says(
+def test_random_row_changes_match_the_model(
     spark: SparkSession,
     java_paimon: JavaPaimon,
     java_compact: JavaCompact,
@@ -276,7 +276,7 @@ def test_rows_are_what_a_model_says(
     run(seed, tmp_path, spark, java_paimon, java_compact, 5)
 
 
-def test_tables_that_java_compacted_with_row_ids_are_changed(
+def test_tables_compacted_by_java_with_row_ids_can_be_changed(
     spark: SparkSession, java_compact: JavaCompact, tmp_path: Path
 ) -> None:
     """Java names `_ROW_ID` among the columns with statistics where a column has none (seed 20006).
@@ -298,7 +298,7 @@ def test_tables_that_java_compacted_with_row_ids_are_changed(
 
 
 @pytest.mark.soak
-def test_the_rows_of_hundreds_of_tables_are_what_a_model_says(
+def test_row_changes_of_hundreds_of_tables_match_the_model(
     spark: SparkSession, java_paimon: JavaPaimon, java_compact: JavaCompact, tmp_path: Path
 ) -> None:
     """PAIMON_MAGICS_SEED is the first seed, PAIMON_MAGICS_TABLES the number of tables."""

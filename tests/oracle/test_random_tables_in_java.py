@@ -237,14 +237,14 @@ def run(seed: int, folder: Path, java: JavaPaimon, java_compact: JavaCompact) ->
 
 
 @pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.soak)])
-def test_what_both_make_of_a_table_is_the_same(
+def test_random_table_is_the_same_as_in_java(
     java_paimon: JavaPaimon, java_compact: JavaCompact, tmp_path: Path, seed: int
 ) -> None:
     run(seed, tmp_path, java_paimon, java_compact)
 
 
 @pytest.mark.soak
-def test_what_both_make_of_hundreds_of_tables_is_the_same(
+def test_hundreds_of_random_tables_are_the_same_as_in_java(
     java_paimon: JavaPaimon, java_compact: JavaCompact, tmp_path: Path
 ) -> None:
     """PAIMON_MAGICS_SEED is the first seed, PAIMON_MAGICS_TABLES the number of tables."""

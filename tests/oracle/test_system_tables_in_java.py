@@ -48,7 +48,7 @@ def rows_in_java(java: JavaPaimon, catalog: Catalog, name: str) -> list[str]:
 
 # The system tables of which hardly any rows were recorded.
 @pytest.mark.parametrize("system_table", ["file_key_ranges", "files", "partitions", "schemas"])
-def test_recorded_tables_are_described_as_java_describes_them(
+def test_recorded_tables_are_described_as_in_java(
     java_paimon: JavaPaimon, recorded_warehouse: Path, system_table: str
 ) -> None:
     catalog = Catalog.open({"warehouse": str(recorded_warehouse)})
@@ -59,7 +59,7 @@ def test_recorded_tables_are_described_as_java_describes_them(
 
 
 @pytest.mark.parametrize("system_table", ["files", "schemas", "snapshots"])
-def test_a_branch_is_described_as_java_describes_it(
+def test_branch_is_described_as_in_java(
     java_paimon: JavaPaimon, recorded_warehouse: Path, system_table: str
 ) -> None:
     catalog = Catalog.open({"warehouse": str(recorded_warehouse)})
@@ -92,7 +92,7 @@ TYPED_ROWS = [
 ]
 
 
-def test_every_type_is_shown_as_java_shows_it(
+def test_every_type_is_shown_as_in_java(
     session: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     session.run(TYPED)
@@ -129,7 +129,7 @@ def test_statistics_follow_the_schema(
     assert any("{anew=0.5, i=1, late=null}" in row for row in found)
 
 
-def test_functions_of_columns_are_listed_in_the_order_of_java(
+def test_aggregate_functions_are_listed_in_the_order_of_java(
     session: Session, java_paimon: JavaPaimon
 ) -> None:
     columns = [f"v{number}" for number in range(9)]
