@@ -1,8 +1,8 @@
 """The aggregate functions of Paimon's merge engines, on single values.
 
-Source: `org.apache.paimon.mergetree.compact.aggregate`. An aggregator folds one input into an
-accumulator (`agg`), takes one back (`retract`), or folds one that is older than the accumulator
-(`agg_reversed`). Values are Python's, as Arrow's `as_py` gives them.
+Source: `org.apache.paimon.mergetree.compact.aggregate`. An aggregator folds an input into an
+accumulator (`agg`), retracts an input (`retract`), or folds an input that is older than the
+accumulator (`agg_reversed`). Values are Python's, as Arrow's `as_py` gives them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from paimon_magics.errors import JobError, SetupError, UnsupportedStatementError
 _EMPTY, _SINGLE_ITEM = 4, 32  # flags of a compact theta sketch
 
 
-# Unions of serialised sketches and bitmaps, as in Paimon's merge engine.
+# Unions of serialized sketches and bitmaps, as in Paimon's merge engine.
 #
 # Only this module uses DataSketches (the extra `sketches`) and pyroaring. Sources: `ThetaSketch`,
 # `HllSketchUtil`, `RoaringBitmap32` of Paimon.
@@ -123,13 +123,13 @@ class Aggregator:
         return result
 
     def agg_reversed(self, accumulator: Any, value: Any) -> Any:
-        """The accumulator with a value folded in that is older than those it has."""
+        """The accumulator with a value folded in that is older than its values."""
         if self.function.name == "collect":
             return self.agg(accumulator, value)
         return self.agg(value, accumulator)
 
     def retract(self, accumulator: Any, value: Any) -> Any:
-        """The accumulator with `value` taken back. Raises JobError where the function can't."""
+        """The accumulator with `value` retracted. Raises JobError if the function can't retract."""
         if self._ignores_retracts:
             return accumulator
         step = _RETRACT.get(self.function.name)
@@ -154,7 +154,8 @@ _Step = Callable[[Aggregator, Any, Any], tuple[Any, bool]]
 
 
 def _of_two(combine: Callable[[Aggregator, Any, Any], Any]) -> _Step:
-    """A step that calls `combine` for two values; where one is NULL, the other is the result."""
+    """A step that calls `combine` for two values; if one value is NULL, the other value is the
+    result."""
 
     def step(rule: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
         if accumulator is None or value is None:
@@ -317,7 +318,7 @@ def _united(union: Callable[[bytes, bytes], bytes]) -> _Step:
         except ValueError as error:
             raise JobError(
                 f"`{rule.column}` has values that '{rule.function.name}' can't merge: {error}.",
-                hint="Write values in the function's serialised form.",
+                hint="Write values in the function's serialized form.",
             ) from error
 
     return _of_two(combine)

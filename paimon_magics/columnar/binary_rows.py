@@ -1,11 +1,11 @@
-"""Decodes serialised `BinaryRow`s into columns: partitions, keys and statistics in manifests.
+"""Decodes serialized `BinaryRow`s into columns: partitions, keys and statistics in manifests.
 
-A serialised row is four bytes with the number of its fields, then the bytes of Java's `BinaryRow`:
+A serialized row is four bytes with the number of its fields, then the bytes of Java's `BinaryRow`:
 one byte of row kind and the null bits, rounded up to eight bytes; one eight-byte slot per field; a
 variable part. Sources: `SerializationUtils`, `BinaryRow`, `AbstractBinaryWriter`.
 
-It decodes a column at a time, without Python code for each row except for decimals beyond 18
-digits. It does not decode arrays, maps and rows inside of rows (Paimon has no statistics of them).
+The module decodes a column at a time, without Python code for each row, except for decimals beyond
+18 digits. It does not decode arrays, maps and rows inside rows (Paimon has no statistics of them).
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ def decode_rows(rows: pa.Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
 
     `rows` is a binary or large binary array without NULLs; the fields of every row have the types
     `types`. Fields other than booleans, numbers, texts, bytes, dates and times become NULLs. Raises
-    ValueError where a row is NULL, TableDamagedError where it does not hold a value that it should.
+    ValueError if a row is NULL, TableDamagedError if it lacks a value that it should hold.
     """
     if rows.null_count:
-        raise ValueError("a serialised row can't be NULL")
+        raise ValueError("a serialized row can't be NULL")
     layout = _Layout(rows, len(types), is_strict=True)
     return [_decode(layout, position, data_type) for position, data_type in enumerate(types)]
 
 
 def decode_bounds(rows: pa.Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
-    """As `decode_rows`, for statistics: what can't be decoded is unknown, which is NULL.
+    """As `decode_rows`, for statistics: values that can't be decoded are unknown, which is NULL.
 
     pypaimon up to 1.4 wrote every timestamp and DECIMAL into its slot of eight bytes, where a
-    reader expects the place of the value for some of them.
+    reader expects the place of the value for some types.
     """
     arity = len(types).to_bytes(_ARITY_BYTES, "big")
     has_arity = pc.equal(pc.binary_slice(rows, 0, _ARITY_BYTES), arity)
@@ -75,8 +75,8 @@ def _fixed_bytes(fields: int) -> int:
 
 
 class _Layout:
-    """The bytes of all rows, and where each row and its slots begin in them. `is_strict` tells
-    whether a value that its row does not hold is an error, otherwise it is unknown."""
+    """The bytes of all rows, and where each row and its slots begin in them. `is_strict` is whether
+    a value outside its row is an error; otherwise the value is unknown."""
 
     def __init__(self, rows: pa.Array, fields: int, is_strict: bool) -> None:
         self.data, offsets = bytes_in(rows.cast(pa.large_binary()))
@@ -105,10 +105,9 @@ class _Layout:
         lost &= ~nulls
         if self._is_strict and lost.any():
             raise TableDamagedError(
-                "A partition or key that the table's manifests record can't be read: it ends "
-                "before a value that it should have.",
-                hint="pypaimon before 2.0 records TIMESTAMP(4) to (9), and DECIMAL of more than 18 "
-                "digits, so in columns of partitions and keys. Read the table with the release "
+                "A partition or key in the table's manifests can't be read: it ends too early.",
+                hint="pypaimon before 2.0 stores TIMESTAMP(4) to (9), and DECIMAL of more than 18 "
+                "digits, this way in partition and key columns. Read the table with the release "
                 "that wrote it, and write its rows into a new table.",
             )
         return nulls | lost
@@ -206,7 +205,7 @@ def _texts(layout: _Layout, position: int, nulls: _Bools, data_type: pa.DataType
     return values.cast(data_type)
 
 
-# Encodes a row of values as Paimon stores keys and bounds: a serialised `BinaryRow`.
+# Encodes a row of values as Paimon stores keys and bounds: a serialized `BinaryRow`.
 #
 # The inverse of `binary_rows`, which describes the bytes. Sources: `SerializationUtils`,
 # `AbstractBinaryWriter`.

@@ -1,6 +1,6 @@
 """Packs rows of changes for `$binlog`, which shows an update's before and after in one row.
 
-A -U is packed with the next row of the split, whatever that is: the packed row has the kind of the
+A -U is packed with the next row of the split, whatever its kind: the packed row has the kind of the
 second row, and arrays with the values of both. A last -U stays alone. The arrays are offsets over
 the existing values, so that only sequence numbers are copied. Source: `PackChangelogReader`,
 `BinlogTable.BinlogRead`.
@@ -57,8 +57,8 @@ def side_by_side(
     columns: Sequence[pa.ListArray], rows: int
 ) -> tuple[npt.NDArray[np.bool_], list[pa.Array]]:
     """Packed columns, each as two columns of values: of the row, and of the row after an update if
-    there are two. Whether there are two comes first, for each of the
-    `rows`; where there is one, the second column has any value.
+    there are two rows. The first column is whether there are two rows, for each of the `rows`; for
+    a single row, the second column has an arbitrary value.
     """
     is_pair = np.zeros(rows, dtype=np.bool_)
     apart: list[pa.Array] = []

@@ -80,7 +80,7 @@ def binary_row_hash(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
 def _write_field(
     slot: Bytes, column: pa.Array, nulls: npt.NDArray[np.bool_], cursor: Ints
 ) -> tuple[Bytes, Ints, Ints, Ints] | None:
-    """Fill one field's slot; return what it adds to the variable part and advance `cursor`.
+    """Fill one field's slot; return its addition to the variable part and advance `cursor`.
 
     The addition is (bytes, start of each row's bytes, their length, where they go in the row).
     """
@@ -99,7 +99,7 @@ def _write_field(
 
 
 def _fixed_width(column: pa.Array) -> npt.NDArray[np.generic]:
-    """The values as the numbers that Java stores; places of NULLs have any number."""
+    """The values as the numbers that Java stores; places of NULLs have arbitrary numbers."""
     numbers = stored_numbers(column)
     if pa.types.is_integer(numbers.type) or pa.types.is_floating(numbers.type):
         return numbers_in(numbers, numbers.type.to_pandas_dtype())

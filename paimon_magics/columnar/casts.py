@@ -1,7 +1,7 @@
 """Casts the values of files that are older than a change of a column's type, as Paimon does.
 
 Source: `CastExecutors` and its rules. Casts between an instant and any other type depend on the
-time zone of the machine that reads, as do casts of texts to times; they have no rules here.
+time zone of the reading machine, as do casts of texts to times; they have no rules here.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _seconds_to_timestamp(array: pa.Array, cast: _Cast) -> pa.Array:
 
 
 def _timestamp_to_seconds(array: pa.Array, cast: _Cast) -> pa.Array:
-    """Milliseconds since 1970 divided by 1000, towards zero. A number that does not fit the wanted
+    """Milliseconds since 1970 divided by 1000, toward zero. A number that does not fit the wanted
     type keeps its low bits."""
     millis = np.asarray(pc.fill_null(_millis(array), 0))
     seconds = np.sign(millis) * (np.abs(millis) // 1000)
@@ -88,7 +88,7 @@ def _timestamp_to_time(array: pa.Array, cast: _Cast) -> pa.Array:
 
 
 def _timestamp_to_timestamp(array: pa.Array, cast: _Cast) -> pa.Array:
-    """Cut the digits beyond the wanted precision: towards zero for 3 digits and fewer, downwards
+    """Cut the digits beyond the wanted precision: toward zero for 3 digits and fewer, downwards
     for more, as in `DateTimeUtils.truncate`."""
     (digits,) = cast.wanted.parameters
     if digits >= cast.stored.parameters[0]:
@@ -120,7 +120,7 @@ def _time_to_timestamp(array: pa.Array, cast: _Cast) -> pa.Array:
 
 
 class UnreadableValueError(JobError):
-    """A stored value that can't be cast to its column's present type. `value` is its text, `column`
+    """A stored value that can't be cast to its column's current type. `value` is its text, `column`
     the column's name."""
 
     def __init__(self, value: str, column: str, stored: AtomicType, wanted: AtomicType) -> None:
@@ -134,7 +134,7 @@ class UnreadableValueError(JobError):
 
         stored, wanted = to_spark_sql(self.stored), to_spark_sql(self.wanted)
         return JobError(
-            f"The column `{self.column}` was {stored} and is {wanted} now, and {path} has a value "
+            f"The column `{self.column}` changed from {stored} to {wanted}, but {path} has a value "
             f"that can't be read as {wanted}: {self.value}.",
             hint="Change the type back to read the rows again: "
             f"ALTER TABLE {table} ALTER COLUMN {quoted(self.column)} TYPE {stored}. Or read them "
@@ -143,7 +143,7 @@ class UnreadableValueError(JobError):
 
 
 def can_cast(stored: AtomicType, wanted: AtomicType) -> bool:
-    """Whether `cast_values` can cast as Paimon does, whatever the machine's time zone is."""
+    """Whether `cast_values` can cast as Paimon does, independently of the machine's time zone."""
     if _same(stored, wanted):
         return True
     families = family_of(stored), family_of(wanted)
@@ -158,7 +158,7 @@ def cast_values(
     """`array` cast from the type `stored` to `wanted`, whose Arrow type is `target`.
 
     A decimal that does not fit becomes NULL. Raises UnreadableValueError for a value that can't be
-    cast, such as a text that is no number; Paimon fails there, too.
+    cast, such as a text that is not a number; Paimon also fails there.
     """
     if _same(stored, wanted):
         return array
@@ -191,7 +191,7 @@ def _unsafe(array: pa.Array, cast: _Cast) -> pa.Array:
 
 
 def _truncated(array: pa.Array, cast: _Cast) -> pa.Array:
-    """Java's narrowing of floating-point numbers to integers: towards zero, NaN to 0, and numbers
+    """Java's narrowing of floating-point numbers to integers: toward zero, NaN to 0, and numbers
     out of range to the nearest INT or BIGINT. Smaller types take the low bits of that INT."""
     values = np.nan_to_num(
         np.asarray(pc.fill_null(array, 0.0)).astype(np.float64),
@@ -210,7 +210,7 @@ def _truncated(array: pa.Array, cast: _Cast) -> pa.Array:
 
 
 def _fitting(value: decimal.Decimal, wanted: AtomicType) -> decimal.Decimal | None:
-    """The value rounded half-up; None where it does not fit. Java: `Decimal.fromBigDecimal`."""
+    """The value rounded half-up; None if it does not fit. Java: `Decimal.fromBigDecimal`."""
     precision, scale = wanted.parameters
     with decimal.localcontext() as context:
         context.prec = 400
@@ -246,7 +246,7 @@ def _to_decimal(array: pa.Array, cast: _Cast) -> pa.Array:
 
 def _number(text: str) -> decimal.Decimal:
     if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII):
-        raise ValueError(f"'{text}' is no number")
+        raise ValueError(f"'{text}' is not a number")
     return decimal.Decimal(text)
 
 
@@ -327,10 +327,10 @@ def _text_to_integer(array: pa.Array, cast: _Cast) -> pa.Array:
 
     def read(text: str) -> int:
         if text in ("", "+", "-") or not _WHOLE.fullmatch(text):
-            raise ValueError(f"'{text}' is no whole number")
+            raise ValueError(f"'{text}' is not a whole number")
         value = int(re.sub(r"^([+-]?)(\d*).*$", r"\g<1>0\2", text))
         if not -limit <= value < limit:
-            raise ValueError(f"'{text}' is no {cast.wanted.name}")
+            raise ValueError(f"'{text}' is not a {cast.wanted.name}")
         return value
 
     return _each(array, cast.target, read)
@@ -361,7 +361,7 @@ def _text_to_date(array: pa.Array, cast: _Cast) -> pa.Array:
         space = text.find(" ")
         parts = [part.strip() for part in (text[:space] if space > 0 else text).split("-", 2)]
         if not all(re.fullmatch(r"\d+", part, re.ASCII) for part in parts):
-            raise ValueError(f"'{text}' is no date")
+            raise ValueError(f"'{text}' is not a date")
         numbers = [int(part) for part in parts] + [1, 1]
         return datetime.date(*numbers[:3])
 

@@ -1,10 +1,9 @@
-"""Keys by which rows are clustered: rows near to each other in several columns get keys near to
-each other. Equal to those of Paimon's `ZIndexer` and `HilbertIndexer`, and without Python code for
-each row.
+"""Keys by which rows are clustered: rows that are close in several columns get close keys. The keys
+equal those of Paimon's `ZIndexer` and `HilbertIndexer`, and need no Python code for each row.
 
-The keys are binaries of one length that sort as Java's do. Where Java's order is odd, so is this
-one: decimals on a Z curve are ordered by their first bytes, and NULL is least there, but greatest
-on a Hilbert curve.
+The keys are binaries of one length that sort as Java's do. Oddities of Java's order are kept:
+decimals on a Z curve are ordered by their first bytes, and NULL is least there, but greatest on a
+Hilbert curve.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ def z_order_keys(columns: Sequence[pa.Array], *, var_length_bytes: int = _WIDTH)
 
 def hilbert_keys(columns: Sequence[pa.Array]) -> pa.Array:
     """The keys of rows on a Hilbert curve, as fixed-size binaries (`HilbertIndexer`): 63 bits for
-    each column, where Java puts zeros before them, and here they are behind.
+    each column. Java puts zeros before them; here the zeros follow them.
 
-    Java cuts the keys of more than seven columns, so that they are no longer in order; these are
-    not cut. Raises TypeError for a column of a type that can't be ordered so, ValueError for fewer
-    than two columns.
+    Java cuts the keys of more than seven columns, so they are no longer in order; this function
+    does not cut them. Raises TypeError for a column of a type that can't be ordered so, ValueError
+    for fewer than two columns.
     """
     if len(columns) < 2:
         raise ValueError("a Hilbert curve needs two columns or more")
@@ -88,8 +87,8 @@ def _big_endian(numbers: Ints) -> Bytes:
 
 
 def _interleaved(columns: Sequence[Bytes]) -> Bytes:
-    """The first bits of all columns, then the second ones, and so on. A column whose bits are all
-    used up is passed over (`ZOrderByteUtils.interleaveBits`)."""
+    """The first bits of all columns, then the second ones, and so on. A column without remaining
+    bits is skipped (`ZOrderByteUtils.interleaveBits`)."""
     parts = []
     for place in range(max(column.shape[1] for column in columns)):
         there = [column[:, place] for column in columns if column.shape[1] > place]

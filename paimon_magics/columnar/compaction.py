@@ -1,8 +1,10 @@
-"""What a compaction makes of the rows of each key: a row to write, changelog rows, deleted rows.
+"""The result of a compaction for the rows of each key: a row to write, changelog rows, deleted
+rows.
 
 A compaction that looks up takes, as further runs, the rows of overlapping files above its output
-level. They are what earlier compactions made of a key: they join the merge and are the "before" of
-a changelog, but are never written again. Where the table has deletion vectors, they are marked.
+level. They are the results of earlier compactions for a key: they join the merge and are the
+"before" of a changelog, but are never written again. If the table has deletion vectors, they are
+marked.
 
 Sources: `MergeTreeCompactRewriter`, `ChangelogMergeTreeRewriter` and, in
 `org.apache.paimon.mergetree.compact`, the wrappers of merge functions that each function names.
@@ -58,8 +60,9 @@ class CompactionRule:
 
     @property
     def looks_up_values(self) -> bool:
-        """Whether looked-up rows need all columns; else those of the merge's order, and SEQUENCE,
-        LEVEL and PLACE, will do. Source: the processors in `MergeTreeCompactManagerFactory`."""
+        """Whether looked-up rows need all columns; otherwise the columns of the merge's order,
+        SEQUENCE, LEVEL and PLACE are enough. Source: the processors in
+        `MergeTreeCompactManagerFactory`."""
         if self.merge.engine.keeps_first_row:
             return False
         return not (
@@ -70,7 +73,8 @@ class CompactionRule:
         )
 
     def written(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows to write of merged ones: without LEVEL, PLACE and what `drops_deletes` drops."""
+        """The rows to write from merged rows: without LEVEL, PLACE and the rows that
+        `drops_deletes` drops."""
         rows = rows.drop_columns([name for name in (LEVEL, PLACE) if name in rows.schema.names])
         if self.drops_deletes:
             retracts = is_retract(np.asarray(rows.column(KIND)).astype(np.int8, copy=False))
@@ -81,8 +85,9 @@ class CompactionRule:
 
 @dataclass(frozen=True)
 class Compacted:
-    """What becomes of some keys: the rows to write, in the order of their keys; the changelog's
-    rows, the two of an update adjacent; the PLACEs of looked-up rows that are deleted now."""
+    """The result for some keys: the rows to write, in the order of their keys; the changelog's
+    rows, with the two rows of an update adjacent; the PLACEs of looked-up rows that are deleted
+    now."""
 
     rows: pa.RecordBatch
     changelog: pa.RecordBatch | None = None
@@ -113,14 +118,14 @@ def compacted(groups: Groups, rule: CompactionRule) -> Iterator[Compacted]:
 
 @dataclass(frozen=True)
 class _Merged:
-    """The merged rows of groups: row `places[g]` of `rows` is that of group g, -1 for none. `rows`
-    begins with the rows of the groups themselves, in the order of their slices."""
+    """The merged rows of groups: row `places[g]` of `rows` is the row of group g, -1 for none.
+    `rows` begins with the rows of the groups themselves, in the order of their slices."""
 
     rows: Groups
     places: _Ints
 
     def adds(self, places: _Ints) -> _Bools:
-        """Whether there is a row at each of the places that is no retract."""
+        """Whether there is a row at each of the places that is not a retract."""
         retracts = is_retract(self.rows.kinds())
         return (places >= 0) & ~retracts[np.maximum(places, 0)]
 
@@ -251,8 +256,8 @@ def _inner(groups: Groups, order: _Ints, number: _Ints, met: _Bools) -> Groups:
 
 
 def _merged(groups: Groups, rule: MergeRule, *, all_met: bool) -> _Merged:
-    """Merge each group into a row; with `all_met` also the groups of a single row, except where
-    that makes no difference."""
+    """Merge each group into a row; with `all_met` also the groups of a single row, unless that
+    makes no difference."""
     count = len(groups.starts)
     if not count:
         return _Merged(groups, np.zeros(0, dtype=np.int64))

@@ -30,7 +30,7 @@ _Rows = npt.NDArray[np.int64]
 class _StoredVector:
     """Where the vector of a data file is in an index file, and how many rows it marks.
 
-    `length` is what Paimon's metadata says: the size of the vector itself, and for 64 bits also of
+    `length` is the length in Paimon's metadata: the size of the vector itself, and for 64 bits also
     the eight bytes of size and checksum around it.
     """
 
@@ -62,8 +62,8 @@ def vector_file(
 
 
 def united_rows(parts: Sequence[_Rows]) -> _Rows:
-    """The rows that are in any of the parts, ascending, each once. Parts that ascend are merged
-    fast, which `numpy.unique` does not do."""
+    """The rows that are in any of the parts, ascending, each once. Ascending parts are merged
+    quickly, unlike in `numpy.unique`."""
     rows = np.sort(np.concatenate(parts), kind="stable")
     return rows[np.diff(rows, prepend=-1) != 0] if len(rows) else rows
 

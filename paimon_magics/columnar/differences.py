@@ -58,7 +58,7 @@ def _alike(left: Any, right: Any) -> bool:
 
 def changed_columns(rows: pa.Table) -> tuple[tuple[str, ...], ...]:
     """The columns that an update changed, for each row: for a +U right after its -U the columns
-    whose values differ, for all other rows none. Row kinds are in the column `rowkind`."""
+    whose values differ, none for all other rows. Row kinds are in the column `rowkind`."""
     rows = rows.combine_chunks()
     kinds = np.array(rows.column(_KIND).to_pylist(), dtype=object)
     changed: list[tuple[str, ...]] = [()] * rows.num_rows

@@ -1,6 +1,6 @@
 """Converts columns of files of an older schema to those of the schema that is read, by field id.
 
-A `Field` is a column, or a part of one, with its id and type. A renamed field keeps its id. One
+A `Field` is a column, or a part of one, with its id and type. A renamed field keeps its id. A field
 that was dropped and added again has another id. A field that a file lacks is NULL. A field that had
 another type is cast (`casts`). Source: Paimon's `SchemaEvolutionUtil`.
 """
@@ -52,7 +52,7 @@ def can_evolve(stored: Field, wanted: Field) -> bool:
 
 
 def evolved(array: pa.Array, stored: Field | None, wanted: Field, rows: int) -> pa.Array:
-    """`array` as Paimon reads it for the wanted field; `rows` NULLs where nothing is stored.
+    """`array` as Paimon reads it for the wanted field; `rows` NULLs if nothing is stored.
 
     Writers may name parts differently from Paimon; the result has the wanted names.
     """
@@ -102,7 +102,7 @@ def _are_same(stored: AtomicType | None, wanted: AtomicType | None) -> bool:
 
 
 def _as_declared(array: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """A file's values in the column's own Arrow type; the file may use another for it."""
+    """A file's values in the column's own Arrow type; the file may use another type for it."""
     if array.type == data_type:
         return array
     types = pa.types

@@ -1,4 +1,5 @@
-"""Footers of Parquet files, which are changed, and of ORC files, which tell more than pyarrow does.
+"""Footers of Parquet files, which are changed, and of ORC files, which have more information than
+pyarrow returns.
 
 A footer is in Thrift's compact protocol. All other fields are copied unchanged. Source:
 `parquet.thrift` of Apache Parquet's format.
@@ -260,7 +261,7 @@ def signed(value: int) -> int:
 @dataclass(frozen=True)
 class _OrcTimes:
     """`zones` are the time zones of the stripes, in order. `least_ms` and `greatest_ms` are the
-    range of all timestamps in milliseconds since 1970, None where there are none."""
+    range of all timestamps in milliseconds since 1970, None if there are none."""
 
     zones: tuple[str, ...]
     least_ms: int | None
@@ -370,8 +371,8 @@ def _decompressed(block: bytes, codec: str) -> bytes:
 
 
 def _lz4_bytes(block: bytes) -> int:
-    """The size of an LZ4 block's content, which Arrow must be told, and ORC does not store: the sum
-    of its literals and matches."""
+    """The size of an LZ4 block's content, which Arrow requires and ORC does not store: the sum of
+    its literals and matches."""
     total = place = 0
     while place < len(block):
         token = block[place]

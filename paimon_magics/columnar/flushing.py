@@ -1,4 +1,4 @@
-"""What a writer makes of the rows in its buffer: one row for each key, in the order of the keys.
+"""Merges the rows in a writer's buffer: one row for each key, in the order of the keys.
 
 Rows of a key are ordered by the sequence fields and then as they arrived, and merged by the table's
 merge engine. A key's only row stays as it is. Sources: `SortBufferWriteBuffer`, `MergeTreeWriter`.
@@ -29,8 +29,8 @@ _Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Flushed:
-    """Some keys of a buffer: their merged rows, and all their rows for the changelog, if it is
-    wanted. Both are in the order of the keys."""
+    """Some keys of a buffer: their merged rows, and all their rows for the changelog, if wanted.
+    Both are in the order of the keys."""
 
     rows: pa.RecordBatch
     changelog: pa.RecordBatch | None = None
@@ -42,7 +42,7 @@ def flushed(
     """Merge the rows of a buffer, in the order of their keys.
 
     `batches` have SEQUENCE, which ascends from row to row, and KIND, and are not empty. The list is
-    emptied, and the rows are copied column by column, so that memory holds little more than the
+    emptied, and the rows are copied column by column, so that memory use is little more than the
     buffer. Raises JobError for rows that the merge engine can't merge.
     """
     rule = replace(rule, looks_up=False, in_key_order=True)

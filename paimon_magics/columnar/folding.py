@@ -46,12 +46,11 @@ class SequenceGroup:
 class MergeRule:
     """How the rows of a key become one.
 
-    `functions` are the aggregate functions of the columns that have one.
-    With `removes_on_delete`, a -D removes the record so far. `removing_groups` are columns of
-    sequence groups for which a -D does so. With `in_key_order`, results are in the order of keys.
-    With `looks_up`, compactions merge rows with the key's earlier result on whatever level, so that
-    rows of lower levels include those of higher levels (Paimon's `LookupMergeFunction`); the rows
-    then have the column LEVEL.
+    `functions` are the columns' aggregate functions. With `removes_on_delete`, a -D removes the
+    record so far. `removing_groups` are columns of sequence groups for which a -D does so. With
+    `in_key_order`, results are in the order of keys. With `looks_up`, compactions merge rows with
+    the key's earlier result on any level, so that rows of lower levels include those of higher
+    levels (Paimon's `LookupMergeFunction`); the rows then have the column LEVEL.
     """
 
     engine: MergeEngine
@@ -71,8 +70,8 @@ def retract_error(engine: MergeEngine) -> JobError:
     if engine.delete_option is not None:
         options.append(f"'{engine.delete_option}'")
     return JobError(
-        f"A table with the merge engine {engine.name} has -U or -D rows, and no option that says "
-        "how to apply them.",
+        f"A table with the merge engine {engine.name} has -U or -D rows, but no option defines how "
+        "to apply them.",
         hint=f"Set {' or '.join(options)} to 'true'.",
     )
 

@@ -1,12 +1,12 @@
 """Assigns key hashes to buckets in a table with dynamic buckets.
 
 Every bucket of such a table has an index file of the hashes of its keys (`HashIndexFile`: 32-bit
-integers, big-endian). A hash in an index file stays in that bucket for good. A new hash goes to a
-bucket that is not full, or opens a new bucket. Rules: Paimon's `PartitionIndex` and
+integers, big-endian). A hash in an index file stays in that bucket permanently. A new hash goes to
+a bucket that is not full, or opens a new bucket. Rules: Paimon's `PartitionIndex` and
 `SimpleHashBucketAssigner`.
 
 Several assigners may work on one partition at once. Each is responsible for the hashes that
-`assigner_of` gives it, and puts new ones only into buckets of its own (`bucket % assigners`).
+`assigner_of` gives it, and puts new hashes only into its own buckets (`bucket % assigners`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds the numbers whose hashes Spark's `xxhash64` gives.
+"""Recovers the numbers from hashes of Spark's `xxhash64`.
 
 Of one BIGINT, or one DECIMAL of at most 18 digits, which Spark holds as such a number without its
 point, the hash is a bijection of 64 bits: each step is a multiplication by an odd number, a
@@ -50,8 +50,8 @@ def _numbers_of_hashes(hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def decimals_of_hashes(hashes: pa.Array, data_type: pa.Decimal128Type) -> pa.Array:
     """The values of a DECIMAL column that have these hashes (int64, NULL for NULL).
 
-    Raises ValueError for a hash of a number with more digits than the type has: then Spark, or what
-    runs in its place, hashes such values in another way.
+    Raises ValueError for a hash of a number with more digits than the type has: then Spark, or its
+    replacement, hashes such values in another way.
     """
     numbers = _numbers_of_hashes(numbers_in(hashes, np.int64))
     validity = None
@@ -63,7 +63,7 @@ def decimals_of_hashes(hashes: pa.Array, data_type: pa.Decimal128Type) -> pa.Arr
     if len(numbers) and not -limit < int(numbers.min()) <= int(numbers.max()) < limit:
         raise ValueError(
             f"Spark's xxhash64 of a {data_type} is not the hash of its number: the values can't be "
-            "told from it"
+            "derived from it"
         )
     return decimals_of(numbers, data_type, validity)
 

@@ -1,4 +1,4 @@
-"""Values as text as in Java, for the keys, statistics and partitions in Paimon's system tables.
+"""Values as text, as in Java, for the keys, statistics and partitions in Paimon's system tables.
 
 Paimon shows values in two ways. Keys and statistics have `java_text`: `toString` of the object that
 holds the value in Paimon (dates are days since 1970, a NULL is `null`). Partitions have
@@ -41,7 +41,7 @@ _MILLISECOND_DIGITS, _MICROSECOND_DIGITS = 3, 6
 
 
 def stored_type(data_type: DataType | None) -> pa.DataType:
-    """The Arrow type for decoded fields of serialised rows; null for types that keys and statistics
+    """The Arrow type for decoded fields of serialized rows; null for types that keys and statistics
     never have."""
     match data_type:
         case AtomicType(name="DECIMAL", parameters=(precision, scale)):
@@ -128,7 +128,7 @@ def texts_map(columns: Mapping[str, pa.Array]) -> pa.Array:
 
 def java_float(value: float, *, single: bool = False) -> str:
     """`Double.toString`, or `Float.toString` with `single`: the fewest digits that distinguish the
-    value from its neighbours."""
+    value from its neighbors."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):
@@ -212,7 +212,8 @@ def _time_text(value: datetime.time, precision: int) -> str:
 
 
 def map_order(keys: Sequence[str]) -> list[str]:
-    """The keys in the order in which Java's `HashMap` lists them after they were put in in turn."""
+    """The keys in the order in which Java's `HashMap` lists them after they were inserted in
+    order."""
     places = _MAP_PLACES
     while len(keys) * 4 > places * 3:
         places *= 2

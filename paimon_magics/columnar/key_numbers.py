@@ -51,8 +51,7 @@ def in_java_order(column: pa.Array) -> pa.Array:
 
 
 def from_java_order(ordered: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """The numbers of `in_java_order` as the values of `data_type` that they were. There is one
-    NaN."""
+    """The numbers of `in_java_order` as the original values of `data_type`. There is one NaN."""
     if not pa.types.is_floating(data_type):
         return ordered
     numbers = ordered.to_numpy(zero_copy_only=False) if not ordered.null_count else None

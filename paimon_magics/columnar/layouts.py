@@ -1,8 +1,7 @@
 """The layout of a table's files: sums for each partition and bucket, and the spread of sizes.
 
 Files come as columns, one row for a file, in any order. A *cell* is one bucket of one partition. No
-object is made for a file or a cell, so that a hundred thousand of either take a fraction of a
-second.
+object is created for a file or a cell, so a hundred thousand of either take a fraction of a second.
 """
 
 from __future__ import annotations

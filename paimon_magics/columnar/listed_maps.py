@@ -1,7 +1,7 @@
-"""Maps of Parquet files that say of a map's keys that they may be NULL.
+"""Maps of Parquet files that declare map keys as nullable.
 
-Paimon's writers said so up to 0.8, and Arrow refuses such a file. Its footer is read as one with
-lists of entries (`file_footers.with_listed_maps`); here the lists become maps again.
+Paimon's writers up to 0.8 declared them so, and Arrow refuses such a file. Its footer is read as a
+footer with lists of entries (`file_footers.with_listed_maps`); here the lists become maps again.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each run yields its rows in the order of their keys. While every run has a block of rows loaded, all
 keys up to the least of the blocks' last keys are complete. The rows up to that key are cut off,
 sorted once by key and sequence, and handed to the merge. So the runs' blocks limit the memory,
-however large the bucket is, and the values of rows that lose are only filtered, never sorted.
+however large the bucket is, and the values of losing rows are only filtered, never sorted.
 
 Sources: `SortMergeReaderWithMinHeap` and `UserDefinedSeqComparator` for the order,
 `ReducerMergeFunctionWrapper` for single records, `DeduplicateMergeFunction` and
@@ -57,7 +57,7 @@ class Groups:
 
     `order` sorts the rows of `slices` by key and then by sequence. `starts` are the places in that
     order where the group of each key begins. `met` marks the groups that are merged although they
-    have a single row left; None where there are none.
+    have a single row left; None if there are none.
     """
 
     slices: tuple[pa.RecordBatch, ...]
@@ -72,7 +72,7 @@ class Groups:
 
     @property
     def stored_rows(self) -> int:
-        """The number of rows in the slices, with those that `order` leaves out."""
+        """The number of rows in the slices, including rows that `order` leaves out."""
         return sum(batch.num_rows for batch in self.slices)
 
     @property
@@ -141,14 +141,14 @@ def is_retract(kinds: npt.NDArray[np.int8]) -> _Bools:
 
 def last_rows(groups: Groups, *, ignore_retracts: bool) -> _Ints:
     """The number of the row that wins in each group: the last row, or with `ignore_retracts` the
-    last that is no retract, if any. A single row always wins."""
+    last row that is not a retract, if any. A single row always wins."""
     last = last_places(groups, ignore_retracts=ignore_retracts)
     return groups.order[last[last >= 0]]
 
 
 def last_places(groups: Groups, *, ignore_retracts: bool) -> _Ints:
-    """Where in the order of `groups` the row is that wins in each group, as in `last_rows`; -1
-    where there is none."""
+    """The place of each group's winning row in the order of `groups`, as in `last_rows`; -1 if
+    there is none."""
     ends = groups.ends
     if not ignore_retracts:
         return ends - 1
@@ -169,7 +169,7 @@ def merge_runs(
     order: RunOrder,
     merge: Callable[[Groups], Iterator[_Merged]],
 ) -> Iterator[_Merged]:
-    """The merged rows of runs that overlap, in whatever form `merge` gives them.
+    """The merged rows of overlapping runs, in the form that `merge` returns.
 
     The batches of a run are in the order of `order.keys`. They have the columns that `order` names,
     SEQUENCE and KIND, and are not empty.
@@ -269,8 +269,8 @@ def _have_same_keys(slices: tuple[pa.RecordBatch, ...], keys: tuple[str, ...]) -
 
 
 def _side_by_side(slices: tuple[pa.RecordBatch, ...]) -> Groups:
-    """The groups of slices that all have the same keys, each once, as after a table was written
-    again as a whole. Nothing is sorted or compared."""
+    """The groups of slices that all have the same keys, each once, for example after a table was
+    rewritten as a whole. Nothing is sorted or compared."""
     rows = slices[0].num_rows
     order = np.empty((rows, len(slices)), dtype=np.int64)
     for place in range(len(slices)):

@@ -1,15 +1,15 @@
-"""Corrects timestamps that pyarrow reads from ORC files of Java's writers to those that Java reads,
-whatever the zones of writer and reader are.
+"""Corrects timestamps that pyarrow reads from ORC files of Java's writers to the values that Java
+reads, whatever the zones of writer and reader are.
 
 A TIMESTAMP is stored as a wall-clock time in the writer's zone. pyarrow's reader converts it, with
-two errors. To correct fractions of a second before 1970, it uses the sign of the wall-clock time
-where Java uses the sign of the instant. And for times before 1900 it uses the zone's old local
-times, which Java does not.
+two errors. First, to correct fractions of a second before 1970, it uses the sign of the wall-clock
+time instead of the sign of the instant, which Java uses. Second, for times before 1900 it uses the
+zone's old local times, unlike Java.
 
 A TIMESTAMP_LTZ is stored as an instant; but by Paimon's default (`orc.timestamp-ltz.legacy.type`)
 its wall-clock time in UTC is stored as if it were one in the writer's zone. A file that has a
 TIMESTAMP names that zone in its footer. A file without one names UTC, whatever the writer's zone
-was; Java then takes that of its own machine. Sources: `OrcTimestampColumnVector`,
+was; Java then uses the zone of its own machine. Sources: `OrcTimestampColumnVector`,
 `FieldWriterFactory`, ORC's `WriterImpl`, `TreeReaderFactory` and `TimestampColumnReader`.
 """
 
@@ -83,7 +83,7 @@ def in_zone(array: pa.Array, zone: str, *, legacy_instants: bool) -> pa.Array:
 def _wall_clock(values: _Ints, zone: str) -> _Ints:
     seconds, nanos = np.divmod(values, _SECOND_NS)
     cut = nanos > _MILLISECOND_NS
-    # The seconds in the file. They are cut towards 1970, which pyarrow corrected by their sign.
+    # The seconds in the file. They are cut toward 1970, which pyarrow corrected by their sign.
     stored = seconds + (cut & (seconds < -1))
     instants = _instants(stored, zone)
     old = instants < _YEAR_1900_S
@@ -120,7 +120,7 @@ def _instants(wall: _Ints, zone: str) -> _Ints:
 @functools.cache
 def _first_change(zone: str) -> tuple[int, int]:
     """The first change of the zone's offset from UTC: when, in seconds since 1970, and the new
-    offset in seconds. pyarrow's reader uses that offset for all times before, too."""
+    offset in seconds. pyarrow's reader also uses that offset for all earlier times."""
     rules = ZoneInfo(zone)
 
     def offset(instant: int) -> int:

@@ -1,7 +1,7 @@
 """Converts values of Arrow columns to Python's without changing them.
 
 Arrow's own `to_pylist` returns a FLOAT as the nearest DOUBLE, which has other digits, and a map as
-a list of pairs. The zones of its `datetime` values ignore the hour that comes twice when summer
+a list of pairs. The zones of its `datetime` values ignore the hour that occurs twice when summer
 time ends.
 """
 
@@ -41,7 +41,7 @@ def shortest(value: float) -> float:
 
 
 def _convert(data_type: pa.DataType) -> _Convert | None:
-    """The conversion of each value that is not NULL; None where Arrow's value is right."""
+    """The conversion of each value that is not NULL; None if Arrow's value is right."""
     types = pa.types
     if types.is_float32(data_type):
         return shortest

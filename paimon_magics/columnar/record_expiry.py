@@ -1,4 +1,4 @@
-"""Which rows are older than `record-level.expire-time` allows. Source: `RecordLevelExpire`."""
+"""Finds rows that are older than `record-level.expire-time` allows. Source: `RecordLevelExpire`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 @dataclass(frozen=True, slots=True)
 class RecordExpiry:
     """Rows whose time in the column `field` is before `before_seconds` (since 1970) are expired;
-    those without a time never are."""
+    rows without a time never expire."""
 
     field: str
     before_seconds: int
@@ -30,7 +30,7 @@ class RecordExpiry:
         unit = times.type.unit if pa.types.is_timestamp(times.type) else None
         numbers = np.asarray(pc.fill_null(times.cast(pa.int64()), 0))
         if unit is not None:
-            # Java divides milliseconds towards zero, and drops what is finer before that.
+            # Java divides milliseconds toward zero, and drops finer digits before that.
             millis = numbers * 1000 // _PER_SECOND[unit]
             numbers = np.sign(millis) * (np.abs(millis) // 1000)
         elif times.type == pa.int64():

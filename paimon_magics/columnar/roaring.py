@@ -1,8 +1,8 @@
 """Roaring bitmaps in the portable format of the Roaring project's specification.
 
-What is written is byte for byte what Java's `RoaringBitmap` serialises after `runOptimize`, as
-Paimon's `RoaringBitmap32` does. A container holds the numbers that share their upper 16 bits:
-as runs where these are smaller, else as an array of up to 4,096 numbers, else as bits.
+The output is byte for byte equal to that of Java's `RoaringBitmap` after `runOptimize`, as in
+Paimon's `RoaringBitmap32`. A container holds the numbers that share their upper 16 bits: as runs
+where these are smaller, else as an array of up to 4,096 numbers, else as bits.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _numbers_of_container(
     return low, position + 2 * cardinality
 
 
-# Bitmaps of 64-bit numbers as Java's `Roaring64Bitmap` serialises them, and their unions.
+# Bitmaps of 64-bit numbers as Java's `Roaring64Bitmap` serializes them, and their unions.
 #
 # The aggregate function `rbm64` stores this format. It is not the portable format of the Roaring
 # project's specification, which other libraries read. The upper 48 bits of the numbers are the keys

@@ -32,7 +32,7 @@ _COMPARED = {
 
 
 def kinds_of(schema: pa.Schema) -> dict[str, ColumnKind]:
-    """The kind of each column, which decides what conditions it takes."""
+    """The kind of each column, which determines its possible conditions."""
     return {field.name: _kind(field.type) for field in schema}
 
 
@@ -54,7 +54,7 @@ def filtered(rows: pa.Table, row_filter: RowFilter, kinds: Mapping[str, ColumnKi
 
 
 def _ranked(column: pa.ChunkedArray, order: Order) -> list[pa.ChunkedArray]:
-    """The sort keys for a column: Arrow alone puts NaN last whatever the direction."""
+    """The sort keys for a column: Arrow alone puts NaN last in both directions."""
     if pa.types.is_floating(column.type) and order.descending:
         return [pc.is_nan(column), column]
     return [column]

@@ -40,7 +40,7 @@ _SHORT_IDS = {
 def arrow_zone(name: str) -> str:
     """The name in Arrow, pandas and Python for the zone that Spark calls `name`. All names of UTC
     become `UTC`. A zone that Python does not know becomes UTC, too: instants are then shown in UTC,
-    and the line beside them says so."""
+    and the line beside them states this."""
     name = _SHORT_IDS.get(name.strip(), name.strip())
     if name.lower() in _UTC_NAMES:
         return UTC
@@ -71,7 +71,7 @@ def rules_of(zone: str) -> datetime.tzinfo:
 
 def process_zone() -> str:
     """The zone of this process, in which `datetime.fromtimestamp` returns times: its name, else its
-    offset; `UTC` where neither is known."""
+    offset; `UTC` if neither is known."""
     named = os.environ.get("TZ", "").removeprefix(":")
     if not named:
         named = os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
@@ -84,12 +84,13 @@ def process_zone() -> str:
 
 
 def is_ambiguous(value: datetime.datetime) -> bool:
-    """Whether an instant's wall-clock time comes twice in its zone, as when summer time ends."""
+    """Whether an instant's wall-clock time occurs twice in its zone, for example when summer time
+    ends."""
     return value.replace(fold=0).utcoffset() != value.replace(fold=1).utcoffset()
 
 
 def clock_text(value: datetime.datetime) -> str:
-    """A time as text, as the wall-clock time of its zone if it has one. In the hour that comes
+    """A time as text, as the wall-clock time of its zone if it has one. In the hour that occurs
     twice when summer time ends, the offset follows, so that two instants never look alike."""
     text = value.replace(tzinfo=None).isoformat(sep=" ")
     offset = value.isoformat(sep=" ")[len(text) :] if is_ambiguous(value) else ""

@@ -1,4 +1,4 @@
-"""Collects what a manifest says of a file's columns: least and greatest values, number of NULLs.
+"""Collects a manifest's statistics of a file's columns: least and greatest values, number of NULLs.
 
 Source: the `SimpleColStatsCollector`s of Paimon 2.0.0 and `ParquetSimpleStatsExtractor`.
 """
@@ -32,9 +32,9 @@ _Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is known of a column's values in a file, as Python's values. `least` and `greatest` are
-    None if they are not known; a longer text or binary may be cut; all values still lie
-    between them."""
+    """The known facts about a column's values in a file, as Python's values. `least` and `greatest`
+    are None if they are not known; a longer text or binary may be cut; all values still lie between
+    them."""
 
     least: Any
     greatest: Any
@@ -44,7 +44,7 @@ class Bounds:
 class BoundsCollector:
     """The bounds of one column, batch by batch.
 
-    With a `length`, texts and binaries are cut to so many characters or bytes
+    With a `length`, texts and binaries are cut to this number of characters or bytes
     (`metadata.stats-mode` = truncate(n)). Without `wants_values` only NULLs are counted.
     """
 
@@ -99,7 +99,7 @@ class BoundsCollector:
 
 
 def has_bounds(data_type: pa.DataType) -> bool:
-    """Whether values of a type have a least and a greatest one in a manifest.
+    """Whether a manifest has least and greatest values for a type.
 
     Timestamps in nanoseconds have none: Java can't take them from the footers of its files.
     """
@@ -116,7 +116,7 @@ def truncated_least(value: str | bytes, length: int) -> str | bytes:
 def truncated_greatest(value: str | bytes, length: int) -> str | bytes | None:
     """A value of at most `length` characters or bytes that is not less; None if there is none.
 
-    The last character or byte that can be increased is, and what follows it is left out.
+    The last character or byte that can be increased is increased, and the rest is left out.
     """
     if len(value) <= length:
         return value
@@ -198,7 +198,7 @@ def may_match(
             return nulls
         case "is not null":
             return ~all_null
-        case "remainder":  # bounds tell nothing of it
+        case "remainder":  # bounds don't help with it
             return ~all_null
         case "in":
             matches = np.zeros(len(least), dtype=bool)

@@ -1,7 +1,7 @@
-"""Rebuilds columns that hold STRUCTs into arrays that Arrow's ORC writer writes right.
+"""Rebuilds columns that hold STRUCTs into arrays that Arrow's ORC writer writes correctly.
 
-It passes over the offset of a sliced STRUCT, and it passes over the NULLs of a STRUCT inside
-another one that is never NULL: in both cases the file gets fields of other rows.
+The writer ignores the offset of a sliced STRUCT, and the NULLs of a STRUCT inside another STRUCT
+that is never NULL. In both cases the file gets fields of other rows.
 """
 
 from __future__ import annotations

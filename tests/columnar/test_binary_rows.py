@@ -90,7 +90,7 @@ def test_bounds_missing_from_the_row_are_unknown() -> None:
         expected = [value if one == 0 else stored for one in unknown]
         expected[-2:] = [None, None]
         assert column.to_pylist() == expected
-    with pytest.raises(TableDamagedError, match="ends before a value"):
+    with pytest.raises(TableDamagedError, match="it ends too early"):
         decode_rows(pa.array([row], pa.large_binary()), TIMES)
 
 

@@ -1,7 +1,7 @@
-"""Tells from a file index which values the file's column surely does not have.
+"""Determines from a file index which values the file's column certainly lacks.
 
-For comparisons with single values: the bounds that manifests have of each file tell the rest.
-Source: `BloomFilterFileIndex.Reader`, `BitmapFileIndexMeta`, `BitmapFileIndexMetaV2`,
+This is for comparisons with single values; for other conditions, manifests have the bounds of each
+file. Source: `BloomFilterFileIndex.Reader`, `BitmapFileIndexMeta`, `BitmapFileIndexMetaV2`,
 `RangeBitmap`, `ChunkedDictionary`, `BitSliceIndexBitmapFileIndex.Reader`.
 """
 
@@ -42,8 +42,8 @@ class WantedValues:
 
 
 def wanted_values(values: pa.Array) -> WantedValues | None:
-    """What to look for, of values in the column's exact type; None where an index can't hold
-    them, or tells -0.0 and 0.0 apart, which are equal in SQL."""
+    """The values to search for, from values in the column's exact type; None if an index can't hold
+    them, or distinguishes -0.0 and 0.0, which are equal in SQL."""
     if pa.types.is_floating(values.type):
         return None
     try:
@@ -60,8 +60,8 @@ def wanted_values(values: pa.Array) -> WantedValues | None:
 
 
 def has_none_of(kind: str, body: bytes, wanted: WantedValues) -> bool:
-    """Whether an index's `body` tells that its column has none of the values. Never for a kind or
-    a version that is not known here, or for bytes that are not an index of the kind."""
+    """Whether an index's `body` tells that its column has none of the values. Always False for an
+    unknown kind or version, or for bytes that are not an index of the kind."""
     try:
         return _has_none(kind, body, wanted)
     except (struct.error, ValueError):
@@ -99,7 +99,7 @@ def _signed(number: int) -> int:
 
 
 def _in_bitmap(body: bytes, wanted: bytes, width: int | None) -> bool:
-    """Whether the bitmaps' values have one; of a text it may be a false yes."""
+    """Whether the bitmaps' values contain a value; for a text this may be a false positive."""
     version, _, values, has_nulls = _BITMAP_HEAD.unpack_from(body)
     place = _BITMAP_HEAD.size
     if version not in (1, 2):
@@ -133,7 +133,7 @@ def _in_blocks(body: bytes, place: int, values: int, width: int) -> Iterator[np.
 
 
 def _in_dictionary(body: bytes, wanted: bytes, width: int | None) -> bool:
-    """Whether a range bitmap's dictionary has a value; of a text it may be a false yes."""
+    """Whether a range bitmap's dictionary has a value; for a text this may be a false positive."""
     (head,) = struct.unpack_from(">i", body)
     start = 4 + head
     (length,) = struct.unpack_from(">i", body, start - 4)

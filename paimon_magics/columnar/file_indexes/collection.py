@@ -98,18 +98,18 @@ def _begun(index: FileIndex) -> _Index:
     return _BitSliceIndex()
 
 
-# Index `bloom-filter`: a set of hashes, which tells values that are surely absent.
+# Index `bloom-filter`: a set of hashes, which identifies values that are certainly absent.
 #
 # Source: `BloomFilterFileIndex` and `BloomFilter64`.
 
 
 class _BloomFilterIndex:
-    """Collects a column's values and writes their filter, which is made for so many `items` and
-    takes one in 1 / `false_positives` absent values for present."""
+    """Collects a column's values and writes their filter, which is sized for `items` values and
+    reports one in 1 / `false_positives` absent values as present."""
 
     def __init__(self, *, items: int, false_positives: float) -> None:
         self._bits = _bloom_filter_bits(items, false_positives)
-        # Java's Math.round: halves upwards.
+        # Java's Math.round: halves upward.
         self._hashes = max(1, math.floor(self._bits / items * math.log(2) + 0.5))
         self._filter = np.zeros(self._bits // 8, dtype=np.uint8)
 
@@ -176,7 +176,7 @@ class _BitSliceIndex:
 
 
 def _slices(rows: _Longs, numbers: _Longs) -> bytes:
-    """Whether there are rows, and if so, their bitmaps. The least number is always told as 0."""
+    """Whether there are rows, and if so, their bitmaps. The least number is always written as 0."""
     if not len(rows):
         return b"\0"
     greatest = int(numbers.max())
@@ -242,8 +242,8 @@ class _BitmapIndex:
     def _blocks(
         self, keys: Pieces, offsets: npt.NDArray[np.int32], lengths: npt.NDArray[np.int32]
     ) -> bytes:
-        """The table of blocks and the blocks (`BitmapFileIndexMetaV2.serialize`). A block may be
-        larger than allowed for the sake of a single value, where Java's writer fails."""
+        """The table of blocks and the blocks (`BitmapFileIndexMetaV2.serialize`). A block may
+        exceed the limit because of a single value; Java's writer fails there."""
         entries = written_side_by_side(keys, big_endian(offsets), big_endian(lengths))
         ends = entries.ends
         table, blocks, place, first = [], [], 0, 0
@@ -294,7 +294,7 @@ def _file_index_container(indexes: Iterable[tuple[str, str, bytes]]) -> bytes:
 
 
 def head_bytes(start: bytes) -> int | None:
-    """How long the head of a file index is, from its first HEAD_START_BYTES; None for what is no
+    """The length of the head of a file index, from its first HEAD_START_BYTES; None if it is not a
     file index of a known version."""
     if len(start) < _HEAD_BYTES:
         return None

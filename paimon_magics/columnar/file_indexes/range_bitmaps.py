@@ -39,8 +39,8 @@ class RangeBitmapIndex:
         self._values.add(index_values(column))
 
     def finish(self) -> bytes | None:
-        """The index of all rows; None if all are NULL, because Java's reader then finds but the
-        first and the last of them."""
+        """The index of all rows; None if all are NULL, because Java's reader then finds only the
+        first and the last row."""
         values, places = self._values.sorted_values()
         if not len(values):
             return None

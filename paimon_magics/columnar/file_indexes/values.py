@@ -1,4 +1,4 @@
-"""The values of a column as file indexes keep them: numbers, texts, binaries.
+"""The values of a column as file indexes store them: numbers, texts, binaries.
 
 Dates and times become their numbers, timestamps milliseconds up to a precision of 3, else
 microseconds, decimals their unscaled values. Source: the value mappers of `BitmapFileIndex`,
@@ -50,7 +50,7 @@ def _unscaled_longs(column: pa.Array) -> pa.Array:
 
 
 def stored_pieces(values: pa.Array) -> Pieces:
-    """How an index stores each of its values, none of which is NULL.
+    """The stored form of each value in an index; no value is NULL.
 
     Numbers are big-endian. Texts follow their length. Source:
     `BitmapFileIndexMeta.getValueWriter`, `KeyFactory.KeySerializer`.
@@ -63,7 +63,7 @@ def stored_pieces(values: pa.Array) -> Pieces:
 
 
 class DistinctValues:
-    """Collects the values of a column: the distinct ones, and which of them each row has."""
+    """Collects the distinct values of a column, and the value of each row."""
 
     def __init__(self) -> None:
         self._chunks: list[pa.DictionaryArray] = []
