@@ -96,7 +96,7 @@ def test_option_completion_shows_type_and_default(shell: InteractiveShell) -> No
         (found,) = shell.Completer.completions(cell, len(cell))
     about = found.type.replace("\u00a0", " ")
     assert found.text == "snapshot.num-retained.min"
-    assert about == "integer, default 10: snapshots that are kept at least"
+    assert about == "integer, default 10: minimum number of snapshots kept"
 
 
 def test_every_completed_option_has_a_purpose() -> None:

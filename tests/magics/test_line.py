@@ -112,7 +112,7 @@ def test_help_lists_every_verb_option_and_statement(
         ("delete", "DELETE FROM t [[AS] alias] [WHERE condition]"),
         ("update", "UPDATE t [[AS] alias] SET column = value"),
         ("merge into", "WHEN NOT MATCHED BY SOURCE [AND condition]"),
-        ("upsert", "a row replaces the one of the same key"),
+        ("upsert", "a row replaces the row with the same key"),
         ("compact", "CALL sys.compact('t')"),
         ("streams", "consumer-id"),
     ],

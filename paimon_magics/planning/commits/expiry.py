@@ -1,4 +1,4 @@
-"""Which snapshots of a table expire, by Paimon's options and rules (`ExpireSnapshotsImpl`,
+"""Decides which snapshots of a table expire, by Paimon's options and rules (`ExpireSnapshotsImpl`,
 `ExpireChangelogImpl`, `CoreOptions.expireConfig`). Pure.
 """
 
@@ -36,7 +36,7 @@ _PAIMONS = Retention(count_min=10, count_max=2**31 - 1, time_ms=3_600_000)
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRules:
-    """What a table's options say about expiry.
+    """The expiry rules in a table's options.
 
     `limit` is the number of snapshots that expire at a time. With `keeps_changelogs` a snapshot's
     changelog outlives it. `consumers_keep_snapshots` is false where consumers read changelogs only.
@@ -53,7 +53,7 @@ class ExpiryRules:
 
     @classmethod
     def of(cls, schema: TableSchema) -> ExpiryRules | None:
-        """Return a table's rules, None where writers leave expiry to another job (`write-only`).
+        """Return a table's rules, None if writers leave expiry to another job (`write-only`).
 
         Raises InvalidTableError for options that contradict each other.
         """
@@ -80,21 +80,22 @@ class ExpiryRules:
 
 def with_time_retained(schema: TableSchema, time_retained: str) -> TableSchema:
     """The schema of a new table whose snapshots are kept for `time_retained`, such as "7 d", unless
-    its own options say how long; "" for Paimon's default."""
+    its own options set a time; "" for Paimon's default."""
     if not time_retained or schema.stored_option(TIME_RETAINED) is not None:
         return schema
     return replace(schema, options=(*schema.options, (TIME_RETAINED, time_retained)))
 
 
 def retention_note(schema: TableSchema) -> str:
-    """A sentence on how far back a table can be read; "" where its writers expire no snapshots."""
+    """A sentence on how far back a table can be read; "" if its writers expire no snapshots."""
     rules = ExpiryRules.of(schema)
     if rules is None:
         return ""
     age = age_text(int(rules.snapshots.time_ms / 1000))
     return (
         f"Time travel reaches snapshots of the last {age}, and always the last "
-        f"{rules.snapshots.count_min:,}: '{TIME_RETAINED}' keeps them longer, a tag for good."
+        f"{rules.snapshots.count_min:,}. '{TIME_RETAINED}' keeps snapshots longer; a tag keeps a "
+        "snapshot permanently."
     )
 
 

@@ -93,8 +93,8 @@ class Procedure:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A checked CALL. `table` is the table's name as text, None for a procedure about several;
-    `position` is where it stands."""
+    """A checked CALL. `table` is the table's name as text, None for a procedure on several tables;
+    `position` is its position in the statement."""
 
     procedure: str
     table: str | None
@@ -178,7 +178,7 @@ def _assigned(call: Call, procedure: Procedure) -> dict[str, Argument]:
                 raise _misplaced(call, argument, "Positional and named arguments can't be mixed.")
             if position >= len(names):
                 raise _misplaced(
-                    call, argument, f"This argument is one too many for {procedure.form}."
+                    call, argument, f"There are too many arguments for {procedure.form}."
                 )
             assigned[names[position]] = argument
             continue

@@ -1,4 +1,4 @@
-"""What a coordinator remembers of a snapshot that it published, and what it finds later.
+"""A coordinator's record of a snapshot that it published, and the findings of later checks.
 
 A writer that bypasses the coordinator may check that a snapshot file does not exist, and then
 rename its own file over one that was created in between. So the coordinator checks published
@@ -23,18 +23,18 @@ class Publication:
     table's path. `manifest_list` is the name of the snapshot's delta manifest list, which
     distinguishes it from any other snapshot with the same id.
 
-    `changes_index` says whether it changed index files, and `has_read` whether it was checked
-    against what its statement had read. Its manifests tell neither: without its request such a
-    commit is not published again.
+    `changes_index` is whether it changed index files, and `has_read` whether it was checked against
+    the statement's read set. Its manifests show neither, so such a commit is not published again
+    without its request.
 
     For a commit through the REST catalog, `base_list` and `changelog_list` are its other manifest
     lists, `properties` are the snapshot's, `changes` is a digest of its files, and `rows` is the
     number of rows that it added.
 
     `rests_on` is the `manifest_list` of the snapshot that it was built on, if known; `manifests`
-    are those that hold its changes. Both serve when the snapshot has expired since. While
-    `certain` is false, the snapshot may not have been published after all. The record is kept
-    until `kept_until_ms`.
+    are those that hold its changes. Both are used if the snapshot has expired since. While
+    `certain` is false, the snapshot may not have been published after all. The record is kept until
+    `kept_until_ms`.
     """
 
     id: str
@@ -61,13 +61,13 @@ class Publication:
 
 
 class Verdict(StrEnum):
-    """What became of a published snapshot.
+    """The state of a published snapshot.
 
     - INTACT: it exists, and no other snapshot has been built on it yet.
     - SETTLED: overwriting its file can no longer lose its commit, or the commit need not be kept.
     - REPUBLISHED: it was overwritten, and its commit was published again.
     - OVERWRITTEN: another snapshot has its id; its commit can be published again.
-    - LOST: its commit is not in the table, or that is unknown; a person must look before it is
+    - LOST: its commit is not in the table, or that is unknown; a person must check before it is
       published again.
     """
 

@@ -1,9 +1,9 @@
-"""What a statement that changes rows has read, as a value: a commit is checked against it.
+"""The read set of a statement that changes rows, as a value: a commit is checked against it.
 
-Isolation is write-serializable, as Delta's: statements take effect as if they had run one after
-the other, but one that only adds rows counts as later than those that ran beside it. On
-primary-key tables only the keys that are written are checked: of two statements that change one
-row the second fails or runs again, and no update is lost.
+Isolation is write-serializable, as Delta's: statements take effect as if they had run one after the
+other, but one that only adds rows counts as later than those that ran beside it. On primary-key
+tables only the written keys are checked: if two statements change one row, the second fails or runs
+again, and no update is lost.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _CHARACTERS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RowSearch:
-    """The rows that a statement looked for: those that meet all `conditions`, () for all rows.
+    """The rows that a statement searched for: all rows that meet the `conditions`, () for all rows.
 
-    With `adds_missing` it adds rows for what it did not find, as MERGE does: such rows that others
-    add meanwhile are a conflict. Without it, only those of statements that read the table are.
+    With `adds_missing` it adds rows for missing matches, as MERGE does: if others add such rows
+    meanwhile, that is a conflict. Without it, only rows of statements that read the table conflict.
     """
 
     conditions: tuple[ColumnPredicate, ...] = ()
@@ -38,12 +38,12 @@ class ReadSet:
     """What a statement has read at the snapshot `snapshot_id` (0 for a table without any).
 
     The commit is refused if one of `files` (names of data files) was removed since, even by a
-    compaction, or lost more rows. None stands for all files that can hold what `search` looked for.
-    With `written_keys` (a primary-key table) it is refused if its keys were written since.
-    With a `search` it is refused if rows were added that match.
+    compaction, or lost more rows. None stands for all files that can hold rows of `search`. With
+    `written_keys` (a primary-key table) it is refused if its keys were written since. With a
+    `search` it is refused if rows were added that match.
 
     `manifest_list` names the delta manifest list of the snapshot, by which another snapshot with
-    its id is noticed; "" where that is unknown.
+    its id is noticed; "" if that is unknown.
     """
 
     snapshot_id: int
@@ -56,16 +56,16 @@ class ReadSet:
 def read_keys(
     snapshot_id: int, search: RowSearch | None = None, *, manifest_list: str = ""
 ) -> ReadSet:
-    """What a statement on a primary-key table has read: the rows whose keys it writes. `search` is
-    needed only where it adds rows for what it looked for by other columns than the key."""
+    """The read set of a statement on a primary-key table: the rows whose keys it writes. `search`
+    is needed only if it adds rows that it searched for by columns other than the key."""
     return ReadSet(snapshot_id, (), True, _bounded(search), manifest_list)
 
 
 def read_files(
     snapshot_id: int, files: Iterable[str], search: RowSearch, *, manifest_list: str = ""
 ) -> ReadSet:
-    """What a statement on an append table has read: the `files` whose rows it changes (their
-    names, each rewritten or given a deletion vector), and the rows that it looked for.
+    """The read set of a statement on an append table: the names of the `files` whose rows it
+    changes (each rewritten or given a deletion vector), and the rows that it searched for.
 
     The value is bounded: of more than FILES_MAX files only the search is kept, and conditions with
     many or long values are left out. Both make the check stricter, never laxer.
@@ -80,7 +80,8 @@ def read_files(
 
 
 def read_rows(snapshot_id: int, search: RowSearch, *, manifest_list: str = "") -> ReadSet:
-    """What a statement has read that adds rows made of others, and leaves those as they are."""
+    """The read set of a statement that adds rows made from other rows, and leaves those
+    unchanged."""
     return ReadSet(snapshot_id, None, False, _bounded(search), manifest_list)
 
 

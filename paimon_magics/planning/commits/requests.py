@@ -1,4 +1,4 @@
-"""A commit as a value: what a transaction wrote and what it replaces.
+"""A commit as a value: the files that a transaction wrote and the files that it replaces.
 
 A statement that writes is one transaction: begin, write files under the transaction's prefix,
 then commit the messages of the files, or abort. Nothing here acts or knows a transport.
@@ -21,8 +21,8 @@ class Transaction:
 
     `base_snapshot_id` is the table's latest snapshot when the transaction began, 0 for a table
     without snapshots. `attempts_folder` begins the paths of its writers' notes (one for each
-    attempt); None where writers can't leave notes. `table_creation` tells the table from another
-    that takes its name meanwhile; "" where that is not known.
+    attempt); None if writers can't leave notes. `table_creation` distinguishes the table from a
+    later table of the same name; "" if unknown.
     """
 
     table: TableName
@@ -36,8 +36,8 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Add the files. Without files no snapshot is made, unless the table's options ask for one, or
-    the change itself: `makes_snapshot`, for what its properties say."""
+    """Add the files. Without files no snapshot is created, unless the table's options require a
+    snapshot, or the change does: `makes_snapshot`, for the sake of its properties."""
 
     makes_snapshot: bool = False
 
@@ -88,7 +88,7 @@ class Compact:
 @dataclass(frozen=True, slots=True)
 class CompactManifests:
     """Merge the manifests of the table, all of them: a snapshot of the kind COMPACT with the same
-    files, or none where they stay as they are. There must be no messages. `target_bytes` takes the
+    files, or none if they stay as they are. There must be no messages. `target_bytes` takes the
     place of the table's 'manifest.target-file-size'.
     """
 
@@ -113,8 +113,8 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
     """What to commit. `messages` have the form of Java's `CommitMessageSerializer` version 14;
-    `properties` are stored in the snapshot. `read_set` is what the statement has read of the table,
-    if it changes rows: the commit is refused where others have changed it since."""
+    `properties` are stored in the snapshot. `read_set` is the statement's read set, if it changes
+    rows: the commit is refused if others have changed these rows since."""
 
     transaction: Transaction
     change: Change

@@ -1,4 +1,4 @@
-"""Which files of an append table are rewritten together.
+"""Selects the files of an append table that are rewritten together.
 
 Without buckets any files of a partition may be: they are packed by size
 (`AppendCompactCoordinator`). In buckets rows keep the order in which they were written: only files
@@ -146,8 +146,8 @@ def _is_worth_it(file: AppendFile, rules: AppendRules) -> bool:
 def _packed(
     groups: Sequence[Sequence[AppendFile]], rules: AppendRules, *, rest_min: int
 ) -> list[tuple[AppendFile, ...]]:
-    """Whole groups in bins, the smallest first; what is left over is a bin from `rest_min` files
-    on."""
+    """Whole groups in bins, the smallest first; the remaining groups form a bin if they have at
+    least `rest_min` files."""
     bins = []
     bin_: list[AppendFile] = []
     size = 0
@@ -166,7 +166,7 @@ def _by_age(files: Iterable[AppendFile]) -> list[AppendFile]:
     return sorted(files, key=lambda file: file.min_sequence_number)
 
 
-# Which files of a data-evolution table are rewritten together.
+# Selects the files of a data-evolution table that are rewritten together.
 #
 # Files that hold columns of the same rows become one, and so do small files whose rows follow each
 # other: the rows keep their ids, which are counted from the first one of their file.
@@ -213,7 +213,7 @@ def row_range_bins(files: Iterable[RowRangeFile], rules: AppendRules) -> list[tu
             bins.append(bin_)
             bin_, weight = [], 0
     bins.append(bin_)
-    # A single file would be rewritten as it is.
+    # A single file would be rewritten unchanged.
     least = max(rules.file_count_min, 2)
     return [tuple(file.place for file in group) for group in bins if len(group) >= least]
 
@@ -228,11 +228,11 @@ def _groups(files: Iterable[RowRangeFile]) -> list[Sequence[RowRangeFile]]:
         before = groups[-1][0]
         if (before.first_row_id, before.rows) != (file.first_row_id, file.rows):
             raise TableDamagedError(
-                f"Two data files share some of their rows: those of one have the ids from "
-                f"{before.first_row_id} to {before.next_row_id - 1}, those of the other from "
-                f"{file.first_row_id} to {file.next_row_id - 1}.",
-                hint="Files of the same rows must have all of them. Go back to a snapshot without "
-                "such files.",
+                "Two data files share some of their rows: one has the row ids "
+                f"{before.first_row_id} to {before.next_row_id - 1}, the other {file.first_row_id} "
+                f"to {file.next_row_id - 1}.",
+                hint="Files that share rows must have all of them in common. Roll back to a "
+                "snapshot without such files.",
             )
         groups[-1].append(file)
     return list(groups)

@@ -99,7 +99,7 @@ class Pick:
 
 
 def pick(runs: Sequence[SortedRun], options: PickOptions, at: Moment) -> Pick | None:
-    """What a writer compacts after a flush; None if there is nothing to do.
+    """The files that a writer compacts after a flush; None if there is nothing to do.
 
     Source: `UniversalCompaction.pick`, `ForceUpLevel0Compaction.pick` and the filter in
     `MergeTreeCompactManager.triggerCompaction`.
@@ -115,9 +115,9 @@ def pick(runs: Sequence[SortedRun], options: PickOptions, at: Moment) -> Pick | 
 
 
 def pick_all(runs: Sequence[SortedRun], options: PickOptions) -> Pick | None:
-    """What a full compaction compacts; None if there is nothing to do.
+    """The files that a full compaction compacts; None if there is nothing to do.
 
-    Where all files are on the greatest level, those are rewritten that must lose rows. Source:
+    If all files are on the greatest level, only files that must lose rows are rewritten. Source:
     `CompactStrategy.pickFullCompaction`.
     """
     max_level = options.max_level(runs)
@@ -136,7 +136,8 @@ def pick_all(runs: Sequence[SortedRun], options: PickOptions) -> Pick | None:
 def _early_full(
     runs: Sequence[SortedRun], options: PickOptions, max_level: int, at: Moment
 ) -> Pick | None:
-    """`EarlyFullCompaction`; the newest file on the greatest level tells when the last was."""
+    """`EarlyFullCompaction`; the newest file on the greatest level shows the time of the last full
+    compaction."""
     if len(runs) == 1:
         return None
     sizes = [(run.level, run.size_bytes) for run in runs]
@@ -229,9 +230,9 @@ class BucketFile:
     """A data file as compaction sees it.
 
     `least_key` and `greatest_key` are ranks of its keys among those of the bucket's files.
-    `deleted_rows` counts the rows with the kinds -U and -D, None if the writer did not say.
-    `has_deletion_vector` tells whether rows of it are marked as deleted; `may_hold_expired_rows`
-    whether its statistics allow rows that `record-level.expire-time` takes away.
+    `deleted_rows` counts the rows with the kinds -U and -D, None if the writer did not record it.
+    `has_deletion_vector` is whether some of its rows are marked as deleted; `may_hold_expired_rows`
+    whether its statistics allow rows that `record-level.expire-time` removes.
     """
 
     name: str

@@ -1,9 +1,9 @@
-"""Which table is compacted next, of all that a coordinator looks after. Values and decisions only;
-the time comes in.
+"""Decides which of a coordinator's tables is compacted next. Values and decisions only; the time is
+an argument.
 
-A table is looked at some time after enough commits. What the look finds is worked on in portions,
-the smallest first; what waits long counts as smaller, so that nothing waits for ever. A table
-whose work fails is left alone for a while, twice as long each time.
+A table is assessed some time after enough commits. The work found is done in portions, the smallest
+first. Portions that wait long count as smaller, so none waits forever. After a failure a table is
+left alone for a while, twice as long each time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INLINE_BYTES_MAX = 2 << 30
 
 
 class State(StrEnum):
-    """What becomes of a table: nothing to do, looked at soon, its turn not come, being compacted,
+    """The state of a table: nothing to do, assessed soon, waiting for its turn, being compacted,
     left to others, or left alone after a failure."""
 
     TIDY = "tidy"
@@ -40,16 +40,16 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """After how many commits a table is looked at, 0 for never. With `counts_inline` a compaction
-    by others makes up for the commits before it."""
+    """The number of commits after which a table is assessed, 0 for never. With `counts_inline` a
+    compaction by others resets the count of commits before it."""
 
     commits: int
     counts_inline: bool = False
 
     @classmethod
     def of(cls, schema: TableSchema, *, by_default: bool) -> Pressure:
-        """That of a table. Its option `auto_compact` decides; else `by_default`, but for tables
-        with `write-only`, which some other job compacts.
+        """That of a table. Its option `auto_compact` decides; else `by_default`, except for tables
+        with `write-only`, which another job compacts.
 
         Raises InvalidTableError for an option's value that can't be read.
         """
@@ -69,9 +69,9 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a look at a table found: buckets above their triggers and the bytes to read for them,
+    """The result of assessing a table: buckets above their triggers and the bytes to read for them,
     the same for buckets that are too `large`, and why the table is `left` to others. `fullest` is
-    how many commits have filled the fullest bucket, at the most, since it was compacted."""
+    an upper bound on the commits that have filled the fullest bucket since it was compacted."""
 
     buckets: int = 0
     read_bytes: int = 0
@@ -83,8 +83,8 @@ class Seen:
 
 @dataclass(slots=True)
 class Watched:
-    """A table that the schedule knows. `due_ms` is when it is looked at or tried again, `since_ms`
-    since when work waits."""
+    """A table that the schedule knows. `due_ms` is the time of the next assessment or retry,
+    `since_ms` is the time since which work waits."""
 
     table: TableName
     commits: int = 0
@@ -97,7 +97,7 @@ class Watched:
 
     @property
     def state(self) -> State:
-        """What becomes of it."""
+        """The state of the table."""
         if self.is_running:
             return State.RUNNING
         if self.problem:
@@ -111,7 +111,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Assess:
-    """Assess at a table: what is above its triggers."""
+    """Assess a table: find the buckets above their triggers."""
 
     key: str
 
@@ -127,9 +127,9 @@ Next = Assess | Work
 
 
 class Schedule:
-    """The tables by their keys, and which of them is next. `settle_ms` is how long after a commit a
-    table is looked at, so that commits that follow at once are seen together; a tenth of that where
-    rows wait for the compaction."""
+    """The tables by their keys, and which of them is next. `settle_ms` is the delay between a
+    commit and the assessment of its table, so that quick successive commits are assessed together.
+    The delay is a tenth of that if rows wait for the compaction."""
 
     def __init__(self, settle_ms: int) -> None:
         self._settle_ms = settle_ms
@@ -157,7 +157,7 @@ class Schedule:
         self.tables.pop(key, None)
 
     def next(self, now_ms: int) -> Next | None:
-        """What to do now, which is then running; None if nothing is due."""
+        """The next task, which then counts as running; None if nothing is due."""
         idle = {key: table for key, table in self.tables.items() if not table.is_running}
         due = [
             key
@@ -178,7 +178,7 @@ class Schedule:
         return Work(key)
 
     def wait_ms(self, now_ms: int) -> int | None:
-        """How long until something is due that is not now; None if nothing will be."""
+        """The time until the next task is due; None if there is none."""
         times = [
             table.due_ms
             for table in self.tables.values()
@@ -187,7 +187,7 @@ class Schedule:
         return None if not times else max(min(times) - now_ms, 0)
 
     def seen(self, key: str, seen: Seen, now_ms: int) -> None:
-        """Note what a look, or the work on a portion, has found to be left."""
+        """Record the remaining work after an assessment, or after the work on a portion."""
         watched = self.tables.get(key)
         if watched is None:
             return
@@ -203,7 +203,8 @@ class Schedule:
             watched.since_ms = now_ms
 
     def failed(self, key: str, problem: str, now_ms: int) -> None:
-        """Note that a look or the work on a table failed; it is looked at again later."""
+        """Record that an assessment or the work on a table failed; the table is assessed again
+        later."""
         watched = self.tables.get(key)
         if watched is None:
             return
@@ -261,9 +262,9 @@ def not_compacted(schema: TableSchema) -> str | None:
 
 # Whether keys of a table can be moved to other buckets by new files alone.
 #
-# They can where a deletion removes any earlier row, for readers and compactions alike, and where no
-# changelog is made of what compactions find: that would record a deletion, in another bucket's
-# changelog than the row that comes back, and so in any order.
+# They can if a deletion removes any earlier row, for readers and compactions alike, and if
+# compactions produce no changelog. Such a changelog would record the deletion in another bucket
+# than the re-added row, and so in any order.
 
 
 def obstacle_to_moves(schema: TableSchema) -> str | None:

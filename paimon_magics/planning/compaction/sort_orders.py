@@ -1,4 +1,5 @@
-"""By which columns, and how, a compaction sorts the rows of a table (`order_strategy`, `order_by`).
+"""The columns and the order by which a compaction sorts the rows of a table (`order_strategy`,
+`order_by`).
 
 Source: `TableSorter.OrderType`, `CompactProcedure`.
 """
@@ -91,8 +92,8 @@ def _check_column(schema: TableSchema, name: str) -> None:
         )
     if name in schema.partition_keys:
         raise InvalidValueError(
-            f"order_by has the partition column `{name}`: it is the same in all rows of a "
-            "partition.",
+            f"order_by has the partition column `{name}`, which has the same value in all rows of "
+            "a partition.",
             hint="Leave it out.",
         )
     kind = schema.column(name).type
@@ -103,11 +104,11 @@ def _check_column(schema: TableSchema, name: str) -> None:
         )
 
 
-# Which files of a partition, or of a bucket, are sorted together where `clustering.incremental` is
-# on.
+# Selects the files of a partition, or of a bucket, that are sorted together if
+# `clustering.incremental` is on.
 #
-# Files of an append table have levels then: new ones 0, sorted ones the level that their run was
-# written to. Files of a level are one sorted run, whatever their keys. Sources:
+# Files of an append table then have levels: 0 for new files, and for sorted files the level that
+# their run was written to. Files of a level are one sorted run, regardless of their keys. Sources:
 # `IncrementalClusterManager`, `IncrementalClusterStrategy`, `HistoryPartitionCluster`; for buckets
 # `BucketedAppendClusterManager`, `BucketedAppendLevels`.
 
@@ -117,8 +118,8 @@ class ClusteringRules:
     """How a table is clustered: by which order, and the options that decide what is picked.
 
     `has_buckets`: files of a bucket are sorted, not those of a partition. Up to `history_limit`
-    partitions that got no rows for `history_idle_ms` are sorted wholly when others are; None for
-    none.
+    partitions without new rows for `history_idle_ms` are fully sorted along with other partitions;
+    None for no such partitions.
     """
 
     order: SortOrder

@@ -1,4 +1,4 @@
-"""What is done with the files of a pick: some are merged, some change their level only.
+"""The steps for the files of a pick: some files are merged, others only change their level.
 
 Source: `MergeTreeCompactTask`, `FileRewriteCompactTask`, `MergeTreeCompactManager`.
 """
@@ -45,7 +45,7 @@ class Rewrite:
 @dataclass(frozen=True, slots=True)
 class RewriteRules:
     """When a file that overlaps no other is rewritten anyway: below `min_size_bytes`
-    (`target-file-size` x `compaction.small-file-ratio`) with its neighbours, and always with
+    (`target-file-size` x `compaction.small-file-ratio`) with its neighbors, and always with
     `compaction.force-rewrite-all-files`."""
 
     max_level: int
@@ -67,8 +67,8 @@ def drops_deletes(
 def steps_of(pick: Pick, rules: RewriteRules) -> list[Rewrite | Upgrade]:
     """The steps of a pick, in the order of their keys.
 
-    Small files that overlap no other are rewritten together with their neighbours, as long as these
-    are contiguous; a larger one is upgraded, and so is a small one without neighbours.
+    Small files that overlap no other are rewritten together with their neighbors, as long as these
+    are contiguous; a larger one is upgraded, and so is a small one without neighbors.
     """
     if pick.each_file_alone:
         return [Rewrite((((file,),),)) for file in pick.files]
@@ -129,7 +129,7 @@ def balanced(
     return tuple(tuple(groups[number]) for _, number in order)
 
 
-# Which steps of a compaction look up what was merged before, and which give a changelog.
+# Decides which steps of a compaction look up earlier merge results, and which produce a changelog.
 #
 # Source: `LookupMergeTreeCompactRewriter`, `FullChangelogMergeTreeCompactRewriter`,
 # `ChangelogMergeTreeRewriter`, `LookupStrategy`.
@@ -137,7 +137,7 @@ def balanced(
 
 @dataclass(frozen=True, slots=True)
 class LookupRules:
-    """What the compactions of a table look up and tell, by its options.
+    """The lookups and changelogs of a table's compactions, by its options.
 
     `formats` are the file formats of the levels from 0 on. Full compactions write `max_level`, or
     a level above it that a file had before. `sees_all` tells whether the merged rows of level 0 are

@@ -28,7 +28,7 @@ _NAMES_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is known of a statement's jobs before they run.
+    """The facts about a statement's jobs that are known before they run.
 
     `sources` are the names of the tables that are read; `rows`, `size_bytes` and `files` are how
     much that is, None if unknown. `shuffle` says how rows reach their writers ("by bucket"), empty
@@ -109,10 +109,10 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a statement's jobs have done after `seconds`.
+    """The progress of a statement's jobs after `seconds`.
 
-    `stages` are in the order of their ids; `work` is the whole amount. `doing` says what happens
-    while there are no stages.
+    `stages` are in the order of their ids; `work` is the whole amount. `doing` describes the
+    activity while there are no stages.
     """
 
     seconds: float
@@ -279,7 +279,7 @@ class Progress:
         return (stage.rows_seconds or stage.seconds) * (1 - share) / share
 
     def _doing(self, stages: tuple[StageProgress, ...]) -> str:
-        """What the stages do, in words."""
+        """The activity of the stages, in words."""
         names = list(dict.fromkeys(self._named(stage) for stage in stages))
         return " and ".join(names)
 

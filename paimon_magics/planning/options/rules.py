@@ -65,7 +65,7 @@ def check_option_key(key: str) -> None:
     if meant is not None:
         raise UnknownNameError(
             f"There is no option '{key}'.",
-            hint=f"Did you mean `{meant}`? A key of your own must not resemble one of Paimon's.",
+            hint=f"Did you mean `{meant}`? A custom key must not resemble one of Paimon's keys.",
         )
 
 

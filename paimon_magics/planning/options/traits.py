@@ -1,7 +1,7 @@
 """Merge engines, changelog producers, file formats and data types: a table of each.
 
-Code asks for what it needs to know (`engine.keeps_first_row`), not for a name. An unknown name, as
-another engine may have stored it, has no traits. Pure.
+Code asks for what it needs to know (`engine.keeps_first_row`), not for a name. An unknown name,
+which another engine may have stored, has no traits. Pure.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from paimon_magics.statements.data_types import AtomicType, DataType
 class MergeEngine:
     """How the rows of one key become one (`CoreOptions.MergeEngine`).
 
-    Either one row stays as a whole, the first or the last, or values are merged column by column
+    Either the first or the last row stays as a whole, or values are merged column by column
     (`merges_values`), by the aggregate functions of columns. With `skips_nulls` a NULL leaves a
     value as it is, and columns may have sequence groups. `default_function` is that of columns
-    without one. `takes_updates` says that Paimon offers UPDATE.
+    without one. `takes_updates` is whether Paimon offers UPDATE.
     """
 
     name: str
@@ -38,7 +38,8 @@ class MergeEngine:
 
     @property
     def delete_option(self) -> str | None:
-        """The option with which a row of the kind -D removes that of its key, None without any."""
+        """The option with which a row of the kind -D removes the row of its key, None if there is
+        no such option."""
         return f"{self.name}.remove-record-on-delete" if self.merges_values else None
 
 
@@ -57,8 +58,8 @@ MERGE_ENGINES: Mapping[str, MergeEngine] = {
 
 @dataclass(frozen=True, slots=True)
 class ChangelogProducer:
-    """Where the changelog of a table comes from (`CoreOptions.ChangelogProducer`): from what is
-    written, or from what compactions find, by looking rows up or by merging all."""
+    """Where the changelog of a table comes from (`CoreOptions.ChangelogProducer`): from written
+    rows, or from compactions, which look rows up or merge all rows."""
 
     name: str
     is_input: bool = False
@@ -87,8 +88,8 @@ NO_CHANGELOG = CHANGELOG_PRODUCERS["none"]
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A format of data files. Without `compressions` files of it are not written here: the codecs
-    that others name fail in Java, too, or would fail only in the tasks.
+    """A format of data files. Without `compressions` files of this format are not written here:
+    other codecs fail in Java, too, or would fail only in the tasks.
 
     `is_spark_exact` says that a raw scan reads most types as Paimon does, `limits_rows` that a file
     can end after a number of rows, `timestamp_digits_max` how fine timestamps are.

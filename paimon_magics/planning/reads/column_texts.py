@@ -1,6 +1,6 @@
-"""What the text of a PySpark Column tells of the columns that it uses and of what it compares.
+"""Derives from the text of a PySpark Column which columns it uses and what it compares.
 
-PySpark has no public way to look into a Column but its text, `Column<'=(day, 1)'>`. The text is
+The only public way to inspect a PySpark Column is its text, `Column<'=(day, 1)'>`. The text is
 enough for two things, and both are safe: the names in it, as a superset of the columns that are
 used, and a guess at a comparison, which the caller lets Spark compare with the Column itself.
 """
@@ -45,8 +45,9 @@ _OPERATORS = {"==": "="}
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What a text may say: `column`, an operator of `ColumnFilter`, and values of the column's
-    type. `as_text` tells that the values were given as texts, as in `day = '2026-01-31'`."""
+    """A possible meaning of a text: `column`, an operator of `ColumnFilter`, and values of the
+    column's type. `as_text` tells that the values were given as texts, as in `day =
+    '2026-01-31'`."""
 
     column: str
     operator: str
@@ -55,7 +56,7 @@ class Guess:
 
 
 def text_within(shown: str) -> str:
-    """The text of a Column, from what `str` makes of it."""
+    """The text of a Column, from the result of `str`."""
     match = _WHOLE.fullmatch(shown)
     return shown if match is None else match[1]
 
@@ -79,12 +80,12 @@ def _occurs(name: str, text: str) -> bool:
 
 
 def uses_other_rows(text: str) -> bool:
-    """Whether the values that a text stands for may depend on other rows, as in windows."""
+    """Whether the values of the expression may depend on other rows, as in windows."""
     return _OTHER_ROWS.search(text) is not None
 
 
 def calls_of_a_row(text: str) -> bool:
-    """Whether a text calls no functions but some that have one value for each row."""
+    """Whether a text calls only functions that return one value for each row."""
     return all(called.lower() in _OF_A_ROW for called in _CALLED.findall(text))
 
 
@@ -94,7 +95,7 @@ def is_plain_name(text: str) -> bool:
 
 
 def guesses(text: str, columns: Collection[Column]) -> Iterator[Guess]:
-    """What a text may compare a column with, the likeliest first. Each must be checked."""
+    """The possible comparisons in a text, the most likely first. Each must be checked."""
     match = _CALL.fullmatch(text)
     if match is None:
         return
@@ -119,7 +120,7 @@ def guesses(text: str, columns: Collection[Column]) -> Iterator[Guess]:
 
 
 def _value(text: str, type_name: str, *, as_text: bool) -> PredicateValue | None:
-    """The value that a text shows of a column's type; None where it shows none."""
+    """The value in a text, in a column's type; None if there is none."""
     bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
     if as_text:
         return plain_day(bare) if type_name == "DATE" else None

@@ -69,8 +69,8 @@ def _only_named(columns: Iterable[Column], name: str) -> Column | None:
 def few_values(
     predicates: Iterable[ColumnPredicate], columns: Sequence[str], most: int
 ) -> tuple[tuple[PredicateValue, ...], ...] | None:
-    """The values that the conditions leave for each of `columns`; None where they leave a column
-    any value, or allow more than `most` combinations."""
+    """The values that the conditions allow for each of `columns`; None if a column may have any
+    value, or if there are more than `most` combinations."""
     known: dict[str, tuple[PredicateValue, ...]] = {}
     for predicate in predicates:
         if predicate.operator in ("=", "in"):
@@ -162,8 +162,8 @@ def _value_text(value: object) -> str:
             return str(value)
 
 
-# Conditions on remainders, such as `k % 100 = 3`. No bounds tell anything of them, so that they
-# only serve to leave rows out once these are read.
+# Conditions on remainders, such as `k % 100 = 3`. Bounds don't help with them, so they only serve
+# to leave out rows that have been read.
 
 
 def remainder_predicates(
@@ -178,7 +178,7 @@ def remainder_predicates(
             continue
         column = _only_named(columns, match["column"])
         divisor, remainder = int(match["divisor"]), int(match["wanted"])
-        # Division by zero is NULL or an error: Spark's to say.
+        # Division by zero is NULL or an error: Spark decides.
         if column is not None and divisor and family_of(column.type) == "integer":
             predicates.append(ColumnPredicate(column.name, "remainder", (divisor, remainder)))
     return tuple(predicates)

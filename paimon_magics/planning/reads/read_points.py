@@ -1,7 +1,7 @@
-"""Which state or which changes of a table a read asks for, from Paimon's read options.
+"""The state or changes of a table that a read requests, from Paimon's read options.
 
-A `ReadPoint` holds what the options say; `tables.snapshots.time_travel` finds its snapshots. The
-rules are those of Paimon's `CoreOptions.startupMode` and, for batch reads,
+A `ReadPoint` holds the request of the options; `tables.snapshots.time_travel` finds its snapshots.
+The rules are those of Paimon's `CoreOptions.startupMode` and, for batch reads,
 `AbstractDataTableScan.createStartingScanner`.
 """
 
@@ -184,7 +184,7 @@ _KEY_OF_MODE = {
 
 
 def check_readable(name: TableName, schema: TableSchema) -> None:
-    """Raise UnsupportedStatementError for a table with an option that its reads can't honour."""
+    """Raise UnsupportedStatementError for a table with an option that its reads can't honor."""
     for option in _REFUSED:
         value = schema.stored_option(option.key)
         if value is None or value.strip().lower() in _NOT_SET:
@@ -193,14 +193,14 @@ def check_readable(name: TableName, schema: TableSchema) -> None:
             table = table_text(name)
             raise UnsupportedStatementError(
                 f"{table} can't be read here: its option '{option.key}' = '{value}' is not "
-                f"honoured, and {option.in_reads}.",
+                f"honored, and {option.in_reads}.",
                 hint=f"Read it with Flink or Spark, or remove the option: ALTER TABLE {table} "
                 f"UNSET TBLPROPERTIES ({text_literal(option.key)}).",
             )
 
 
 def read_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of one read under Paimon's present names.
+    """Return the options of one read under Paimon's current names.
 
     Raises UnknownNameError for an option that Paimon does not have, InvalidValueError for an
     option that can only be set for the table.
@@ -225,8 +225,8 @@ def point_of_read(schema: TableSchema, options: Mapping[str, str]) -> ReadPoint:
     """Return the read point of one read of a table, by the read's options, else by the options
     stored with the table.
 
-    Paimon refuses a read option that chooses a read point when the table stores another one; here
-    the read option wins. Raises what `read_options` and `_read_point` raise.
+    Paimon refuses a read option that chooses a read point if the table stores another read point;
+    here the read option wins. Raises what `read_options` and `_read_point` raise.
     """
     chosen = read_options(options)
     if any(key in chosen for key in (*_POINT_KEYS, "scan.mode")):
@@ -289,7 +289,7 @@ def _pair(key: str, text: str, example: str) -> tuple[str, str]:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) != 2 or not all(parts):
         raise InvalidValueError(
-            f"The read option '{key}' = '{text}' does not name a start (exclusive) and an end.",
+            f"The read option '{key}' = '{text}' must have a start (exclusive) and an end.",
             hint=f"For example {example}.",
         )
     return parts[0], parts[1]

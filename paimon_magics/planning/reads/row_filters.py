@@ -113,7 +113,7 @@ def filter_sql(
     `rows` is a query, the name of a table, or another statement that returns rows, such as SHOW.
     `columns` are the columns that it returns, None for all; a comment names the missing columns.
 
-    Returns "" where no SQL gives the rows: `rows` or `columns` is empty, the filter uses a column
+    Returns "" if no SQL gives the rows: `rows` or `columns` is empty, the filter uses a column
     that is not returned, or it filters a statement that can't be a subquery.
 
     Raises InvalidValueError for a value that does not fit its column, UnknownNameError for an
@@ -217,7 +217,7 @@ def _read(typed: str, column: ColumnKind) -> _Value | None:
         case Kind.INSTANT:
             moment = datetime.datetime.fromisoformat(text)
             zone = moment.tzinfo or column.zone
-            # Through UTC, so that a time that summer time skips becomes one that exists.
+            # Through UTC, so that a time skipped by summer time becomes an existing time.
             in_utc = moment.replace(tzinfo=zone).astimezone(datetime.UTC)
             return in_utc.astimezone(column.zone)
         case Kind.WALL_CLOCK:

@@ -82,8 +82,8 @@ class RawScan:
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
     """What to read. Each tuple of `tasks` has the splits of one task of the merge read. `local` are
-    splits that the planning process reads itself; then there is nothing else. With `known_rows`
-    only the number of rows is wanted, which is that one: no file is read."""
+    splits that the planning process reads itself; then there is nothing else. If only the number of
+    rows is wanted, it is `known_rows`: no file is read."""
 
     raw_scans: tuple[RawScan, ...]
     tasks: tuple[tuple[TaskSplit, ...], ...]
@@ -188,7 +188,7 @@ def pack_splits(splits: Sequence[TaskSplit], tasks: int) -> tuple[tuple[TaskSpli
 
 
 _STORE = "Spark does not open their store"
-_SMALL = "opening so many small ones takes Spark longer"
+_SMALL = "opening so many small files takes Spark longer"
 _SMALL_BYTES = 128 * 1024
 _SMALL_FILES_MIN = 64
 
@@ -198,7 +198,7 @@ def _are_small(files: RawFiles) -> bool:
 
     A raw scan of five thousand files of a thousand bytes took 6.5 s, a merge read 2.2 s. With
     larger files the way of rows through Python costs more, and with few files the tenths of a
-    second that Python tasks take to begin.
+    second that Python tasks take to start.
     """
     count = len(files.paths)
     return count >= _SMALL_FILES_MIN and sum(files.sizes_bytes) < count * _SMALL_BYTES
@@ -284,9 +284,9 @@ def _same_or_wider(stored: DataType, wanted: DataType) -> bool:
             return False
 
 
-# Which files have bounds of floating-point columns that pruning can rely on.
+# Finds files whose bounds of floating-point columns are reliable for pruning.
 #
-# File names tell. Files written here have their footers corrected where needed
+# File names show this. Files written here have their footers corrected where needed
 # (`tables.writing.float_bounds`). Files of other writers, and files written here before that, may
 # leave NaN out of the bounds, so that pruning by conditions on such columns would be wrong.
 
@@ -329,11 +329,11 @@ def judged_by_bounds(data_type: DataType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LocalLimits:
-    """What the planning process reads at most: `rows_max` rows, which take `bytes_max` bytes in
-    memory, from files of `bytes_max` bytes, and `files_max` files.
+    """Upper bounds on the reads of the planning process: `rows_max` rows, which take `bytes_max`
+    bytes in memory, from files of `bytes_max` bytes, and `files_max` files.
 
-    With `by_key` the conditions leave few keys, so that files may be larger than the rows that are
-    handed on. `first_rows` is an upper bound on the rows needed (LIMIT without ORDER BY).
+    With `by_key` the conditions leave few keys, so files may be larger than the returned rows.
+    `first_rows` is an upper bound on the rows needed (LIMIT without ORDER BY).
     """
 
     rows_max: int
@@ -378,31 +378,30 @@ def plain_splits(files: RawFiles) -> Iterator[PlainSplit]:
         yield PlainSplit((StoredFile(path, files.format, files.schema_id, rows, size),))
 
 
-# Whether the tasks of a read have buckets of their own, so that they can write them, too.
+# Whether each task of a read has its own buckets, so that it can also write them.
 #
 # The tasks of a merge read are known. Spark divides the files of a raw scan itself: a file stays in
-# one task if it is no larger than what Spark puts into one (`FilePartition.maxSplitBytes`), and
-# tasks get whole files. Whoever relies on this looks again at what the tasks have done: files of
-# one bucket can lie in two folders (`data-file.external-paths`), and Spark may do otherwise some
-# day.
+# one task if it is no larger than Spark's limit for a task (`FilePartition.maxSplitBytes`), and
+# tasks get whole files. Callers verify the result of the tasks: files of one bucket can be in two
+# folders (`data-file.external-paths`), and Spark's behavior may change.
 
 
 @dataclass(frozen=True, slots=True)
 class ScanSizes:
-    """Spark's settings for the tasks of a scan: the most bytes of one, what opening a file counts
-    as, and the number of tasks that run at once."""
+    """Spark's settings for the tasks of a scan: the upper bound on bytes of a task, the bytes that
+    opening a file counts as, and the number of tasks that run at once."""
 
     task_bytes_max: int = 128 << 20
     open_bytes: int = 4 << 20
     slots: int = 1
 
     def task_bytes(self, scan: RawScan) -> int:
-        """How much of a scan a task gets. A larger file is split."""
+        """The bytes of a scan for each task. A larger file is split."""
         share = self.weight(scan) // max(self.slots, 1)
         return min(self.task_bytes_max, max(self.open_bytes, share))
 
     def weight(self, scan: RawScan) -> int:
-        """The bytes of a scan, with what opening its files counts as."""
+        """The bytes of a scan, including the bytes that opening its files counts as."""
         return sum(scan.sizes_bytes) + self.open_bytes * len(scan.sizes_bytes)
 
 
@@ -427,8 +426,8 @@ def have_own_buckets(plan: ReadPlan, sizes: ScanSizes) -> bool:
 
 
 def _folders(plan: ReadPlan) -> Iterator[set[str]]:
-    """The folders of what certainly is in one task: a file of a scan, the splits of a task. Each
-    bucket has a folder of its own."""
+    """The folders of files that are certainly in one task: a file of a scan, or the splits of a
+    task. Each bucket has its own folder."""
     for scan in plan.raw_scans:
         for path in scan.paths:
             yield {_folder(path)}

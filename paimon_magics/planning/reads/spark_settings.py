@@ -1,11 +1,11 @@
-"""What the settings of a Spark session mean here: honoured, refused, or without influence.
+"""The effect of a Spark session's settings here: honored, refused, or without influence.
 
-Spark runs the user's own text, so that most of its settings hold by themselves. Those in `REFUSED`
-change what a text, a literal or a column means, and this project reads such texts, too: a statement
-is refused while they are set. `spark.paimon.<option>` and
+Spark runs the user's own text, so most of its settings take effect anyway. The settings in
+`REFUSED` change the meaning of a text, a literal or a column, and this project also parses such
+texts: a statement is refused while they are set. `spark.paimon.<option>` and
 `spark.paimon.<catalog>.<database>.<table>.<option>` are Paimon's dynamic options of tables, with
-`*` for any (`OptionUtils.copyWithSQLConf`, `SparkConnectorOptions`): those of a read hold for
-reads, `PAIMON_HONOURED` are looked at elsewhere, and any other option is refused by name.
+`*` for any (`OptionUtils.copyWithSQLConf`, `SparkConnectorOptions`): read options apply to reads,
+`PAIMON_HONOURED` are handled elsewhere, and any other option is refused by name.
 """
 
 from __future__ import annotations
@@ -24,46 +24,48 @@ PAIMON_PREFIX = "spark.paimon."
 
 @dataclass(frozen=True, slots=True)
 class RefusedSetting:
-    """A setting that is refused unless it is `default`, and what it would change."""
+    """A setting that is refused unless it is `default`, and its consequence."""
 
     default: str
     consequence: str
 
 
 HONOURED: Mapping[str, str] = {
-    "spark.sql.ansi.enabled": "values are cast as it says",
-    "spark.sql.session.timeZone": "the zone of times without one, in a statement and a result",
+    "spark.sql.ansi.enabled": "how values are cast",
+    "spark.sql.session.timeZone": "the time zone of times without a zone, in a statement and a "
+    "result",
     "spark.sql.sources.partitionOverwriteMode": "what an INSERT OVERWRITE replaces",
     "spark.sql.shuffle.partitions": "how many tasks write",
     "spark.sql.variable.substitute": "a statement with a `${…}` that Spark replaces is refused",
 }
-"""Settings of Spark that this project itself looks at, with what they say."""
+"""Settings of Spark that this project itself reads, with their meaning."""
 
 _REFUSED_IF_TRUE = {
-    "spark.sql.ansi.doubleQuotedIdentifiers": 'a text in double quotes, "…", would be a name',
-    "spark.sql.parser.escapedStringLiterals": "a backslash in a text would stand for itself",
-    "spark.sql.parser.quotedRegexColumnNames": "a name in back-quotes would be a pattern of "
-    "columns",
-    "spark.sql.legacy.consecutiveStringLiterals.enabled": "two quotes in a text would be the end "
-    "of one and the begin of another",
+    "spark.sql.ansi.doubleQuotedIdentifiers": 'a text in double quotes, "…", would be an '
+    "identifier",
+    "spark.sql.parser.escapedStringLiterals": "a backslash in a text would be literal",
+    "spark.sql.parser.quotedRegexColumnNames": "a name in backquotes would be a regular expression "
+    "for columns",
+    "spark.sql.legacy.consecutiveStringLiterals.enabled": "two adjacent quotes in a text would end "
+    "one text and begin another",
     "spark.sql.legacy.exponentLiteralAsDecimal.enabled": "a number with an exponent would be a "
     "DECIMAL",
-    "spark.sql.legacy.keepPartitionSpecAsStringLiteral": "a value of PARTITION (…) would be the "
-    "text that is written",
+    "spark.sql.legacy.keepPartitionSpecAsStringLiteral": "a value of PARTITION (…) would be its "
+    "literal text",
     "spark.sql.legacy.parseNullPartitionSpecAsStringLiteral": "NULL in PARTITION (…) would be the "
     "text 'null'",
-    "spark.sql.legacy.typeCoercion.datetimeToString.enabled": "times would be compared with texts "
-    "as texts",
-    "spark.sql.caseSensitive": "columns whose names differ in case alone would be others",
+    "spark.sql.legacy.typeCoercion.datetimeToString.enabled": "times would be converted to texts "
+    "for comparison with texts",
+    "spark.sql.caseSensitive": "columns whose names differ only in case would be distinct",
     "spark.sql.legacy.charVarcharAsString": "CHAR(n) and VARCHAR(n) would be STRING",
     "spark.sql.charAsVarchar": "CHAR(n) would be VARCHAR(n)",
-    "spark.sql.preserveCharVarcharTypeInfo": "CHAR(n) and VARCHAR(n) would be types of their own "
-    "in a query",
+    "spark.sql.preserveCharVarcharTypeInfo": "CHAR(n) and VARCHAR(n) would be separate types in a "
+    "query",
     "spark.sql.parquet.int96TimestampConversion": "times in files that Java did not write would be "
-    "moved by the zone",
-    "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "a STRUCT whose chosen fields a "
-    "file lacks would be NULL",
-    "spark.sql.stableDerivedColumnAlias.enabled": "columns without a name would get other ones",
+    "shifted by the time zone",
+    "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "a STRUCT would be NULL if a "
+    "file lacks all selected fields",
+    "spark.sql.stableDerivedColumnAlias.enabled": "unnamed columns would get different names",
 }
 REFUSED: Mapping[str, RefusedSetting] = {
     **{key: RefusedSetting("false", text) for key, text in _REFUSED_IF_TRUE.items()},
@@ -71,30 +73,30 @@ REFUSED: Mapping[str, RefusedSetting] = {
         "timestamp_ltz", "TIMESTAMP would be a time without a zone"
     ),
     "spark.sql.storeAssignmentPolicy": RefusedSetting(
-        "ansi", "what does not fit into a column would be stored as NULL or cut"
+        "ansi", "values that don't fit into a column would be stored as NULL or cut"
     ),
     "spark.sql.defaultColumn.enabled": RefusedSetting("true", "columns would have no defaults"),
     "spark.sql.defaultColumn.useNullsForMissingDefaultValues": RefusedSetting(
-        "true", "columns that an INSERT leaves out would need a default"
+        "true", "columns that an INSERT omits would need a default"
     ),
     "spark.sql.readSideCharPadding": RefusedSetting(
-        "true", "texts of CHAR(n) columns would be shown without spaces at their ends"
+        "true", "texts of CHAR(n) columns would be shown without trailing spaces"
     ),
     "spark.sql.functionResolution.sessionOrder": RefusedSetting(
-        "second", "functions of the session would hide those of Spark"
+        "second", "functions of the session would hide Spark's functions"
     ),
     "spark.sql.files.ignoredPathSegmentRegex": RefusedSetting(
         "^[._]", "data files whose names match would not be read"
     ),
 }
-"""By key. `spark.sql.storeAssignmentPolicy` = STRICT is honoured, too."""
+"""By key. `spark.sql.storeAssignmentPolicy` = STRICT is honored, too."""
 
 _ACCEPTED_BESIDE = {"spark.sql.storeAssignmentPolicy": ("strict",)}
 
 LEXING = tuple(_REFUSED_IF_TRUE)[:4]
-"""Those of REFUSED that change how a text is taken apart."""
+"""The settings in REFUSED that change how a text is parsed."""
 
-_STORED = "the files of tables are read as Paimon stores them, whatever it says"
+_STORED = "the files of tables are read as Paimon stores them, regardless of this setting"
 WITHOUT_INFLUENCE: Mapping[str, str] = {
     "spark.sql.avro.datetimeRebaseModeInRead": _STORED,
     "spark.sql.files.ignoreCorruptFiles": _STORED,
@@ -156,19 +158,19 @@ class _Option:
 
     @property
     def rank(self) -> int:
-        """The more exactly an option names its table, the later it is put in."""
+        """The more exactly an option names its table, the later it is applied."""
         return 0 if self.scope is None else 1 + sum(part != "*" for part in self.scope)
 
 
 def check_sql_settings(settings: Mapping[str, str]) -> None:
-    """Raise UnsupportedStatementError for the first setting in REFUSED that is not as usual."""
+    """Raise UnsupportedStatementError for the first setting in REFUSED without its usual value."""
     for key, setting in REFUSED.items():
         value = settings.get(key)
         if value is None or value.lower() in (setting.default, *_ACCEPTED_BESIDE.get(key, ())):
             continue
         usual = setting.default.upper() if setting.default.isalpha() else setting.default
         raise UnsupportedStatementError(
-            f"Spark's setting {key} = {value} is not honoured here: {setting.consequence}.",
+            f"Spark's setting {key} = {value} is not honored here: {setting.consequence}.",
             hint=f"Nothing was read or written. Set it back: "
             f"spark.conf.set('{key}', '{usual.lower()}'), or SET {key} = {usual.lower()} in a "
             "cell.",
@@ -183,10 +185,11 @@ def options_set(
     known: Collection[str] = READ_OPTIONS,
 ) -> dict[str, str]:
     """The read options among `known` that the `settings` have for a table of the catalog;
-    `choosing` are the read's own, which go before them. Without a table: those of any table.
+    `choosing` are the read's own options, which take precedence. Without a table: the options for
+    any table.
 
     Raises UnsupportedStatementError for an option behind `spark.paimon.` that is for the table and
-    neither honoured nor without influence.
+    neither honored nor without influence.
     """
     chosen: dict[str, str] = {}
     own = {DEPRECATED_KEYS.get(key, key) for key in choosing}
@@ -207,9 +210,9 @@ def options_set(
 def refuse_read_point(
     settings: Mapping[str, str], catalog: str, table: TableName | None, verb: str
 ) -> None:
-    """Raise UnsupportedStatementError for a setting that is not honoured, and where the settings
-    choose a branch of a table that a statement of the kind `verb` writes or changes; for DELETE,
-    UPDATE and MERGE, which read the table, also where they choose a state."""
+    """Raise UnsupportedStatementError for a setting that is not honored, and for settings that
+    choose a branch of a table that a statement of the kind `verb` writes or changes. DELETE, UPDATE
+    and MERGE read the table, so for them settings that choose a state are also refused."""
     options = options_set(settings, catalog, table, {})
     wrong = ("branch", *POINT_OPTIONS) if verb in _READING else ("branch",)
     name = next((option for option in options if option in wrong), None)
@@ -221,8 +224,8 @@ def refuse_read_point(
         if option.is_for(catalog, table) and DEPRECATED_KEYS.get(option.name, option.name) == name
     )
     raise UnsupportedStatementError(
-        f"{verb} is not run while {key} = {options[name]}: that says which rows are read, and a "
-        "table is changed as it is now.",
+        f"{verb} is not run while {key} = {options[name]}: that setting selects which rows are "
+        "read, but a change applies to the table's current state.",
         hint=f"Nothing was read or written. {_back(key)}",
     )
 
@@ -245,14 +248,14 @@ def _not_honoured(option: _Option, name: str) -> UnsupportedStatementError:
     known = name in _KNOWN or name in PAIMON_HONOURED or name.startswith("fields.")
     unknown = "" if known else f" {nearest(name, READ_OPTIONS, what='read options')}"
     return UnsupportedStatementError(
-        f"Spark's setting {option.key} = {option.value} is not honoured here: '{name}' would "
-        "change what is read or written."
+        f"Spark's setting {option.key} = {option.value} is not honored here: '{name}' would change "
+        "which rows are read or written."
         if known
-        else f"Spark's setting {option.key} = {option.value} is not honoured here: Paimon has no "
+        else f"Spark's setting {option.key} = {option.value} is not honored here: Paimon has no "
         f"option '{name}'.",
         hint=f"Nothing was read or written. {_back(option.key)}{unknown}",
     )
 
 
 def _back(key: str) -> str:
-    return f"Take it back: spark.conf.unset('{key}'), or RESET `{key}` in a cell."
+    return f"Unset it: spark.conf.unset('{key}'), or RESET `{key}` in a cell."

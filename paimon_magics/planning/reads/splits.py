@@ -1,4 +1,4 @@
-"""Which files of a bucket are read together, and which need a merge at all.
+"""Decides which files of a bucket are read together, and which files need a merge.
 
 The rules are those of Paimon's `MergeTreeSplitGenerator`, `AppendOnlySplitGenerator` and
 `IntervalPartition`. Keys are given as ranks: numbers that compare as the keys do.
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 class Deletions:
     """Where a file's deletion vector is stored: `length` bytes at `offset`, by its metadata.
 
-    `rows` counts the deleted rows, None if its writer did not say.
+    `rows` counts the deleted rows, None if its writer did not record it.
     """
 
     path: str
@@ -31,10 +31,10 @@ class Deletions:
 class StoredFile:
     """A data file as a task reads it.
 
-    `deleted_rows` counts the stored rows with the kinds -U and -D, None if its writer did not say.
-    `first_row_id` and `write_columns` are set in tables with row tracking and data evolution.
-    `sequence_number` replaces the stored numbers of all its rows (`sequence.snapshot-ordering`);
-    None keeps them.
+    `deleted_rows` counts the stored rows with the kinds -U and -D, None if its writer did not
+    record it. `first_row_id` and `write_columns` are set in tables with row tracking and data
+    evolution. `sequence_number` replaces the stored numbers of all its rows
+    (`sequence.snapshot-ordering`); None keeps them.
     """
 
     path: str

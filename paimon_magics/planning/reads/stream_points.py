@@ -1,9 +1,9 @@
-"""Where a stream of a table begins, and how much of it a batch takes.
+"""The start of a stream of a table, and the size of its batches.
 
 An offset is a snapshot: what comes before it has been read. So the same two offsets always mean the
-same rows, which is what Spark's exactly-once rests on.
-Rules: `CoreOptions.startupMode`, `AbstractDataTableScan.createStartingScanner` for streams,
-`PaimonMicroBatchStream`, `SparkConnectorOptions`.
+same rows, which Spark's exactly-once guarantee requires. Rules: `CoreOptions.startupMode`,
+`AbstractDataTableScan.createStartingScanner` for streams, `PaimonMicroBatchStream`,
+`SparkConnectorOptions`.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _NAME = re.compile(r"[^/\\\s\x00-\x1f]{1,200}")
 STREAM_PURPOSES: Mapping[str, str] = {
     "scan.mode": "where a new stream begins: latest-full (all rows, then changes), latest, …",
     "scan.snapshot-id": "begin with the changes of this snapshot",
-    "scan.timestamp-millis": "begin with the changes since this moment, in milliseconds since 1970",
-    "scan.timestamp": "begin with the changes since this time of the session's zone",
-    "consumer-id": "a name under which the table keeps how far the stream is, and its snapshots",
-    "consumer.ignore-progress": "begin where scan.mode says, though the consumer is known",
+    "scan.timestamp-millis": "begin with the changes since this time, in milliseconds since 1970",
+    "scan.timestamp": "begin with the changes since this time in the session's time zone",
+    "consumer-id": "a name under which the table keeps the stream's progress and snapshots",
+    "consumer.ignore-progress": "begin where scan.mode says, even if the consumer exists",
     "consumer.mode": "accepted; both modes are exact here",
-    "read.stream.maxSnapshotsPerTrigger": "snapshots in a micro-batch, at most",
-    "read.stream.maxRowsPerTrigger": "rows in a micro-batch, at most",
-    "read.stream.maxFilesPerTrigger": "data files in a micro-batch, at most",
-    "read.stream.maxBytesPerTrigger": "bytes of data files in a micro-batch, at most: 64 mb",
-    "read.stream.minRowsPerTrigger": "wait for so many rows",
-    "read.stream.maxTriggerDelayMs": "but no longer than so many milliseconds",
+    "read.stream.maxSnapshotsPerTrigger": "maximum number of snapshots in a micro-batch",
+    "read.stream.maxRowsPerTrigger": "maximum number of rows in a micro-batch",
+    "read.stream.maxFilesPerTrigger": "maximum number of data files in a micro-batch",
+    "read.stream.maxBytesPerTrigger": "maximum size of data files in a micro-batch, such as 64 mb",
+    "read.stream.minRowsPerTrigger": "wait for this number of rows",
+    "read.stream.maxTriggerDelayMs": "maximum wait for rows, in milliseconds",
     "branch": "the branch that is read",
     "source.split.target-size": "bytes that one task reads",
     "source.split.open-file-cost": "bytes that opening a file counts as",
@@ -119,7 +119,7 @@ class StreamOffset:
         snapshot_id, full = document.get("snapshotId"), document.get("scanSnapshot", False)
         if not isinstance(snapshot_id, int) or not isinstance(full, bool):
             raise InvalidValueError(
-                f"The checkpoint has the offset {dict(document)!r}, which is not one of Paimon's.",
+                f"The checkpoint has the offset {dict(document)!r}, which is not a Paimon offset.",
                 hint="Give the stream a checkpoint of its own.",
             )
         created_ms = document.get("tableCreatedMs")
@@ -142,7 +142,7 @@ class Limits:
 
     @property
     def is_limited(self) -> bool:
-        """Whether a batch may be less than everything."""
+        """Whether a batch may be smaller than all available changes."""
         return any(
             limit is not None
             for limit in (self.snapshots, self.rows, self.files, self.size_bytes, self.rows_min)
@@ -150,7 +150,7 @@ class Limits:
 
     @property
     def needs_files(self) -> bool:
-        """Whether files must be counted, which takes a look at manifests."""
+        """Whether files must be counted, which requires reading manifests."""
         return self.files is not None or self.size_bytes is not None
 
 
@@ -166,7 +166,8 @@ class SnapshotSize:
 
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
-    """What a stream's options ask for. `reads` are the options that each of its reads has, too."""
+    """The request of a stream's options. `reads` are the options that also apply to each of its
+    reads."""
 
     start: StreamStart
     limits: Limits
@@ -177,7 +178,7 @@ class StreamRequest:
 
 _CONSUMER_MODES, _IGNORES = ("exactly-once", "at-least-once"), "consumer.ignore-progress"
 
-# Options that choose what a batch read is about, and none of a stream.
+# Options that select the target of a batch read, and don't apply to streams.
 _OF_BATCHES = (
     "scan.tag-name",
     "scan.version",
@@ -188,11 +189,12 @@ _OF_BATCHES = (
     "scan.file-creation-time-millis",
     "scan.creation-time-millis",
 )
-# What a stream would have to do otherwise than it does, so that it must not be passed over.
+# Options that would change a stream's behavior, so they must not be ignored.
 _NOT_OFFERED = {
-    "streaming-read-overwrite": "Overwrites are no changes here: a stream passes over them.",
+    "streaming-read-overwrite": "A stream passes over overwrites: they don't count as changes "
+    "here.",
     "scan.bounded.watermark": "Stop the stream yourself, or let its trigger do so.",
-    "streaming.read.snapshot.delay": "Let the trigger's interval wait.",
+    "streaming.read.snapshot.delay": "Use the trigger's interval instead.",
     "read.changelog": "Read the table's $audit_log: its column rowkind has the kinds.",
 }
 STREAM_MODES = ("default", "latest-full", "full", "latest", "from-snapshot", "from-snapshot-full",
@@ -205,11 +207,11 @@ _NEEDED = {
 
 
 def stream_request(schema: TableSchema, options: Mapping[str, str]) -> StreamRequest:
-    """Return what the options of a stream ask for; a start that is stored with the table counts
-    where they name none. Keys may be in any case, as Spark hands them over.
+    """Return what the options of a stream ask for; if they name no start, the start stored with the
+    table applies. Keys may be in any case, as Spark passes them.
 
-    Raises UnknownNameError for an option that there is not, InvalidValueError for options that
-    contradict each other, UnsupportedStatementError for ways to read that are no stream's.
+    Raises UnknownNameError for an unknown option, InvalidValueError for options that contradict
+    each other, UnsupportedStatementError for ways to read that don't apply to streams.
     """
     chosen = _known(options)
     if not any(key in chosen for key in (*_START_KEYS, *_OF_BATCHES)):
@@ -261,10 +263,10 @@ def check_streamable(name: TableName, schema: TableSchema, kind: ViewKind | None
     merges = schema.is_primary_key_table and not schema.engine.keeps_last_row
     if merges and schema.changelog_producer == "none":
         raise UnsupportedStatementError(
-            f"`{name}` can't be read as a stream: it has 'merge-engine' = "
-            f"'{schema.merge_engine}', and no changelog, so that its snapshots have parts of rows.",
+            f"`{name}` can't be read as a stream: it has 'merge-engine' = '{schema.merge_engine}', "
+            "and no changelog, so its snapshots contain partial rows.",
             hint="Set 'changelog-producer' = 'lookup' or 'full-compaction' for the table. With "
-            "'input' the stream has the rows as they were written.",
+            "'input' the stream shows the rows as they were written.",
         )
 
 
@@ -371,7 +373,7 @@ def _limits(options: Mapping[str, str]) -> Limits:
     if (rows_min is None) != (delay is None):
         raise InvalidValueError(
             "'read.stream.minRowsPerTrigger' and 'read.stream.maxTriggerDelayMs' belong together.",
-            hint="Give both, or none: rows are waited for no longer than the delay.",
+            hint="Give both or neither: the delay is the maximum wait for rows.",
         )
     return Limits(
         number("maxSnapshotsPerTrigger"),

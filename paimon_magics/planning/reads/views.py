@@ -64,9 +64,9 @@ def view_named(system_table: str | None) -> ViewKind | None:
 def shown_kind(
     schema: TableSchema, system_table: str | None, *, names_row_ids: bool
 ) -> ViewKind | None:
-    """What a query of a table, or of one of its system tables, shows; None for system tables that
-    don't show rows. A table with row tracking shows the ids of its rows to a query that may name
-    them, unless it has columns of such names."""
+    """The view that a query of a table, or of one of its system tables, shows; None for system
+    tables that don't show rows. A table with row tracking shows the ids of its rows to a query that
+    may name them, unless it has columns of such names."""
     kind = view_named(system_table)
     if kind is not ViewKind.TABLE or not names_row_ids or not schema.row_tracking_enabled:
         return kind

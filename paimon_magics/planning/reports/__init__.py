@@ -1,1 +1,1 @@
-"""What reports show beside rows: the queries that give them, and findings about health."""
+"""The contents of reports besides rows: their queries, and findings about health."""

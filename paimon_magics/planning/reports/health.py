@@ -45,10 +45,10 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LayoutRules:
-    """What a table's options ask of its layout; sizes in bytes.
+    """The layout rules in a table's options; sizes in bytes.
 
-    Compaction merges files below `small_below_bytes`. Engines that compact do so in a bucket with
-    `run_trigger` sorted runs, and hold writers up in a bucket with `run_stop`. An append table is
+    Compaction merges files below `small_below_bytes`. Compacting engines compact a bucket with
+    `run_trigger` sorted runs, and block writers in a bucket with `run_stop`. An append table is
     compacted once a partition has `files_min` small files.
     """
 
@@ -109,8 +109,8 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding: what was found and why it matters, and the statement that would help, "" if
-    none does."""
+    """One finding: its description and consequence, and the statement that would help, "" if there
+    is none."""
 
     severity: Severity
     text: str
@@ -155,9 +155,9 @@ def _match(rules: LayoutRules, figures: Figures) -> str:
     small = count_text(figures.small_files, "file")
     size = size_text(rules.small_below_bytes)
     if rules.is_primary_key_table:
-        reason = f"a compaction merges a bucket's from {rules.run_trigger} sorted runs on"
+        reason = f"a compaction merges a bucket's files once it has {rules.run_trigger} sorted runs"
     else:
-        reason = f"no bucket has {rules.files_min} of them, from which on merging pays"
+        reason = f"no bucket has {rules.files_min} of them, the minimum for a worthwhile merge"
     return f"{text}. {small} below {size}: {reason}."
 
 
@@ -184,8 +184,8 @@ def _runs(name: TableName, rules: LayoutRules, figures: Figures, partition: str)
         return None
     stopped = figures.cells_stopped > 0
     effect = (
-        f"{figures.cells_stopped:,} have {rules.run_stop} or more, at which engines that compact "
-        "stop their writers"
+        f"{figures.cells_stopped:,} have {rules.run_stop} or more, at which compacting engines "
+        "block their writers"
         if stopped
         else "each read merges them"
     )
@@ -204,8 +204,8 @@ def _skew(name: TableName, rules: LayoutRules, figures: Figures) -> Finding | No
     place = f" of {figures.skewed_partition}" if figures.skewed_partition else ""
     return Finding(
         Severity.NOTICE,
-        f"The largest bucket{place} has {size_text(figures.bytes_max)}, the median one "
-        f"{size_text(figures.bytes_median)}: one task reads and writes the largest alone.",
+        f"The largest bucket{place} has {size_text(figures.bytes_max)}, the median bucket "
+        f"{size_text(figures.bytes_median)}: a single task reads and writes the largest bucket.",
         f"SELECT partition, bucket, file_size_in_bytes FROM {table_text(name, 'buckets')} "
         "ORDER BY file_size_in_bytes DESC LIMIT 10",
     )
@@ -226,9 +226,8 @@ def _bucket_sizes(name: TableName, rules: LayoutRules, figures: Figures) -> Find
         return None
     return Finding(
         Severity.NOTICE,
-        f"Buckets have {size_text(mean_bytes)} on average, {verdict} than usual "
-        f"(200 MiB to 1 GiB). Rescale them, then set the option 'bucket' = '{number}', which new "
-        "rows follow.",
+        f"Buckets have {size_text(mean_bytes)} on average, {verdict} than usual (200 MiB to 1 "
+        f"GiB). Rescale them, then set the option 'bucket' = '{number}' for new rows.",
         f"CALL sys.rescale(table => '{table_text(name)}', bucket_num => {number})",
     )
 

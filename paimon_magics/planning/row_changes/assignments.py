@@ -1,4 +1,4 @@
-"""Which columns and fields an UPDATE assigns.
+"""The columns and fields that an UPDATE assigns.
 
 Source: `PaimonAssignmentUtils.alignUpdateAssignments`, `RowLevelHelper` of Paimon's connector.
 """
@@ -21,11 +21,11 @@ from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, toke
 from paimon_magics.statements.row_changes import Update
 from paimon_magics.statements.statement import TableName
 
-# Which column, or field of a STRUCT, a name means that is assigned.
+# Resolves an assigned name to a column, or a field of a STRUCT.
 #
-# UPDATE and MERGE name columns alike: what names the table may come first, and fields of a STRUCT
-# follow its column, in upper or lower case. Spark reads a name as the table's before it looks for a
-# field in a column of that name.
+# UPDATE and MERGE name columns in the same way: the table's name may come first, and fields of a
+# STRUCT follow its column, in upper or lower case. Spark reads a name as the table's name before it
+# looks for a field in a column of that name.
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class AssignedTable:
     schema: TableSchema
 
     def path_of(self, parts: Sequence[str]) -> ColumnPath:
-        """The column and fields that a name means. Raises UnknownNameError for a column or field
-        that is not there, InvalidValueError for a field of what is no STRUCT."""
+        """The column and fields that a name means. Raises UnknownNameError for a missing column or
+        field, InvalidValueError for a field of a column that is not a STRUCT."""
         first, *rest = self.unqualified(parts)
         columns = {column.name.lower(): column for column in self.schema.columns}
         column = columns.get(first.lower())
@@ -67,7 +67,7 @@ class AssignedTable:
             where = ".".join((column.name, *fields))
             if not isinstance(inside, RowType):
                 raise InvalidValueError(
-                    f"`{where}` is no STRUCT: it has no field `{part}` to be assigned.",
+                    f"`{where}` is not a STRUCT: it has no field `{part}` to assign.",
                     hint=f"Assign `{where}` as a whole.",
                 )
             by_name = {field.name.lower(): field for field in inside.fields}
@@ -82,7 +82,7 @@ class AssignedTable:
         return ColumnPath(column, tuple(fields))
 
     def unqualified(self, parts: Sequence[str]) -> tuple[str, ...]:
-        """The parts behind what names the table. What follows that need not be a column."""
+        """The parts after the table's name. They need not name a column."""
         names = {name.lower() for name in self.schema.column_names}
         lower = tuple(part.lower() for part in parts)
         for qualifier in self._qualifiers():
@@ -126,7 +126,7 @@ def dotted_name(text: str) -> tuple[str, ...] | None:
 
 
 def check_apart(known: Iterable[ColumnPath], path: ColumnPath) -> None:
-    """Raise InvalidValueError if what a path names is assigned already, or a part of it."""
+    """Raise InvalidValueError if the target of a path, or a part of it, is already assigned."""
     for other in known:
         if path.overlaps(other):
             inside = min(path.fields, other.fields, key=len)
@@ -138,7 +138,7 @@ def check_apart(known: Iterable[ColumnPath], path: ColumnPath) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AssignedPath(ColumnPath):
-    """What an assignment changes. `number` is the assignment's."""
+    """The target of an assignment. `number` is the assignment's number."""
 
     number: int
 
@@ -161,7 +161,8 @@ def assigned_paths(update: Update, schema: TableSchema) -> tuple[AssignedPath, .
                 raise UnsupportedStatementError(
                     f"Can't update the primary key column `{path.column.name}` of "
                     f"`{update.target}`.",
-                    hint="A row of another key is another row: INSERT it, and DELETE the old one.",
+                    hint="A row with another key is another row: INSERT it, and DELETE the old "
+                    "row.",
                 )
             check_apart(paths, path)
         except PaimonMagicsError as error:

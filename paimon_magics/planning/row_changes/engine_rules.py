@@ -1,4 +1,4 @@
-"""Which tables DELETE and UPDATE may change, and how.
+"""Decides which tables DELETE and UPDATE may change, and how.
 
 Sources: `PrimaryKeyTableUtils.validatePKUpsertDeletable`, `RowLevelOp`, `PaimonDeleteTable`,
 `DeleteFromPaimonTableCommand` of Paimon. Where its connector reports success and changes nothing,
@@ -41,13 +41,13 @@ class ChangeMethod(Enum):
 
     - KINDS: rows of the kinds -D or +U are written, and merged by key.
     - VECTORS: the places of rows are marked in deletion vectors; new rows are added.
-    - FILES: files that have such rows are written anew.
+    - FILES: files with such rows are rewritten.
     - COLUMNS: new values are files of their columns beside the others (data evolution).
     """
 
     KINDS = "rows of a kind"
     VECTORS = "deletion vectors"
-    FILES = "files written anew"
+    FILES = "files rewritten"
     COLUMNS = "files of columns"
 
 
@@ -109,24 +109,24 @@ def check_moves(name: TableName, schema: TableSchema, assigned: Collection[str] 
     if moved and schema.engine.skips_nulls:
         raise UnsupportedStatementError(
             f"UPDATE can't move rows of `{name}` to another partition: with the merge engine "
-            f"{schema.merge_engine} a row stays in the partition of its key, whatever "
-            f"`{moved[0]}` it is given.",
-            hint="DELETE the rows, and INSERT them anew.",
+            f"{schema.merge_engine} a row stays in the partition of its key, whatever its new "
+            f"value of `{moved[0]}`.",
+            hint="DELETE the rows, and INSERT them again.",
         )
 
 
 def _takes_deletes(schema: TableSchema) -> bool:
     """Whether a row of the kind -D removes that of its key. With
-    `partial-update.remove-record-on-sequence-group` a sequence has to say so: Paimon 2.0 takes such
-    a DELETE and changes nothing (`PrimaryKeyTableUtils.validatePKUpsertDeletable`), later versions
-    write the files anew, too."""
+    `partial-update.remove-record-on-sequence-group` a sequence has to say so: Paimon 2.0 accepts
+    such a DELETE and changes nothing (`PrimaryKeyTableUtils.validatePKUpsertDeletable`); later
+    versions also rewrite the files."""
     option = schema.engine.delete_option
     return schema.engine.keeps_last_row or (option is not None and schema.flag(option))
 
 
 def _method_of_merged(name: TableName, schema: TableSchema) -> ChangeMethod:
-    """How rows are deleted that the merge engine can't delete: in their files, where those need no
-    merge."""
+    """The method to delete rows that the merge engine can't delete: in their files, if these need
+    no merge."""
     engine = schema.merge_engine
     option = schema.engine.delete_option
     if schema.changelog_producer != "none":
@@ -134,17 +134,18 @@ def _method_of_merged(name: TableName, schema: TableSchema) -> ChangeMethod:
         may_take = option is not None and not has_groups
         more = f" Or set '{option}' = 'true'." if may_take else ""
         raise UnsupportedStatementError(
-            f"Table `{name}` has the merge engine {engine}, which takes no deletes: its rows could "
-            "only be removed from its files, and the changelog ('changelog-producer' = "
-            f"'{schema.changelog_producer}') would not tell so. Readers of it would keep them.",
-            hint="INSERT OVERWRITE … SELECT the rows that stay." + more,
+            f"Table `{name}` has the merge engine {engine}, which takes no deletes. Rows could "
+            "only be removed from its files, without an entry in the changelog "
+            f"('changelog-producer' = '{schema.changelog_producer}'), so its readers would keep "
+            "them.",
+            hint="Keep the other rows with INSERT OVERWRITE … SELECT." + more,
         )
     if schema.flag("sequence.snapshot-ordering"):
         raise UnsupportedStatementError(
             f"Table `{name}` has the merge engine {engine}, which takes no deletes, and orders "
-            "rows by their snapshots ('sequence.snapshot-ordering' = 'true'): files written anew "
+            "rows by their snapshots ('sequence.snapshot-ordering' = 'true'): rewritten files "
             "would count as newer.",
-            hint="INSERT OVERWRITE … SELECT the rows that stay.",
+            hint="Keep the other rows with INSERT OVERWRITE … SELECT.",
         )
     return _method_in_files(schema)
 
@@ -157,9 +158,9 @@ def _check_kinds(name: TableName, schema: TableSchema, verb: str) -> None:
     field = schema.rowkind_field
     if field is not None and schema.bucket_mode == "KEY_DYNAMIC":
         raise UnsupportedStatementError(
-            f"The keys of table `{name}` can move between partitions, and its column `{field}` has "
-            f"the kinds of rows ('rowkind.field'): {verb} on such tables is not offered.",
-            hint=f"INSERT INTO {name} rows that have the wanted kind in `{field}`.",
+            f"The keys of table `{name}` can move between partitions, and its column `{field}` "
+            f"holds the row kinds ('rowkind.field'): {verb} on such tables is not offered.",
+            hint=f"Use INSERT INTO {name} with the wanted row kind in `{field}`.",
         )
 
 
@@ -189,12 +190,12 @@ def may_select_partitions(condition: str, other_columns: Collection[str]) -> boo
     return True
 
 
-# Whether a statement chooses each row of its target by itself.
+# Whether a statement selects each row of its target independently.
 
 
 def chooses_row_by_row(change: RowChange) -> bool:
-    """Whether the text of a DELETE or UPDATE has no query and no table but its target, so that no
-    row has to meet others before it is chosen. A function may still hide a query."""
+    """Whether the text of a DELETE or UPDATE has no query and no table but its target, so that each
+    row can be selected independently of other rows. A function may still hide a query."""
     if len(change.selection.query.references) != 1:
         return False
     return not any(

@@ -2,8 +2,9 @@
 small inserts, and are carried out in order with these when they are loaded.
 
 Such a change gives every key column its values, and may have further conditions that compare
-columns with values. An UPDATE assigns plain values. All of it can be decided from the row of a key
-alone, without Spark. Which statements are such changes is decided here, and which tables take them.
+columns with values. An UPDATE assigns plain values. Everything can be decided from the row of a key
+alone, without Spark. This module decides which statements are such changes, and which tables accept
+them.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class LoggedChange:
 
 
 def check_takes_change(name: TableName, schema: TableSchema, *, updates: bool) -> None:
-    """Raise UnsupportedStatementError if deletes (with `updates`, updates) of keys can't be logged:
-    loading them later would not give the right rows."""
+    """Raise UnsupportedStatementError if key deletes (with `updates`, key updates) can't be logged,
+    because loading them later would give wrong rows."""
     verb = "UPDATE" if updates else "DELETE"
     method = (method_of_update if updates else method_of_delete)(name, schema)
     why = ""
@@ -62,18 +63,18 @@ def check_takes_change(name: TableName, schema: TableSchema, *, updates: bool) -
         # folded into what the row of the kind -D has.
         why = f"its merge engine {schema.merge_engine} folds the values of a key's rows"
     elif schema.rowkind_field is not None:
-        why = f"its column `{schema.rowkind_field}` has the kinds of rows ('rowkind.field')"
+        why = f"its column `{schema.rowkind_field}` holds the row kinds ('rowkind.field')"
     elif schema.bucket_mode not in ("HASH_FIXED", "HASH_DYNAMIC"):
-        why = "its rows get their buckets later"
+        why = "its rows are assigned to buckets later"
     elif not set(schema.partition_keys) <= set(schema.primary_keys):
-        why = "its primary key lacks partition columns, so that a key may be in several partitions"
+        why = "its primary key lacks partition columns, so a key may be in several partitions"
     elif level_zero_hidden_by(schema) is not None:
-        why = f"its rows are seen after a compaction ({level_zero_hidden_by(schema)})"
+        why = f"its rows appear only after a compaction ({level_zero_hidden_by(schema)})"
     if why:
         raise UnsupportedStatementError(
-            f"Table `{name}` takes no {verb} among its small inserts: {why}.",
-            hint=f"Nothing was taken. Run {verb} as a statement of a session, which sees what was "
-            "acknowledged before it.",
+            f"Table `{name}` takes no {verb} through small inserts: {why}.",
+            hint=f"Nothing was accepted. Run {verb} as a statement of a session, which sees all "
+            "rows acknowledged before it.",
         )
 
 
@@ -93,8 +94,8 @@ def pinned_columns(schema: TableSchema) -> frozenset[str]:
 def logged_change(
     change: RowChange, name: TableName, schema: TableSchema, bound: Mapping[str, object]
 ) -> LoggedChange | None:
-    """A DELETE or UPDATE as a small change; None if the statement is not one, or the table takes
-    none. `bound` are the values of bind names.
+    """A DELETE or UPDATE as a small change; None if the statement is not a small change, or the
+    table accepts none. `bound` are the values of bind names.
 
     Raises the errors of a wrong assignment.
     """

@@ -1,9 +1,9 @@
-"""The query that joins both sides of a MERGE and decides, row by row, what is done.
+"""The query that joins both sides of a MERGE and decides the action for each row.
 
-The user's own texts stand in it; only around them is SQL of ours. Each kind of clause is evaluated
-where just those columns have names that its rows have: both sides for MATCHED, the source alone for
-NOT MATCHED, the target alone for NOT MATCHED BY SOURCE. So a bare name means what it means in
-Spark's MERGE. A value is computed only for the rows that its clause decides about.
+It contains the user's own texts, with generated SQL only around them. Each kind of clause is
+evaluated where only the columns of its rows have names: both sides for MATCHED, the source alone
+for NOT MATCHED, the target alone for NOT MATCHED BY SOURCE. So an unqualified name has the same
+meaning as in Spark's MERGE. A value is computed only for the rows that its clause decides about.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def needed_columns(
 def users_text(
     merge: MergeInto, range: TextRange, replacements: Sequence[Replacement] = ()
 ) -> RewrittenText:
-    """A condition or value of the user's, with aliases in place of tables' names, and what of the
-    `replacements` lies inside it."""
+    """A condition or value from the user, with aliases in place of table names, and the
+    `replacements` inside it."""
     qualifiers = ((place, quoted(alias)) for place, alias in merge.qualifiers)
     inside = [
         replacement for replacement in (*replacements, *qualifiers)
@@ -246,10 +246,10 @@ def _texts(number: int, clause: PlannedClause) -> list[tuple[str, TextRange]]:
     return texts
 
 
-# Which rows of its target a MERGE needs, as conditions by which files are pruned.
+# The target rows that a MERGE needs, as conditions by which files are pruned.
 #
-# A row of the target matters where ON can be TRUE for it, or where a clause NOT MATCHED BY SOURCE
-# may change it. Others are left out, and nothing is decided otherwise:
+# A row of the target matters if ON can be TRUE for it, or if a clause NOT MATCHED BY SOURCE may
+# change it. Other rows are left out without changing the result:
 #
 # - MATCHED: ON is not TRUE for such a row, or no clause changes it.
 # - NOT MATCHED: a source row is inserted unless ON is TRUE for some row of the target. That hangs
@@ -259,9 +259,9 @@ def _texts(number: int, clause: PlannedClause) -> list[tuple[str, TextRange]]:
 #   only
 #   those have to be seen that a clause would change.
 #
-# The same holds for the commit: of rows that others have added meanwhile only those count that meet
-# these conditions, since no run of the statement on these source rows would do anything with others
-# (`RowSearch`). Where the source is made of rows of the target, those count whatever ON says.
+# The same holds for the commit: rows that others have added meanwhile only matter if they meet
+# these conditions, since the statement would not use other rows with these source rows
+# (`RowSearch`). If the source is made of rows of the target, these rows matter regardless of ON.
 
 
 def target_filters(
@@ -276,8 +276,8 @@ def target_filters(
 
 
 def _needs(merge: MergeInto, plan: MergePlan) -> list[tuple[tuple[TextRange, bool], ...]]:
-    """What makes a row matter: all conditions of one of these. Each is a text, and whether columns
-    of the source can be meant in it."""
+    """The conditions under which a row matters: it meets all conditions of one of these lists. Each
+    condition is a text, and whether it may refer to columns of the source."""
     on = (merge.condition, True)
     needs: list[tuple[tuple[TextRange, bool], ...]] = []
     if plan.numbered("NOT MATCHED"):
@@ -307,8 +307,8 @@ def _filters(
 
 
 def _is_own(merge: MergeInto, plan: MergePlan, *, sees_source: bool) -> _IsOwn:
-    """Which columns in a text are certainly the target's. A bare name that both sides have is an
-    error, which is Spark's to tell."""
+    """Which columns in a text are certainly the target's. An unqualified name that both sides have
+    is an error, which Spark reports."""
     of_source = {name.lower() for name in plan.source_columns} if sees_source else set()
 
     def is_own(qualifier: str, name: str) -> bool:

@@ -1,9 +1,9 @@
-"""What the merge engine makes of the rows that an UPDATE writes into a table with keys.
+"""How the merge engine merges the rows that an UPDATE writes into a table with keys.
 
 Such a row is merged with the stored one by their key. An older row loses, NULL does not overwrite
-everywhere, and a sum adds what it had already. A `MergedUpdate` tells which rows would be seen, as
-text of SQL over their values before and after. The kind of a row that is not says so: the writer
-drops it and counts it.
+everywhere, and a sum adds what it had already. A `MergedUpdate` determines which rows would have a
+visible effect, as SQL text over their values before and after. Other rows get a special kind: the
+writer drops and counts them.
 
 Sources: `UserDefinedSeqComparator`, `PartialUpdateMergeFunction`, `FieldAggregator`.
 """
@@ -111,7 +111,7 @@ class MergedUpdate:
         return tuple(dict.fromkeys(names))
 
     def kind(self, before: Text, after: Text) -> str:
-        """The kind of an updated row, or the reason that it is not written, as SQL of a TINYINT."""
+        """The kind of an updated row, or the reason for not writing it, as SQL of a TINYINT."""
         cases = []
         if self.sequence:
             less = _is_less(self.sequence, after, before, descending=self.descending)
@@ -133,8 +133,8 @@ def merged_update(
     """How the rows of an UPDATE are merged that assigns the columns `assigned`. The columns `nulls`
     get NULL in all rows.
 
-    Raises UnsupportedStatementError for a column that can't get the value that is assigned, or that
-    would be changed although none is.
+    Raises UnsupportedStatementError for a column that can't take the assigned value, or that would
+    change without an assignment.
     """
     names = [name for name in schema.sequence_fields if name in assigned]
     sequence = tuple(map(schema.column, schema.sequence_fields)) if names else ()
@@ -227,8 +227,8 @@ def _is_positive(value: str) -> str:
 def _merged_error(name: TableName, column: Column, function: str) -> UnsupportedStatementError:
     return UnsupportedStatementError(
         f"UPDATE can't set {quoted(column.name)} of `{name}`: its aggregate function '{function}' "
-        "would merge the new value with the stored one.",
-        hint=f"INSERT INTO {name} the key, the sequence, and what is to be merged into "
+        "would merge the new value with the stored value.",
+        hint=f"INSERT INTO {name} the key, the sequence, and the value to merge into "
         f"{quoted(column.name)}.",
     )
 
@@ -237,7 +237,7 @@ def _null_error(name: TableName, column: Column) -> UnsupportedStatementError:
     return UnsupportedStatementError(
         f"UPDATE can't set {quoted(column.name)} of `{name}` to NULL: with the merge engine "
         "partial-update a NULL leaves a value as it is.",
-        hint="DELETE the rows and INSERT them anew, or put the column into a sequence group "
+        hint="DELETE the rows and INSERT them again, or put the column into a sequence group "
         f"('fields.<sequence column>.sequence-group' = '{column.name}'), in which NULL overwrites.",
     )
 
@@ -246,7 +246,7 @@ def _needed_error(name: TableName, column: Column, function: str) -> Unsupported
     return UnsupportedStatementError(
         f"UPDATE can't leave {quoted(column.name)} of `{name}` as it is: the column is NOT NULL, "
         f"and its aggregate function '{function}' would merge its value with itself.",
-        hint=f"INSERT INTO {name} the key, the sequence, and what is to be merged into "
+        hint=f"INSERT INTO {name} the key, the sequence, and the value to merge into "
         f"{quoted(column.name)}.",
     )
 
@@ -291,7 +291,7 @@ def unseen_notes(schema: TableSchema, counts: UnseenCounts, be: str = "were") ->
         fields = ", ".join(f"`{name}`" for name in schema.sequence_fields)
         notes.append(
             f"{_not_changed(counts.older, be)}: {'its' if counts.older == 1 else 'their'} sequence "
-            f"({fields}, 'sequence.field') would get smaller, so that the old row would win."
+            f"({fields}, 'sequence.field') would decrease, so the old row would win."
         )
     if counts.unchanged:
         notes.append(f"{_not_changed(counts.unchanged, be)}: {_reason(schema)}.")

@@ -1,9 +1,10 @@
-"""Plans a MERGE before anything runs: what each clause does to each column, and how both sides
-are joined.
+"""Plans a MERGE before anything runs: the effect of each clause on each column, and the join of
+both sides.
 
 Clauses apply in the order written: the first whose condition is true decides about a row, and a
-condition that is NULL is not true. The rules on columns are those of Paimon's `PaimonMergeInto`
-and `AssignmentUtils`; where it would store something else than was said, this plan refuses by name.
+condition that is NULL is not true. The rules on columns are those of Paimon's `PaimonMergeInto` and
+`AssignmentUtils`; where Paimon would store other values than the statement specifies, this plan
+refuses by name.
 """
 
 from __future__ import annotations
@@ -94,9 +95,9 @@ class MergePlan:
     """The clauses in the order written, and the join that finds their rows.
 
     `source_columns` are the names of the source's columns. `checks_matches`: a target row that
-    several source rows would change makes the statement fail. `fills_missing`: what `*` finds no
-    value for in the source stays as it is, or is NULL in a new row; else it is refused. `nested`
-    are the positions of the columns in which fields may stay so.
+    several source rows would change makes the statement fail. `fills_missing`: a column or field
+    without a value in the source of `*` stays unchanged, or is NULL in a new row; otherwise it is
+    refused. `nested` are the positions of the columns in which fields may stay so.
     """
 
     clauses: tuple[PlannedClause, ...]
@@ -135,8 +136,9 @@ def plan_merge(
     """Return what `merge` does to a table of this schema. With `fills_missing` columns that the
     source lacks stay as they are in UPDATE SET *, and get their default in INSERT *.
 
-    Raises UnknownNameError for a column that the table has not, InvalidValueError for a column that
-    is assigned twice or has no value, UnsupportedStatementError for an assigned primary key.
+    Raises UnknownNameError for a column that the table does not have, InvalidValueError for a
+    column that is assigned twice or has no value, UnsupportedStatementError for an assigned primary
+    key.
     """
     _check_unique(merge, source_columns)
     columns = _Columns(merge, schema, tuple(source_columns), fills_missing)
@@ -167,7 +169,7 @@ def inserts_keys_of_on(merge: MergeInto, plan: MergePlan, schema: TableSchema) -
 def assigned_columns(
     merge: MergeInto, plan: MergePlan, schema: TableSchema
 ) -> frozenset[str] | None:
-    """The columns to which an UPDATE clause gives another value than their own; None where no row
+    """The columns to which an UPDATE clause gives another value than their own; None if no row
     is updated."""
     if "update" not in plan.effects:
         return None
@@ -250,10 +252,10 @@ class _Columns:
         ]
         if missing and not self.fills_missing:
             raise InvalidValueError(
-                f"{what} takes a value for each column of `{self.merge.target}`, but the source "
+                f"{what} needs a value for each column of `{self.merge.target}`, but the source "
                 f"has no `{missing[0]}`.",
-                hint=f"The source has {_listed(self.source_columns)}. Name the columns that are "
-                "written instead of `*`, add the missing ones to the source, or SET "
+                hint=f"The source has {_listed(self.source_columns)}. Name the columns to write "
+                "instead of `*`, add the missing columns to the source, or SET "
                 "`spark.paimon.write.merge-schema` = true.",
                 statement=self.merge.text,
                 position=clause.position,
@@ -306,7 +308,7 @@ class _Columns:
             raise UnsupportedStatementError(
                 f"MERGE can't change the primary key column `{column.name}` of "
                 f"`{self.merge.target}`: the row of the old key would stay.",
-                hint=f"Leave `{column.name}` out of UPDATE SET, or compare it in ON and take the "
+                hint=f"Leave `{column.name}` out of UPDATE SET, or compare it in ON and assign the "
                 f"same value: ON {alias}.{column.name} = {other}.{column.name}.",
                 statement=self.merge.text,
                 position=position,
@@ -365,7 +367,8 @@ def equated_columns(merge: MergeInto) -> frozenset[_ColumnPair]:
     """Return the pairs that are equal wherever ON is true: its terms `t.a = s.b` and `t.a <=> s.b`,
     if nothing but AND connects them with the rest.
 
-    Both names have to be qualified with the aliases: which side has a bare name is Spark's to say.
+    Both names must be qualified with the aliases: only Spark can resolve the side of an unqualified
+    name.
     """
     pairs = (_pair(merge, term) for term in on_terms(merge))
     return frozenset(pair for pair in pairs if pair is not None)
@@ -408,7 +411,7 @@ def join_of(kinds: Set[MatchKind]) -> Join:
 
 def on_terms(merge: MergeInto) -> tuple[tuple[Token, ...], ...]:
     """Return the tokens of each term; their positions count from where ON's condition begins. Terms
-    in brackets are taken apart, too. There are none where OR or CASE may connect them otherwise."""
+    in parentheses are split, too. There are none if OR or CASE may connect them otherwise."""
     text = merge.text[merge.condition.start : merge.condition.end]
     return tuple(_terms(Cursor(text, tokenize(text))))
 
@@ -431,7 +434,7 @@ def _terms(cursor: Cursor) -> Iterator[tuple[Token, ...]]:
             cursor.next()
     for first, stop in [*ranges, (start, cursor.stop)]:
         if first == stop:
-            continue  # Spark says what is wrong with it
+            continue  # Spark reports the error in it
         if cursor.tokens[first].text == "(" and cursor.brackets[first] == stop - 1:
             yield from _terms(
                 Cursor(cursor.text, cursor.tokens, cursor.brackets, first + 1, stop - 1)

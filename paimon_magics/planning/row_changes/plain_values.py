@@ -1,9 +1,9 @@
 """Values that an UPDATE assigns and Spark need not evaluate, read from their text: a literal, a
 bound value, another column, or a number that is added to a column, subtracted or multiplied.
 
-They are only taken where Spark's result does not depend on its settings and no check of the column
-can fail. Anything else, as a function, an overflow, a text that is too long or NULL for a column
-that takes none, is Spark's to evaluate, or to refuse.
+They are used only if Spark's result does not depend on its settings and no check of the column can
+fail. Spark evaluates or refuses everything else, such as a function, an overflow, a text that is
+too long, or NULL for a NOT NULL column.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ORDERED = ("<=", ">=", "<", ">")
 
 
 class _NotPlainError(Exception):
-    """The value is Spark's to evaluate. Never leaves this module."""
+    """Spark must evaluate the value. Never leaves this module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ _Operand = _Stored | _Bound | int | Decimal | str | bool | datetime.date | None
 
 @dataclass(frozen=True, slots=True)
 class PlainValue:
-    """What `column` gets: the first operand, or what the operator makes of both."""
+    """The new value of `column`: the first operand, or the operator's result for both."""
 
     column: Column
     first: _Operand

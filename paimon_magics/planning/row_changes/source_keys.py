@@ -1,4 +1,5 @@
-"""Values of the source by which a MERGE finds rows of its target, and what their range rules out.
+"""Values of the source by which a MERGE finds rows of its target, and the files that their range
+rules out.
 
 `t.column = value` in ON, where the value is an expression over the source alone: no row of the
 target matches whose column is below the least or above the greatest of the values. Only ranges of
@@ -58,7 +59,7 @@ class SourceKey:
 @dataclass(frozen=True, slots=True)
 class KeyRange:
     """The least and the greatest value of a SourceKey in all rows of the source; both are None
-    where no row has a value."""
+    if no row has a value."""
 
     key: SourceKey
     least: KeyValue | None
@@ -67,7 +68,7 @@ class KeyRange:
 
 def source_keys(merge: MergeInto, plan: MergePlan, schema: TableSchema) -> tuple[SourceKey, ...]:
     """Return the keys whose ranges can rule out files of the target. There are none with a clause
-    NOT MATCHED BY SOURCE, which is about rows that the source does not name."""
+    NOT MATCHED BY SOURCE, which affects rows outside the source."""
     if plan.numbered("NOT MATCHED BY SOURCE"):
         return ()
     terms = on_terms(merge)
@@ -117,8 +118,8 @@ def _target_column(
 
 
 def _is_of_source(merge: MergeInto, schema: TableSchema, tokens: tuple[Token, ...]) -> bool:
-    """Whether the tokens are one value that can't mean the target: whether the source has its names
-    is Spark's to say."""
+    """Whether the tokens are one value that can't refer to the target. Spark checks whether the
+    source has its names."""
     if not tokens or not _is_value(Cursor("", tokens)):
         return False
     names = {token.name.lower() for token in tokens if token.kind in IDENTIFIER_KINDS}

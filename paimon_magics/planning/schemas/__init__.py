@@ -1,1 +1,2 @@
-"""The schema of a table as a value: how it is made and changed, and what Paimon refuses."""
+"""The schema of a table as a value: its creation and changes, and the schemas that Paimon
+refuses."""

@@ -205,7 +205,7 @@ def _drop(schema: TableSchema, change: DropColumn) -> TableSchema:
         _refuse_indexed(schema, path[0], "dropped")
     if len(siblings_at(schema.columns, path[:-1])) == 1:
         raise InvalidTableError(
-            f"`{shown}` can't be dropped: nothing else would be left.",
+            f"`{shown}` can't be dropped: no other column or field would be left.",
             hint="Add another column or field first.",
         )
     if len(path) == 1:
@@ -294,7 +294,7 @@ def _set_nullability(schema: TableSchema, change: SetColumnNullability) -> Table
     if not change.nullable and schema.flag("alter-column-null-to-not-null.disabled"):
         raise InvalidTableError(
             f"`{shown}` can't become NOT NULL: existing rows may hold NULL.",
-            hint="If no row does, first set the option "
+            hint="If no row holds NULL, first set the option "
             "'alter-column-null-to-not-null.disabled' = 'false'.",
         )
     return with_type(schema, change.path, lambda t: as_nullable(t, change.nullable))
@@ -304,7 +304,7 @@ def _set_default(schema: TableSchema, change: SetColumnDefault) -> tuple[TableCh
     if len(change.path) > 1:
         raise InvalidTableError(
             f"The nested field `{'.'.join(change.path)}` can't have a default.",
-            hint="Only a whole column can have one.",
+            hint="Only a whole column can have a default.",
         )
     column = schema.column(change.path[0])
     default = stored_default(column.name, column.type, change.default)

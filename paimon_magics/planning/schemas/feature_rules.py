@@ -24,7 +24,7 @@ from paimon_magics.statements.data_types import (
     contains_type,
 )
 
-# By scan.mode: exactly one of these options must be set, and none of another mode.
+# By scan.mode: exactly one of these options must be set, and no option of another mode.
 _SCAN_MODES = {
     "from-timestamp": ("scan.timestamp-millis", "scan.timestamp"),
     "from-snapshot": ("scan.snapshot-id", "scan.tag-name", "scan.watermark"),
@@ -58,7 +58,7 @@ def declared_file_indexes(
 ) -> tuple[list[tuple[str, str | None, str]], dict[tuple[str, str], dict[str, str]]]:
     """The file indexes that the options `file-index.*` ask for, each as its column, its key in a
     MAP column, and its kind; and the options of each kind and column. Raises InvalidTableError for
-    an index that there is not, or can't be (`validateFileIndex`)."""
+    an unknown or impossible index (`validateFileIndex`)."""
     declared: dict[tuple[str, str | None, str], None] = {}
     options: dict[tuple[str, str], dict[str, str]] = {}
     for key, value in schema.options:
@@ -459,14 +459,15 @@ def _check_scan_mode(schema: TableSchema) -> None:
         if mode in ("from-creation-timestamp", "compacted-full") and key == "scan.watermark":
             continue
         raise InvalidTableError(
-            f"The option '{key}' can't go with 'scan.mode' = '{mode}'.", hint="Leave out one."
+            f"The option '{key}' can't be combined with 'scan.mode' = '{mode}'.",
+            hint="Leave out one.",
         )
     if schema.stored_option("scan.fallback-branch") and schema.stored_option("scan.primary-branch"):
         raise _contradiction("'scan.fallback-branch'", "'scan.primary-branch'", "Leave out one.")
 
 
 def _contradiction(option: str, other: str, hint: str) -> InvalidTableError:
-    return InvalidTableError(f"{option} can't go with {other}.", hint=hint)
+    return InvalidTableError(f"{option} can't be combined with {other}.", hint=hint)
 
 
 FEATURE_RULES: tuple[Callable[[TableSchema], None], ...] = (

@@ -32,7 +32,7 @@ def check_file_format(name: TableName, schema: TableSchema) -> None:
         if file_format not in WRITTEN_FORMATS:
             *others, last = (f"'{written}'" for written in WRITTEN_FORMATS)
             raise UnsupportedStatementError(
-                f"`{name}` has {file_format} files; writing those is not offered.",
+                f"`{name}` has {file_format} files; writing such files is not offered.",
                 hint=f"Set 'file.format' to {', '.join(others)} or {last}.",
             )
         _check_types(name, schema, file_format)
@@ -98,8 +98,8 @@ def _reason(file_format: str, data_type: DataType) -> str | None:
                 return "the format has no timestamps finer than microseconds"
         elif part is not data_type and _digits(part) > 0:
             return (
-                "other engines misread nested timestamps before 1970 with fractions of seconds "
-                "there"
+                "other engines misread nested timestamps before 1970 with fractional seconds in "
+                "such files"
             )
     return None
 

@@ -2,9 +2,9 @@
 
 The rules follow `SchemaValidation`, `PartialUpdateMergeFunction.Factory`,
 `AggregateMergeFunction.Factory` and the aggregator factories of Paimon 2.0.0. Two rules are this
-project's own, for tables that statements define (`STATED_MERGE_RULES`). They refuse tables that
-Paimon creates but nobody can use: an append table with a merge engine, and an aggregate function on
-a column of a wrong type, which Paimon only notices when it merges the first row.
+project's own, for tables that statements define (`STATED_MERGE_RULES`). They refuse unusable tables
+that Paimon creates: an append table with a merge engine, and an aggregate function on a column of a
+wrong type, which Paimon only notices when it merges the first row.
 """
 
 from __future__ import annotations
@@ -94,19 +94,20 @@ def _check_changelog_producer(schema: TableSchema) -> None:
         )
     if schema.engine.keeps_first_row and not schema.producer.looks_up:
         raise InvalidTableError(
-            f"The merge engine {schema.merge_engine} can't go with 'changelog-producer' = "
+            f"The merge engine {schema.merge_engine} can't be combined with 'changelog-producer' = "
             f"'{producer}'.",
             hint="Use lookup or none.",
         )
     if schema.producer.looks_up and schema.stored_option("full-compaction.delta-commits"):
         raise InvalidTableError(
-            f"'full-compaction.delta-commits' can't go with 'changelog-producer' = '{producer}'.",
+            "'full-compaction.delta-commits' can't be combined with 'changelog-producer' = "
+            f"'{producer}'.",
             hint="Leave it out, or set 'changelog-producer' to full-compaction.",
         )
     if schema.flag("streaming-read-overwrite") and not schema.producer.is_input:
         raise InvalidTableError(
-            f"'streaming-read-overwrite' can't go with 'changelog-producer' = '{producer}': "
-            "readers would see changes twice.",
+            "'streaming-read-overwrite' can't be combined with 'changelog-producer' = "
+            f"'{producer}': readers would see changes twice.",
             hint="Leave out one of them.",
         )
 
@@ -127,7 +128,7 @@ def _check_sequence(schema: TableSchema) -> None:
             )
     if fields and schema.engine.keeps_first_row:
         raise InvalidTableError(
-            f"The merge engine {schema.merge_engine} can't go with 'sequence.field'.",
+            f"The merge engine {schema.merge_engine} can't be combined with 'sequence.field'.",
             hint="Leave out 'sequence.field'.",
         )
     if fields and schema.is_cross_partition_update:
@@ -218,7 +219,7 @@ def _check_partial_update(schema: TableSchema) -> None:
         for name in members:
             if name in protected:
                 raise InvalidTableError(
-                    f"`{name}` is in more than one sequence group.", hint="Keep it in one."
+                    f"`{name}` is in more than one sequence group.", hint="Keep it in one group."
                 )
         protected.update(members)
         sequences.update(columns)

@@ -1,9 +1,9 @@
-"""How a table's columns change so that they take all that a frame has (`write.merge-schema`).
+"""Changes a table's columns so that they can hold all data of a frame (`write.merge-schema`).
 
 Rules: Paimon's `SchemaMergingUtils`. Columns and fields of structs that the table lacks are added,
-NULL for its older rows. Types change with `type-widening` only. One difference: where the frame has
-a type that the table's holds without loss, as an INT for a BIGINT, Paimon refuses the write, and
-here the column keeps its type, unless `explicit-cast` is asked for.
+NULL for its older rows. Types change with `type-widening` only. One difference: if the table's type
+holds the frame's type without loss, such as BIGINT for INT, Paimon refuses the write. Here the
+column keeps its type, unless `explicit-cast` is set.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Changes = list[AddColumn | RetypeColumn]
 
 @dataclass(frozen=True, slots=True)
 class MergeRules:
-    """Whether types change, and whether also to types that lose something (`explicit-cast`)."""
+    """Whether types change, and whether also to types that lose data (`explicit-cast`)."""
 
     widens_types: bool = False
     casts_explicitly: bool = False
@@ -107,7 +107,9 @@ def _widened(own: DataType, written: DataType, path: _Path, rules: MergeRules) -
         ):
             if scale == other_scale:
                 return AtomicType("DECIMAL", (max(digits, other_digits), scale))
-            raise _unlike(path, own, written, "Both must have as many digits after the point.")
+            raise _unlike(
+                path, own, written, "Both must have the same number of digits after the point."
+            )
     explicit = rules.casts_explicitly
     if can_retype(own, written, allow_explicit=explicit) and (
         explicit or _size(own) <= _size(written) or _kind(own) != _kind(written)
@@ -137,7 +139,7 @@ def _size(data_type: DataType) -> int:
 
 def _unlike(path: _Path, own: DataType, written: DataType, hint: str) -> InvalidTableError:
     return InvalidTableError(
-        f"`{'.'.join(path)}` is {type_name(own)} in the table and {type_name(written)} in what is "
-        "written: these can't be merged ('write.merge-schema.type-widening').",
+        f"`{'.'.join(path)}` is {type_name(own)} in the table and {type_name(written)} in the "
+        "written rows: these types can't be merged ('write.merge-schema.type-widening').",
         hint=hint,
     )

@@ -177,7 +177,7 @@ def _refuse_immutable(key: str) -> None:
     if known is not None and known.immutable:
         raise InvalidTableError(
             f"The option '{key}' can't change on a table with data.",
-            hint="Create a new table with it and copy the rows.",
+            hint="Create a new table with this option and copy the rows.",
         )
 
 

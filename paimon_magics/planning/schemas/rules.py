@@ -44,8 +44,8 @@ def check_schema(schema: TableSchema, *, from_engine: bool = False) -> None:
     """Check the schema of a new table.
 
     Raises InvalidTableError for a schema that contradicts itself or Paimon's rules, and
-    UnknownNameError for an option key that looks mistyped. An engine's schema may have options
-    that are not known here, and what Paimon stores though no writer can use it.
+    UnknownNameError for an option key that looks mistyped. An engine's schema may have options that
+    are unknown here, and settings that Paimon stores although no writer can use them.
     """
     for key, value in schema.options:
         if not from_engine:
@@ -57,8 +57,8 @@ def check_schema(schema: TableSchema, *, from_engine: bool = False) -> None:
 def check_stated(schema: TableSchema) -> None:
     """Check the schema of a table that a statement creates.
 
-    Unlike `check_schema`, this refuses a table without columns: an engine may create one, but a
-    person does not mean to.
+    Unlike `check_schema`, this refuses a table without columns: an engine may create such a table,
+    but a user does not intend to.
     """
     if not schema.columns:
         raise InvalidTableError(
@@ -143,7 +143,7 @@ def _check_distinct(names: Sequence[str], where: str) -> None:
             raise InvalidTableError(
                 f"{where} has the column `{name}` {len(same)} times"
                 + (f" ({', '.join(same)})." if len(set(same)) > 1 else "."),
-                hint="Rename or remove all but one; upper and lower case count as the same.",
+                hint="Rename or remove all but one column; case is ignored.",
             )
 
 

@@ -55,7 +55,7 @@ class Column:
 
 
 class _ColumnLike(Protocol):
-    """What a column of a query must offer to become a column of a table."""
+    """The attributes that a query's column needs to become a column of a table."""
 
     @property
     def name(self) -> str:
@@ -74,8 +74,8 @@ class _ColumnLike(Protocol):
 class TableSchema:
     """One schema of a table. `options` are the stored options, in order and without duplicates.
 
-    `schema_id` numbers the table's schemas from 0. A planned schema has the id that it will get if
-    nobody else changes the table first.
+    `schema_id` numbers the table's schemas from 0. A planned schema has the id that it will get
+    unless the table changes first.
     """
 
     columns: tuple[Column, ...]
@@ -179,7 +179,7 @@ class TableSchema:
 
     @property
     def engine(self) -> MergeEngine:
-        """What the merge engine does; nothing of it is known for an engine that is not Paimon's."""
+        """The traits of the merge engine; empty for an engine that is not Paimon's."""
         return MERGE_ENGINES.get(self.merge_engine) or MergeEngine(self.merge_engine)
 
     @property
@@ -189,7 +189,7 @@ class TableSchema:
 
     @property
     def producer(self) -> ChangelogProducer:
-        """What the changelog producer does."""
+        """The traits of the changelog producer."""
         name = self.changelog_producer
         return CHANGELOG_PRODUCERS.get(name) or ChangelogProducer(name)
 

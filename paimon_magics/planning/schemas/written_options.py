@@ -1,10 +1,10 @@
 """Options that the writers don't apply: refused by name, or reported as not applied. Pure.
 
 An option is refused if ignoring it would put rows where other engines don't look, leave files that
-nobody removes, or skip work that the table's owner relies on. It is only reported if every reader
-finds the same rows without it, and another engine's compaction or commit makes up for it. All other
-options of Paimon's `CoreOptions` are applied, or concern only reading, compaction, streaming and
-memory. Tests compare an option of each kind with Paimon's Java library.
+are never removed, or skip work that the table's owner relies on. It is only reported if every
+reader finds the same rows without it, and another engine's compaction or commit makes up for it.
+All other options of Paimon's `CoreOptions` are applied, or concern only reading, compaction,
+streaming and memory. Tests compare an option of each kind with Paimon's Java library.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _REFUSED = {
     "commit.callbacks": ("", "Java classes to be called at each commit"),
     "metadata.iceberg.storage": ("disabled", "Iceberg metadata at each commit"),
     "chain-table.enabled": ("false", "a chain of branches"),
-    "pk-clustering-override": ("false", "files in another order than their keys"),
+    "pk-clustering-override": ("false", "files sorted by columns other than the key"),
     "commit.strict-mode.last-safe-snapshot": ("", "a check that belongs to one job"),
-    "branch": ("main", "another branch than the one that is named in a statement"),
-    "vector.file.format": ("", "vectors in files of their own"),
+    "branch": ("main", "a branch other than the one named in the statement"),
+    "vector.file.format": ("", "vectors in separate files"),
 }
 _DATA_FOLDER = "data-file.path-directory"
 _NOT_APPLIED = {
@@ -56,7 +56,7 @@ def check_written_options(name: TableName, schema: TableSchema) -> None:
     can't ignore; the message names it."""
     for key, value, wanted in _refused(schema):
         raise UnsupportedStatementError(
-            f"Table `{name}` has '{key}' = '{value}', which asks for {wanted}; writing such tables "
+            f"Table `{name}` has '{key}' = '{value}', which requires {wanted}; writing such tables "
             "is not offered yet.",
             hint="Write it with another engine, or unset that option.",
         )
@@ -91,14 +91,18 @@ def _refused(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
             yield key, value, "another storage layout of maps"
     manifests = schema.stored_option("manifest.compression")
     if manifests is not None and manifests.lower() not in _MANIFEST_COMPRESSIONS:
-        yield "manifest.compression", manifests, "a compression that manifests don't have"
+        yield "manifest.compression", manifests, "a compression that manifests don't support"
     outside = schema.stored_option("global-index.external-path")
     if outside and not _SCHEME.match(outside.strip()):
-        yield "global-index.external-path", outside, "a folder without its store, as file:/ or s3:/"
+        yield (
+            "global-index.external-path",
+            outside,
+            "a folder without its store, such as file:/ or s3:/",
+        )
     for key, shown, codec, file_format in _compressions(schema):
         traits = FILE_FORMATS.get(file_format)
         if traits is not None and traits.compressions and codec not in traits.compressions:
-            yield key, shown, f"a compression that {file_format} files don't have"
+            yield key, shown, f"a compression that {file_format} files don't support"
     rows = schema.stored_option("target-file-row-num")
     traits = FILE_FORMATS.get(schema.file_format)
     if rows is not None and (traits is None or not traits.limits_rows):

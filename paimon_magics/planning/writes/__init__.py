@@ -1,1 +1,1 @@
-"""Plans INSERT: where columns get their values, and which task writes which rows."""
+"""Plans INSERT: the sources of column values, and the distribution of rows to tasks."""

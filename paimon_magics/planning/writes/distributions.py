@@ -1,4 +1,4 @@
-"""Which task writes which rows, decided before a statement's job is built.
+"""Decides which task writes which rows, before a statement's job is built.
 
 Rows with buckets go to one task for each bucket, as in Paimon's own engines. For rows without
 buckets there is a choice: gathering them makes few large files, writing them in the tasks that have
@@ -57,7 +57,7 @@ class ByGivenBucket:
     """One task owns each bucket of a partition; the rows bring their buckets in BUCKET_COLUMN."""
 
     def __str__(self) -> str:
-        return "one task owns each bucket of a partition, the one that the row's key is in"
+        return "one task owns each bucket of a partition, and a row goes to the bucket of its key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,8 @@ class InPlace:
 @dataclass(frozen=True, slots=True)
 class OwnBuckets:
     """Each task writes the rows that it reads, since no two read rows of one bucket of a partition.
-    If two have written one after all, the rows are written again, `otherwise`."""
+    If two tasks have written the same bucket after all, the rows are written again by the
+    `otherwise` distribution."""
 
     otherwise: ByBucket
 
@@ -130,8 +131,8 @@ def distribution_of(
     """Return how rows for a table are distributed when `slots` tasks can run at once.
 
     `partitions_max` is the most partitions that the rows may have if they are written without a
-    shuffle, `estimated_bytes` their size in memory; each None if unknown. `tells_work` says that
-    this size tells how much work it is to compute the rows, too.
+    shuffle, `estimated_bytes` their size in memory; each None if unknown. `tells_work` is whether
+    this size also indicates the work to compute the rows.
     """
     match schema.bucket_mode:
         case "KEY_DYNAMIC":

@@ -17,13 +17,13 @@ from paimon_magics.planning.schemas.written_options import values_by_level
 _TRUNCATED = re.compile(r"TRUNCATE\((\d+)\)")
 _BY_LEVEL = ("file.format.per.level", "file.compression.per.level", "metadata.stats-mode.per.level")
 _KEYS_LENGTH = 128
-# Whoever looks for few keys reads row groups as a whole: these are as large as a merge's batches.
+# Readers that search for few keys read whole row groups: these are as large as a merge's batches.
 _ROW_GROUP_ROWS = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is kept of a column: nothing, the number of NULLs, or also its least and greatest
+    """The statistics kept for a column: none, the number of NULLs, or also its least and greatest
     values. Texts and binaries are cut to `length` characters or bytes, if it is given."""
 
     wants_nulls: bool = True

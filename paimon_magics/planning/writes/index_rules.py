@@ -1,4 +1,4 @@
-"""Which columns of a table's data files get which file index, by the options `file-index.*`.
+"""The file index for each column of a table's data files, by the options `file-index.*`.
 
 Source: `FileIndexOptions` and the options that each `FileIndexer` reads.
 """
@@ -64,7 +64,7 @@ class FileIndex:
 
     @property
     def name(self) -> str:
-        """How the index file names what is indexed (`FileIndexCommon.toMapKey`)."""
+        """The name of the indexed column or key in the index file (`FileIndexCommon.toMapKey`)."""
         return self.column if self.map_key is None else f"{self.column}[{self.map_key}]"
 
 
@@ -80,7 +80,7 @@ class FileIndexes:
 def file_indexes_of(schema: TableSchema) -> FileIndexes:
     """The indexes that a table asks for; none if it doesn't. Changelog files have none.
 
-    Raises InvalidTableError for options that ask for what can't be.
+    Raises InvalidTableError for options that request an impossible index.
     """
     declared, column_options = declared_file_indexes(schema)
     indexes = []
@@ -88,7 +88,7 @@ def file_indexes_of(schema: TableSchema) -> FileIndexes:
         data_type = schema.column(column).type
         if map_key is not None and isinstance(data_type, MapType):
             data_type = data_type.value
-        # What is said of the MAP holds for all of its keys.
+        # Options of the MAP apply to all of its keys.
         options = dict(column_options.get((kind, column), {}))
         if map_key is not None:
             options |= column_options.get((kind, f"{column}[{map_key}]"), {})
@@ -124,12 +124,12 @@ def _bloom_filter(prefix: str, options: Mapping[str, str]) -> BloomFilter:
     if not 0 < share < 1:
         raise InvalidTableError(
             f"The option '{prefix}fpp' can't be '{share}'.",
-            hint="It is the share of absent values that pass: between 0 and 1.",
+            hint="It is the false positive rate: between 0 and 1.",
         )
     if -items * math.log(share) / math.log(2) ** 2 > _BITS_MAX:
         raise InvalidTableError(
             f"The filter of '{prefix}items' = '{items}' and '{prefix}fpp' = '{share}' would take "
             "more than 256 MiB.",
-            hint="Ask for fewer items, or let more absent values pass.",
+            hint="Set fewer items, or a higher false positive rate.",
         )
     return BloomFilter(items, share)

@@ -59,8 +59,8 @@ def plans_in_turn(schema: TableSchema, *, reads: bool) -> bool:
 
     One that `reads` rows and writes others in their place does so on a table that takes small
     inserts: nothing is loaded while its transaction is open, so that no insert can come between
-    what it has read and its commit. With an earlier snapshot a stream of inserts into the keys that
-    it changes would make it outdated each time.
+    what it has read and its commit. With an earlier snapshot, a stream of inserts into the changed
+    keys would outdate the plan each time.
     """
     return takes_one_at_a_time(schema) or (reads and takes_small_inserts(schema))
 
@@ -154,15 +154,15 @@ def check_writable(name: TableName, schema: TableSchema, *, writes_blobs: bool =
     _check_layout(name, schema)
     if writes_blobs and schema.has_type("BLOB"):
         raise UnsupportedStatementError(
-            f"Table `{name}` has columns of the type BLOB, which are kept in files of their own; "
-            "writing those is not offered yet.",
+            f"Table `{name}` has columns of the type BLOB, which are stored in separate files; "
+            "writing them is not offered yet.",
             hint="Write it with another engine, or keep the bytes in a BINARY column.",
         )
     for key in schema.partition_keys:
         if schema.column(key).type.name in ("BINARY", "VARBINARY", "BYTES", "FLOAT", "DOUBLE"):  # type: ignore[union-attr]
             raise UnsupportedStatementError(
                 f"Partition column `{key}` of `{name}` is binary or floating-point; Paimon's "
-                "engines do not agree on the names of such partitions' folders.",
+                "engines name the folders of such partitions differently.",
                 hint="Partition by a string, integer, decimal or date column.",
             )
 
@@ -176,8 +176,8 @@ def check_adds_rows(name: TableName, schema: TableSchema) -> None:
     if keys and not schema.is_primary_key_table:
         raise UnsupportedStatementError(
             f"Table `{name}` has 'upsert-key' = '{keys}': an insert replaces the rows that are "
-            "equal in these columns, which small inserts can't do. Adding them would leave both.",
-            hint=f"INSERT INTO {name} by a session, which merges the rows in.",
+            "equal in these columns. Small inserts can't do this: both rows would remain.",
+            hint=f"Run INSERT INTO {name} in a session, which merges the rows.",
         )
 
 
@@ -258,8 +258,8 @@ def _by_position(
         raise InvalidValueError(
             f"`{insert.target}` takes {count_text(len(columns), 'column')}{_besides(static)} but "
             f"the statement gives {len(input_names)}.",
-            hint=f"The columns are {_listed(column.name for column in columns)}. Name those that "
-            "you write in a column list, or use BY NAME.",
+            hint=f"The columns are {_listed(column.name for column in columns)}. Name the columns "
+            "that you write in a column list, or use BY NAME.",
             statement=insert.text,
             position=insert.source.range.start,
         )

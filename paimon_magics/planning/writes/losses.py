@@ -1,4 +1,5 @@
-"""Values that a write stores rounded or cut, since their columns' types hold less: how many, where.
+"""Values that a write rounds or cuts because their columns' types hold less: their number and
+columns.
 
 The rows of a job have them in a column LOSSES, a text that is NULL where a row is stored as it is
 (`spark/losses.py`). The writers count them (`tables/writing/lossy_rows.py`).

@@ -176,7 +176,7 @@ def test_a_change_that_does_not_fit_is_refused_whole(
             "id BIGINT NOT NULL, v STRING",
             f"{BY_KEY}, 'rowkind.field' = 'v'",
             "delete",
-            "`v` has the kinds",
+            "`v` holds the row kinds",
         ),
         (
             "id BIGINT NOT NULL, v INT",

@@ -127,5 +127,5 @@ def test_single_file_forms_no_row_range_bin() -> None:
 
 
 def test_partly_overlapping_row_ranges_are_refused() -> None:
-    with pytest.raises(TableDamagedError, match="from 0 to 9, those of the other from 5 to 9"):
+    with pytest.raises(TableDamagedError, match="the row ids 0 to 9, the other 5 to 9"):
         row_range_bins(ranges((0, 10, 1), (5, 5, 1)), RULES)

@@ -98,7 +98,8 @@ RUNS = {"files": 40, "cells_with_runs": 2}
         ),
         (
             KEYED, figures(4, 1, small_files=60), GOOD,
-            "60 files below 89 MiB: a compaction merges a bucket's from 5 sorted runs on.", "",
+            "60 files below 89 MiB: a compaction merges a bucket's files once it has 5 sorted "
+            "runs.", "",
         ),
         (
             APPEND, figures(1, 400, **{**SMALL, "mergeable_files": 20}), NOTICE,
@@ -111,13 +112,13 @@ RUNS = {"files": 40, "cells_with_runs": 2}
         ),
         (
             KEYED, figures(4, 100, run_count_max=9, cells_stopped=1, **RUNS), SERIOUS,
-            "1 have 8 or more, at which engines that compact stop their writers",
+            "1 have 8 or more, at which compacting engines block their writers",
             "CALL sys.compact(table => 'shop.t')",
         ),
         (
             KEYED, figures(8, 500, skewed_partition="dt=1", bytes_max=2_000 * MB,
                            bytes_median=100 * MB), NOTICE,
-            "The largest bucket of dt=1 has 2.0 GiB, the median one 100 MiB",
+            "The largest bucket of dt=1 has 2.0 GiB, the median bucket 100 MiB",
             "ORDER BY file_size_in_bytes DESC",
         ),
         (KEYED, figures(4, 1), GOOD, "match the table's options", ""),

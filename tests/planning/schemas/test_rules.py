@@ -373,10 +373,10 @@ CASES = {
         PLAIN, {"scan.mode": "from-snapshot"}, "needs exactly one of"
     ),
     "two places to scan from": Case(
-        PLAIN, {"scan.snapshot-id": "1", "scan.timestamp-millis": "1"}, "can't go with"
+        PLAIN, {"scan.snapshot-id": "1", "scan.timestamp-millis": "1"}, "can't be combined with"
     ),
     "fallback and primary branch": Case(
-        PLAIN, {"scan.fallback-branch": "a", "scan.primary-branch": "b"}, "can't go with"
+        PLAIN, {"scan.fallback-branch": "a", "scan.primary-branch": "b"}, "can't be combined with"
     ),
     # keys of options
     "key of one's own": Case(PLAIN, {"owner": "me", "team.contact": "x@y"}, ""),

@@ -61,8 +61,8 @@ def test_update_lowering_the_sequence_leaves_row_unchanged(shop: Session, path: 
     ]  # fmt: skip
     assert (outcome.rows_updated, outcome.rows_written) == (3, 3)
     assert outcome.notes[0] == (
-        "2 rows were not changed: their sequence (`seq`, 'sequence.field') would get smaller, so "
-        "that the old row would win."
+        "2 rows were not changed: their sequence (`seq`, 'sequence.field') would decrease, so the "
+        "old row would win."
     )
     none = shop.update(table, {"seq": "seq - 1"}, f"seq > 0 AND {WHERE[path]}")
     assert (none.rows_updated, none.rows_written) == (0, 0)
