@@ -1,9 +1,9 @@
 """Python stages of a job: over a frame whose columns have any names, or over numbers.
 
 `DataFrame.mapInArrow` asks its frame for each column by its name as an expression, in which a dot
-means a field of a struct: `a.b` is not found, or gives another value. A name that comes twice, in
-any case, is ambiguous there. The columns of such frames are renamed for the way to the tasks, which
-restore the names.
+means a field of a struct: `a.b` is not found, or gives another value. A repeated name, ignoring
+case, is ambiguous there. The columns of such frames are renamed for the transfer to the tasks,
+which restore the names.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NumberedWork = Callable[[int, Reporter], "Iterator[pa.RecordBatch]"]
 def numbered_tasks(
     spark: SparkSession, count: int, work: NumberedWork, schema: StructType
 ) -> DataFrame:
-    """The rows that `work` returns in each of so many tasks. Nothing runs yet."""
+    """The rows that `work` returns in each of the numbered tasks. Nothing runs yet."""
     tasks = _NumberedTasks(work, reports_folder())
     return spark.range(0, count, 1, count).mapInArrow(tasks, schema)
 

@@ -1,14 +1,14 @@
 """The rows of a frame as Arrow batches, one after the other, in the frame's order.
 
-Spark computes the last stage of the frame one partition after the other: the one that is read, and
-the next one meanwhile. Public methods of DataFrame do it, so a session in this process and Spark
-Connect work alike: tasks make each batch one binary value, and `toLocalIterator` fetches those.
-(`DataFrame.toArrow` collects all of them.)
+Spark computes the last stage of the frame one partition after the other: the partition being read
+and, meanwhile, the next partition. It uses public methods of DataFrame, so a session in this
+process and Spark Connect work the same way: tasks make each batch one binary value, and
+`toLocalIterator` fetches those. (`DataFrame.toArrow` collects all of them.)
 
-Spark's driver has these values of two partitions in memory, whatever their size. So where tasks run
-on this machine, what a partition has beyond the first batches goes through temporary files, which
-are removed as they are read. Elsewhere two partitions have to fit into the driver's memory. This
-process has a few batches.
+Spark's driver holds these values of two partitions in memory, whatever their size. So if tasks run
+on this machine, the batches of a partition after the first batches go through temporary files,
+which are removed as they are read. Otherwise two partitions must fit into the driver's memory. This
+process holds a few batches.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def arrow_stream(frame: DataFrame, work: WorkKnown | None = None) -> Iterator[pa
 
 @contextmanager
 def _errors_of_jobs() -> Iterator[None]:
-    """In the body, what a job raised is raised, as `toArrow` does: the JVM tells of it inside of
-    errors of those that waited for the job. On Spark Connect that is so anyway."""
+    """In the body, the error of a job is raised, as `toArrow` does: the JVM reports it inside the
+    errors of threads that waited for the job. Spark Connect always raises it."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors.exceptions.captured import UnknownException, convert_exception
 
@@ -106,7 +106,8 @@ def _batches_in(message: Row) -> Iterator[pa.RecordBatch]:
 @dataclass(frozen=True)
 class _AsMessages:
     """Runs in a task: makes each batch one binary value or, if it is large, several. With a
-    `folder`, batches behind the first ones are put into files there, and the names returned."""
+    `folder`, batches after the first batches go into files there, and the file names are
+    returned."""
 
     folder: str | None
 

@@ -1,8 +1,8 @@
 """Casts a query's rows to a table's columns: order, types, defaults, NOT NULL and lengths.
 
 Everything is an expression in the JVM. So a VALUES list is checked while Spark folds it, before any
-job starts; a SELECT is checked while it runs. Casts are ANSI casts whatever the session is set to,
-as in Paimon's connector: a value that does not fit fails and never becomes NULL.
+job starts; a SELECT is checked while it runs. Casts are ANSI casts regardless of the session's
+settings, as in Paimon's connector: a value that does not fit fails and never becomes NULL.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def project(
 
 def stored(column: Column, value: SparkColumn | str) -> SparkColumn | str:
     """A value, a column or a text of SQL, as a column of the table stores it, with the checks of
-    `project`; a text where the type needs no more than a cast. Call it within `ansi_casts`."""
+    `project`; a text if the type needs only a cast. Call it within `ansi_casts`."""
     place = f"column `{column.name}`"
     if (
         isinstance(value, str)
@@ -141,8 +141,8 @@ class _Cast:
 
     @property
     def text(self) -> str | None:
-        """The cast value as SQL text, where that is a plain cast of the input's column. Spark's
-        error then names the column, and PySpark asks the JVM once and not for each part."""
+        """The cast value as SQL text, if it is a plain cast of the input's column. Spark's error
+        then names the column, and PySpark calls the JVM once instead of for each part."""
         column = self.column
         if not self.is_input or not _is_plain(column.type):
             return None

@@ -1,4 +1,4 @@
-"""Sends DECIMAL columns to Python as numbers of 64 bits.
+"""Sends DECIMAL columns to Python as 64-bit numbers.
 
 Spark makes a BigDecimal of each value that it puts into Arrow, which takes longer than the rest of
 a row of seven columns. Up to 18 digits it holds such a value as one number. No function of SQL
@@ -32,8 +32,8 @@ class HashedDecimals:
     columns: tuple[tuple[str, int, int], ...]
 
     def restored(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches with the values in place of their hashes. Raises ValueError where Spark has
-        hashed something else."""
+        """The batches with the values in place of their hashes. Raises ValueError if Spark has
+        hashed other values."""
         for batch in batches:
             for name, precision, scale in self.columns:
                 place = batch.schema.get_field_index(name)
@@ -109,8 +109,8 @@ def _loosened(kind: DataType) -> DataType:
 
 # Converts VARIANT values to JSON texts before they leave Spark.
 #
-# Spark itself hands each over as two binary values that only Spark can decode, and PySpark's
-# `toArrow` fails where one is NULL.
+# Spark itself passes each VARIANT as two binary values that only Spark can decode, and PySpark's
+# `toArrow` fails if a VARIANT is NULL.
 
 
 def with_json_texts(frame: DataFrame) -> DataFrame:

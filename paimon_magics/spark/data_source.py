@@ -3,9 +3,9 @@
     spark.read.format("paimon").load("shop.orders")
     spark.readStream.format("paimon").option("scan.mode", "latest").load("shop.orders$audit_log")
 
-Spark asks the classes in processes of its own, on the driver's machine for plans and on executors
-for rows. So the class that is registered carries its `Place`, and a plan its readers. Nothing here
-needs a session. Spark's JVM hands options over in lower case.
+Spark calls the classes in separate processes, on the driver's machine for plans and on executors
+for rows. So the registered class carries its `Place`, and a plan its readers. This module needs no
+session. Spark's JVM passes options in lower case.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ try:
 except ImportError:  # PySpark 4.1
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """What later versions ask for."""
+        """The base class that later versions require."""
 
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ _TABLE_FOLDER = re.compile(r"(.*)/([^/]+)\.db/([^/]+)/?")
 class Place:
     """Where tables are, for processes without a session. `catalog` are the catalog's options,
     `database` is that of names without one, `zone` the time zone of times in options, `slots` the
-    number of tasks that can run at once; `visibility` says what the user may see."""
+    number of tasks that can run at once; `visibility` limits what the user may see."""
 
     warehouse: str
     catalog: tuple[tuple[str, str], ...] = field(repr=False)
@@ -84,13 +84,14 @@ class Place:
 
 def asked_table(options: Mapping[str, str], place: Place) -> TableName:
     """The table that the options name: `table`, or the argument of `load`, which may be the path of
-    a table's folder. Raises InvalidValueError if none does, or both do, and for a folder in another
-    warehouse."""
+    a table's folder. Raises InvalidValueError if neither or both name a table, and for a folder in
+    another warehouse."""
     named_by = {key: options[key] for key in TABLE_KEYS if key in options}
     if len(set(named_by.values())) != 1:
         raise InvalidValueError(
             f"The options name {'two tables' if named_by else 'no table'}.",
-            hint='Name one: .format("paimon").load("shop.orders"), or .option("table", …).load().',
+            hint='Name one table: .format("paimon").load("shop.orders"), or '
+            '.option("table", …).load().',
         )
     text = next(iter(named_by.values()))
     if "/" in text:
@@ -101,8 +102,8 @@ def asked_table(options: Mapping[str, str], place: Place) -> TableName:
 
 def register(spark: SparkSession, place: Place) -> None:
     """Register the data source for the tables at `place` in a Spark session, and let Spark push
-    conditions into it. Where Paimon's own connector is in Spark, the name `paimon` stays the
-    connector's."""
+    conditions into it. If Paimon's own connector is in Spark, the connector keeps the name
+    `paimon`."""
     spark.conf.set(_PUSHES, "true")
     if not is_connect(spark):
         # Spark refuses names that are known in the active session, which may be another one.
@@ -116,8 +117,8 @@ def register(spark: SparkSession, place: Place) -> None:
 
 
 def source_at(place: Place, name: str = FORMAT) -> type[PaimonSource]:
-    """The data source for the tables at `place`, to be registered under `name`. It goes to Spark's
-    processes by value, since no module has it by name."""
+    """The data source for the tables at `place`, to be registered under `name`. Spark's processes
+    get it by value, since no module contains it by name."""
     return type("PaimonSource", (PaimonSource,), {"place": place, "format_name": name})
 
 
@@ -133,7 +134,7 @@ class PaimonSource(spark_source.DataSource):
         return cls.format_name
 
     def schema(self) -> spark_types.StructType:
-        """The columns of the table as it is now. Raises what naming and loading it raise."""
+        """The columns of the table as it is now. Raises the errors of naming and loading it."""
         with sent_to_driver():
             if is_metadata(self.table):
                 return _metadata_schema(metadata_table(self.catalog, self.table))
@@ -148,7 +149,7 @@ class PaimonSource(spark_source.DataSource):
         return _StreamReader(self, schema)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The options alone: what was opened stays in its process."""
+        """Only the options: opened objects stay in their process."""
         return {"options": self.options}
 
     @cached_property
@@ -165,7 +166,7 @@ class PaimonSource(spark_source.DataSource):
 
     @property
     def read_options(self) -> dict[str, str]:
-        """The options but those that name the table."""
+        """The options without those that name the table."""
         return {key: value for key, value in self.options.items() if key not in TABLE_KEYS}
 
     def read_nothing(self) -> DataRead:
@@ -191,7 +192,7 @@ class _Reader(spark_source.DataSourceReader):
         return {"_schema": self._schema}
 
     def pushFilters(self, filters: list[spark_source.Filter]) -> Iterable[spark_source.Filter]:
-        """Note conditions by which files are left out; Spark applies all of them, too."""
+        """Record conditions for pruning files; Spark also applies all of them itself."""
         self._filters, self._bound = column_filters(filters)
         return filters
 
@@ -226,8 +227,8 @@ class _Reader(spark_source.DataSourceReader):
 class _StreamReader(SupportsTriggerAvailableNow, spark_source.DataSourceStreamReader):
     """Reads a table snapshot by snapshot. Its offsets are those of `StreamOffset`.
 
-    PySpark 4.1 tells `latestOffset` neither where the batch begins nor that there is a limit: the
-    reader remembers where the last one ended.
+    PySpark 4.1 passes `latestOffset` neither the start of the batch nor a limit: the reader
+    remembers where the last batch ended.
     """
 
     def __init__(self, source: PaimonSource, schema: spark_types.StructType) -> None:
@@ -302,7 +303,7 @@ class _StreamReader(SupportsTriggerAvailableNow, spark_source.DataSourceStreamRe
         """The parts of a batch, in the order of its rows."""
         begins, ends = StreamOffset.of(start), StreamOffset.of(end)
         self._position = ends
-        if begins == ends:  # PySpark 4.1 tells so where a query goes on
+        if begins == ends:  # PySpark 4.1 passes this when a query resumes
             return []
         with sent_to_driver():
             self._stream.check_same_table(begins)
@@ -313,7 +314,7 @@ class _StreamReader(SupportsTriggerAvailableNow, spark_source.DataSourceStreamRe
         return rows_of_part(partition, self._schema)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Note for the consumer that all before `end` is done."""
+        """Record for the consumer that everything before `end` is done."""
         with sent_to_driver():
             self._stream.keep(StreamOffset.of(end))
 
@@ -328,9 +329,9 @@ def _in_folder(path: str, place: Place) -> TableName:
         )
     if _plain(match[1]) != _plain(place.warehouse):
         raise InvalidValueError(
-            f"{path} is in another warehouse than the one in use, {place.warehouse}.",
-            hint="Connect to that one: paimon_magics.connect(warehouse=…), or register(spark, "
-            "warehouse=…).",
+            f"{path} is not in the current warehouse, {place.warehouse}.",
+            hint="Connect to that warehouse: paimon_magics.connect(warehouse=…), or "
+            "register(spark, warehouse=…).",
         )
     return replace(named(quoted(match[3])), database=match[2])
 

@@ -55,22 +55,22 @@ _HINTS = {
     "MISSING_AGGREGATION": "Add the column to GROUP BY, or take any_value(column).",
     "AMBIGUOUS_REFERENCE": "Write the table's name or alias before the column: o.item.",
     "WRONG_NUM_ARGS": "DESCRIBE FUNCTION name shows how a function is called.",
-    "DATATYPE_MISMATCH": "Texts are joined by || or concat(), dates are written DATE '2026-01-31', "
-    "and CAST(value AS TYPE) converts.",
-    "INVALID_TYPED_LITERAL": "Dates are written DATE '2026-01-31', times TIMESTAMP "
-    "'2026-01-31 12:00:00'.",
-    "INVALID_INLINE_TABLE": "Each row is in brackets, and all rows have the same columns: "
+    "DATATYPE_MISMATCH": "Join texts with || or concat(), write dates as DATE '2026-01-31', and "
+    "convert with CAST(value AS TYPE).",
+    "INVALID_TYPED_LITERAL": "Write dates as DATE '2026-01-31', and times as TIMESTAMP '2026-01-31 "
+    "12:00:00'.",
+    "INVALID_INLINE_TABLE": "Put each row in parentheses, with the same columns in all rows: "
     "VALUES (1, 'tea'), (2, 'milk').",
     "NUM_COLUMNS_MISMATCH": "Name the columns on both sides instead of `*`.",
-    "SCALAR_SUBQUERY_TOO_MANY_ROWS": "Let the subquery give one row: by max(column) or another "
-    "aggregate, or by a condition.",
+    "SCALAR_SUBQUERY_TOO_MANY_ROWS": "Make the subquery return one row: use max(column) or another "
+    "aggregate, or a condition.",
     "INVALID_LIMIT_LIKE_EXPRESSION": "Write a whole number that is not negative.",
 }
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
 _CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\]\s*")
 # How py4j begins the text of an exception that PySpark has no class for.
 _PY4J_CALL = re.compile(r"^An error occurred while calling [\w.]+\.\s*: [\w.$]+: ")
-# What waits for a thread of Spark's says nothing; the cause does.
+# The error of a wait for a Spark thread has no information; its cause does.
 _WAITED = re.compile(r"^Exception thrown in awaitResult: .*?\nCaused by: [\w.$]+: ", re.DOTALL)
 # How Spark writes numbers of types that are not INT: 300L, 5.5BD.
 _TYPED_NUMBER = re.compile(r"(-?[\d.]+(?:E-?\d+)?)(?:BD|[LSYDF])")
@@ -83,8 +83,8 @@ _NOT_OF_FILES = re.compile(
     r"ClassCast|Match(?=Error)|NoClassDef|NullPointer|OutOfMemory|UnsupportedOperation"
 )
 _MAY_BE_WHOLE = (
-    "The file may be whole. Write the condition in another way, as without NULL in IN (…); a query "
-    "that the setting local_rows_max lets this process read does not need Spark's reader."
+    "The file may be intact. Rewrite the condition, for example without NULL in IN (…). Or raise "
+    "the setting local_rows_max, so that this process reads the table without Spark's reader."
 )
 _TRACE = re.compile(r"\n\s+File .*$", re.DOTALL)  # Spark Connect has it after the error
 # Packages that every task needs, where the executors' Python has none of them.
@@ -104,7 +104,8 @@ def translate(
     original_position: Callable[[int], int] | None = None,
     spark_text: str | None = None,
 ) -> PaimonMagicsError:
-    """Return our error for what Spark raised; callers attach the cause with `raise … from`.
+    """Return this project's error for an error of Spark; callers attach the cause with `raise …
+    from`.
 
     `statement` is the user's text, `spark_text` the text that Spark was given, and
     `original_position` maps an offset in `spark_text` to one in `statement`.
@@ -145,9 +146,8 @@ def translate(
     if missing is not None:
         return JobError(
             f"The Python of Spark's executors has no `{missing[1].split('.')[0]}`.",
-            hint="Set PYSPARK_PYTHON to a Python that has the packages before Spark starts, on "
-            f"this machine {sys.executable}. docs/deployment.md says how executors elsewhere get "
-            "them.",
+            hint="Before Spark starts, set PYSPARK_PYTHON to a Python that has the packages, on "
+            f"this machine {sys.executable}. For executors elsewhere, see docs/deployment.md.",
         )
     hint = _HINTS.get(kind, "") if kind else _hint_of_text(error)
     return JobError(f"The Spark job failed: {_cause(error, message)}", hint=hint)
@@ -197,7 +197,7 @@ def _wrong_name(
         case "UNRESOLVED_ROUTINE" | "UNRESOLVABLE_TABLE_VALUED_FUNCTION":
             name = (parameters.get("routineName") or parameters.get("name", "")).strip("`")
             text = f"There is no function `{name}`."
-            listed = f"SHOW FUNCTIONS LIKE '{name[:2]}*' lists the functions that begin with it."
+            listed = f"SHOW FUNCTIONS LIKE '{name[:2]}*' lists the functions that begin so."
             hint = foreign_function_hint(name) or listed
         case "REQUIRES_SINGLE_PART_NAMESPACE":
             text = f"There is no catalog for {parameters.get('identifier', message)}."
@@ -207,14 +207,14 @@ def _wrong_name(
         case "INVALID_CONF_VALUE":
             return InvalidValueError(message, hint="Correct the value.", **place)
         case "INCONSISTENT_BEHAVIOR_CROSS_VERSION" if "pattern" in parameters:
-            text = f"{parameters['pattern']} is not a pattern for times."
+            text = f"{parameters['pattern']} is not a datetime pattern."
             return InvalidValueError(text, hint=f"Write {_PATTERN}.", **place)
         case "UNSUPPORTED_FEATURE" if "tableName" in parameters and "operation" in parameters:
             return UnsupportedStatementError(
                 f"{parameters['tableName']} is a table of Spark's own, which does not support "
                 f"{parameters['operation']}.",
-                hint="Paimon's tables do: CREATE TABLE … USING paimon AS SELECT * FROM … "
-                "copies it.",
+                hint="Copy it into a Paimon table, which does: CREATE TABLE … USING paimon AS "
+                "SELECT * FROM ….",
                 **place,
             )
         case "UNSUPPORTED_DATATYPE" | "DATATYPE_MISSING_SIZE":
@@ -225,7 +225,7 @@ def _wrong_name(
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost cause that the JVM names."""
+    """The innermost cause that the JVM reports."""
     causes = re.findall(r"^Caused by: [\w.$]*?(\w+)(?:: (.*))?$", str(error), re.MULTILINE)
     return ": ".join(filter(None, causes[-1])).rstrip(". ") if causes else "it is gone or damaged"
 
@@ -238,7 +238,8 @@ def _invalid_value(
     statement: str | None,
     position: int | None,
 ) -> InvalidValueError:
-    """The error for a value that an expression or a column can't take: which, where, what to do."""
+    """The error for a value that an expression or a column can't take: the value, its place, and
+    the next step."""
     message, advice = _advised(_misfit(error, condition, parameters, message))
     message = message[:1].upper() + message[1:]
     fragment = _fragment(error)
@@ -285,8 +286,7 @@ def _wrong_type(kind: str, parameters: dict[str, str], place: dict[str, Any]) ->
 
 
 def _misfit(error: BaseException, condition: str, parameters: dict[str, str], message: str) -> str:
-    """The message for a value that does not fit its column, where Spark names them; else
-    `message`."""
+    """The message for a value that does not fit its column, if Spark names both; else `message`."""
     value = parameters.get("expression") or parameters.get("value")
     wanted = parameters.get("targetType", "").strip('"')
     if condition.startswith("NUMERIC_VALUE_OUT_OF_RANGE"):
@@ -302,7 +302,7 @@ def _misfit(error: BaseException, condition: str, parameters: dict[str, str], me
 
 
 def _read(error: BaseException, read: Callable[[PySparkException], _T], otherwise: _T) -> _T:
-    """What PySpark tells of an error of its own. It asks the JVM, which may be gone."""
+    """The result of a PySpark error's method. It calls the JVM, which may be gone."""
     if not isinstance(error, PySparkException):
         return otherwise
     try:
@@ -317,7 +317,7 @@ def _fragments(error: BaseException) -> list[str]:
 
 
 def _fragment(error: BaseException) -> str:
-    """The text of the expression that failed; empty where Spark does not say it."""
+    """The text of the expression that failed; empty if Spark does not report it."""
     return next(
         (fragment for fragment in _fragments(error) if fragment and "\n" not in fragment), ""
     )
@@ -346,7 +346,7 @@ def _is_analysis(error: BaseException) -> bool:
 
 
 def _text(error: BaseException) -> str:
-    """Spark's own text, without what py4j and its threads put before it."""
+    """Spark's own text, without the prefixes of py4j and its threads."""
     return _WAITED.sub("", _PY4J_CALL.sub("", str(error).strip()))
 
 
@@ -382,8 +382,8 @@ def _check_failed(message: str) -> InvalidValueError:
 
 
 def _proposal(wanted: str, proposal: str) -> str:
-    """A hint with the likely column among those that Spark proposes, or that texts need quotes."""
-    # Columns of ours, such as the places of rows, are nobody's to name.
+    """A hint with the most likely of the columns that Spark proposes, or that texts need quotes."""
+    # Users can't name internal columns, such as the places of rows.
     listed = (name.strip() for name in proposal.split(","))
     names = [name for name in listed if name and "__paimon_magics_" not in name]
     last = {name.rpartition("`.`")[2].strip("`"): name for name in reversed(names)}
@@ -410,7 +410,7 @@ def position_of(
     spark_text: str | None,
     original_position: Callable[[int], int] | None,
 ) -> int | None:
-    """Where the user's text is wrong, as an offset; None where Spark does not say it. See
+    """The offset of the error in the user's text; None if Spark does not report it. See
     `failures.translate` for the arguments."""
     if original_position is None or spark_text is None:
         return None

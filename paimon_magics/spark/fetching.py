@@ -64,11 +64,11 @@ def _collected(frame: DataFrame) -> pa.Table:
 
 
 def few_fetched(frame: DataFrame) -> pa.Table:
-    """All rows of `frame`, which are few, as `toArrow` returns them, but without a job where Spark
-    has them at hand. Raises what Spark raises.
+    """All rows of `frame`, which are few, as `toArrow` returns them, but without a job if Spark
+    already has them. Raises what Spark raises.
 
-    On Spark Connect `toArrow` starts none, either. Other types, and names that are not unique, are
-    left to it.
+    On Spark Connect `toArrow` starts no job either. `toArrow` handles other types, and names that
+    are not unique.
     """
     kinds = [field.dataType for field in frame.schema]
     is_plain = all(isinstance(kind, _PLAIN) or kind == spark_types.StringType() for kind in kinds)

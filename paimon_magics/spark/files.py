@@ -1,4 +1,4 @@
-"""Reads files by Spark's own readers: those that a user names, and those whose paths are known."""
+"""Reads files with Spark's own readers: files that a user names, and files with known paths."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def file_frame(spark: SparkSession, kind: str, path: str, options: Mapping[str, 
 
 
 def lacks_file_system(error: Exception) -> bool:
-    """Whether Spark's error says that its Hadoop has no class for a store: a jar is missing."""
+    """Whether Spark's error reports that its Hadoop has no class for a store: a jar is missing."""
     return _NO_FILE_SYSTEM.search(str(error)) is not None
 
 
 def load_files(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
     """The lazy frame of files whose paths are names, never patterns. Raises what Spark raises.
 
-    Spark has an option for that. But with it, it reads all paths once for each path that looks like
-    a pattern (`DataSource.checkAndGlobPathIfNecessary`). So such paths are given as patterns that
-    match themselves alone.
+    Spark has an option for that. But with this option it reads all paths once for each path that
+    looks like a pattern (`DataSource.checkAndGlobPathIfNecessary`). So such paths are given as
+    patterns that match only themselves.
     """
     if not any(map(_PATTERN.search, paths)):
         return reader.option("__globPaths__", "false").load(list(paths))
@@ -58,9 +58,9 @@ def load_files(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class BadLines:
-    """How many lines do not have the values of the columns, and how many rows have bytes that are
-    no characters; of each the first by path and text: the file's path, and the line, or the text of
-    the value."""
+    """The number of lines that lack the values of the columns, and the number of rows with bytes
+    that are not characters. Of each, the first by path and text: the file's path, and the line or
+    the text of the value."""
 
     unfit: int
     unfit_at: tuple[str, str]

@@ -1,7 +1,7 @@
-"""Notes what is done with the frames of tables, so that they are planned when they are run.
+"""Records the operations on frames of tables, so that the frames are planned when they run.
 
 PySpark's methods are patched (module `patches`): the frames stay PySpark's own. Frames without a
-record are not touched. Calls from PySpark's and this project's packages go to PySpark as they are.
+record are not touched. Calls from PySpark's and this project's packages go to PySpark unchanged.
 `spark.narrowing` plans.
 """
 
@@ -32,7 +32,7 @@ _STEPS = (
     *("select", "selectExpr", "where", "filter", "withColumn", "withColumns", "drop", "alias"),
     *("orderBy", "sort", "limit", "agg"),
 )
-"""Methods that are noted, and called once more on a frame that is planned anew."""
+"""Methods that are recorded, and called again on a replanned frame."""
 
 _RUNS = (
     *("collect", "toArrow", "toPandas", "toLocalIterator", "tail"),
@@ -119,8 +119,8 @@ def _count(call: Call) -> Any:
 def _other(call: Call) -> Any:
     arguments = (*call.args, *call.kwargs.values())
     frames = [call.target, *(value for value in arguments if isinstance(value, DataFrame))]
-    # Where one table is read twice, Spark tells its columns apart by the frames that they come
-    # from, which a frame that is planned anew is not.
+    # If one table is read twice, Spark distinguishes its columns by their source frames, and a
+    # replanned frame is a different frame.
     apart = call.method in _SETS or not any(
         shares_source(frame, other) for i, frame in enumerate(frames) for other in frames[:i]
     )
@@ -136,8 +136,7 @@ def _other(call: Call) -> Any:
 
 
 def _persist(call: Call) -> Any:
-    """Keeping a frame's rows keeps those of the frame as it is planned now. It is not planned
-    again."""
+    """Persisting a frame keeps the rows of the frame as planned now. It is not planned again."""
     planned = narrowed(call.target, "input")
     result = call.on(planned)
     settle(call.target, planned)

@@ -1,7 +1,7 @@
-"""The steps that were taken on the frame of a table, and what of the table they need.
+"""The steps that were taken on the frame of a table, and the columns and rows that they need.
 
-The texts of a step's arguments tell all of it: which columns they can mean, which conditions all
-rows of the result meet, and how many rows of the table are enough.
+All of this is derived from the texts of a step's arguments: which columns they can refer to, which
+conditions all rows of the result meet, and how many rows of the table are enough.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class StepFilters:
     """Conditions on stored columns that all rows meet, with the values `bound` in them. They are
-    all the conditions of the first `whole` steps. `by_name` has some steps, by their numbers, with
-    columns by their names, so that they fit any frame."""
+    all the conditions of the first `whole` steps. `by_name` has some steps, by number, that refer
+    to columns by name, so they apply to any frame."""
 
     filters: tuple[ColumnFilter, ...]
     bound: Mapping[str, object]
@@ -141,8 +141,8 @@ def filters_of_steps(
 
 
 def rows_wanted(steps: Sequence[Step], looked_at: int | None, whole: int) -> int | None:
-    """How many of the table's rows that meet the conditions are enough, whichever they are; None
-    for all. `looked_at` is how many rows of the last step are wanted; the conditions of the first
+    """The number of matching rows of the table that are enough, in any selection; None for all.
+    `looked_at` is the number of rows of the last step that are wanted; the conditions of the first
     `whole` steps are those of the table's rows."""
     least: int | None = None
     for number, step in enumerate(steps):
@@ -162,7 +162,7 @@ def rows_wanted(steps: Sequence[Step], looked_at: int | None, whole: int) -> int
 
 
 def _is_of_a_row(step: Step) -> bool:
-    """Whether a step makes one row of each: not by an aggregate, a window or a generator."""
+    """Whether a step makes one row from each row: without an aggregate, a window or a generator."""
     texts = list(_texts((*step.args, *step.kwargs.items())))
     return None not in texts and all(calls_of_a_row(text or "") for text in texts)
 
@@ -187,7 +187,7 @@ def _texts(values: Iterable[object]) -> Iterator[str | None]:
 
 
 def _text(column: Column) -> str:
-    """The text of a Column, for which the JVM is asked once."""
+    """The text of a Column, with a single call to the JVM."""
     known = column.__dict__.get(_TEXT)
     if not isinstance(known, str):
         known = column.__dict__[_TEXT] = text_within(str(column))
@@ -195,8 +195,8 @@ def _text(column: Column) -> str:
 
 
 def _unchanged(step: Step, own: Mapping[str, str], connect: bool) -> set[str]:
-    """Which of the table's columns have the same values, by the same name, after a step, and which
-    rows may be left out before it without changing the others."""
+    """The table's columns that keep their values and names after a step, and the rows that may be
+    left out before the step without changing other rows."""
     texts = list(_texts((*step.args, *step.kwargs.items())))
     if None in texts or any(uses_other_rows(text or "") for text in texts):
         return set()
@@ -234,7 +234,7 @@ def conditions_in(condition: str) -> tuple[ColumnFilter, ...]:
 
 
 def has_only_conditions(condition: str) -> bool:
-    """Whether a condition's text has nothing else than the conditions that are found in it."""
+    """Whether a condition's text consists only of the conditions found in it."""
     reference = _reference(condition)
     return reference is not None and reference.rows_wanted is not None
 
@@ -256,9 +256,9 @@ def _of_column(
     columns: Sequence[TableColumn],
     filtered: DataFrame | None = None,
 ) -> Iterator[tuple[Guess, str | Column] | None]:
-    """The comparisons that a condition joins by AND, each with a text of SQL or a Column that says
-    the same of columns by their names. None where Spark can't confirm that a part means what its
-    text says. `filtered` is `root` with the whole condition, where there is one."""
+    """The comparisons that a condition joins by AND, each with an equivalent SQL text or Column
+    that refers to columns by name. None if Spark can't confirm that a part and its text are
+    equivalent. `filtered` is `root` with the whole condition, where there is one."""
     parts = condition.__dict__.get(PARTS)
     if parts is not None:
         for part in parts:
@@ -295,9 +295,9 @@ def _joined(conditions: Sequence[str | Column]) -> str | Column:
 def _by_name(
     root: DataFrame, step: Step, columns: Sequence[TableColumn], own: Mapping[str, str]
 ) -> Step:
-    """The step with columns by their names, in those of its arguments of which Spark says that
-    they are the same: columns of `root`, and functions of them whose text is SQL too. All names
-    must be those of columns that are still the table's, `own`."""
+    """The step with columns by name, in the arguments for which Spark confirms equivalence: columns
+    of `root`, and functions of them whose text is also SQL. All names must belong to columns that
+    are still the table's, `own`."""
     names = [column.name for column in columns]
 
     def text_of(value: object) -> str:
@@ -325,8 +325,8 @@ def _by_name(
 
 
 def _same(root: DataFrame, columns: Sequence[Column], texts: Sequence[str]) -> list[Column]:
-    """The columns that the texts stand for as SQL; none if Spark does not say that they are all
-    the same, as for the text of a literal."""
+    """The columns of the texts as SQL; none unless Spark confirms that all are equivalent. For
+    example, the text of a literal is not."""
     try:
         named = [F.expr(text) for text in texts]
         same = bool(named) and root.select(*columns).sameSemantics(root.select(*named))
@@ -384,15 +384,15 @@ def _filter(guess: Guess, bound: dict[str, object]) -> ColumnFilter:
     return ColumnFilter(guess.column, guess.operator, tuple(values))
 
 
-# What the frame of a table was read from, and what a frame that was made of it needs of that.
+# The source of a table's frame, and the data that a derived frame needs from it.
 
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """What a frame needs of its table: the names of `columns` (None for all), and conditions on the
-    source's `columns` that all its rows meet, with the values `bound` in them. With `rows` so many
-    rows that meet the conditions are enough, whichever; None for all. `lists_null`: a condition may
-    compare a column with a list that has NULL in it."""
+    """The data that a frame needs from its table: the names of `columns` (None for all), and
+    conditions on the source's `columns` that all its rows meet, with the values `bound` in them.
+    `rows` is an upper bound on the matching rows needed, in any selection; None for all.
+    `lists_null`: a condition may compare a column with a list that has NULL in it."""
 
     columns: frozenset[str] | None
     filters: tuple[ColumnFilter, ...] = ()
@@ -402,7 +402,7 @@ class Narrowed:
 
 
 class Source(Protocol):
-    """What a noted frame was read from."""
+    """The source of a recorded frame."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -410,17 +410,17 @@ class Source(Protocol):
 
     @property
     def columns(self) -> Sequence[TableColumn]:
-        """Those of its columns that show a column of the table, by the names that the frame has for
-        them, with the types by which the table's rows are compared."""
+        """The columns that show a column of the table, by their names in the frame, with the types
+        by which the table's rows are compared."""
 
     @property
     def is_small(self) -> bool:
         """Whether a new frame of all its rows takes less time than the first one."""
 
     def row_count(self) -> int | None:
-        """How many rows it has, where that is known without reading them."""
+        """The number of rows, if known without reading them."""
 
     def read(self, wanted: Narrowed) -> DataFrame | None:
-        """A new frame of the same rows, without what is not wanted; None where it would read as
-        much as the first one. A column that is wanted may not be left out, others may be there.
-        With `wanted.rows` it may have fewer rows, but not fewer than these."""
+        """A new frame of the same rows, reduced to the wanted columns and rows; None if it would
+        read as much as the first frame. It has all wanted columns and may have others. With
+        `wanted.rows` it may have fewer rows, but at least this number."""

@@ -1,10 +1,9 @@
-"""Gives the heap of an idle Spark back to the machine.
+"""Returns the heap of an idle Spark to the machine.
 
-Notebooks stay open for days, and most of the time nobody runs anything in them. A JVM keeps the
-heap of its largest statement until then: 1.4 GB of one that had inserted three million rows, of
-which 73 MB were in use. After a minute without work one full collection with tighter limits of free
-heap returns the rest, which takes 0.2 s; the limits are put back, since with them statements take a
-fifth longer.
+Notebooks stay open for days and are idle most of the time. A JVM keeps the heap of its largest
+statement: 1.4 GB after an insert of three million rows, of which 73 MB were in use. After a minute
+without work, one full collection with tighter limits of free heap returns the rest, which takes 0.2
+s. The limits are then restored, since with them statements take a fifth longer.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ def release_when_idle(spark: SparkSession, look_s: float = _LOOK_S) -> threading
 
 
 def release(jvm: Any) -> int:
-    """Return what is free of the heap to the machine; return how many bytes. The limits of free
-    heap are afterwards what they were. Raises py4j's errors where the JVM has no such limits."""
+    """Return the free heap to the machine; return the number of bytes. The limits of free heap are
+    restored afterwards. Raises py4j's errors if the JVM has no such limits."""
     diagnostics = _bean(jvm, _DIAGNOSTICS)
     memory = jvm.java.lang.management.ManagementFactory.getMemoryMXBean()
     before = memory.getHeapMemoryUsage().getCommitted()
@@ -76,7 +75,7 @@ def _watch(gateway: Any, look_s: float) -> None:
             is_idle = 0 <= used - before < _IDLE_BYTES
             quiet = quiet + 1 if is_idle else 0
             if quiet == _QUIET_LOOKS:
-                _log.debug("The idle JVM of Spark has returned %d bytes.", release(jvm))
+                _log.debug("Spark's idle JVM returned %d bytes.", release(jvm))
 
 
 def _used_bytes(jvm: Any) -> int:

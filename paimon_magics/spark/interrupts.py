@@ -1,8 +1,9 @@
 """Interrupts (SIGINT) of a thread that talks to Spark Connect by grpc.
 
-An interrupt raises where the main thread is. Just after it took a lock of grpc's channel, in
-`threading.Condition.__enter__`, or just before it gives it back, the lock would be held for ever:
-every later call of another thread would wait for it, and answers would come no more.
+An interrupt raises where the main thread is. Just after the thread acquired a lock of grpc's
+channel, in `threading.Condition.__enter__`, or just before it releases the lock, the lock would be
+held forever. Every later call of another thread would wait for it, and no more responses would
+arrive.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _Handler = Callable[[int, FrameType | None], object]
 @contextmanager
 def between_locks(spark: SparkSession) -> Iterator[None]:
     """Let an interrupt in the body, which only the main thread gets, raise where no lock is lost:
-    one that comes at a lock comes again a moment later."""
+    an interrupt at a lock is repeated a moment later."""
     if not is_connect(spark):
         yield
         return
@@ -52,7 +53,7 @@ def at_interrupt(
     thread gets.
 
     On Spark Connect an interrupt within grpc does not raise there: the cancelled call ends with an
-    error instead. A second interrupt raises wherever it comes.
+    error instead. A second interrupt raises immediately.
     """
 
     def handle(number: int, frame: FrameType | None, before: _Handler) -> None:
@@ -81,7 +82,7 @@ def _handled_by(handle: Callable[[int, FrameType | None, _Handler], None]) -> It
 
 
 def _is_at_a_lock(frame: FrameType | None) -> bool:
-    """Whether a frame of grpc's is just taking a lock or giving it back."""
+    """Whether a grpc frame is acquiring or releasing a lock."""
     while frame is not None:
         if frame.f_code in _AT_A_LOCK and _is_within_grpc(frame):
             return True

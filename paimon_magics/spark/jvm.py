@@ -1,7 +1,7 @@
-"""The objects of Spark's JVM that PySpark has no public method for. No other module asks for them.
+"""The objects of Spark's JVM that PySpark has no public method for. No other module accesses them.
 
 Only a session in this process has them. `sessions` and `idle_memory` use PySpark's gateway to the
-JVM as well: to end a JVM, and to make it return memory.
+JVM as well: to stop a JVM, and to make it return memory.
 """
 
 from __future__ import annotations

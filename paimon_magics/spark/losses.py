@@ -9,7 +9,7 @@ A *loss* is a part of a value that would be cut off or rounded away:
 
 It is no loss when a FLOAT or DOUBLE takes its nearest value (1.1), nor when a DECIMAL takes the
 first 15 digits of a DOUBLE or 6 of a FLOAT: further digits of such a number are not significant.
-What does not fit at all (overflow, a text that is no number) fails in the cast itself.
+Values that don't fit at all (overflow, a text that is not a number) fail in the cast itself.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _DOUBLE_SHARE, _FLOAT_SHARE = 5e-15, 5e-6
 # Whole numbers of at most so many digits are exact in a DOUBLE, in a FLOAT.
 _DOUBLE_DIGITS, _FLOAT_DIGITS = 15, 7
 _DECIMAL_DIGITS_MAX = 38
-# A DECIMAL of so many digits differs from one of fewer digits by more than a share of its value
-# that a DOUBLE's rounding, twice, does not reach.
+# A DECIMAL with this many digits differs from a DECIMAL with fewer digits by a larger share of its
+# value than two DOUBLE roundings.
 _EXACT_DIGITS, _EXACT_SHARE = 14, 1e-15
 _MICROS = 6
 _EXAMPLE_CHARACTERS = 100
@@ -73,7 +73,7 @@ class Loss:
 
 
 def first_loss(frame: DataFrame, targets: Sequence[DataType | None]) -> Loss | None:
-    """The first value of `frame` that a column would change; None where there is none.
+    """The first value of `frame` that a column would change; None if there is none.
 
     `targets` are the types of the columns that store the frame's columns, None for one that is not
     stored. Types that can't lose anything cost nothing. Otherwise the frame is computed once, and
@@ -102,7 +102,7 @@ def loss_entry(
     value: SparkColumn, source: spark_types.DataType, target: DataType, column: str
 ) -> Entry | None:
     """The condition that a column, or a field of it, of type `target` changes a value, and the text
-    that says so in LOSSES. None where no value is changed."""
+    for it in LOSSES. None if no value is changed."""
     lost = loss(value, source, target)
     if lost is None:
         return None
@@ -144,7 +144,7 @@ def changeable(frame: DataFrame, columns: Sequence[Column | None]) -> tuple[str,
 
 
 def counted_losses(frame: DataFrame) -> tuple[ColumnLoss, ...]:
-    """How many rows of a frame have changed values, by column; by one job, or none where it has no
+    """How many rows of a frame have changed values, by column; by one job, or none if it has no
     column LOSSES."""
     if LOSSES not in frame.columns:
         return ()
@@ -177,7 +177,7 @@ def _value_text(value: SparkColumn, source: spark_types.DataType) -> SparkColumn
 
 def loss(value: SparkColumn, source: spark_types.DataType, target: DataType) -> SparkColumn | None:
     """The condition that a column of type `target` changes a value of Spark's type `source`. It is
-    never true for NULL. None where no value is changed."""
+    never true for NULL. None if no value is changed."""
     match target:
         case ArrayType(element=element) if isinstance(source, spark_types.ArrayType):
             return _inside(value, source.elementType, element)
@@ -206,7 +206,7 @@ def may_lose(source: spark_types.DataType, target: DataType) -> bool:
 def _inside(
     values: SparkColumn, source: spark_types.DataType, target: DataType
 ) -> SparkColumn | None:
-    """The condition that an array's element is changed; None where none ever is."""
+    """The condition that an array's element is changed; None if none ever is."""
     if not may_lose(source, target):
         return None
 
@@ -375,7 +375,7 @@ def _changes_whole_part(value: SparkColumn, kept_as: str) -> SparkColumn:
 def _has_more_digits(
     value: SparkColumn, source: spark_types.DataType, digits: int
 ) -> SparkColumn | None:
-    """The condition that a timestamp has more than `digits` digits of a second; None where none
+    """The condition that a timestamp has more than `digits` digits of a second; None if none
     can."""
     if digits >= _MICROS:
         return None
@@ -386,7 +386,7 @@ def _has_more_digits(
 
 
 def reason(target: DataType) -> str:
-    """What a column of type `target` would do to such a value, as the end of a sentence."""
+    """The effect of a column of type `target` on such a value, as the end of a sentence."""
     match target:
         case AtomicType(name=name) if name in (*INTEGERS, "TIME"):
             return "its fraction would be cut off"
@@ -401,4 +401,4 @@ def reason(target: DataType) -> str:
         case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ", parameters=(digits,)):
             return f"its second would be cut to {digits} digits"
         case _:
-            return "something in it would be cut off or rounded"
+            return "part of it would be cut off or rounded"

@@ -105,12 +105,12 @@ def changed_rows(
 ) -> DataFrame:
     """Return the changed rows: the target's `columns` with their new values (a deleted row's as
     they are), and `KIND` with the kind of row that a primary-key table gets; then the columns
-    `more` that the target's view has after its own, NULL in inserted rows. `merged` says what the
-    merge engine makes of updated rows, in a table with keys.
+    `more` that the target's view has after its own, NULL in inserted rows. `merged` defines how the
+    merge engine merges updated rows, in a table with keys.
 
     Values are cast and checked as those of an INSERT, but only in rows that get them. Raises
-    InvalidValueError for a value whose type can't be cast to its column's, and what
-    `with_fields_by_name` raises for structs.
+    InvalidValueError for a value whose type can't be cast to its column's type, and the errors of
+    `with_fields_by_name` for structs.
     """
     types = _types_with_gaps(joined, plan, columns)
     joined = _by_name(joined, plan, columns)
@@ -162,8 +162,8 @@ COUNTED: tuple[Effect, ...] = ("insert", "update", "delete")
 
 @dataclass(frozen=True, slots=True)
 class MatchCounts:
-    """How many rows are inserted, updated and deleted, and the most often that one row of the
-    target is. The `unseen` rows would not be changed by their update, or in part."""
+    """The number of inserted, updated and deleted rows, and the maximum number of changes to one
+    target row. The update of `unseen` rows would change them only in part or not at all."""
 
     inserted: int
     updated: int
@@ -216,8 +216,8 @@ def _types_with_gaps(
 def _new_value(
     value: Value, column: Column, before: str | None, place: tuple[int, int]
 ) -> _Value | None:
-    """The value that a clause gives a column, as SQL text where that is enough; None for the one
-    that the target has."""
+    """The value that a clause gives a column, as SQL text if that is enough; None for the target's
+    own value."""
     match value:
         case Unchanged():
             return None
@@ -248,8 +248,8 @@ def _chosen(values: dict[int, _Value], before: str | None, column: Column) -> _V
 
 
 def _case(values: dict[int, _Value], otherwise: _Value, name: str) -> _Value:
-    """The value of the clause that decides about a row. As one text where all values are: PySpark
-    asks the JVM several times for each part of a column."""
+    """The value of the clause that decides about a row. As one text if all values are texts:
+    PySpark calls the JVM several times for each part of a column."""
     clause = quoted(CLAUSE_COLUMN)
     texts = [(number, value) for number, value in values.items() if isinstance(value, str)]
     if isinstance(otherwise, str) and len(texts) == len(values):

@@ -1,24 +1,24 @@
-"""Plans frames of tables anew from the steps that were taken on them, with fewer columns and files.
+"""Replans frames of tables from the steps that were taken on them, with fewer columns and files.
 
 `mapInArrow` hides from Catalyst which columns and rows of a merge read are used. So the frame of a
-table is noted with its Source, and the frames that `select`, `where` and their like make of it are
-noted with these steps (`spark.frame_methods`). When such a frame is run, the steps are taken once
-more on a new frame of the same snapshot, which reads only columns and files that they need.
+table is recorded with its Source, and the frames that `select`, `where` and similar methods derive
+from it are recorded with these steps (`spark.frame_methods`). When such a frame runs, the steps are
+repeated on a new frame of the same snapshot, which reads only the required columns and files.
 
-It never gives other rows than Spark would:
+The result always has the same rows as in Spark:
 
-- The columns that are read are a superset, from texts alone. If a name is missing all the same,
-  Spark can't resolve it, and the frame runs as it is.
+- The columns that are read are a superset, from texts alone. If a name is still missing, Spark
+  can't resolve it, and the frame runs unchanged.
 - A condition that leaves out files was compared by Spark with the user's own (`sameSemantics`).
-- Steps are taken with columns by their names, conditions that are known in that form. Where a step
-  names a column by its frame, or others use the result so, the new frame stands behind an empty
-  piece of the old one, in a union. A union has the columns of its first part, so that `frame.day`
-  means the same column as before. Catalyst drops the piece.
+- Steps refer to columns by name, and so do conditions that are known in this form. If a step refers
+  to a column by its frame, or other frames use the result this way, the new frame follows an empty
+  piece of the old frame in a union. A union has the columns of its first part, so `frame.day`
+  refers to the same column as before. Catalyst drops the piece.
 
-Spark Connect looks columns of frames up by the plans they come from, also in a union. There only
-frames that are run at once are planned anew. Columns of the table, functions of them and conditions
-are taken by names there too, where Spark says that they are the same, and a frame with a step that
-uses a column by its frame otherwise runs as it is.
+Spark Connect looks up columns of frames by their original plans, also in a union. There only frames
+that run directly are replanned. Columns of the table, functions of them and conditions are also
+taken by name there if Spark confirms equivalence. A frame with a step that refers to a column by
+its frame in another way runs unchanged.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _KEEP_ROWS = ("alias", "drop", "orderBy", "sort")  # as many as before
 
 Use = Literal["run", "input", "counted"]
 
-# Attributes of frames: they go with the frames. One that is settled stands for the frame itself.
-# The frames of tables that a frame comes from keep their snapshots for as long as it is there.
+# Attributes of frames, which live as long as the frames. A settled frame stands for the frame
+# itself. The source frames of a frame keep their snapshots as long as the frame exists.
 _RECORD, _SETTLED = "_paimon_magics_record", "_paimon_magics_settled"
 _ORIGINS = "_paimon_magics_origins"
 
@@ -74,12 +74,12 @@ def _record(frame: DataFrame) -> _Record | None:
 
 
 def note_source(frame: DataFrame, source: Source) -> None:
-    """Note that a frame shows all columns of a source."""
+    """Record that a frame shows all columns of a source."""
     vars(frame)[_RECORD] = _Record(source)
 
 
 def note_step(before: DataFrame, after: DataFrame, step: Step) -> None:
-    """Note the step that made a frame. Nothing is noted behind a frame without a record."""
+    """Record the step that made a frame. Steps on a frame without a record are not recorded."""
     record = _record(before)
     note_origins(after, before)
     if record is None or len(record.steps) >= _STEPS_MAX:
@@ -90,8 +90,8 @@ def note_step(before: DataFrame, after: DataFrame, step: Step) -> None:
 
 
 def _is_read_otherwise(frame: DataFrame, step: Step) -> bool:
-    """Whether Spark takes a text of the step apart otherwise than it does by default, so that what
-    the text needs is not known."""
+    """Whether Spark parses a text of the step in a non-default way, so that the required columns of
+    the text are unknown."""
     texts = [value for value in (*step.args, *step.kwargs.values()) if isinstance(value, str)]
     if not any(mark in text for text in texts for mark in _MARKS):
         return False
@@ -101,7 +101,8 @@ def _is_read_otherwise(frame: DataFrame, step: Step) -> bool:
 
 
 def note_origins(frame: DataFrame, *sources: object) -> None:
-    """Note which frames of tables a frame comes from, through the frames that it was made of."""
+    """Record the frames of tables that a frame is derived from, directly or through other
+    frames."""
     roots = tuple(dict.fromkeys(root for source in sources for root in _roots(source)))
     if roots:
         vars(frame)[_ORIGINS] = roots
@@ -119,14 +120,14 @@ def steps_of(frame: DataFrame) -> tuple[Step, ...] | None:
 
 
 def known_count(frame: DataFrame) -> int | None:
-    """How many rows a frame has; None where only a job tells."""
+    """The number of rows of a frame; None if only a job can count them."""
     record = _record(frame)
     keeps = record is not None and all(step.method in _KEEP_ROWS for step in record.steps)
     return record.source.row_count() if record is not None and keeps else None
 
 
 def settle(frame: DataFrame, planned: DataFrame) -> None:
-    """Let `planned` stand for the frame from now on, as for a frame whose rows Spark keeps."""
+    """Use `planned` for the frame from now on, for example because Spark keeps its rows."""
     vars(frame).pop(_RECORD, None)
     if planned is not frame:
         vars(frame)[_SETTLED] = planned
@@ -135,9 +136,10 @@ def settle(frame: DataFrame, planned: DataFrame) -> None:
 def narrowed(frame: DataFrame, use: Use, rows: int | None = None) -> DataFrame:
     """The frame that runs in place of `frame`: the same rows in the same columns, or `frame`.
 
-    "run" is for a frame that is run as it is, "input" for one that others are made of, "counted"
-    for one whose rows alone matter: the result may lack columns. With `rows` so many rows are
-    looked at, whichever: the result may have fewer than the frame, but not fewer than these.
+    "run" is for a frame that runs directly, "input" for a frame that others are derived from,
+    "counted" for a frame of which only the number of rows matters: the result may lack columns.
+    `rows` is an upper bound on the rows needed, in any selection: the result may have fewer rows
+    than the frame, but at least this number.
     """
     frame = vars(frame).get(_SETTLED, frame)
     record = _record(frame)
@@ -148,7 +150,7 @@ def narrowed(frame: DataFrame, use: Use, rows: int | None = None) -> DataFrame:
         try:
             planned = _planned(frame, record, use, rows) or frame
         except (PySparkException, PaimonMagicsError):
-            # The frame itself reads the same rows, and raises what its user should see.
+            # The frame itself reads the same rows, and raises the error that its user should see.
             planned = frame
         if planned is not frame:  # a frame that its own record refers to would go late
             record.planned[use, rows] = planned
@@ -187,8 +189,8 @@ def _planned(
 
 
 def _shown_by(frame: DataFrame) -> list[tuple[object, ...]]:
-    """The columns that a frame shows. Whether Spark knows of one that it has no NULLs is not
-    compared: that depends on how the rows are read."""
+    """The columns that a frame shows. Nullability in Spark is not compared, because it depends on
+    how the rows are read."""
     return [(field.name, field.dataType, field.metadata) for field in frame.schema]
 
 

@@ -1,8 +1,8 @@
 """Replaces methods of PySpark's classes, and puts the originals back. No other module does so.
 
 A patch is a function of the `Call`: it answers the call, or lets it proceed. Methods are replaced
-on the classes, once in a process, because frames make readers, writers and other frames by
-themselves. Decision 009 says why, and what that risks.
+on the classes, once in a process, because frames create readers, writers and other frames
+themselves. Decision 009 has the reasons and risks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Call:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The arguments by name; empty where PySpark would refuse the call itself."""
+        """The arguments by name; empty if PySpark itself would refuse the call."""
         try:
             signature = inspect.signature(self.original)
             return signature.bind(self.target, *self.args, **self.kwargs).arguments

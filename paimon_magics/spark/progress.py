@@ -1,13 +1,13 @@
 """Watches Spark jobs while they run, and reports to the thread's listener (module `listening`).
 
-`watched` wraps jobs. A thread of its own reports their progress to the listener, and at last that
-they have ended. Without a listener nothing is watched and nothing is asked of Spark.
+`watched` wraps jobs. A separate thread reports their progress to the listener, and finally that
+they have ended. Without a listener nothing is watched and Spark is not queried.
 
 A session in this process has three sources: its status tracker for tasks, Spark's metrics of plans
 for the rows of running tasks (module `progress`), and the monitoring API of its web page, where
 that is on, for rows and bytes of stages. Spark Connect reports tasks and bytes by itself, and no
-rows. With both, our own Python tasks report their rows and bytes (module `task_reports`).
-Watching never fails a job: what can't be learned is not shown.
+rows. With both, our own Python tasks report their rows and bytes (module `task_reports`). Watching
+never fails a job: unavailable numbers are not shown.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def watched(spark: SparkSession, tag: str, work: WorkKnown | None = None) -> Ite
 
 
 def doing(what: str | Callable[[], str]) -> AbstractContextManager[None]:
-    """Tell the listener, if there is one, what Spark or the session does in the body, such as
-    `Spark is starting`. A function is called anew each time. Raises KeyboardInterrupt, before the
-    body begins, if somebody has asked to stop this thread."""
+    """Report to the listener, if there is one, the activity in the body, such as `Spark is
+    starting`. A function is called again each time. Raises KeyboardInterrupt, before the body
+    begins, if a stop of this thread was requested."""
     raise_if_stopped()
     started = time.monotonic()
 
@@ -142,7 +142,7 @@ def _look_on(
 
 
 class _Watched:
-    """Combines what Spark reports, what our tasks report, and the amount of work."""
+    """Combines Spark's reports, the reports of our tasks, and the amount of work."""
 
     def __init__(self, stages: _LocalStages | _ConnectStages, work: WorkKnown | None) -> None:
         self._started = time.monotonic()
@@ -206,8 +206,8 @@ class _Seen:
 
 
 class _LocalStages:
-    """Asks a session in this process. The watched jobs are those of a job group: the caller's own
-    group if there is one, else `tag`."""
+    """Queries a session in this process. The watched jobs are those of a job group: the caller's
+    own group if there is one, else `tag`."""
 
     def __init__(self, spark: SparkSession, tag: str) -> None:
         self._context = spark.sparkContext
@@ -330,7 +330,7 @@ def _counted(stage: StageProgress, counts: RowCounts) -> StageProgress:
 
 
 class _ConnectStages:
-    """Keeps what a session of Spark Connect reports of a statement's jobs, one after the other."""
+    """Keeps the reports of a Spark Connect session about a statement's jobs, in order."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

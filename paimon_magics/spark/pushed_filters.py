@@ -1,6 +1,6 @@
 """Conditions that Spark pushes into the data source, as conditions of our planner.
 
-Spark checks every row itself as well, so that a condition without a counterpart is left out.
+Spark also checks every row itself, so a condition without a counterpart is left out.
 """
 
 from __future__ import annotations

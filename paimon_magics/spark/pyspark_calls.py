@@ -4,17 +4,18 @@ write or stream the format `paimon`.
 Spark's catalog takes plug-ins in Java only. Without one, `df.write.saveAsTable("ids")` silently
 makes a table of Spark's own beside the Paimon table of that name. So the public methods of
 PySpark's classes that take a table's name are patched (module `patches`). Reads of Paimon's tables
-are answered. Calls that would change a Paimon table, or make a table under its name, are refused.
-Every other name goes to Spark as before.
+are answered. Calls that would change a Paimon table, or create a table under its name, are refused.
+Calls with any other name go to Spark as before.
 
 A batch in the format `paimon` is read as the session reads the table, so that Spark's own scans
-take what they can. Rows are written as the session writes them, since a data source of Python's
-can't ask Spark to bring the rows of a bucket together. A stream is read by the data source
+read as many files as possible. Rows are written as the session writes them, since a Python data
+source can't make Spark gather the rows of a bucket. A stream is read by the data source
 (`data_source`), whose options are checked before. Its micro-batches are written by the function of
 `foreachBatch`.
 
-Nobody sees calls that reach the JVM in another way: Scala, `_jvm`, another process, a method that
-was taken from its object before. There the data source itself reads, and does not write.
+Calls that reach the JVM in another way are not intercepted: Scala, `_jvm`, another process, or a
+method that was taken from its object before. There the data source itself reads, and does not
+write.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _SETTINGS = "_paimon_magics_settings"
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """What a reader or a writer has been set to: PySpark has no way to ask for it later."""
+    """The settings of a reader or a writer: PySpark has no way to query them later."""
 
     format: str = ""
     mode: str = ""
@@ -77,7 +78,7 @@ class _Settings:
 
 
 def _text(value: object) -> str:
-    """A value of an option as PySpark hands it on."""
+    """An option value as PySpark passes it on."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -118,8 +119,8 @@ class Answers(Protocol):
         parts: Sequence[str],
         name: str | None,
     ) -> None:
-        """Write the rows of a frame to the table `name`, or that the options of a writer name.
-        `parts` are the columns that it shall be partitioned by."""
+        """Write the rows of a frame to the table `name`, or to the table that the options of a
+        writer name. `parts` are the partition columns to use."""
 
     def stream_options(self, options: Mapping[str, str], name: str | None) -> dict[str, str] | None:
         """The options of a stream of the table that the options, or `name`, name, as the data
@@ -142,7 +143,7 @@ class _Responders:
         self._open: weakref.WeakSet[Answers] = weakref.WeakSet()
 
     def add(self, answers: Answers, *, otherwise: bool) -> None:
-        """Ask `answers` from now on; with `otherwise` only while nobody else answers."""
+        """Use `answers` from now on; with `otherwise` only while no other object answers."""
         if otherwise:
             self._fallback = answers
         else:
@@ -150,7 +151,7 @@ class _Responders:
             self._open.add(answers)
 
     def remove(self, answers: Answers) -> None:
-        """Stop asking `answers`."""
+        """Stop using `answers`."""
         self._open.discard(answers)
         if self._current is answers:
             self._current = None
@@ -170,8 +171,8 @@ _RESPONDERS = _Responders()
 
 
 def answer_by(answers: Answers, *, otherwise: bool = False) -> None:
-    """Ask `answers` about the names and formats in PySpark's calls from now on; with `otherwise`
-    only while nobody else answers."""
+    """Use `answers` for the names and formats in PySpark's calls from now on; with `otherwise` only
+    while no other object answers."""
     _RESPONDERS.add(answers, otherwise=otherwise)
     packages = ["pyspark.sql"]
     if is_connect(answers.spark):
@@ -187,7 +188,7 @@ def answer_by(answers: Answers, *, otherwise: bool = False) -> None:
 
 
 def answer_no_longer(answers: Answers) -> None:
-    """Stop asking `answers`. The last session puts PySpark's own methods back."""
+    """Stop using `answers`. The last session restores PySpark's own methods."""
     _RESPONDERS.remove(answers)
 
 
@@ -198,7 +199,7 @@ def _is_elsewhere(target: object, answers: Answers) -> bool:
 
 
 def _note(call: Call) -> Any:
-    """Note what a reader or a writer is set to."""
+    """Record the settings of a reader or a writer."""
     result = call.proceed()
     setattr(call.target, _SETTINGS, _Settings.of(call.target).after(call))
     return result

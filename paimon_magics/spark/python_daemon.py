@@ -1,9 +1,9 @@
 """PySpark's daemon, with the modules of our tasks already imported.
 
 Spark forks its Python processes from a daemon, and ends those that were idle for a minute. Each new
-one would import Paimon's libraries, pandas and PyArrow anew: half a second and more of a core, at
-the first read after every pause. A Spark that `paimon_magics.spark.sessions.start` starts has this
-daemon; for another one, `spark.python.daemon.module` names it.
+process would import Paimon's libraries, pandas and PyArrow again: half a second or more of a core,
+at the first read after every pause. A Spark that `paimon_magics.spark.sessions.start` starts has
+this daemon; for another one, `spark.python.daemon.module` names it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def unpacked(path: Sequence[str]) -> list[str]:
 
 def _load() -> None:
     for module in _LOADED:
-        # A task that needs what is missing says so where the user sees it.
+        # A task that needs a missing module raises a visible error.
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     gc.collect()

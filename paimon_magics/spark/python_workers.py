@@ -1,8 +1,8 @@
 """Saves work between the tasks of one Python process of Spark's.
 
 PySpark reuses a process. Between two tasks it collects garbage, which visits every object of every
-loaded module. Before 4.3 it also reads the directories of zipped packages anew, its own among them.
-Together they take 0.05 to 0.2 s of a core for each task.
+loaded module. Before 4.3 it also rereads the directories of zipped packages, including its own.
+Together this takes 0.05 to 0.2 s of a core for each task.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _modules_kept = 0
 
 
 def keep_modules() -> None:
-    """Call this at the end of a task. From then on garbage collections skip what is loaded now, and
-    archives that have not changed are not read again."""
+    """Call this at the end of a task. From then on garbage collections skip everything loaded so
+    far, and unchanged archives are not read again."""
     global _modules_kept
     if len(sys.modules) < _modules_kept + _MORE_MODULES:
         return
@@ -27,7 +27,7 @@ def keep_modules() -> None:
     for finder in sys.path_importer_cache.values():
         if isinstance(finder, zipimporter):
             finder.invalidate_caches = _if_changed(finder)  # type: ignore[method-assign]
-    gc.collect()  # garbage that is frozen would stay for good
+    gc.collect()  # frozen garbage would stay permanently
     gc.freeze()
 
 

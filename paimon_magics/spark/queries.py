@@ -1,4 +1,4 @@
-"""Runs the user's own SQL in Spark, with views of Paimon's tables in place of their names."""
+"""Runs the user's own SQL in Spark, with views of Paimon's tables in place of the table names."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def query_frame(
 def binding_replacements(
     spark: SparkSession, statement: str, query: QueryText, parameters: Mapping[str, object]
 ) -> list[Replacement]:
-    """What is replaced in the query's text so that Spark binds `parameters` with their values."""
+    """The replacements in the query's text with which Spark binds `parameters` to their values."""
     if not parameters:
         return []
     replacements: list[Replacement] = [(TextRange(at, at), " ") for at in _blanks(statement, query)]
@@ -110,10 +110,11 @@ def frame_of_text(
 
 
 def _that_come_twice(spark: SparkSession, parameters: Mapping[str, object]) -> dict[str, str]:
-    """Literals, by parameter, for instants whose wall-clock time comes twice in the session's zone.
+    """Literals, by parameter, for instants whose wall-clock time occurs twice in the session's
+    zone.
 
-    Spark replaces a marker with the wall-clock time without its offset, which means the first of
-    the two.
+    Spark replaces a marker with the wall-clock time without its offset, which stands for the first
+    of the two instants.
     """
     moments = {
         name: value
@@ -146,8 +147,8 @@ def is_temporary_view(spark: SparkSession, name: str) -> bool:
     """Whether `name`, of one part, is a temporary view of this session."""
     if is_connect(spark):
         return kind_in_spark(spark, [name]) == "view"
-    # Only the views are looked at. `tableExists` asks the catalogs, too, and takes some
-    # milliseconds for a name that none of them has.
+    # Only the views are checked. `tableExists` also queries the catalogs, and takes some
+    # milliseconds for a name that no catalog has.
     return has_temporary_view(spark, name)
 
 
@@ -157,8 +158,8 @@ def known_to_spark(spark: SparkSession, parts: Sequence[str]) -> bool:
 
 
 def kind_in_spark(spark: SparkSession, parts: Sequence[str]) -> Literal["table", "view"] | None:
-    """The kind of what Spark itself has under a name: "view" for a temporary view, "table" for
-    anything else, None for nothing."""
+    """The kind of Spark's own object with a name: "view" for a temporary view, "table" for any
+    other object, None if there is none."""
     name = ".".join(quoted(part) for part in parts)
     try:
         # tableExists is the cheap question; for Paimon's tables its answer is no.
@@ -204,12 +205,12 @@ def rows_where(spark: SparkSession, rows: pa.Table, condition: str) -> list[int]
 def cancellable(
     spark: SparkSession, work: WorkKnown | None = None, *, begun: str | None = None
 ) -> Iterator[str]:
-    """End the Spark jobs that start in the body with it: any exception cancels what still runs, and
-    an interrupt, or the `Stop` of this thread, cancels it at once. The thread's listener, if any,
-    hears of their progress, with the amount of work that `work` returns.
+    """End the Spark jobs that start in the body together with it: any exception cancels the running
+    jobs, and an interrupt, or the `Stop` of this thread, cancels them at once. The thread's
+    listener, if any, gets their progress, with the amount of work that `work` returns.
 
     Yields the tag of the jobs. With `begun`, the tag of a body that has ended, the jobs are those
-    that go on since then, and nobody hears of their progress.
+    still running since then, and their progress is not reported.
     """
     tag = begun or f"paimon-magics-{uuid.uuid4()}"
     add, cancel, remove = _tags(spark)
@@ -247,7 +248,7 @@ def cancel_jobs(spark: SparkSession, tag: str) -> None:
 
 
 def _tries(spark: SparkSession, stopped: threading.Event) -> int:
-    """How often a call to the JVM is tried. After an interrupt py4j makes the JVM close every
+    """The number of tries of a call to the JVM. After an interrupt py4j makes the JVM close every
     connection of this process, even those opened a moment later (`GatewayServer.shutdownSocket`).
     """
     return _TRIES if stopped.is_set() and not is_connect(spark) else 1
@@ -270,9 +271,9 @@ def _cancelled_when_stopped(
     """On an interrupt or the thread's `Stop` in the body, set `stopped` and call `cancel`
     repeatedly until the body ends.
 
-    The exception alone is not enough: PySpark, fetching rows, waits for the end of the job before
-    it lets the exception through. One call is not enough: the job may begin just after it. Another
-    thread calls, since the interrupted one may be in the middle of a call to the JVM.
+    The exception alone is not enough: while fetching rows, PySpark waits for the end of the job
+    before it raises the exception. One call is not enough: the job may begin just after it. Another
+    thread makes the calls, since the interrupted thread may be in the middle of a call to the JVM.
     """
     over = threading.Event()
 

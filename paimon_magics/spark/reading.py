@@ -43,7 +43,8 @@ _SYSTEM = (
     Column(0, SEQUENCE, AtomicType("BIGINT")),
     Column(0, KIND, _KIND_TYPE),
 )
-# Whatever the session is set to: no file is skipped, and old dates are read as Paimon stores them.
+# Regardless of the session's settings, no file is skipped, and old dates are read as Paimon stores
+# them.
 _AS_STORED = {
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
@@ -63,8 +64,8 @@ def read_frame(
     lists_null: bool = False,
 ) -> DataFrame:
     """The frame of the rows that `plan` reads, with `columns` as the reader's view shows them.
-    Nothing runs yet. With `lists_null` a condition may compare a column with a list that has NULL
-    in it, which Spark's scan of ORC files can't take."""
+    Nothing runs yet. With `lists_null` a condition may compare a column with a list that contains
+    NULL, which Spark's scan of ORC files can't handle."""
     shown = shown_columns(columns, reader.view)
     kinds = reader.rule is not None and reader.view.keeps_retracts
     frames = [
@@ -99,8 +100,8 @@ def _shown(frame: DataFrame, view: RowView, *, kinds: bool) -> DataFrame:
 def _of_tasks(spark: SparkSession, work: _ReadTasks, shown: Sequence[Column]) -> DataFrame:
     """The frame of the rows that the tasks read, with the columns `shown`.
 
-    Row kinds come from Python as numbers and get their names in the JVM: reading texts takes it
-    longer, and a query that does not use the kinds does not pay for the names.
+    Row kinds come from Python as numbers and get their names in the JVM: reading texts takes
+    longer, and a query that does not use the kinds then skips the names.
     """
     view = work.reader.view
     if not view.keeps_retracts:
@@ -178,10 +179,10 @@ def _raw(spark: SparkSession, scan: RawScan, system: Sequence[Column], shields: 
 def _filters(scan: RawScan) -> dict[str, str]:
     """Options that turn off filters by which the scan would skip parts of Parquet files.
 
-    With true bounds, conditions on floating-point columns reach the scan, and only dictionaries
-    are off: in them -0.0 differs from 0.0. Otherwise bounds may leave NaN out. `_stored_column`
-    keeps the conditions on FLOAT and DOUBLE columns from the scan; it can't do that for fields in
-    structs, so that with those every filter is off.
+    With true bounds, conditions on floating-point columns reach the scan, and only dictionaries are
+    off: in them -0.0 differs from 0.0. Otherwise bounds may leave NaN out. `_stored_column` keeps
+    the conditions on FLOAT and DOUBLE columns from the scan; it can't do that for fields in
+    structs, so with these every filter is off.
     """
     types = [raw.stored_type for raw in scan.columns if judged_by_bounds(raw.stored_type)]
     if scan.format != "parquet" or not types:
@@ -218,8 +219,8 @@ class _ReadTasks:
     tasks: tuple[tuple[TaskSplit, ...], ...]
 
     def __call__(self, task: int, reporter: Reporter) -> Iterator[pa.RecordBatch]:
-        """The rows of a task's splits; they are reported as they are read, with those that are left
-        out at the end of each split."""
+        """The rows of a task's splits; they are reported as they are read; rows that are left out
+        are reported at the end of each split."""
         is_binlog = self.reader.view.kind is ViewKind.BINLOG
         for split in self.tasks[task]:
             shown = 0

@@ -42,8 +42,8 @@ def with_assigned(
 ) -> DataFrame:
     """The rows with their new values, in `columns`; `more` are texts of SQL over the old ones, for
     columns behind them. The assigned values follow the columns in `selected`. A STRUCT that is NULL
-    becomes one of NULLs where a field of it is assigned, as in Spark. Raises what
-    `with_fields_by_name` raises for structs, whose fields go by name."""
+    becomes one of NULLs where a field of it is assigned, as in Spark. Raises the errors of
+    `with_fields_by_name` for structs, whose fields are matched by name."""
     if not paths and not more and selected.columns == [column.name for column in columns]:
         return selected
     selected = _by_name(selected, columns, paths)
@@ -86,7 +86,8 @@ def with_merged_kinds(
     rows: DataFrame, columns: Sequence[Column], merged: MergedUpdate, before: Mapping[str, str]
 ) -> DataFrame:
     """The rows in `columns` and KIND, as the merge engine takes them: the kind of an updated row
-    says whether it is seen. `before` names the columns with the old values."""
+    shows whether its update has a visible effect. `before` names the columns with the old
+    values."""
     names = {column.name for column in columns}
 
     def after(name: str) -> str:
@@ -104,7 +105,7 @@ def with_merged_kinds(
 
 
 def unseen_counts(frame: DataFrame) -> UnseenCounts:
-    """How many rows have a kind that says that they are not seen; by one job."""
+    """The number of rows whose kind marks them as having no visible effect; by one job."""
     counted = [F.count_if(F.col(KIND) == kind) for kind in (OLDER, UNCHANGED, PARTLY)]
     (row,) = frame.agg(*counted).collect()
     return UnseenCounts(*map(int, row))
@@ -115,16 +116,16 @@ def with_changes(frame: DataFrame, kinds: str) -> DataFrame:
     numbers for them in a last column KIND. The rows before updates are left out: those after them
     replace them."""
     number = F.array_position(F.array(*map(F.lit, KIND_NAMES)), F.col(quoted(kinds))) - 1
-    unknown = F.raise_error(F.concat(F.lit("no row kind: "), F.col(quoted(kinds))))
+    unknown = F.raise_error(F.concat(F.lit("not a row kind: "), F.col(quoted(kinds))))
     rows = frame.where(~F.col(quoted(kinds)).eqNullSafe(F.lit(KIND_NAMES[UPDATE_BEFORE])))
     known = F.when(number >= 0, number).otherwise(unknown.cast("bigint"))
     return rows.withColumn(KIND, known.cast("tinyint")).drop(kinds)
 
 
 def as_inserted(frame: DataFrame, kind_field: str | None) -> DataFrame:
-    """The rows without the column of their kinds, and without those that are not seen. A deleted
-    one gets -D in the table's column `kind_field`, where it has one; the others keep what they have
-    in it."""
+    """The rows without the column of their kinds, and without rows that have no visible effect. A
+    deleted row gets -D in the table's column `kind_field`, if there is one; other rows keep their
+    value in it."""
     frame = frame.where(~F.col(KIND).isin(OLDER, UNCHANGED))
     if kind_field is not None:
         field = F.col(quoted(kind_field))

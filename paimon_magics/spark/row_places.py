@@ -1,4 +1,4 @@
-"""Frames of an append table's rows with their places, and the job that changes rows by those."""
+"""Frames of an append table's rows with their places, and the job that changes rows by place."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _SYSTEM = (Column(0, FILE_COLUMN, AtomicType("INT")), Column(0, PLACE_COLUMN, At
 
 @dataclass(frozen=True)
 class AddedRows:
-    """How rows that are new are written: their columns `names`, by so many `writers`."""
+    """How new rows are written: their columns `names`, and the number of `writers`."""
 
     write: WriteSpec
     names: tuple[str, ...]
@@ -68,7 +68,7 @@ def placed_rows(
 ) -> DataFrame:
     """The rows of the files, None for none: `columns` and, of what the reader adds, the columns
     `more`; then FILE_COLUMN, the number of a row's unit, and PLACE_COLUMN. A task has whole files,
-    by ascending numbers and places. Rows that do not have the values of `keys`, which may be found
+    by ascending numbers and places. Rows without the values of `keys`, which may be determined
     until a job runs, are left out. Nothing runs yet."""
     shown = [*columns, *more, *_SYSTEM]
     if files is None or not files.units:
@@ -95,10 +95,10 @@ def change_files(
 ) -> UnitResults[ChangedFile]:
     """Run the job that changes the files of the selected rows: `selected` has FILE_COLUMN,
     PLACE_COLUMN and the new values. One task owns each file. With `in_place` the rows are expected
-    to be in the tasks and in the order of `placed_rows`, so that they need no shuffle; where that
-    turns out to be otherwise, the job runs again with one. Raises what Spark raises, and with
-    `changed_once` ChangedTwiceError for rows, which then have KIND, of one place; the caller must
-    then remove every file of the job."""
+    to be in the tasks and in the order of `placed_rows`, so that they need no shuffle; if they are
+    not, the job runs again with a shuffle. Raises what Spark raises, and with `changed_once`
+    ChangedTwiceError for rows, which then have KIND, of one place; the caller must then remove
+    every file of the job."""
     if in_place:
         results = _changed(
             spark, selected, selected, _ChangeTasks(changes, "order", reports_folder())
@@ -138,8 +138,8 @@ def change_and_add_files(
     `changed_once`, and writes the others, which have none, into new files. Raises as that."""
     tasks = max(1, min(len(changes.units), slots * _TASKS_PER_SLOT))
     place = quoted(FILE_COLUMN)
-    # By a row's values: a task that runs again, since what it had sent is lost, must send each row
-    # to the same task. A number in the order of rows is another one then.
+    # By a row's values: a task that runs again because its output is lost must send each row to the
+    # same task. A number in the order of rows would differ then.
     hashed = ", ".join(
         quoted(field.name)
         for field in rows.schema

@@ -1,4 +1,4 @@
-"""Frames whose rows our own tasks read: a task for each of some numbered parts."""
+"""Frames whose rows our own tasks read: one task for each numbered part."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ _NUMBER = "__paimon_magics_number"
 
 
 def frame_of_rows(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """A frame of the rows of an Arrow table. Timestamps without a zone stay so, whatever zone the
-    session has (`createDataFrame` alone would make instants of them)."""
+    """A frame of the rows of an Arrow table. Timestamps without a zone stay so, whatever the
+    session's zone is (`createDataFrame` alone would convert them to instants)."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     # PySpark can't take a column without any chunk, and it loses the rows that follow an empty one.
@@ -52,7 +52,7 @@ def frame_of_batch(
 
 
 def frame_of_count(spark: SparkSession, rows: int) -> DataFrame:
-    """A frame of so many rows without columns."""
+    """A frame of this number of rows without columns."""
     return spark.range(rows).select()
 
 
@@ -93,8 +93,9 @@ def _joined(spark: SparkSession, frame: DataFrame, keys: pa.Table, how: str) -> 
 def last_rows(
     frame: DataFrame, keys: Sequence[str], sequence: Sequence[str], *, ascending: bool
 ) -> DataFrame:
-    """Of the rows that are equal in the columns `keys` (NULL equals NULL) the one with the greatest
-    `sequence`, without `ascending` with the least, and of those the last. NULL is less than all."""
+    """Of the rows that are equal in the columns `keys` (NULL equals NULL), the row with the
+    greatest `sequence`, or without `ascending` with the least; among equals, the last row. NULL is
+    less than all."""
     numbered = frame.withColumn(_ORDER, F.monotonically_increasing_id())
     columns = [F.col(quoted(name)) for name in sequence]
     order = [column.desc() if ascending else column.asc() for column in columns]

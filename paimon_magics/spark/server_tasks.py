@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def run_on_server(spark: SparkSession, work: Callable[[], object]) -> None:
-    """Run `work` in a task; Spark runs it again where it fails, and raises a PaimonMagicsError at
-    last."""
+    """Run `work` in a task; Spark retries it if it fails, and finally raises a
+    PaimonMagicsError."""
     try:
         spark.range(0, 1, 1, 1).mapInArrow(_Run(work), "id BIGINT").collect()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Settings of a Spark session: read at once, held while a statement runs."""
+"""Settings of a Spark session: read together, held while a statement runs."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def settings_of(
 
     if is_connect(spark):
         return {key: value for key, value in spark.conf.getAll.items() if is_asked(key)}
-    # PySpark's `getAll` takes three calls for each setting. A text of all of them takes one, and
-    # tells which ones there may be: their values are asked for.
+    # PySpark's `getAll` takes three calls for each setting. A text of all settings takes one call
+    # and shows which settings may exist; only their values are requested.
     keys_set = dict.fromkeys(filter(is_asked, _KEY.findall(settings_text(spark))))
     values = ((key, spark.conf.get(key, None)) for key in keys_set)
     return {key: value for key, value in values if value is not None}
@@ -49,8 +49,8 @@ def settings_of(
 
 # Settings of a Spark session that hold while a statement runs.
 #
-# Threads of one session may run statements at the same time: they share the values that the first
-# of them has set, and the last one sets back what was there before.
+# Threads of one session may run statements at the same time: they share the values set by the first
+# statement, and the last statement restores the previous values.
 
 
 class _SharedSettings:
@@ -138,8 +138,8 @@ def few_shuffle_tasks(
     spark: SparkSession, size_bytes: float | None, slots: int
 ) -> AbstractContextManager[None]:
     """Shuffles of the jobs in the body begin with as many tasks as `size_bytes` of rows need, at
-    least some for each of the `slots`; None for a size that is not known. They are never more than
-    the session's own number, and its `initialPartitionNum` counts where it is set."""
+    least some for each of the `slots`; None for a size that is not known. They never exceed the
+    session's own number; the session's `initialPartitionNum` takes precedence if it is set."""
     if size_bytes is None:
         return nullcontext()
     tasks = max(slots * _TASKS_PER_SLOT, math.ceil(size_bytes / _TASK_BYTES))

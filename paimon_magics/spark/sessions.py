@@ -1,7 +1,7 @@
 """Starts a Spark session for notebooks, and prepares one that the user brings.
 
-The few things that Spark Connect does not have (the Python executable, the number of slots) are
-asked for here, with a fall-back.
+The few settings that Spark Connect lacks (the Python executable, the number of slots) are queried
+here, with a fallback.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def start(settings: Settings) -> SparkSession:
             f"Spark could not start on `{settings.master}`: {_first_line(error)}",
             hint=f"Check the Spark master. Spark's log is {log}.",
         ) from error
-    # What killed kernels have left may be large: nobody waits for it.
+    # The remains of killed kernels may be large: nothing waits for their removal.
     threading.Thread(target=remove_left, name="temporary folders", daemon=True).start()
     if settings.master.startswith("local") and not (_idle_watch and _idle_watch.is_alive()):
         _idle_watch = release_when_idle(spark)
@@ -130,7 +130,7 @@ def _on_this_machine(builder: SparkSession.Builder, folder: Path) -> SparkSessio
 
 def log_file() -> Path | None:
     """The file with the error streams of the Spark that `start` started and of its tasks; None
-    where it started none."""
+    if it started none."""
     return _log_file
 
 
@@ -144,14 +144,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def check_process(is_inherited: bool = False) -> None:
-    """Raise SetupError in a process that was forked from one with Spark, or where what the caller
-    has `is_inherited`. PySpark's connections to the JVM are shared then: each process could read
-    the answers to the other's calls."""
+    """Raise SetupError in a process that was forked from a process with Spark, or if the caller's
+    session `is_inherited`. PySpark's connections to the JVM are shared then: each process could
+    read the responses to the other's calls."""
     if _is_inherited or is_inherited:
         raise SetupError(
-            "This process was forked from one that has a session or Spark, and can't use either: "
-            "both processes would read the same answers of the JVM.",
-            hint='Start it by multiprocessing.get_context("spawn"), and connect there.',
+            "This process was forked from a process with a session or Spark and can't use either: "
+            "both processes would read the same JVM responses.",
+            hint='Start it with multiprocessing.get_context("spawn"), and connect there.',
         )
 
 
@@ -166,13 +166,13 @@ def _started() -> SparkSession | None:
         _forget_jvm()
     try:
         active = SparkSession.getActiveSession()
-    except Exception:  # the JVM that somebody else has started is gone
+    except Exception:  # a JVM that another caller started is gone
         return None
     return active if active is not None and is_alive(active) else None
 
 
 def _forget_jvm() -> None:
-    """Let PySpark start another JVM. It keeps objects of one that is gone."""
+    """Let PySpark start another JVM. It keeps objects of a JVM that is gone."""
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = SparkSession._activeSession = None
 
@@ -181,8 +181,8 @@ def _forget_jvm() -> None:
 def _jvm_of_body() -> Iterator[None]:
     """End the JVM that the body starts, if the body fails or is interrupted.
 
-    PySpark would leave it: as a process without a parent, whose port nobody was told, or with half
-    a context, beside which no other can be made.
+    PySpark would leave it running: as a process without a parent and with an unknown port, or with
+    an incomplete context that prevents another context.
     """
     processes: list[subprocess.Popen[bytes]] = []
     module: Any = java_gateway
@@ -263,7 +263,7 @@ def stop(spark: SparkSession) -> None:
 
 
 def is_alive(spark: SparkSession) -> bool:
-    """Whether the session still answers: false after `spark.stop()` and when the JVM is gone."""
+    """Whether the session still responds: false after `spark.stop()` and when the JVM is gone."""
     context = None
     with suppress(Exception):  # Spark Connect has none
         context = spark.sparkContext
@@ -277,27 +277,27 @@ def is_alive(spark: SparkSession) -> bool:
 
 
 def ended(spark: SparkSession) -> SetupError | None:
-    """The error for a session whose JVM is gone; None for one that answers."""
+    """The error for a session whose JVM is gone; None if it responds."""
     if is_alive(spark):
         return None
     return SetupError(
         "Spark has ended, so the statement could not be run.",
-        hint="Connect again, which starts Spark anew on the same warehouse: "
-        "paimon_magics.connect() or %paimon connect.",
+        hint="Connect again to restart Spark on the same warehouse: paimon_magics.connect() or "
+        "%paimon connect.",
     )
 
 
 def end_behind(error: Exception, spark: SparkSession) -> SetupError | None:
-    """The error for a call that failed because the session's JVM is gone; None where it is there.
-    PySpark's own error tells the user nothing. Errors of ours other than JobError have another
-    cause."""
+    """The error for a call that failed because the session's JVM is gone; None if the JVM is alive.
+    PySpark's own error does not explain this to the user. Errors of this project other than
+    JobError have another cause."""
     is_ours = isinstance(error, PaimonMagicsError) and not isinstance(error, JobError)
     return None if is_ours else ended(spark)
 
 
 def runs_here(spark: SparkSession) -> bool:
     """Whether a path without a scheme is on this machine's disk: Spark's master is local, and its
-    default file system is the local one. Spark Connect is asked about its server's settings."""
+    default file system is the local one. For Spark Connect, the server's settings are queried."""
     with suppress(Exception):
         master = spark.conf.get("spark.master", "") or ""
         store = spark.conf.get("spark.hadoop.fs.defaultFS", "file:///") or ""
@@ -306,7 +306,7 @@ def runs_here(spark: SparkSession) -> bool:
 
 
 def is_one_process(spark: SparkSession) -> bool:
-    """Whether all tasks run in the driver's JVM; False where the session does not know."""
+    """Whether all tasks run in the driver's JVM; False if that is unknown."""
     with suppress(Exception):
         master = spark.conf.get("spark.master", "") or ""
         return master == "local" or master.startswith("local[")
@@ -314,7 +314,7 @@ def is_one_process(spark: SparkSession) -> bool:
 
 
 def slots(spark: SparkSession) -> int:
-    """How many tasks can run at once, or a guess where the session does not know."""
+    """The number of tasks that can run at once, or a guess if that is unknown."""
     with suppress(Exception):
         return max(1, int(spark.sparkContext.defaultParallelism))
     with suppress(Exception):

@@ -46,10 +46,10 @@ _TURN = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Spark's estimate of the size of a frame in bytes, None where it has none. `tells_work` says
-    that so many bytes are about as much work: no function in Python works on the rows, none makes
-    several of one, and files that are read are small. `rows_bytes` is how large the rows may be at
-    most, None where it is unknown: functions in Python may make many rows of none."""
+    """Spark's estimate of the size of a frame in bytes, None if it has none. `tells_work` is
+    whether the bytes approximate the work: no Python function processes the rows, no function makes
+    several rows from one row, and the files are small. `rows_bytes` is an upper bound on the size
+    of the rows, None if unknown: Python functions may generate many rows."""
 
     size_bytes: float | None = None
     tells_work: bool = False
@@ -59,7 +59,7 @@ class Estimate:
 def estimate(frame: DataFrame) -> Estimate:
     """The `Estimate` of `frame`.
 
-    Runs no job. The size is good for scans and ranges, and far too high after most joins.
+    Runs no job. The size is accurate for scans and ranges, and far too high after most joins.
     """
     try:
         plan = printed_plan(frame, "cost")
@@ -82,7 +82,7 @@ def estimated_bytes(frame: DataFrame) -> float | None:
 
 
 def scan_sizes(spark: SparkSession, slots: int) -> ScanSizes | None:
-    """How Spark divides files into tasks, of which `slots` run at once; None where a setting can't
+    """How Spark divides files into tasks, of which `slots` run at once; None if a setting can't
     be read."""
     sizes = {"slots": slots}
     for key, name in _SCAN_SETTINGS.items():
@@ -98,9 +98,9 @@ def scan_sizes(spark: SparkSession, slots: int) -> ScanSizes | None:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What Spark knows of a query's sources: rows and bytes to read, None where unknown, and the
-    number of shuffles. `has_functions` tells that Python functions of the user work on the rows, so
-    that the work is not done when the rows are read."""
+    """Spark's information about a query's sources: rows and bytes to read, None if unknown, and the
+    number of shuffles. `has_functions` is whether Python functions of the user process the rows, so
+    that reading the rows is not all the work."""
 
     rows: int | None = None
     size_bytes: int | None = None
@@ -136,10 +136,10 @@ def estimated_sources(frame: DataFrame) -> Sources:
 
 def printed_plan(frame: DataFrame, mode: str) -> str:
     """The plan of `frame` as `explain` prints it; `mode` is one of Spark's: `simple`, `extended`,
-    `cost`, `codegen` or `formatted`. What other threads print meanwhile is printed.
+    `cost`, `codegen` or `formatted`. Output of other threads is still printed.
 
-    EXPLAIN COST returns the text, but plans a statement of its own as well, which takes several
-    times as long.
+    EXPLAIN COST also returns the text, but plans an additional statement, which takes several times
+    as long.
     """
     with _TURN:
         printed = _PrintedHere(sys.stdout)

@@ -22,20 +22,20 @@ from paimon_magics.tables.row_changes.looked_up_keys import INTEGERS_MAX, TEXTS_
 _CHARACTERS_MAX = 1_000
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 _OTHER_ROWS = (
-    "The source of this MERGE has given rows that it had not before: it gives others each time "
-    "that it is read. Write it to a table first."
+    "The source of this MERGE returned rows that it did not return before: its result changes with "
+    "each read. Write it to a table first."
 )
 
 
 def type_of(frame: DataFrame, name: str) -> AtomicType | None:
-    """The type of a column as Paimon's; None for one that files can't be compared with."""
+    """The Paimon type of a column; None if files can't be compared with it."""
     return plain_type(frame.schema[name].dataType)
 
 
 def key_ranges(frame: DataFrame, keys: Mapping[str, SourceKey]) -> dict[str, KeyRange]:
     """Return the ranges of the columns of `frame` that have the values of `keys`, by one job. There
-    is none for a key whose NULLs match NULLs, if there are some, and none for values that Python
-    does not have exactly. Raises what Spark raises."""
+    is no range for a key with NULLs that match NULLs, or for values that Python can't represent
+    exactly. Raises what Spark raises."""
     ends: list[SparkColumn] = [F.count(F.lit(1))]
     for name in keys:
         value = _comparable(frame, name)
@@ -116,9 +116,9 @@ def _stream(values: pa.Array | None) -> bytes | None:
 
 
 def within(frame: DataFrame, ranges: Mapping[str, KeyRange]) -> DataFrame:
-    """The rows of `frame`; a job on them fails at a row outside the ranges of its columns, whose
-    matches would not be read. Rows that Spark has kept, and has lost with an executor, are computed
-    anew, and a source may then say something else."""
+    """The rows of `frame`; a job on them fails at a row outside the ranges of its columns, because
+    its matches would not be read. If Spark loses persisted rows with an executor, it recomputes
+    them, and the source may then return other rows."""
     for name, key_range in ranges.items():
         value = F.col(quoted(name))
         is_known = F.lit(False) if key_range.key.null_safe else value.isNull()
@@ -146,7 +146,7 @@ def _comparable(frame: DataFrame, name: str) -> SparkColumn:
 
 
 def _value(value: object, data_type: spark_types.DataType) -> KeyValue | None:
-    """The value; None for one that Python has no exact value for."""
+    """The value; None if Python can't represent it exactly."""
     match data_type, value:
         case spark_types.DateType(), int():
             day = value + _EPOCH

@@ -1,4 +1,4 @@
-"""What a task of the data source reads, and how reads are divided among tasks."""
+"""The rows that a task of the data source reads, and the division of reads among tasks."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def rows_of_part(part: object, schema: spark_types.StructType) -> Iterator[pa.Re
 
 
 def _add_reader(readers: list[SplitReader], reader: SplitReader) -> None:
-    """Add a reader, or make the last one read its files, too: reads of neighbouring snapshots
-    mostly differ in the schemas of their files alone."""
+    """Add a reader, or make the last one read its files, too: reads of neighboring snapshots mostly
+    differ only in the schemas of their files."""
     if readers:
         last = readers[-1]
         schemas = {**last.files.schemas, **reader.files.schemas}

@@ -1,4 +1,5 @@
-"""Takes the rows of buckets from the tasks that have them to those that write them, through files.
+"""Transfers the rows of buckets through files, from the tasks that have them to the tasks that
+write them.
 
 Where all tasks run in one JVM on this machine, a task puts its rows into Arrow once, divides them
 among the tasks that write, and appends those of each to a file of its own (`SpoolTasks`). A writer

@@ -45,8 +45,8 @@ def frame_of_stream(
     spark: SparkSession, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> tuple[DataFrame, SpooledRows | None]:
     """Return a frame of the batches in their order, and the files that it reads, if there are any:
-    whoever uses the frame keeps them for as long. Batches have Spark's types, as those of
-    `frame_of_rows`.
+    the user of the frame keeps them as long as the frame is used. Batches have Spark's types, as
+    those of `frame_of_rows`.
 
     Raises what reading the batches raises.
     """

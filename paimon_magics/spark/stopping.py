@@ -1,7 +1,7 @@
-"""How another thread stops what a thread runs, as an interrupt stops what the main thread runs.
+"""Lets another thread stop the work of a thread, as an interrupt stops the main thread.
 
-A view's button runs a statement in a thread of its own, which no signal reaches. That thread makes
-its `Stop` known by `stoppable`; Spark jobs and waits of the thread ask for it. Loads no Spark.
+A view's button runs a statement in a thread of its own, which no signal reaches. That thread
+registers its `Stop` with `stoppable`; Spark jobs and waits of the thread check it. Loads no Spark.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Stop:
 
     @property
     def is_asked(self) -> bool:
-        """Whether somebody has asked to stop."""
+        """Whether a stop was requested."""
         return self._is_asked
 
     def ask(self) -> None:
-        """Ask to stop: the jobs that run are cancelled now, and nothing new is begun."""
+        """Request a stop: running jobs are cancelled now, and no new work starts."""
         with self._lock:
             self._is_asked = True
             calls = tuple(self._calls)
@@ -35,9 +35,9 @@ class Stop:
 
     @contextmanager
     def heard_by(self, call: Callable[[], object]) -> Iterator[None]:
-        """Call `call`, from the asking thread, when somebody asks to stop during the body.
+        """Call `call`, from the requesting thread, when a stop is requested during the body.
 
-        Raises KeyboardInterrupt if somebody has asked before.
+        Raises KeyboardInterrupt if a stop was requested before.
         """
         with self._lock:
             if self._is_asked:
@@ -64,12 +64,12 @@ def stoppable(stop: Stop) -> Iterator[None]:
 
 
 def stop_of_thread() -> Stop | None:
-    """What stops this thread, or None where only an interrupt does."""
+    """The `Stop` of this thread, or None if only an interrupt can stop it."""
     return _stop.get()
 
 
 def raise_if_stopped() -> None:
-    """Raise KeyboardInterrupt if somebody has asked to stop this thread."""
+    """Raise KeyboardInterrupt if a stop of this thread was requested."""
     stop = _stop.get()
     if stop is not None and stop.is_asked:
         raise KeyboardInterrupt

@@ -1,8 +1,8 @@
 """Finds out whether a Spark session can open a store, by trying: there is no other way.
 
 Which file systems a session has depends on its jars. Which buckets of a store it may read depends
-on its configuration, credentials and network. Where the attempt fails or takes too long, a merge
-read is used, which needs no file system of Spark's.
+on its configuration, credentials and network. If the attempt fails or takes too long, a merge read
+is used, which needs no file system in Spark.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _SPELLINGS = {"s3": ("s3a", "s3"), "s3n": ("s3a", "s3n")}
 
 class OpenedStores:
     """The scheme by which Spark opens a store, by the store's scheme and bucket (or host); None
-    where Spark can't open it. Each store is tried once for a connection, so a session that learns
-    to open it later is asked again after reconnecting. For one thread at a time."""
+    if Spark can't open it. Each store is tried once for each connection, so a session that can
+    open a store only later tries again after reconnecting. For one thread at a time."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._schemes: dict[tuple[str, str], str | None] = {}
 
     def schemes(self, paths: Iterable[str]) -> dict[tuple[str, str], str] | None:
-        """The scheme by which Spark opens each store of `paths`; None where it can't open all of
+        """The scheme by which Spark opens each store of `paths`; None if it can't open all of
         them."""
         schemes: dict[tuple[str, str], str] = {}
         for path in paths:
@@ -62,7 +62,7 @@ class OpenedStores:
         return any(opened)
 
     def _is_seen(self, path: str) -> bool:
-        """Whether Spark finds the file's status, for which every scan asks before it is planned."""
+        """Whether Spark finds the file's status, which every scan requests before planning."""
         from paimon_magics.spark.files import load_files
 
         try:

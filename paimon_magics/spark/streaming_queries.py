@@ -52,7 +52,7 @@ def query_id(spark: SparkSession, checkpoint: str) -> str:
     except Exception as error:
         raise SetupError(
             f"The id of the streaming query can't be read from {path}: {error}",
-            hint="Give the checkpoint as a path that Spark can read, of this query alone.",
+            hint="Set the checkpoint to a path that Spark can read and that no other query uses.",
         ) from error
 
 

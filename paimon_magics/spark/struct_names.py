@@ -1,10 +1,10 @@
 """Matches the fields of structs by name: for `INSERT … BY NAME`, frames, UPDATE and MERGE.
 
-Spark casts a struct to another by position, so that fields of the same type would silently change
+Spark casts a struct to another struct by position, so fields of the same type would silently change
 places. A column that is matched by name has its structs, at every level, matched by name too, as in
 Paimon's connector (`PaimonAnalysis`); so is a value that UPDATE or MERGE assigns, as in Spark
 (`AssignmentUtils`). Upper and lower case don't matter. A field that is left out is NULL, as a
-column is, in an INSERT. In a value that is assigned it is refused, unless the target's stays.
+column is, in an INSERT. In an assigned value it is refused, unless the target keeps its value.
 """
 
 from __future__ import annotations
@@ -193,8 +193,9 @@ def _struct(
             part = _by_name(value.getField(match.name), match.dataType, target.type, place, fills)
         elif not fills:
             raise InvalidValueError(
-                f"The value for {place} has no field `{target.name}`.",
-                hint=f"Give the struct all its fields, or assign single ones: s.{target.name} = ….",
+                f"The value for {place} lacks the field `{target.name}`.",
+                hint=f"Give the struct all its fields, or assign single fields: s.{target.name} = "
+                "….",
             )
         elif target.type.nullable:
             part = F.lit(None).cast(spark_type(target.type))

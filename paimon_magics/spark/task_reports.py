@@ -2,9 +2,9 @@
 
 Spark reports little of Python tasks before they end. So each of ours writes its counts into a file
 in a folder of the driver's, at most once a second, and once when it ends. The folder exists while
-somebody listens. Without it, as on another machine, a task reports nothing, after one check for the
-folder. That works wherever tasks run on the driver's machine: in threads of the driver's JVM, in
-executors beside it, and behind Spark Connect. Tasks on other machines are not heard.
+there is a listener. Without it, as on another machine, a task reports nothing, after one check for
+the folder. That works wherever tasks run on the driver's machine: in threads of the driver's JVM,
+in executors beside it, and behind Spark Connect. Tasks on other machines are not reported.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Reporter:
         self._file: str | None = None
         self._next = time.monotonic() + _EVERY_SECONDS
         context = TaskContext.get()
-        # The file of a task that is tried again replaces the one of the attempt before.
+        # The file of a retried task replaces the file of the previous attempt.
         if context is not None and os.path.isdir(folder):
             name = f"{context.stageId()}-{context.partitionId()}-{'w' if writes else 'r'}"
             self._file = os.path.join(folder, name)
@@ -67,7 +67,7 @@ class Reporter:
 
     def _write(self, *, is_over: bool) -> None:
         assert self._file is not None
-        with suppress(OSError):  # nobody listens any more
+        with suppress(OSError):  # there is no listener any more
             file = os.open(self._file, os.O_CREAT | os.O_WRONLY, 0o600)
             try:
                 os.pwrite(file, _RECORD.pack(self._rows, self._bytes, is_over), 0)
@@ -87,8 +87,8 @@ def _owned() -> OwnedFolder:
 
 
 class _Listeners:
-    """Who listens to this process's tasks. The folder for reports is there as long as somebody
-    does."""
+    """The listeners to this process's tasks. The folder for reports exists as long as there is a
+    listener."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,6 +1,6 @@
 """Runs units of work as the tasks of one Spark job: each task returns one result to the driver.
 
-A unit reads and writes files by itself; no rows pass through the JVM.
+A unit reads and writes files itself; no rows pass through the JVM.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sets the size of the Arrow batches between the JVM and Python while a statement writes.
 
-Spark 4.1 and later limit the bytes of an Arrow batch. For that they measure every column after
+Spark 4.1 and later limit the bytes of an Arrow batch. To do so, they measure every column after
 every row, which costs as much as copying the row. Batches of few rows need no such limit.
 """
 
@@ -47,14 +47,14 @@ def collected(
     spark: SparkSession, schema: spark_types.StructType, frame: Callable[[], DataFrame]
 ) -> tuple[list[Row], bool]:
     """The rows that the tasks of a new `frame()` return, which get rows of `schema` in small
-    batches; and whether the job had to run twice, since one of those was too large."""
+    batches; and whether the job had to run twice because one of these batches was too large."""
     try:
         with small_batches(spark, schema):
             return frame().collect(), False
     except Exception as error:
         if not is_oversized(error):
             raise
-        # In a new frame: one that has run keeps the size of its batches.
+        # In a new frame, because a frame that has run keeps the size of its batches.
         return frame().collect(), True
 
 

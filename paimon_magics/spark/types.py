@@ -120,7 +120,7 @@ def arrow_schema(schema: spark_types.StructType) -> pa.Schema:
 def columns_of(schema: spark_types.StructType) -> tuple[RowField, ...]:
     """The Paimon columns of a query's result as a table (CREATE TABLE AS SELECT).
 
-    Raises UnsupportedStatementError for a Spark type that Paimon has no counterpart for.
+    Raises UnsupportedStatementError for a Spark type without a counterpart in Paimon.
     """
     return tuple(RowField(field.name, _paimon_type(field.dataType, field.name)) for field in schema)
 
@@ -210,8 +210,8 @@ def _paimon_type(data_type: spark_types.DataType, column: str) -> DataType:
             return _PAIMON[type(data_type)]
         case _:
             raise UnsupportedStatementError(
-                f"Column `{column}` has Spark's type {data_type.simpleString()}, which Paimon "
-                "has no counterpart for.",
+                f"Column `{column}` has Spark's type {data_type.simpleString()}, which has no "
+                "counterpart in Paimon.",
                 hint=f"Cast `{column}` to another type in the query.",
             )
 
@@ -220,7 +220,8 @@ def _paimon_type(data_type: spark_types.DataType, column: str) -> DataType:
 #
 # A frame has plain strings; what Spark knows of a CHAR column is a member of its metadata, by which
 # it pads the texts and other CHAR columns that the column is compared with (`ApplyCharTypePadding`,
-# `CharVarcharUtils`). It pads what was read, too, since other writers may have stored less.
+# `CharVarcharUtils`). It also pads values that were read, since other writers may have stored
+# shorter values.
 
 
 def with_char_columns(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:

@@ -1,10 +1,10 @@
 """The temporary views by which Spark's SQL refers to the frames that we make.
 
-A view of a table at one snapshot is cached, because making frame and view anew costs Spark more
-than everything that we do for a query. The least recently used views leave the cache. Their names
-begin with `paimon_magics_`, and closing drops them all.
+A view of a table at one snapshot is cached, because recreating frame and view costs Spark more than
+all our work for a query. The least recently used views leave the cache. Their names begin with
+`paimon_magics_`, and `close` drops them all.
 
-Spark Connect analyses a frame each time that it runs, so there a view must exist for as long as a
+Spark Connect analyzes a frame each time that it runs, so there a view must exist for as long as a
 frame reads it. A view is dropped once neither the cache nor such a frame refers to it.
 """
 
@@ -64,7 +64,7 @@ class Views:
         self._unneeded: deque[str] = deque()
 
     def find(self, key: Hashable) -> tuple[str, DataFrame] | None:
-        """The name and frame of the view kept for `key`; None where there is none. The current
+        """The name and frame of the view kept for `key`; None if there is none. The current
         statement may use the view even when another thread pushes it out of the cache."""
         with self._lock:
             view = self._kept.get(key)
@@ -88,8 +88,8 @@ class Views:
 
     def pass_by(self, frame: DataFrame) -> str:
         """Make a view of a frame that only the current statement needs, and return its name."""
-        # Dropping a view ends the keeping of its plan: of another one than the user's
-        # `frame.cache()`, from which Spark does not tell `select("*")`.
+        # Dropping a view uncaches its plan. So the plan must differ from that of the user's
+        # `frame.cache()`, which Spark does not distinguish from `select("*")`.
         view = self._create(frame.where(F.lit(True)))
         self._current.views.append(view)
         return view.name
@@ -97,7 +97,7 @@ class Views:
     def read_by(self, frame: DataFrame, names: Iterable[str]) -> None:
         """Keep the views `names` for as long as `frame`, or a frame made of it, exists.
 
-        Without Spark Connect a frame is analysed already, and needs its views no longer.
+        Without Spark Connect a frame is already analyzed, and no longer needs its views.
         """
         if is_connect(self._spark):
             # A frame made of this one refers to this one's plan, and not to this frame.

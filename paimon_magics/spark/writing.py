@@ -1,8 +1,8 @@
 """Writes the rows of a frame into files, by one Spark job whose tasks return commit messages.
 
 Rows are shuffled so that one task owns a (partition, bucket), and rows of a bucket of a primary-key
-table arrive in the statement's order. Nothing is committed here. The files of a job that fails are
-left to the caller, who finds them by the transaction's prefix.
+table arrive in the statement's order. Nothing is committed here. The files of a failed job are left
+to the caller, which finds them by the transaction's prefix.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ _HASH = "__paimon_magics_hash"
 _ORDER = "__paimon_magics_order"
 _WRITER = "__paimon_magics_writer"
 
-# By Spark's estimate. Few rows are shuffled sooner than a second job is planned; what is spooled
-# is not compressed, as Spark's shuffles are.
+# By Spark's estimate. Shuffling few rows takes less time than planning a second job. Spooled rows
+# are not compressed, unlike Spark's shuffles.
 _SPOOLED_BYTES_MIN = 2**20
 _SPOOLED_BYTES_MAX = 4 * 2**30
 _FREE_SPACE_FACTOR = 4
@@ -83,9 +83,9 @@ _SPARK_SEED, _INT_BYTES = 42, 4  # of Spark's `hash` of an INT
 @dataclass(frozen=True, slots=True)
 class JobWritten:
     """What a job wrote. `repeated_attempts` tells that a task may have run more than once, so that
-    files of an attempt that did not count may be left. Where it was asked for, `kinds` are the
-    numbers of rows by the number of their kind, and `changes_twice` tells that two rows would
-    change one row of the table: then not all was written."""
+    files of an attempt that did not count may be left. If requested, `kinds` are the numbers of
+    rows by the number of their kind, and `changes_twice` is whether two rows would change one row
+    of the table: then not everything was written."""
 
     written: Written
     repeated_attempts: bool
@@ -96,8 +96,8 @@ class JobWritten:
 @dataclass(frozen=True, slots=True)
 class RowOrder:
     """How rows come to the writers. The statement's order `is_kept` for primary-key tables whose
-    last row of a key must win. Where rows with kinds may change one row of the table twice, which
-    is looked for, `changed_once` are the keys that tell one: rows of a key follow each other."""
+    last row of a key must win. If rows with kinds may change one row of the table twice, which is
+    checked, `changed_once` are the keys that identify a row: rows of a key follow each other."""
 
     is_kept: bool = False
     changed_once: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ def _spools(
     slots: int,
     order: RowOrder,
 ) -> bool:
-    """Whether rows go to the writers of their buckets through files of ours. The rows come in the
+    """Whether rows go to the writers of their buckets through our own files. The rows come in the
     statement's order, but not partition by partition, so that they must fit into the writers'
     buffers where there are partitions."""
     if not isinstance(task.table, FlushTable) or order.changed_once:
@@ -233,7 +233,7 @@ def _run(
     task = replace(task, partitions_max=partitions_max)
     schema = frame.schema
     if isinstance(distribution, InPlace):
-        # Before the tasks become fewer: Spark makes rows anew for what it computes behind that.
+        # Before the number of tasks decreases: Spark copies rows for computations after that.
         frame, decimals = with_hashed_decimals(frame)
         placed, bucket_column = _place(frame, task, distribution, slots=slots, order=order)
     else:
@@ -262,7 +262,7 @@ def _place(
     order: RowOrder,
 ) -> tuple[DataFrame, str | None]:
     """Send each row to the task that writes it. Return the frame, and the name of its column with
-    the bucket; None where the writer computes it."""
+    the bucket; None if the writer computes it."""
     partitions = [quoted(key) for key in task.partition_keys]
     spread = spread_text(frame, task.partition_keys)
     match distribution:
@@ -382,7 +382,7 @@ def ordinal_text(number: str) -> str:
     """The low bits of the sort key: the statement's order of rows, which a shuffle loses. `number`
     is (source partition, position), as Spark numbers each row. The job fails where it would reach
     into the high bits."""
-    beyond = "raise_error('more source partitions than the order of a statement can number')"
+    beyond = "raise_error('the source has more partitions than a statement's row order can number')"
     fits = f"{number} < {1 << GROUP_SHIFT}L"
     return f"CASE WHEN {fits} THEN {number} ELSE CAST({beyond} AS BIGINT) END"
 
@@ -433,7 +433,7 @@ def spread_text(frame: DataFrame, partition_keys: tuple[str, ...]) -> str:
 def row_hash(keys: Sequence[pa.Field]) -> str | None:
     """The hash of `keys`, Arrow fields of a frame's columns, as the SQL text of an INT.
 
-    None where a key is not of a fixed width of 64 bits at most.
+    None if a key is not of a fixed width of 64 bits at most.
     """
     if len(keys) > _KEYS_MAX:
         return None

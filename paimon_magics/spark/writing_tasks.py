@@ -1,4 +1,4 @@
-"""What the tasks of a job that writes do with the rows that come to them.
+"""The work of a writing job's tasks on their rows.
 
 Light to import, because the tasks load it; what they need of Spark is imported in them.
 """

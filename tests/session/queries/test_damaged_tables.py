@@ -90,4 +90,4 @@ def test_spark_query_failure_is_not_reported_as_damaged_file(
         session.run("INSERT INTO t VALUES (1), (2)")
         with pytest.raises(JobError, match=r"Spark failed while it read .*NullPointer") as failed:
             session.run("SELECT * FROM t WHERE id IN (1, nullif(1, 1))").to_arrow()
-        assert "The file may be whole" in failed.value.hint
+        assert "The file may be intact" in failed.value.hint
