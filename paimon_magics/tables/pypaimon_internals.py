@@ -29,7 +29,7 @@ def forget_table(catalog: Any, identifier: Any) -> None:
 
 
 def _delete_rows(catalog: Any, identifier: Any, table: str) -> None:
-    """Delete what a table of a jdbc catalog's database tells of a table."""
+    """Delete the rows about a table from a table of a jdbc catalog's database."""
     catalog.connection.execute(
         f"DELETE FROM {table} WHERE catalog_key = ? AND database_name = ? AND table_name = ?",
         (catalog.catalog_key, identifier.get_database_name(), identifier.get_table_name()),
@@ -58,8 +58,8 @@ def manifest_record(entry: Any) -> dict[str, Any]:
 def read_statistics_of_row_ids() -> None:
     """Let pypaimon read manifests with statistics of `_ROW_ID` and `_SEQUENCE_NUMBER`. Java names
     them for files of tables with row tracking that it has compacted, where a column has no
-    statistics (a STRUCT); pypaimon 2.1 takes the names for columns, and raises KeyError. Repeated,
-    it does nothing."""
+    statistics (a STRUCT); pypaimon 2.1 takes the names for columns, and raises KeyError. Repeated
+    calls have no effect."""
     from pypaimon.manifest.manifest_file_manager import ManifestFileManager
     from pypaimon.table.special_fields import SpecialFields
 
@@ -79,9 +79,9 @@ def read_statistics_of_row_ids() -> None:
 
 
 def write_nulls_as_java() -> None:
-    """Let pypaimon serialise NULLs as Java does, whose bytes of a partition are its identity. Java
-    keeps room for a TIMESTAMP(4) to (9) and a DECIMAL of more than 18 digits where it is NULL, and
-    pypaimon 2.1 does not. Repeated, it does nothing. Sources: `GenerateUtils`
+    """Let pypaimon serialize NULLs as Java does, because the bytes of a partition are its identity.
+    For NULL, Java reserves space for a TIMESTAMP(4) to (9) and a DECIMAL of more than 18 digits,
+    and pypaimon 2.1 does not. Repeated calls have no effect. Sources: `GenerateUtils`
     (`binaryWriterWriteNull`), `AbstractBinaryWriter`."""
     generic_row = _generic_row()
     serializer = generic_row.GenericRowSerializer
@@ -117,7 +117,7 @@ def _generic_row() -> Any:
 
 
 def wide_nulls(row: Any) -> dict[int, Any]:
-    """The places of the NULLs of a row of pypaimon's for which Java keeps room, each with the zero
+    """The places of those NULLs in a pypaimon row for which Java reserves space, each with the zero
     of its type."""
     generic_row = _generic_row()
     if isinstance(row, generic_row.BinaryRow) or None not in row.values:
@@ -143,7 +143,7 @@ _COMPACT_TIMESTAMP_PRECISION_MAX = 3
 
 def read_manifests_of_older_releases() -> None:
     """Let pypaimon read manifests of Paimon 0.9 and before, whose entries lack later fields.
-    pypaimon 2.1 raises KeyError for them. Repeated, it does nothing."""
+    pypaimon 2.1 raises KeyError for them. Repeated calls have no effect."""
     from pypaimon.manifest import manifest_file_manager
 
     as_stored = manifest_file_manager._read_manifest_records
@@ -237,8 +237,8 @@ def with_commit_user(builder: Any, commit_user: str) -> Any:
 
 def open_files_by(is_ours: Callable[[str], bool], open_file_io: Callable[[str, Any], Any]) -> None:
     """Let pypaimon open locations for which `is_ours` holds by `open_file_io`, which gets the
-    location and its Options. pypaimon 2.1 has a fixed list of schemes. Repeated, it does
-    nothing."""
+    location and its Options. pypaimon 2.1 has a fixed list of schemes. Repeated calls have no
+    effect."""
     from pypaimon.common.file_io import FileIO
     from pypaimon.common.options import Options
 

@@ -30,8 +30,8 @@ class Table:
     """A loaded table: its newest schema and its location.
 
     `name` has its database, and its branch if the caller named one. `store` is the store of its
-    files, `paths` the authority on which of them may be read and deleted. `paimon` is pypaimon's
-    table: only modules of `tables` may touch it.
+    files; `paths` decides which files may be read and deleted. `paimon` is pypaimon's table: only
+    modules of `tables` may touch it.
     """
 
     name: TableName

@@ -121,7 +121,7 @@ def test_statement_is_refused_when_its_read_set_changed(process: Process) -> Non
 
     first = commit_row(1, missing(1, 0))
     with pytest.raises(
-        OutdatedPlanError, match=r"snapshot 1 \(APPEND by .* added rows that may be"
+        OutdatedPlanError, match=r"snapshot 1 \(APPEND by .* added rows that may match"
     ):
         commit_row(1, missing(1, 0))
     assert commit_row(2, missing(2, 0)).snapshot_id == 2

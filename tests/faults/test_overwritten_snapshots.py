@@ -348,7 +348,7 @@ def test_commit_with_lost_reads_is_not_republished(
     owner.store.transactions.forget_finished(2**62)
     stopped = owner.look()
     assert isinstance(stopped, Halted)
-    assert "can't be published again: it was made of rows that its statement" in stopped.reason
+    assert "can't be published again: its statement computed it from rows" in stopped.reason
     assert owner.rows() == (of(OLD) if sql == KEYED else of(OLD, OLD))
 
 

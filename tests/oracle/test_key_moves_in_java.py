@@ -63,8 +63,8 @@ def test_java_batch_with_unmovable_new_keys_is_refused(lake: Lake, java_paimon: 
     snapshots = lake.kinds()
     with pytest.raises(Exception) as caught:
         java_paimon.write(through, "default.t", [(5, "late", "x"), (6, "late", "x")])
-    assert "brings 1 new keys to buckets of `default.t`" in str(caught.value)
-    assert "in a table with 'changelog-producer' = 'lookup' keys stay" in str(caught.value)
+    assert "adds 1 new keys to `default.t`" in str(caught.value)
+    assert "With 'changelog-producer' = 'lookup', keys can't change buckets" in str(caught.value)
     assert lake.kinds() == snapshots
     java_paimon.write(through, "default.t", [(5, "known", "x"), (1, "known", "x")])
     job.write(1, [(6, "job")])

@@ -4,7 +4,7 @@
 creates a new warehouse's folder. The database `default` can always be used; it is created on
 demand. Schemas are validated before they are stored (`planning`), as pypaimon checks little.
 Nothing is cached: `load` reads the table's newest schema each time. If the process dies while it
-drops a table, nobody sees the table any more, and `detached` finds what is left.
+drops a table, the table is no longer visible, and `detached` finds its remaining files.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class Catalog(Lookup):
         return True
 
     def replace_table(self, name: TableName, table_schema: TableSchema) -> None:
-        """Publish `table_schema` as the table's next schema, whatever the last one was. Only for a
-        filesystem catalog. The caller has removed the table's rows."""
+        """Publish `table_schema` as the table's next schema, regardless of the previous schema.
+        Only for a filesystem catalog. The caller has removed the table's rows."""
         manager = self.schema_manager(name)
         for _ in range(_ALTER_ATTEMPTS):
             latest = self.load(name).paimon.table_schema.id
@@ -144,7 +144,7 @@ class Catalog(Lookup):
         if not self.table_exists(new_name):
             raise StatementError(
                 f"`{shown(name)}` could not be renamed to `{shown(new_name)}`.",
-                hint="Check the rights on the warehouse folder.",
+                hint="Check the permissions on the warehouse folder.",
             )
 
     def alter_table(self, name: TableName, changes: Sequence[TableChange]) -> Table:
@@ -183,8 +183,8 @@ class Catalog(Lookup):
 
     def _changed_meanwhile(self, name: TableName) -> CommitConflictError:
         return CommitConflictError(
-            f"`{shown(name)}` was not changed: others changed it before each of {_ALTER_ATTEMPTS} "
-            "attempts.",
+            f"`{shown(name)}` was not changed: other writers changed it first in each of "
+            f"{_ALTER_ATTEMPTS} attempts.",
             hint="Run the statement again.",
         )
 
@@ -196,7 +196,7 @@ class Catalog(Lookup):
         except OSError as error:
             raise UnknownOutcomeError(
                 f"Whether `{shown(name)}` was stored is unknown: {first_line(error)}",
-                hint=f"Look at it with DESCRIBE {shown(name)} before running the statement again.",
+                hint=f"Check it with DESCRIBE {shown(name)} before running the statement again.",
             ) from error
 
     def _exists_already(self, name: TableName, if_not_exists: bool) -> bool:
@@ -204,7 +204,7 @@ class Catalog(Lookup):
             return False
         raise StatementError(
             f"The table `{shown(name)}` exists already.",
-            hint="Use CREATE TABLE IF NOT EXISTS, DROP TABLE it first, or choose another name.",
+            hint="Use CREATE TABLE IF NOT EXISTS, drop the table first, or choose another name.",
         )
 
     # ---- dropping: out of the names first, then the files (module `detached`) ----
@@ -212,10 +212,10 @@ class Catalog(Lookup):
     def drop_table(
         self, name: TableName, *, if_exists: bool = False, outside: _Outside = _nothing
     ) -> bool:
-        """Drop a table with all its branches and files, if only a damaged one. Return False if
-        there was none and `if_exists` is given; raise UnknownNameError without it.
+        """Drop a table with all its branches and files, even if the table is damaged. Return False
+        if there was none and `if_exists` is given; raise UnknownNameError without it.
 
-        `outside` gives the files that it has outside its folder.
+        `outside` returns the table's files outside its folder.
         """
         detached = self.detach_table(name, if_exists=if_exists, outside=outside)
         if detached is None:
@@ -227,7 +227,7 @@ class Catalog(Lookup):
         self, name: TableName, *, if_exists: bool = False, outside: _Outside = _nothing
     ) -> Detached | None:
         """The first half of `drop_table`: when it returns, no engine sees the table, and its name
-        is free. `delete_detached` deletes its files. None where `drop_table` returns False."""
+        is free. `delete_detached` deletes its files. None if `drop_table` returns False."""
         if name.branch is not None:
             raise UnsupportedStatementError(
                 f"`{shown(name)}` is a branch: it can't be dropped as a table.",
@@ -249,21 +249,22 @@ class Catalog(Lookup):
         return detached or Detached(shown(name), location, "", True)
 
     def delete_detached(self, detached: Detached) -> None:
-        """Delete the files of what was detached. It can be repeated, by any process."""
+        """Delete the files of a detached table. Any process can repeat the call."""
         if detached.path:
             with store_errors(f"The deletion of the files of `{detached.label}`"):
                 self._dropped().delete(detached)
 
     def detached(self) -> list[Detached]:
-        """What is detached and not deleted, by this process or one that died."""
+        """The tables that this process or a dead process detached but didn't delete."""
         if self.metastore == "rest":
             return []
         with store_errors("The search for dropped tables"):
             return self._dropped().left()
 
     def finish_drops(self) -> int:
-        """Delete what processes that died have left of dropped tables; return how much is left:
-        what others may be dropping right now, and what can't be deleted, with a warning."""
+        """Delete the files of dropped tables that dead processes left behind. Return the number of
+        remaining tables: another process may still be dropping them, or they can't be deleted,
+        which logs a warning."""
         left = 0
         for detached in self.detached():
             try:
@@ -272,7 +273,9 @@ class Catalog(Lookup):
                 else:
                     left += 1
             except PaimonMagicsError as error:
-                _log.warning("What is left of `%s` stays: %s", detached.label, error)
+                _log.warning(
+                    "Remaining files of `%s` could not be deleted: %s", detached.label, error
+                )
                 left += 1
         return left
 
@@ -287,8 +290,8 @@ class Catalog(Lookup):
         """Drop a database, and with `cascade` also its tables. `outside` as in `drop_table`.
 
         Raises UnknownNameError if there is none, unless `if_exists`; StatementError if it has
-        tables, unless `cascade`, and if it has tables that are hidden; CommitConflictError if
-        somebody makes one meanwhile.
+        tables, unless `cascade`, and if it has hidden tables; CommitConflictError if a table is
+        created in it during the drop.
         """
         if not self.database_exists(database):
             if not if_exists:
@@ -308,7 +311,7 @@ class Catalog(Lookup):
             self.call(lambda: self.paimon.drop_database(database, True, with_tables))
 
     def _drop_folder(self, database: str) -> None:
-        """Drop a database without tables: its folder, with what else is in it."""
+        """Drop a database without tables: its folder and everything else in the folder."""
         dropped, folder = self._dropped(), self.database_folder(database)
         if self.all_tables(database):
             raise _filled(database)
@@ -319,7 +322,7 @@ class Catalog(Lookup):
                 if self.is_stored(database):
                     if self.all_tables(database):
                         raise _filled(database)
-                    # What is left are marks of folders, those of dropped tables among them.
+                    # Only marks of folders remain, including those of dropped tables.
                     self.call(lambda: self.paimon.file_io.delete(folder, True))
                 return
             detached = dropped.detach(database, folder, is_database=True)
@@ -339,14 +342,15 @@ class Catalog(Lookup):
         return name.table in self.call(lambda: self.paimon.list_tables(database_of(name)))
 
     def _outside(self, name: TableName, outside: _Outside) -> list[str]:
-        """The files that a table has elsewhere; [] for one too damaged to tell: it goes, too."""
+        """The files of a table outside its folder; [] if the table is too damaged to list them: it
+        is dropped anyway."""
         try:
             table = self.find(name)
             return [] if table is None else [p for p in outside(table) if table.paths.allows(p)]
         except Exception as error:
             if isinstance(error, PaimonMagicsError) and not isinstance(error, TableDamagedError):
                 raise
-            _log.warning("Files of `%s` outside its folder may stay: %s", shown(name), error)
+            _log.warning("Files of `%s` outside its folder may remain: %s", shown(name), error)
             return []
 
     def _dropped(self) -> DroppedFolders:
@@ -375,6 +379,6 @@ def not_empty(database: str, tables: Sequence[str]) -> StatementError:
 
 def _filled(database: str) -> CommitConflictError:
     return CommitConflictError(
-        f"The database `{database}` was not dropped: somebody made a table in it meanwhile.",
+        f"The database `{database}` was not dropped: a table was created in it during the drop.",
         hint="Run the statement again.",
     )

@@ -64,7 +64,7 @@ _METASTORES = {
 # Metastores that a user may ask for, with the alternative.
 _NOT_OFFERED = {
     "hive": "Open the warehouse folder of Hive's tables as a filesystem catalog (warehouse=…, "
-    "without 'metastore'); Hive can go on using them",
+    "without 'metastore'); Hive can keep using the tables",
     "dlf": "Use a rest catalog with 'token.provider' = 'dlf'",
 }
 _PASSING = (
@@ -76,19 +76,20 @@ _REMOTE_SCHEMES = tuple(sorted((*OBJECT_SCHEMES, "hdfs", "viewfs")))
 
 
 class Visibility(Protocol):
-    """Says which databases and tables somebody may see."""
+    """Determines which databases and tables a user may see."""
 
     def sees_database(self, database: str) -> bool:
-        """Whether they may see anything in a database."""
+        """Whether the user may see anything in a database."""
 
     def sees_table(self, database: str, table: str) -> bool:
-        """Whether they may see a table."""
+        """Whether the user may see a table."""
 
 
 class Databases:
     """The databases of one warehouse; `Catalog` adds their tables.
 
-    With a `visibility`, what is hidden by it is like what does not exist, also in errors' hints.
+    With a `visibility`, hidden databases and tables are treated as missing, also in hints of
+    errors.
     """
 
     visibility: Visibility | None = None
@@ -138,7 +139,7 @@ class Databases:
         self.options, self.paimon = opened.options, opened.paimon
 
     def seen_by(self, visibility: Visibility) -> Self:
-        """The same catalog for somebody who may see less."""
+        """The same catalog with a narrower visibility."""
         seen = copy(self)
         seen.visibility = visibility
         return seen
@@ -204,8 +205,8 @@ class Databases:
     ) -> None:
         """Create a database. `default` counts as existing from the start.
 
-        Raises StatementError if it exists, unless `if_not_exists`. A filesystem catalog can't keep
-        properties, a comment among them: any given raise UnsupportedStatementError.
+        Raises StatementError if it exists, unless `if_not_exists`. A filesystem catalog can't store
+        properties, including a comment: giving any raises UnsupportedStatementError.
         """
         check_name(database, "database")
         if self.database_exists(database):
@@ -332,7 +333,7 @@ def _unknown_metastore(metastore: str) -> SetupError:
     if instead is not None:
         return SetupError(
             f"A catalog with the metastore '{metastore}' is not offered. Offered are: {offered}.",
-            hint=f"{instead}; or serve the warehouse by a Paimon REST catalog.",
+            hint=f"{instead}; or serve the warehouse with a Paimon REST catalog.",
         )
     return SetupError(
         f"There is no metastore '{metastore}'.",

@@ -1,21 +1,21 @@
 """Takes the folders of dropped tables out of their names, and deletes them afterwards.
 
-A table's name is free at once, whatever its files weigh, and what somebody makes anew under that
-name is never deleted. `<warehouse>/.paimon-magics/dropped` has what is still to be deleted:
+A table's name is free at once, however large its files are, and a new table under that name is
+never deleted. `<warehouse>/.paimon-magics/dropped` holds everything that is still to be deleted:
 
 - Where a store renames folders, the table's folder, under a new UUID. A record in it has the files
   that the table had elsewhere.
 - Elsewhere a tombstone, `<hash of the location>-<UUID>.json`. It lists the table's files, and no
   others are deleted. Schemas go first: without them no engine sees a table. Then go the files whose
   names a new table would use again (snapshots, tags, …); a mark beside the tombstone, `….unnamed`,
-  says that they are gone. Until then nobody creates a table there.
+  records that they are gone. Until then no table is created there.
 
 A store deletes schemas one by one, and may fail between them: others then see a table of which a
-part can't be read. So the tombstone has their contents. As long as one of them is there, the drop
-has not happened, and those that are gone are written again. Nothing else of the table is gone then,
-and what others have added meanwhile stays.
+part can't be read. So the tombstone keeps the contents of the schemas. As long as one schema
+exists, the drop has not happened, and missing schemas are written again. At that point no other
+file of the table is deleted, and files that others added in the meantime stay.
 
-If the process dies, the next one that looks here does what is left.
+If the process dies, the next process that looks here completes the work.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ _DEAD_AFTER_MS = 120_000
 class Detached:
     """A dropped table, or a database's folder, whose files are still to be deleted.
 
-    `label` is its former name for messages, and `location` its former folder; "" where the record
-    can't be read. `path` is its folder now, or its tombstone. `outside` are files elsewhere.
-    A database had no tables when it was dropped; one that was made meanwhile is not deleted.
+    `label` is its former name for messages, and `location` its former folder; "" if the record
+    can't be read. `path` is its folder now, or its tombstone. `outside` are files elsewhere. A
+    database had no tables when it was dropped; a table created in the meantime is not deleted.
     """
 
     label: str
@@ -71,7 +71,8 @@ class Detached:
 
 
 class DroppedFolders:
-    """What was dropped in a warehouse and is still to be deleted. Raises what its store raises."""
+    """The dropped tables and databases of a warehouse that are still to be deleted. Raises the
+    errors of its store."""
 
     def __init__(self, stores: Stores, warehouse: str) -> None:
         self._stores = stores
@@ -94,7 +95,7 @@ class DroppedFolders:
         except FileNotFoundError:
             return None
         except OSError as error:
-            _log.warning("%s can't be moved, so that its files are listed: %s", location, error)
+            _log.warning("%s can't be moved, so its files are listed instead: %s", location, error)
             return self._bury(store, detached)
         reach("drop.detached")
         return replace(detached, path=target, is_moved=True)
@@ -121,14 +122,14 @@ class DroppedFolders:
         return True
 
     def delete(self, detached: Detached) -> None:
-        """Delete what was detached. It can be repeated."""
+        """Delete a detached table or database. The call can be repeated."""
         for path in detached.outside:
             self._stores.of(path).delete([path])
         store = self._stores.of(detached.path)
         if not detached.is_moved:
             self._delete_listed(store, detached)
         elif detached.is_database and self.has_tables(detached):
-            _log.warning("%s stays: somebody made a table in it while it was dropped", detached)
+            _log.warning("%s is kept: a table was created in it during the drop", detached)
         else:
             store.delete_folder(detached.path)
 
@@ -138,7 +139,8 @@ class DroppedFolders:
         return any(store.names(f"{path}/{name}/schema", "schema-") for name in store.folders(path))
 
     def left(self) -> list[Detached]:
-        """What was detached and is not deleted, by this process or one that died."""
+        """The tables and databases that this process or a dead process detached but didn't
+        delete."""
         store = self._stores.of(self._folder)
         left = []
         for name in store.folders(self._folder) if store.renames_folders else ():
@@ -155,16 +157,16 @@ class DroppedFolders:
         return left
 
     def is_settled(self, detached: Detached) -> bool:
-        """Whether anybody may delete what was detached: no process is still taking its name away,
-        unless it has died."""
+        """Whether any process may delete the detached files: no live process is still detaching the
+        name."""
         store = self._stores.of(detached.path)
         if detached.is_moved or store.read(_mark(detached)) is not None:
             return True
         return _is_dead(store, detached.path)
 
     def wait_for_name(self, label: str, location: str) -> None:
-        """Return when no drop uses the names of a location's files any more; finish one that was
-        cut short. Raises CommitConflictError if that takes too long."""
+        """Return when no drop uses the names of a location's files any more; complete an
+        interrupted drop. Raises CommitConflictError if that takes too long."""
         location = (local_path(location) or location).rstrip("/")
         store = self._stores.of(location)
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -177,8 +179,8 @@ class DroppedFolders:
             if time.monotonic() > deadline:
                 raise CommitConflictError(
                     f"`{label}` can't be created yet: a table of that name is being dropped.",
-                    hint="Run the statement again. A drop that was cut short is finished by the "
-                    f"next CREATE after {_DEAD_AFTER_MS // 60_000} minutes.",
+                    hint="Run the statement again. After an interrupted drop, the next CREATE "
+                    f"completes it once {_DEAD_AFTER_MS // 60_000} minutes have passed.",
                 )
             time.sleep(_PAUSE_SECONDS)
 
@@ -224,7 +226,7 @@ class DroppedFolders:
         return detached
 
     def _end(self, store: Store, detached: Detached, files: Sequence[str]) -> None:
-        """Take a tombstone back, whose table stays: it is in nobody's way."""
+        """Remove the tombstone of a table that stays."""
         try:
             store.delete([detached.path])
         except Exception:  # a store may refuse deletions, and take this
@@ -247,7 +249,8 @@ class DroppedFolders:
         store.delete([mark])
 
     def _free_names(self, store: Store, detached: Detached, files: Sequence[str]) -> None:
-        """Delete the files by which a table is seen, and those whose names a new one would use."""
+        """Delete the files that make a table visible, and the files whose names a new table would
+        reuse."""
         location = detached.location
         _delete_schemas(store, detached, files)
         reach("drop.schema_removed")
@@ -260,7 +263,7 @@ class DroppedFolders:
 
 
 def _delete_schemas(store: Store, detached: Detached, files: Iterable[str]) -> None:
-    """Delete the files by which a table is seen, the newest last: readers of the others fail."""
+    """Delete the files that make a table visible, the newest last: readers of the others fail."""
     first = [name for name in files if name.startswith("schema/")]
     _delete(store, detached.location, sorted(first, key=_schema_order))
 
@@ -285,8 +288,8 @@ def _is_restored(
 
 
 def _put_record(store: Store, detached: Detached) -> None:
-    """Write the record, in any case over one that somebody else has put there. On a full disk a
-    table without files elsewhere needs none."""
+    """Write the record, and overwrite an existing record in any case. On a full disk a table
+    without files elsewhere needs none."""
     path = f"{detached.location}/{_RECORD}"
     try:
         store.write(path, _record(detached))
@@ -339,7 +342,7 @@ def _is_unique(name: str) -> bool:
 
 
 def _schema_order(name: str) -> tuple[int, str]:
-    """The newest schema last: engines write by it, and none shall write by an older one."""
+    """The newest schema last: engines write with it and must not write with an older schema."""
     number = name.rpartition("-")[2]
     return (int(number) if number.isdigit() else -1), name
 

@@ -1,8 +1,8 @@
-"""Finds the tables of a warehouse. One table that can't be read is no other's trouble.
+"""Finds the tables of a warehouse. An unreadable table does not affect other tables.
 
-A table is there if it has a schema file, whatever is in it: it is listed, its name is taken, and it
-can be dropped. Only loading it fails, with an error that names the table, the file and the next
-step. Whatever pypaimon raises is translated here and in `Databases.call`, nowhere else.
+A table exists if it has a schema file, whatever the file's content: the table is listed, its name
+is taken, and it can be dropped. Only loading it fails, with an error that names the table, the file
+and the next step. Errors of pypaimon are translated only here and in `Databases.call`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Lookup(Databases):
         return sorted(names)
 
     def table_exists(self, name: TableName) -> bool:
-        """Whether there is a table of this name, if only a damaged one; False for a system table's
+        """Whether there is a table of this name, even a damaged one; False for a system table's
         name."""
         if name.system_table is not None:
             return False
@@ -121,7 +121,7 @@ class Lookup(Databases):
         """pypaimon's table; None if the table, branch or database does not exist. Raises
         TableDamagedError for a table that can't be read, UnsupportedStatementError for a branch
         through a jdbc catalog, and for a schema of a newer release."""
-        if "$" in name.table:  # pypaimon would load a branch, which `name` says nothing of
+        if "$" in name.table:  # pypaimon would load a branch that `name` does not name
             return None
         if name.branch is not None and self.metastore == "jdbc":
             # pypaimon's jdbc catalog would silently load the main branch.
@@ -145,8 +145,8 @@ class Lookup(Databases):
         return table
 
     def reading(self, name: TableName, action: Callable[[], _T]) -> _T:
-        """Call what reads a table's schema. Raises TableDamagedError for whatever it raises, but
-        for the errors of this project, of a store, and for what is missing."""
+        """Call a function that reads a table's schema. Its errors become TableDamagedError, except
+        for errors of this project or of a store, and for missing files."""
         try:
             return action()
         except (missing.CatalogException, FileNotFoundError, PaimonMagicsError):
@@ -176,14 +176,14 @@ class Lookup(Databases):
         return SchemaManager(self.paimon.file_io, path, name.branch or "main")
 
     def location_of(self, name: TableName) -> str:
-        """Where a table is, or would be, which may be damaged. A REST catalog is asked for it: it
-        raises what `load` raises."""
+        """The existing or future location of a table, which may be damaged. Queries a REST catalog,
+        and then raises the errors of `load`."""
         if self.metastore == "rest":
             return self.load(name).location
         return plain_location(str(self.paimon.get_table_path(identifier(name))))
 
     def _has_schema(self, name: TableName) -> bool:
-        """Whether a folder has a schema file. One that can't be looked into may have one."""
+        """Whether a folder has a schema file. A folder that can't be listed may have one."""
         try:
             return bool(schema_ids(self.schema_manager(name)))
         except Exception as error:

@@ -1,15 +1,15 @@
 """Tables' ids: a UUID for each table, in a mark file in its folder.
 
-The mark goes with the folder when it is renamed, whoever does that, and it is gone when the table
-is dropped. It notes where the table was and when it was created. So a copy of the folder, and a
-table that was created anew where a mark stayed behind, get an id of their own.
+The mark moves with the folder when any engine renames it, and is deleted when the table is dropped.
+It notes where the table was and when it was created. So a copy of the folder gets its own id, and
+so does a new table in a folder with an old mark.
 
 Paimon's orphan clean-up (OrphanFilesClean.java) looks into the folders of snapshots, manifests,
 indexes, statistics and buckets only, and its lists of tables and partitions at folders only: the
-mark disturbs no engine, and none removes it.
+mark affects no engine, and no engine removes it.
 
-Only the coordinator that owns the warehouse makes marks. If the process dies while it makes one,
-there is the old mark, or the new one.
+Only the coordinator that owns the warehouse makes marks. If the process dies while it writes a
+mark, either the old mark or the new mark exists.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class TableIds:
         self._places: dict[str, str] = {}
 
     def id_of(self, table: Table, *, look: bool = False) -> str:
-        """The table's id, which is made if it has none. A branch has the id of its table.
+        """The table's id, which is created if the table has none. A branch has the id of its table.
 
         A known id is not read again, unless with `look`.
         """
@@ -94,10 +94,10 @@ class TableIds:
             self._places.setdefault(id, f"{name.database}.db/{name.table}")
 
     def find(self, id: str, database: str | None = None) -> TableName | None:
-        """The name of the table with an id that is in the warehouse now, maybe elsewhere than it
-        was; None if there is none. Reads the marks of all tables, or of those of a database.
+        """The current name of the table with this id, which may have moved within the warehouse;
+        None if there is none. Reads the marks of all tables, or of those of a database.
 
-        Raises the store's error where a mark that may be the table's can't be read.
+        Raises the store's error if a mark that may belong to the table can't be read.
         """
         catalog, unread = self._catalog, None
         if catalog.metastore == "rest":
@@ -150,8 +150,8 @@ class TableIds:
                 return True
 
     def _read(self, path: str) -> _Mark | None:
-        """The mark in a folder; None where there is none, or it says nothing. Raises SetupError
-        where the store does not give it, TableDamagedError for a folder in its place."""
+        """The mark in a folder; None if it is missing or empty. Raises SetupError if the store
+        can't read it, TableDamagedError for a folder in its place."""
         file = self._file(path)
         with (
             store_errors(f"Reading the id of the table, {file},"),
@@ -161,7 +161,8 @@ class TableIds:
         return None if content is None else _mark_of(content)
 
     def _write(self, table: Table, mark: _Mark, *, is_new: bool = False) -> _Mark:
-        """Write a mark, and return it; where it `is_new`, the one of a process that was faster."""
+        """Write a mark, and return it; if it `is_new` and another process was faster, return that
+        process's mark."""
         file = self._file(mark.path)
         content = json.dumps(asdict(mark)).encode()
         if is_new and not self._catalog.stores.publish(file, content):
@@ -212,8 +213,8 @@ def _mark_of(content: bytes) -> _Mark | None:
 
 # The mark in a database's folder: the id under which its properties are kept elsewhere.
 #
-# A filesystem catalog has no place for properties. The mark goes with the folder: a database that
-# was dropped and created again has none, whichever client did it.
+# A filesystem catalog has no place for properties. The mark moves with the folder: a database that
+# any client dropped and created again has no mark.
 
 
 def database_mark(catalog: Catalog, database: str) -> str | None:

@@ -12,7 +12,7 @@ _SYSTEM_DATABASE = "sys"
 
 
 def database_of(name: TableName) -> str:
-    """The database of a name. Raises ValueError if the session has not filled it in."""
+    """The database of a name. Raises ValueError if the session has not set it."""
     if name.database is None:
         raise ValueError(f"{name} has no database; the session fills it in")
     return name.database
@@ -33,7 +33,7 @@ def shown(name: TableName) -> str:
 
 
 def is_text(name: str) -> bool:
-    """Whether a folder's name is UTF-8, so that it can be said in a statement or a document."""
+    """Whether a folder's name is UTF-8, so that statements and documents can contain it."""
     return not any("\ud800" <= character <= "\udfff" for character in name)
 
 

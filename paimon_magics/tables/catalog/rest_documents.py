@@ -1,8 +1,8 @@
 """Conversion of the JSON documents of Paimon's REST catalog to this project's values, and back.
 
 Reading is strict: a document of another shape raises MalformedDocumentError, which names the place.
-Field ids in a new table's schema are assigned anew, as by Paimon's `Schema.Builder`. Unknown keys
-are ignored, as Paimon's own servers ignore them.
+Field ids in a new table's schema are reassigned, as by Paimon's `Schema.Builder`. Unknown keys
+are ignored, as in Paimon's own servers.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def _stored(catalog: Catalog, name: TableName, table: FileStoreTable) -> StoredT
     text.encode()  # an answer with a lone surrogate could not be sent
     schema = json.loads(text)
     if not isinstance(schema.get("options"), dict):
-        raise ValueError("its `options` are no object")
+        raise ValueError("its `options` are not an object")
     created_at_ms = int(first.time_millis) if first is not None else 0
     return StoredTable(
         name=name,

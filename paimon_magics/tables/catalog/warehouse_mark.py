@@ -1,11 +1,11 @@
 """The id of a warehouse: a UUID in a mark file, `<warehouse>/.paimon-magics/warehouse-id`.
 
-By it a warehouse is the same one however it is spelled, mounted or moved. The mark notes where it
-was then: so a copy, whose original is still there, is told from a warehouse that was moved. A copy
-gets an id of its own.
+The id identifies a warehouse however its location is spelled, mounted or moved. The mark records
+the location at that time. This distinguishes a copy, whose original still exists, from a moved
+warehouse. A copy gets its own id.
 
-The mark is created only if it is absent, so that of several processes all get the same id. If the
-process dies, there is the whole mark or none.
+The mark is created only if it is absent, so concurrent processes get the same id. If the process
+dies, the mark exists completely or not at all.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class _WarehouseMark:
 
 
 def read_warehouse_id(stores: Stores, warehouse: str) -> str | None:
-    """The id of a warehouse; None for one that has no mark. Writes none. Raises the store's
-    errors."""
+    """The id of a warehouse; None if it has no mark. Writes no mark. Raises the store's errors."""
     mark, _ = _read(stores, warehouse)
     if mark is None:
         return None
@@ -45,8 +44,8 @@ def read_warehouse_id(stores: Stores, warehouse: str) -> str | None:
 
 
 def warehouse_id(stores: Stores, warehouse: str, adopt: str | None = None) -> str:
-    """The id of a warehouse, which is marked if it is not. `adopt` is the id that the caller's own
-    state belongs to: an unmarked warehouse gets it.
+    """The id of a warehouse, which gets a mark if it has none. `adopt` is the id that the caller's
+    own state belongs to: an unmarked warehouse gets it.
 
     Raises SetupError for a copy of the warehouse that `adopt` names while the original is there,
     and the store's errors.
@@ -71,14 +70,14 @@ def warehouse_id(stores: Stores, warehouse: str, adopt: str | None = None) -> st
 
 
 def _original(stores: Stores, warehouse: str, mark: _WarehouseMark) -> str:
-    """Where the warehouse is that this one is a copy of; "" if it is none."""
+    """The location of the original of this warehouse; "" if this warehouse is not a copy."""
     there = mark.location
     if there in ("", canonical_location(warehouse)):
         return ""
     try:
         other, _ = _read(stores, there)
     except (PaimonMagicsError, OSError):
-        return ""  # it is out of reach from here, so nobody can mix them up here
+        return ""  # it is unreachable from here, so they can't be confused here
     if other is None or other.id != mark.id:
         return ""
     with contextlib.suppress(PaimonMagicsError, OSError):  # who may not write takes it for a copy
@@ -87,7 +86,7 @@ def _original(stores: Stores, warehouse: str, mark: _WarehouseMark) -> str:
 
 
 def _is_same_place(stores: Stores, warehouse: str, other: str) -> bool:
-    """Whether two locations lead to one place, by a file that is written to one of them."""
+    """Whether two locations are the same place, tested by writing a file to one of them."""
     name = f"probe-{uuid.uuid4().hex}"
     path = _path(warehouse, name)
     store = stores.of(path)
@@ -100,12 +99,12 @@ def _is_same_place(stores: Stores, warehouse: str, other: str) -> bool:
 
 
 def _id_of_copy(mark: _WarehouseMark, warehouse: str) -> str:
-    """The same for all processes that meet the copy at once."""
+    """The id of a copy, the same for all processes that find the copy at the same time."""
     return uuid.uuid5(uuid.UUID(mark.id), canonical_location(warehouse)).hex
 
 
 def _read(stores: Stores, warehouse: str) -> tuple[_WarehouseMark | None, bool]:
-    """The mark of a warehouse, None where it can't be read; and whether there is any."""
+    """The mark of a warehouse, None if it can't be read; and whether a mark exists."""
     path = _path(warehouse)
     content = stores.of(path).read(path)
     if content is None:

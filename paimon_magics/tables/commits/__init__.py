@@ -1,1 +1,1 @@
-"""Publishing snapshots: conflicts, checks, and what becomes of a commit that is disturbed."""
+"""Publishing snapshots: conflicts, checks, and recovery of interrupted commits."""

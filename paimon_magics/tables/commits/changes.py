@@ -195,11 +195,11 @@ def _overwrite(
         if replaced is not None and not replaced.test(row):
             if table.schema.is_cross_partition_update:
                 raise InvalidValueError(
-                    f"A row has a key that `{table.name}` has in the partition {message.partition} "
-                    "already. The statement does not overwrite this partition. Nothing was "
+                    f"A row has a key that already exists in the partition {message.partition} of "
+                    f"`{table.name}`. The statement does not overwrite this partition. Nothing was "
                     "committed.",
-                    hint="INSERT INTO moves a key to another partition. Or overwrite both "
-                    "partitions.",
+                    hint="Use INSERT INTO, which moves a key to another partition, or overwrite "
+                    "both partitions.",
                 )
             raise TableDamagedError(
                 f"A task wrote the partition {message.partition} of `{table.name}`, but the "

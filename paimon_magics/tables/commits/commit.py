@@ -1,11 +1,12 @@
-"""Commits a request: looks it up, checks it, prepares a snapshot on the latest one and publishes it
-by a primitive that the caller passes. If another commit was faster, prepares it again.
+"""Commits a request: looks it up, checks it, prepares a snapshot on the latest snapshot and
+publishes it by a primitive that the caller passes. If another commit was faster, prepares the
+snapshot again.
 
 pypaimon's own commit checks and then renames on a file system, which loses commits under concurrent
 writers, and it never merges manifests. So only its conflict detection and its file formats are used
 here. A REST catalog publishes by its own compare-and-swap.
 
-If the process dies, either nothing is committed or all of it. Metadata files of the run that no
+If the process dies, either nothing or everything is committed. Metadata files of the run that no
 snapshot names stay until `remove_run` removes them by the run's token.
 """
 
@@ -108,7 +109,7 @@ def commit(
     properties: Mapping[str, str] | None = None,
     check_before: Callable[[int], None] | None = None,
 ) -> CommitReceipt:
-    """Commit a request; one that was committed before gets the same receipt.
+    """Commit a request. A request that was committed before gets the same receipt.
 
     With `is_first_run` the caller knows that the request was never published. `token` marks the
     metadata files of this run, for `remove_run`; each run needs its own. `properties` go into the
@@ -145,7 +146,7 @@ def commit(
 def remove_run(table: Table, transaction: Transaction, token: str) -> int:
     """Remove the metadata files that a run of the transaction's commit left; return how many.
 
-    It is for a run that died. Files that the transaction's snapshot names stay. Raises
+    Call it for a run that died. Files that the transaction's snapshot names stay. Raises
     UnknownOutcomeError if it is unknown whether there is such a snapshot.
     """
     latest = latest_snapshot(table.paimon)
@@ -211,7 +212,7 @@ class _Run:
     def commit(self, check_before: Callable[[int], None]) -> CommitReceipt:
         try:
             published = self._attempts(check_before)
-        except BaseException as error:  # also when somebody interrupts it
+        except BaseException as error:  # also when it is interrupted
             self._remove_unneeded(None)
             is_known = isinstance(error, (PaimonMagicsError, OSError, *_DATA_ERRORS))
             if is_known and self._may_appear():
@@ -220,7 +221,8 @@ class _Run:
                 raise failure(
                     error,
                     f"The commit to `{self._table.name}` failed: {error}",
-                    hint="Nothing was committed. Run the statement again when the store works.",
+                    hint="Nothing was committed. Run the statement again when the store is "
+                    "available.",
                 ) from error
             if isinstance(error, _DATA_ERRORS):
                 raise _unexpected(self._table, error) from error
@@ -276,7 +278,7 @@ class _Run:
         return OutdatedPlanError if self._may_run_again else CommitConflictError
 
     def _find_published(self, latest: Any) -> Any:
-        """The snapshot of an attempt without a clear answer, None if there is none."""
+        """The snapshot of an attempt whose result is unknown, None if there is none."""
         try:
             return find_snapshot(self._table, self._transaction, latest, self._searched_to)
         except UnknownOutcomeError:
@@ -285,8 +287,8 @@ class _Run:
             return None  # the snapshots that expired were others': all attempts were refused
 
     def _check(self, latest: Any, changes: Changes) -> bool:
-        """Raise CommitConflictError for a conflict; return False if it was a compaction that has
-        been rolled back."""
+        """Raise CommitConflictError for a conflict; return False if a conflicting compaction was
+        rolled back."""
         for check in filter(None, self._checks):
             check(latest)
         conflict = self._conflicts.find(latest, changes)
@@ -310,7 +312,7 @@ class _Run:
             raise failure(
                 error,
                 f"The commit to `{self._table.name}` could not be prepared: {error}",
-                hint="Nothing was committed. Remove the cause that the message names, then run the "
+                hint="Nothing was committed. Fix the cause that the message names, then run the "
                 "statement again.",
             ) from error
 
@@ -323,8 +325,8 @@ class _Run:
         self._unsynced = []
 
     def _publish(self, prepared: Prepared) -> bool:
-        """Whether the snapshot was published. False also if that is unclear; the next attempt then
-        looks for it first."""
+        """Whether the snapshot was published. Also False if that is unknown; the next attempt then
+        searches for it first."""
         self._tried.append(prepared)
         self._unclear.append(prepared)
         try:
@@ -343,7 +345,8 @@ class _Run:
         return is_published
 
     def _may_appear(self) -> bool:
-        """Whether the snapshot of an unclear attempt may still appear: its id is not taken."""
+        """Whether the snapshot of an attempt with unknown result may still appear: its id is not
+        taken."""
         return any(prepared.snapshot.id > self._searched_to for prepared in self._unclear)
 
     def _without_answer(self) -> UnknownOutcomeError:
@@ -354,14 +357,15 @@ class _Run:
 
     def _out_of_attempts(self, attempts: int) -> PaimonMagicsError:
         return OutdatedPlanError(
-            f"Other commits to `{self._table.name}` came before this one {attempts} times.",
+            f"Other commits to `{self._table.name}` preceded this one {attempts} times.",
             hint="Nothing was written. Run the statement again, or raise 'commit.max-retries'.",
         )
 
     def _remove_unneeded(self, published: Any) -> None:
         """Remove the run's metadata files that no snapshot names, newest first.
 
-        Files of an unclear attempt stay unless its id is taken: its snapshot may still appear.
+        Files of an attempt with unknown result stay unless its id is taken: its snapshot may still
+        appear.
         """
         taken_to = self._searched_to if published is None else published.id
         staying = [attempt for attempt in self._unclear if attempt.snapshot.id > taken_to]
@@ -417,7 +421,7 @@ def _conflict_if_gone(table: Table) -> Iterator[None]:
 
 
 def _unexpected(table: Table, error: BaseException) -> SetupError:
-    """The error for messages or table files that are not as this module expects."""
+    """The error for unexpected messages or table files."""
     return SetupError(
         f"The commit to `{table.name}` failed unexpectedly: {error!r}",
         hint="Nothing was committed. Report this with the table's definition.",
@@ -432,7 +436,7 @@ def _unexpected(table: Table, error: BaseException) -> SetupError:
 
 
 def _upgrade_overwritten(table: Table, messages: Sequence[CommitMessage]) -> None:
-    """Set the level of the new files of an overwrite, which replace what their buckets had."""
+    """Set the level of the new files of an overwrite, which replace all files of their buckets."""
     schema = table.schema
     if not schema.is_primary_key_table or not schema.flag("overwrite-upgrade"):
         return
@@ -484,9 +488,8 @@ def _keys(rows: Any) -> pa.Array:
 # Publishes a prepared snapshot: creates its file if that is absent, or asks a REST catalog.
 #
 # The caller has synced all files that the snapshot names to disk before (`stores.syncing`). Both
-# return False if the snapshot certainly was not published because another commit has its id, and
-# raise one of our errors if it certainly was not published. After any other exception it is unknown
-# whether it was.
+# return False if the snapshot was not published because another commit has its id. They raise one
+# of our errors if it was certainly not published. After any other exception the result is unknown.
 
 
 def _publish_file(table: Table, prepared: Prepared, publish: Publish) -> bool:

@@ -1,5 +1,5 @@
-"""Checks of a commit against the latest snapshot: removed files are still there, replaced rows are
-those that were planned on, keys are in one bucket."""
+"""Checks of a commit against the latest snapshot: removed files still exist, replaced rows are
+unchanged since planning, and keys are in one bucket."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def overwrite_check(
     table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
 ) -> Check | None:
     """Return a check of the snapshots since an overwrite was planned; it reads each snapshot once.
-    None where there is nothing to check.
+    None if there is nothing to check.
 
-    The check raises CommitConflictError that names the other commit, OutdatedPlanError where the
+    The check raises CommitConflictError, which names the other commit, or OutdatedPlanError if the
     overwrite can be planned again.
     """
     only_unchanged = False
@@ -77,7 +77,7 @@ def overwrite_check(
 def _replaced_partitions(
     table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
 ) -> Callable[[tuple[Any, ...]], bool]:
-    """Return a function that says whether the request replaces the partition with some values."""
+    """Return a function that tests whether the request replaces the partition with these values."""
     if not isinstance(request.change, OverwritePartitions):
         touched = {tuple(message.partition) for message in messages}
         return lambda values: values in touched
@@ -130,7 +130,7 @@ def _newer_rows(table: Table, snapshot: Any, values: tuple[Any, ...]) -> CommitC
 def _changed_rows(table: Table, snapshot: Any, values: tuple[Any, ...]) -> OutdatedPlanError:
     return OutdatedPlanError(
         f"Since this statement was planned, {described(snapshot)} changed rows of "
-        f"{_place(table, values)}. Writing the rows as they were would undo that.",
+        f"{_place(table, values)}. Writing the rows back as they were would undo that change.",
         hint="Nothing was written. Run the statement again: it then sees those rows.",
     )
 
@@ -182,7 +182,7 @@ class FileConflicts:
         return conflict
 
     def roll_back(self, latest: Any, changes: Changes) -> bool:
-        """Roll back a conflicting compaction where the catalog offers that and Paimon would do it.
+        """Roll back a conflicting compaction if the catalog supports that and Paimon would do it.
         Return whether it was rolled back, so that the commit can be tried again."""
         if self._rollback is None or not changes.may_roll_back:
             return False
@@ -222,7 +222,7 @@ class FileConflicts:
 def bucket_check(
     table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
 ) -> Check | None:
-    """Return a check of the keys that others added since the statement was planned. None where
+    """Return a check of the keys that others added since the statement was planned. None if
     there is nothing to check: for an overwrite, which `overwrite_check` checks.
 
     The check raises OutdatedPlanError that names the conflicting commit.
@@ -282,7 +282,8 @@ def _bucket_snapshot(table: Table, snapshot_id: int) -> Any:
 
 
 def _untouched(table: Table, base_id: int, messages: Sequence[CommitMessage]) -> Check:
-    """A check for a move of keys: no rows may have come to its buckets, or gone, since the base."""
+    """A check for a move of keys: no rows of its buckets may have been added or removed since the
+    base."""
     moved = {(tuple(message.partition), message.bucket) for message in messages}
     manifests = ManifestCache(table.paimon)
     checked = base_id
@@ -306,6 +307,6 @@ def _keys_came(table: Table, snapshot: Any, did: str = "added keys to") -> Outda
     return OutdatedPlanError(
         f"Since this statement was planned, {described(snapshot)} {did} the partitions "
         f"of `{table.name}` that it writes: a key could be stored twice.",
-        hint="Nothing was written. Run the statement again: it then finds those keys. Write "
-        "to a table with dynamic buckets by one statement at a time.",
+        hint="Nothing was written. Run the statement again: it then finds these keys. Run only one "
+        "statement at a time that writes to a table with dynamic buckets.",
     )

@@ -1,11 +1,11 @@
 """Checks that a compaction still fits the latest snapshot: Paimon's `ConflictDetection` for commits
 of the kind COMPACT.
 
-Every file that it removes must still be there, at its level and with its deletion vector; of the
-files that it adds none may be there; and key ranges at levels from 1 on must not overlap after it.
-In a data-evolution table files keep their row ids, and files that share rows have all of them in
-common. Files that others added at level 0 are no conflict. Each bucket is judged by itself, so that
-the others of the compaction can be committed without it.
+Every file that it removes must still exist, at its level and with its deletion vector. None of the
+files that it adds may exist. Key ranges at levels from 1 on must not overlap after it. In a
+data-evolution table files keep their row ids, and files that share rows have all of them in common.
+Files that others added at level 0 don't conflict. Each bucket is checked separately, so the other
+buckets of the compaction can be committed without it.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class CompactionConflicts:
         return [meta.file_name for meta in metas]
 
     def _missing(self, live: pa.Table) -> dict[int, str]:
-        """The messages that remove a file that is gone, or add one that is there."""
+        """The messages that remove a missing file, or add an existing file."""
         names = {
             file.file_name
             for message in self._messages
@@ -288,8 +288,8 @@ def overlapping_places(files: pa.Table, schema: TableSchema) -> dict[int, str]:
 
 # Checks that files of a data-evolution table which share rows have all of them in common.
 #
-# Somebody may have written new columns for rows of a file that a compaction takes into a larger
-# one: then neither file would tell where its rows begin. Source: `ConflictDetection.
+# Another writer may have written new columns for rows of a file that a compaction merges into a
+# larger file: then neither file would record where its rows begin. Source: `ConflictDetection.
 # checkRowIdRangeConflicts`.
 
 
@@ -319,7 +319,7 @@ def _row_range_problems(
     place, first, rows = (np.array([row[at] for row in files], np.int64) for at in (0, 2, 3))
     order = np.lexsort((rows, first, place))
     place, first, rows = place[order], first[order], rows[order]
-    # In this order files of other rows than their neighbour's overlap with a neighbour.
+    # In this order, files with other rows than their neighbor overlap with a neighbor.
     bad = (place[1:] == place[:-1]) & (first[1:] < first[:-1] + rows[:-1])
     bad &= (first[1:] != first[:-1]) | (rows[1:] != rows[:-1])
     problems: dict[int, str] = {}

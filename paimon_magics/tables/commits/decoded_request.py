@@ -220,15 +220,16 @@ def _paths(table: Table, messages: Sequence[CommitMessage]) -> list[str]:
     return paths
 
 
-# Removes what a committed transaction wrote and did not commit.
+# Removes files that a committed transaction wrote but did not commit.
 
 
 def settle(commit: DecodedRequest) -> None:
     """After a commit, remove the files of messages that it left out and of attempts that do not
     count. It does not wait, and ignores failures.
 
-    Files that were left out go first: an attempt that wrote some of them counts where others of its
-    files were committed, and then its notes, which lead to them, are removed.
+    Files that were left out are removed first. The reason: an attempt that wrote some of them
+    counts if its other files were committed, and then the notes that lead to these files are
+    removed.
     """
     with contextlib.suppress(PaimonMagicsError, OSError):
         commit.table.paths.delete(left_out_paths(commit))

@@ -1,5 +1,5 @@
-"""Keys of tables with dynamic buckets at a commit: united hash indexes, keys that were moved, and
-keys that a stream also brings.
+"""Keys of tables with dynamic buckets at a commit: united hash indexes, moved keys, and keys that a
+stream may also add.
 
 A writer that read the index before keys were moved still puts their rows into the old bucket, and
 its commit doesn't show that. So every snapshot since the move carries the property KEYS_MOVED_FOR:
@@ -70,7 +70,7 @@ _AWAITED_MS = 3_600_000  # a job that has committed nothing for so long is taken
 
 
 def carried_properties(latest: Mapping[str, Any] | None) -> dict[str, str]:
-    """What the properties of the latest snapshot hand on to the next one."""
+    """The properties that the latest snapshot passes on to the next snapshot."""
     user = (latest or {}).get(KEYS_MOVED_FOR)
     return {} if user is None else {KEYS_MOVED_FOR: str(user)}
 
@@ -91,10 +91,10 @@ def check_key_buckets(
             if lost:
                 raise StaleIndexError(
                     f"This commit puts {count_text(lost, 'row')} into bucket {bucket[1]} of "
-                    f"`{table.name}`. Their keys are in another bucket: they were moved there for "
-                    "a streaming job after this writer read the index. The keys would be in the "
-                    "table twice.",
-                    hint="Start this job again: it then reads the present index.",
+                    f"`{table.name}`. Their keys are in another bucket: they were moved for a "
+                    "streaming job after this writer read the index. The table would contain the "
+                    "keys twice.",
+                    hint="Restart this job so that it reads the current index.",
                 )
 
 
@@ -137,7 +137,7 @@ def _key_hashes(
 
 # Writes an index manifest that unites the hash indexes of a commit and of the table.
 #
-# A streaming writer commits what it has prepared, or fails for ever: it can't prepare it again on a
+# A streaming writer commits its prepared files, or fails forever: it can't prepare them again on a
 # newer index. So the committer adds to its index the keys that other writers have added meanwhile
 # (`hash_indexes`). If the process dies before the snapshot is published, the files written here
 # stay, and no snapshot names them; Paimon's `remove_orphan_files` finds them.
@@ -153,19 +153,19 @@ class IndexUnion:
     superseded: tuple[str, ...]
 
     def discard(self, table: IndexedTable) -> None:
-        """Remove what was written: the commit was not published."""
+        """Remove the written files: the commit was not published."""
         _remove(table, self.written)
 
     def settle(self, table: IndexedTable) -> None:
-        """Remove what has been superseded: the commit was published with the union."""
+        """Remove the superseded files: the commit was published with the union."""
         _remove(table, self.superseded)
 
 
 def write_union(
     table: IndexedTable, manifest: str | None, after: Sequence[Any], united: Sequence[United]
 ) -> IndexUnion:
-    """Write what `HashIndexes.lacking` found for a commit's index manifest with the entries `after`
-    (None and () for a commit without one)."""
+    """Write the hashes that `HashIndexes.lacking` found for a commit's index manifest with the
+    entries `after` (None and () for a commit without one)."""
     entries, written, superseded = united_entries(table, after, united)
     names = MetadataNames(uuid.uuid4().hex)
     name = NamedIndexManifests(table.paimon, names).write(entries)
@@ -237,26 +237,26 @@ def _remove(table: IndexedTable, paths: Iterable[str]) -> None:
             table.paimon.file_io.delete(path)
 
 
-# Keeps a batch from bringing keys to a table with dynamic buckets that a streaming job writes,
-# where the keys could not be moved for the job.
+# Prevents a batch from adding keys to a table with dynamic buckets that a streaming job writes, if
+# the keys could not be moved for the job.
 #
-# A streaming job reads the hash indexes when it starts, and can't prepare a commit anew. Where it
-# brings a key that a batch has added before, the coordinator moves the key to the job's bucket,
+# A streaming job reads the hash indexes when it starts, and can't prepare a commit again. If it
+# adds a key that a batch has added before, the coordinator moves the key to the job's bucket,
 # unless the table's options forbid it (`planning.compaction.schedule`). Then the job's commit is
-# refused, and so is every repetition. A batch can be started again, so it is the one to be refused.
+# refused, and so is every retry. A batch can be restarted, so the batch is refused instead.
 #
-# Batches of small inserts are not: their rows were acknowledged before.
+# Batches of small inserts are not refused: their rows are already acknowledged.
 
 
 class StreamedKeysError(CommitConflictError):
-    """A batch brings keys to a table whose streaming job could never commit them any more."""
+    """A batch adds keys to a table whose streaming job could then never commit them."""
 
 
 def streamed_keys_check(
     table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
 ) -> Callable[[Any], None] | None:
     """Return a check of the latest snapshot (None for none), on which the commit will be published.
-    It raises StreamedKeysError. None where there is nothing to check."""
+    It raises StreamedKeysError. None if there is nothing to check."""
     is_batch = isinstance(request.change, Append | OverwritePartitions | OverwriteTouched)
     added = [entry for message in messages for entry in message.index_adds]
     if not is_batch or not added or is_of_log(dict(request.properties)):
@@ -279,7 +279,7 @@ def check_streamed_keys(
     indexes: HashIndexes,
     by: str = "",
 ) -> None:
-    """Raise StreamedKeysError if a batch of the commit user `by` may not bring its keys.
+    """Raise StreamedKeysError if a batch of the commit user `by` may not add its keys.
 
     `before` are the entries of the index of the latest snapshot, `after` those that the batch
     replaces them by.
@@ -294,11 +294,10 @@ def check_streamed_keys(
         return
     job = jobs[0]
     raise StreamedKeysError(
-        f"This commit brings {count:,} new keys to buckets of `{table.name}`, and the streaming "
-        f"job {job.user} writes the table (its last commit is snapshot {job.last_id}). If the job "
-        "brought one of these keys, it could not commit any more: in a table with "
-        f"{obstacle} keys stay in their buckets. Nothing was committed.",
+        f"This commit adds {count:,} new keys to `{table.name}` while the streaming job {job.user} "
+        f"writes to it (last commit: snapshot {job.last_id}). With {obstacle}, keys can't change "
+        "buckets, so the job could not commit any of these keys. Nothing was committed.",
         hint="Let the streaming job write these rows, or stop it and wait an hour after its last "
-        "commit. You can always write rows of keys that the table has. In a table without "
-        f"{obstacle} you can also write new keys.",
+        f"commit. Rows with existing keys can always be written; without {obstacle}, new keys can "
+        "be written too.",
     )

@@ -1,14 +1,14 @@
 """Notes of streams that write a table: which transaction each stream's last epoch has.
 
 A stream's query numbers its micro-batches, its epochs, and runs the last one again after a restart.
-So the transaction of an epoch is noted beside the table before anything of it can be committed: the
-next run of the epoch finds out what became of it, and commits nothing twice.
+So the transaction of an epoch is noted beside the table before any part of it can be committed. The
+next run of the epoch looks up its result and commits nothing twice.
 
 A note is one file for each query, `.streams/ID`, which is replaced whole. A process that dies
-leaves the old note or the new one. Nobody tells when a query will never run again: the first note
-of another query removes those that have not changed for `_KEPT_DAYS` days, except the newest
-`_KEPT_NOTES_MIN`. Without a note the properties of snapshots tell which epoch was committed, as
-long as they are kept.
+leaves either the old note or the new note. It is unknown when a query will never run again, so the
+first note of another query removes notes that have not changed for `_KEPT_DAYS` days, except the
+newest `_KEPT_NOTES_MIN`. Without a note, the properties of snapshots show which epoch was
+committed, until these snapshots expire.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _ID = re.compile(r"[0-9A-Za-z-]{1,100}")
 
 @dataclass(frozen=True, slots=True)
 class EpochNote:
-    """The last epoch of a query that began to write, and its transaction. `key` is what the
-    coordinator knows the transaction by."""
+    """The last epoch that a query began to write, and its transaction. `key` identifies the
+    transaction at the coordinator."""
 
     epoch: int
     transaction: Transaction
@@ -57,8 +57,8 @@ def noted_epoch(table: Table, query_id: str) -> EpochNote | None:
     except (ValueError, KeyError, TypeError) as error:
         raise TableDamagedError(
             f"The note of a stream, {path}, can't be read: {error}.",
-            hint=f"See in `{table.name}$snapshots` what the stream has committed, then remove the "
-            "file: the stream's last epoch is written again.",
+            hint=f"Check in `{table.name}$snapshots` what the stream has committed, then remove "
+            "the file. The stream then writes its last epoch again.",
         ) from error
 
 

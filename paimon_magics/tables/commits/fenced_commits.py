@@ -20,7 +20,7 @@ from paimon_magics.tables.table import Table
 
 
 class _CommittedBeforeError(PaimonMagicsError):
-    """Ends a commit that is in the chain already. It is no error for the caller."""
+    """Ends a commit that is already in the chain. It is not an error for the caller."""
 
 
 class _OutrankedError(PaimonMagicsError):
@@ -67,8 +67,8 @@ def commit_fenced(
 
 
 def is_fenced(table: Table, epoch: int) -> bool:
-    """Whether the coordinator of that epoch published the table's latest snapshot: then snapshots
-    that an earlier coordinator prepared can't be published any more."""
+    """Whether the coordinator of that epoch published the table's latest snapshot. If so, snapshots
+    prepared by an earlier coordinator can no longer be published."""
     latest = latest_snapshot(table.paimon)
     return latest is not None and epoch_of(latest.properties) == epoch
 
@@ -83,7 +83,7 @@ def _check(
     def check(snapshot_id: int) -> None:
         nonlocal searched_to
         known_to = fence.looked_to.get(table.location, 0)
-        # After a rollback, snapshots that nobody looked at have the ids of others.
+        # After a rollback, unchecked snapshots have the ids of earlier snapshots.
         looked_to = max(searched_to, known_to if known_to < snapshot_id else 0)
         for newer in range((looked_to if only_here else searched_to) + 1, snapshot_id):
             snapshot = read_snapshot(table.paimon, newer)

@@ -28,7 +28,7 @@ class NotOwnerError(SetupError):
 
 
 class DeposedError(NotOwnerError):
-    """Another coordinator has taken over from this one, which may publish no more."""
+    """Another coordinator has taken over, so this coordinator may no longer publish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class Fence:
         """The fence to publish with after a snapshot of that epoch.
 
         Raises DeposedError if the epoch is higher than this one and a newer coordinator has a lease
-        for it. Without such a lease the table came from another warehouse, or somebody removed the
-        leases; then `outrank` takes an epoch above it.
+        for it. Without such a lease, the table came from another warehouse or the leases were
+        removed; then `outrank` takes an epoch above it.
         """
         return self if epoch <= self.epoch else self.outrank(epoch)
 

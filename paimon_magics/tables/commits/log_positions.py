@@ -1,8 +1,8 @@
 """Finds in a table's snapshots which records of a log of small inserts it contains.
 
 The properties of each batch's snapshot have the log's id and the batch's first and last record. A
-batch with a record that is in the table already is never published again, whatever its flusher
-believes: it may have stalled, or its batch may have been given up.
+batch with a record that is already in the table is never published again, even if its flusher
+retries: the flusher may have stalled, or its batch may have been abandoned.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def log_check(table: Table, request: CommitRequest) -> Callable[[Any], None] | N
         if position is not None and position.last >= first:
             raise CommitConflictError(
                 f"Records {first} to {last} of the log {log} were not published: snapshot "
-                f"{position.snapshot_id} of `{table.name}` has records up to {position.last} "
-                "already.",
-                hint="These records are in the table, and are not loaded again.",
+                f"{position.snapshot_id} of `{table.name}` already has records up to "
+                f"{position.last}.",
+                hint="These records are in the table and are not loaded again.",
             )
         checked_to = max(checked_to, latest_id)
 

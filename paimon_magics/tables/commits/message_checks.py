@@ -25,22 +25,23 @@ from paimon_magics.tables.table import Table
 
 
 def has_other_creation(table: Table, transaction: Transaction) -> bool:
-    """Whether the table is another one than that on which the transaction was opened, by the same
-    name. Raises SetupError where the store does not say."""
+    """Whether the table has been replaced by another table of the same name since the transaction
+    was opened. Raises SetupError if the store can't be read."""
     if not transaction.table_creation:
         return False
-    with store_errors(f"Looking whether `{table.name}` is still the same table"):
+    with store_errors(f"The check that `{table.name}` is still the same table"):
         creation = creation_of(table)
     return creation not in ("", transaction.table_creation)
 
 
 def check_creation(table: Table, transaction: Transaction) -> None:
-    """Raise CommitConflictError where `has_other_creation`."""
+    """Raise CommitConflictError if `has_other_creation` is true."""
     if has_other_creation(table, transaction):
         raise CommitConflictError(
             f"`{table.name}` is another table now: the table was dropped or renamed after this "
             "statement began.",
-            hint="Nothing was committed. Run the statement again if it is meant for the new table.",
+            hint="Nothing was committed. If the statement is meant for the new table, run it "
+            "again.",
         )
 
 
@@ -99,7 +100,7 @@ def check_rows(table: Table, messages: Sequence[CommitMessage]) -> None:
         ):
             raise InvalidValueError(
                 f"A writer of `{table.name}` wrote columns of existing rows (data evolution), but "
-                "its message does not say from which snapshot it knows them.",
+                "its message does not name the snapshot that it read them from.",
                 hint="Nothing was committed. Name the snapshot in the message.",
             )
 
@@ -128,9 +129,9 @@ def _check_moves(table: Table, message: CommitMessage) -> None:
     for name in before.keys() & after.keys():
         old, new = before[name], after[name]
         if old.level == new.level and file_index(old) == file_index(new):
-            problem = f"removes the file {name} and adds it as it was"
+            problem = f"removes the file {name} and adds it again unchanged"
         elif _content(old) != _content(new):
-            problem = f"says that the file {name} has other rows after it"
+            problem = f"changes which rows the file {name} has"
     if problem is not None:
         raise TableDamagedError(
             f"A message of the compaction of `{table.name}` {problem}. Nothing was committed.",

@@ -279,7 +279,7 @@ def _rows(entry: ManifestEntry) -> int:
 
 
 # Sequence numbers and row ids of new files, for `row-tracking.enabled`. pypaimon's own commit does
-# the same, but asserts that each file says what has written it. Source: `RowTrackingCommitUtils`.
+# the same, but asserts that each file records its source. Source: `RowTrackingCommitUtils`.
 
 
 def _track_rows(
@@ -348,8 +348,8 @@ def _checked(first_row_id: int, start: int, file: DataFileMeta) -> int:
 
 # Deletions name the partition of a file by the bytes that its addition has.
 #
-# A partition that is NULL in some column has several serialised forms, and a deletion whose
-# partition has another one deletes nothing: Paimon's `FileEntry.Identifier` compares bytes.
+# A partition that is NULL in some column has several serialized forms, and a deletion with another
+# form of the partition deletes nothing: Paimon's `FileEntry.Identifier` compares bytes.
 
 
 def _deleted_as_stored(

@@ -1,10 +1,9 @@
-"""Examines what became of published snapshots: whether they are intact, settled, overwritten or
-lost.
+"""Examines the state of published snapshots: intact, settled, overwritten or lost.
 
-It reads the snapshots' files and, for expired ones, what was noted when they were published; it
-writes nothing. A snapshot is identified by the name of its delta manifest list. Data files that
-were compacted since prove nothing. The result is true at the time of reading: a writer that goes
-around the coordinator may rename over a snapshot a moment later, which the next examination finds.
+It reads the snapshots' files and, for expired snapshots, the notes made when they were published.
+It writes nothing. A snapshot is identified by the name of its delta manifest list. Data files that
+were compacted since prove nothing. The result holds at the time of reading: a writer that bypasses
+the coordinator may overwrite a snapshot a moment later, which the next examination finds.
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ class _Examination:
         have expired, or were overwritten after that.
 
         Expiry removes the manifests from which a snapshot's changes could be read. So it is
-        recognised by what was noted when it was published, or by its changelog, which is a copy of
+        recognized by what was noted when it was published, or by its changelog, which is a copy of
         its file.
         """
         built_on = {(p.snapshot_id, p.rests_on): p for p in self._ordered if p.rests_on is not None}
@@ -195,8 +194,8 @@ class _Examination:
             if leads is None or snapshot is None:
                 return _lost(
                     p,
-                    f"Whether snapshot {p.snapshot_id} of `{table.name}` is still in the table "
-                    "is unknown: it expired before it could be looked at again.",
+                    f"Whether snapshot {p.snapshot_id} of `{table.name}` is still in the table is "
+                    "unknown: it expired before it could be checked again.",
                 )
         return self._overwritten(p, snapshot, changed)
 

@@ -1,9 +1,9 @@
-"""Checks that what a statement has read is still so in the snapshot on which it is committed: its
-`ReadSet`. Paimon checks no more than that files which are removed are still there, so of two
-updates of one key there the earlier one is lost.
+"""Checks that the `ReadSet` of a statement is unchanged in the snapshot on which the statement is
+committed. Paimon only checks that removed files still exist, so it loses the earlier of two updates
+of one key.
 
-Each snapshot since the one that was read is looked at once. Compactions change no row, except that
-they bring postponed rows into their buckets.
+Each snapshot since the read snapshot is checked once. Compactions change no rows, except that they
+move postponed rows into their buckets.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ count as common."""
 
 
 def read_properties(request: CommitRequest) -> dict[str, str]:
-    """What a snapshot tells of the read set that it was checked against."""
+    """The properties of a snapshot that describe the read set it was checked against."""
     read = request.read_set
     return {} if read is None else {_READ_SNAPSHOT: str(read.snapshot_id)}
 
@@ -63,7 +63,7 @@ def read_check(
     """Return a check of the latest snapshot (None for none), on which the commit will be published;
     None for a request without a read set.
 
-    The check raises OutdatedPlanError that names the snapshot which changed what was read. Raises
+    The check raises OutdatedPlanError, which names the snapshot that changed the read set. Raises
     InvalidValueError for keys of a table that has none.
     """
     read = request.read_set
@@ -72,7 +72,7 @@ def read_check(
     if read.written_keys and not table.schema.is_primary_key_table:
         raise InvalidValueError(
             f"The read set of a commit names keys of `{table.name}`, which has no primary key.",
-            hint="Nothing was committed. Name the files that were read.",
+            hint="Nothing was committed. List the files that were read instead.",
         )
     return _ReadCheck(table, read, messages).check
 
@@ -120,7 +120,7 @@ class _ReadCheck:
             self._checked = snapshot_id
 
     def _is_there(self, latest_id: int) -> None:
-        """Raise OutdatedPlanError if the snapshot that was read is not the table's any more."""
+        """Raise OutdatedPlanError if the snapshot that was read no longer belongs to the table."""
         read_id, name = self._read.snapshot_id, self._read.manifest_list
         if latest_id < self._checked:  # rolled back between two attempts
             self._checked, self._vectors = read_id, None
@@ -193,8 +193,8 @@ class _ReadCheck:
             raise self._outdated(newer, did)
 
     def _none_are_marked(self, newer: Any) -> None:
-        """Raise OutdatedPlanError if a snapshot deleted rows of a table with keys by vectors: which
-        keys they have is not looked up."""
+        """Raise OutdatedPlanError if a snapshot deleted rows of a table with keys by vectors: the
+        keys of these rows are not looked up."""
         if not self._ours:
             return
         self._vectors = None  # compactions were passed over
@@ -275,14 +275,14 @@ class _ReadCheck:
             return
         has_read = newer.commit_kind == "OVERWRITE" or _READ_SNAPSHOT in (newer.properties or {})
         added = undeleted(entries)
-        did = "added rows that may be among those that it looked for"
+        did = "added rows that may match its condition"
         if not (sought.adds_missing or has_read):
             if not self._table.schema.data_evolution_enabled or not self._read.snapshot_id:
                 return
             # New values of columns are added files, whose rows were there before.
             next_row_id = self._snapshot(self._read.snapshot_id).next_row_id
             added = added.filter(pc.less(added["first_row_id"], next_row_id or 0))
-            did = "wrote new values into rows that may be among those that it looked for"
+            did = "wrote new values into rows that may match its condition"
         if _may_match(self._table, added, sought.conditions).num_rows:
             raise self._outdated(newer, did)
 
@@ -299,12 +299,12 @@ class _ReadCheck:
         return OutdatedPlanError(
             f"Since this statement read snapshot {self._read.snapshot_id} of "
             f"`{self._table.name}`, {other} {did}.{committer}",
-            hint="Nothing was written. Run the statement again: it then reads the rows as they "
-            "are now. The setting row_level_retries says how often it does so by itself.",
+            hint="Nothing was written. Run the statement again: it then reads the current rows. "
+            "The setting row_level_retries is the number of automatic retries.",
         )
 
 
-# Which of some files can hold rows that a statement looked for, by partitions, buckets, keys and
+# Finds the files that can hold rows that a statement searched for, by partitions, buckets, keys and
 # statistics.
 
 

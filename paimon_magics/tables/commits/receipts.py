@@ -20,7 +20,7 @@ def find_commit(table: Table, transaction: Transaction) -> CommitReceipt | None:
     """The receipt of the transaction's snapshot, or None if it certainly has none.
 
     Reads each snapshot since the transaction's base. Raises UnknownOutcomeError if one of them has
-    expired, so that the answer is unknown.
+    expired, because the answer is then unknown.
     """
     latest = latest_snapshot(table.paimon)
     snapshot = find_snapshot(table, transaction, latest, transaction.base_snapshot_id)

@@ -2,7 +2,8 @@
 makes the request.
 
 An append is published again as a whole. Upserts are published again only if no later row of their
-keys would lose against them. A commit that replaced rows never is: a person has to decide.
+keys would lose against them. A commit that replaced rows is never published again automatically: a
+person must decide.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ _SEQUENCE = "_SEQUENCE_NUMBER"
 def obstacle(table: Table, p: Publication, changed: ChangedFiles, lineage: Lineage) -> str:
     """Why an overwritten publication must not be published again; "" if it may be.
 
-    The snapshot that has its id and those after it rest on a state without the publication. The
-    first was made at the same time, the others later.
+    The snapshot with the same id, and all later snapshots, are based on a state without the
+    publication. The first was created at the same time, the others later.
     """
     if p.commit_kind != "APPEND" or changed.deleted:
         return "it replaced rows"
@@ -73,17 +74,17 @@ def obstacle(table: Table, p: Publication, changed: ChangedFiles, lineage: Linea
     if problem or not table.schema.is_primary_key_table:
         return problem
     if later and table.schema.flag("sequence.snapshot-ordering"):
-        return "its rows would come after later ones of the same buckets"
+        return "its rows would count as newer than later rows in the same buckets"
     return _order_problem(table, _buckets(changed.entries), later)
 
 
 def unrepeatable(p: Publication) -> str:
     """Why an overwritten publication can't be published again without its request, which is gone;
-    "" if its manifests tell all that there is to check and to repeat."""
+    "" if its manifests contain everything needed to check and repeat it."""
     if p.has_read:
         return (
-            "it was made of rows that its statement had read, and which these were is no longer "
-            "kept, so that others may have changed them"
+            "its statement computed it from rows that it read. The list of these rows is gone, so "
+            "other commits may have changed them undetected"
         )
     return _INDEX_CHANGED if p.changes_index else ""
 
@@ -145,7 +146,7 @@ def _messages(table: Table, p: Publication) -> tuple[bytes, ...]:
             raise TableDamagedError(
                 f"The manifests of the overwritten snapshot {p.snapshot_id} of `{table.name}` are "
                 "gone.",
-                hint="Look for its rows in the table, and write them again.",
+                hint="Check the table for its rows, and write the missing rows again.",
             )
         for entry in changed.entries:
             message = messages.setdefault(
@@ -162,8 +163,8 @@ def _since(
     lineage: Lineage,
     buckets: Mapping[Bucket, Sequence[Any]],
 ) -> tuple[list[Later], str]:
-    """What others have added to the same buckets, or a text that says why what they did there
-    forbids publishing `p` again."""
+    """The files that others have added to the same buckets, or the reason why their changes forbid
+    publishing `p` again."""
     partitions = {values for values, _ in buckets}
     later: list[Later] = []
     before = None
@@ -239,7 +240,7 @@ def _other_number(table: Table, entry: Any) -> int | None:
 #
 # A snapshot's base manifest list holds the state that it was built on, but no snapshot names its
 # predecessor. So if a snapshot's file was overwritten, data files have to be compared. They are
-# read only when something is wrong, or once for a snapshot that another writer put on top of ours.
+# read only after a problem, or once for a snapshot that another writer put on top of ours.
 
 
 @dataclass(frozen=True, slots=True)

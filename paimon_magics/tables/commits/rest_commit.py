@@ -79,7 +79,7 @@ level two compactions differ that move the same file."""
 
 
 class Ledger(Protocol):
-    """Remembers one commit for longer than its snapshot is kept."""
+    """Records a commit for longer than its snapshot is kept."""
 
     def knows(self, changes: str | None) -> bool:
         """Whether this snapshot was published before (None), or one with the same changes, which
@@ -92,11 +92,11 @@ class Ledger(Protocol):
         `rests_on`. `manifests` are those of its changes, `changes_index`: index files change."""
 
     def end(self, published: bool) -> None:
-        """Note whether it certainly was published. Not called if that is unknown."""
+        """Record whether it was published. Not called if that is unknown."""
 
 
 class _NoLedger:
-    """Remembers nothing."""
+    """Records nothing."""
 
     def knows(self, changes: str | None) -> bool:
         return False
@@ -143,7 +143,7 @@ def check_snapshot(table: StoredTable, snapshot: Document) -> None:
     where = "snapshot"
     version = integer_of(snapshot, "version", where) if snapshot.get("version") is not None else 1
     if not 1 <= version <= SNAPSHOT_VERSION:
-        raise MalformedDocumentError(f"snapshot.version {version} is not known here.")
+        raise MalformedDocumentError(f"snapshot.version {version} is not supported.")
     if integer_of(snapshot, "id", where) < 1:
         raise MalformedDocumentError("snapshot.id must be 1 or above.")
     for key in _NUMBERS:
@@ -169,13 +169,13 @@ def check_snapshot(table: StoredTable, snapshot: Document) -> None:
 def publish_prepared(
     table: StoredTable, commit: PreparedCommit, publish: Publish, checks: CommitChecks
 ) -> bool:
-    """Publish a snapshot that `check_snapshot` accepted; return False if it must be prepared anew.
+    """Publish a snapshot that `check_snapshot` accepted; return False if it must be prepared again.
 
     True also if an earlier call published it. Raises MalformedDocumentError for missing files and
-    for names that are none, InvalidValueError for paths outside the table's folders,
-    StaleIndexError for keys that the table has in other buckets, StreamedKeysError for keys that a
-    batch may not bring, DeposedError if the fence forbids it. The table of a REST catalog is
-    committed through that catalog.
+    invalid names, InvalidValueError for paths outside the table's folders, StaleIndexError for keys
+    that the table has in other buckets, StreamedKeysError for keys that a batch may not add,
+    DeposedError if the fence forbids it. The table of a REST catalog is committed through that
+    catalog.
     """
     if publishes_itself(table):
         return _commit_upstream(table, commit)

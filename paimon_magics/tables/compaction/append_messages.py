@@ -112,8 +112,8 @@ def _metas(table: Table, result: RewrittenUnit) -> list[Any]:
 
 
 def meta_of_row_file(table: Table, file: NewFile) -> Any:
-    """The metadata of a file with row ids. It names the columns that the file has, and those with
-    bounds, where they differ from the table's columns."""
+    """The metadata of a file with row ids. It names the file's columns, and the columns with
+    bounds, if they differ from the table's columns."""
     if table.schema.data_evolution_enabled:
         return meta_of_columns_file(table, file, stored_columns(table.schema))
     meta = meta_of_new_file(table.paimon, file)
@@ -154,9 +154,9 @@ def _rows_left(table: Table, unit: AppendUnit, results: Sequence[RewrittenUnit])
 
 # The deletion vectors of an append table after a compaction.
 #
-# Rewritten files lose theirs. An index file with one of these is replaced, with the vectors of
-# other files in it. Other index files stay, so that the compaction conflicts with fewer commits.
-# Rewritten files of a data-evolution table pass their vectors on. Sources:
+# Rewritten files lose their vectors. An index file with such a vector is replaced by one with the
+# vectors of the other files. Other index files stay, so that the compaction conflicts with fewer
+# commits. Rewritten files of a data-evolution table pass their vectors on. Sources:
 # `BaseAppendDeleteFileMaintainer.persist`, `DataEvolutionCompactDeletionVectorRewriter`.
 
 
@@ -221,7 +221,7 @@ def _changed(
     marked: Iterable[tuple[Bucket, Mapping[str, npt.NDArray[np.int64]]]],
     gone: Mapping[Bucket, frozenset[str]],
 ) -> Iterator[tuple[Bucket, ChangedVectors]]:
-    """Write the vectors of the buckets in `marked` anew, without those of files that are gone."""
+    """Rewrite the vectors of the buckets in `marked`, without those of files that are gone."""
     with attempt(transaction.attempts_folder, io_options(index.table.paimon)) as running:
         for bucket, rows in marked:
             _note(index.table, running, bucket)
@@ -234,7 +234,7 @@ def _changed(
 def _marked(
     index: VectorIndex, bucket: Bucket, heirs: Mapping[str, tuple[str, int]]
 ) -> dict[str, npt.NDArray[np.int64]]:
-    """The deleted rows of files that have taken others' place."""
+    """The deleted rows of files that have replaced other files."""
     parts: dict[str, list[npt.NDArray[np.int64]]] = {}
     for name, rows in index.vectors(bucket).items() if heirs else ():
         if name in heirs:

@@ -1,4 +1,4 @@
-"""A compaction of an append table: planned on one snapshot, run unit by unit, told as messages.
+"""A compaction of an append table: planned on one snapshot, run unit by unit, returned as messages.
 
     plan = plan_append_compaction(table, snapshot, CompactionScope(is_full=True))
     rewrite = plan.rewrite(transaction, slots=2, settings=settings)
@@ -100,7 +100,7 @@ class AppendCompaction:
         return [unit.size_bytes for unit in self.units]
 
     def unit_keys(self) -> list[BucketKey]:
-        """The partition, serialised, and bucket of each unit; several may have the same."""
+        """The partition, serialized, and bucket of each unit; several may have the same."""
         starts = np.cumsum([0, *(len(unit.files) for unit in self.units)])[:-1]
         firsts = self.files.select(["partition", "bucket"]).take(pa.array(starts, pa.int64()))
         return list(zip(*(column.to_pylist() for column in firsts.columns), strict=True))
@@ -117,7 +117,8 @@ class AppendCompaction:
         return replace(self, units=units, files=files.combine_chunks())
 
     def rewrite(self, transaction: Transaction, *, slots: int, settings: Settings) -> AppendRewrite:
-        """What rewrites a unit for the transaction; `slots` units are rewritten at once.
+        """The callable that rewrites a unit for the transaction; `slots` units are rewritten at
+        once.
 
         Raises UnsupportedStatementError for files whose types can't be read as the table's.
         """
@@ -286,8 +287,8 @@ def _pick_clustered_files(
     has_same_columns: Callable[[int], bool],
 ) -> AppendPicks:
     """The files that are sorted, a group for each partition or bucket, and the level of their
-    result. `is_full` tells of a partition, serialised, whether all of its files are sorted;
-    `has_same_columns` of a schema, by its id, whether it sorted by the columns of today."""
+    result. `is_full` returns whether all files of a serialized partition are sorted.
+    `has_same_columns` returns whether the schema with an id sorted by the current columns."""
     groups, levels = [], []
     for rows in all_append_files(state).groups:
         taken = state.files.select(_NEEDED).take(pa.array(rows, pa.int64())).to_pylist()
@@ -316,9 +317,9 @@ def _pick_clustered_files(
 def _history_partitions(
     files: pa.Table, rules: ClusteringRules, chosen: frozenset[bytes], now_ms: int
 ) -> frozenset[bytes]:
-    """The partitions, serialised, that are sorted wholly although they are not among the `chosen`:
-    those with files below the greatest level, of which the newest is old enough; the oldest first,
-    where these are more than the limit.
+    """The serialized partitions that are fully sorted although they are not among the `chosen`:
+    partitions with files below the greatest level whose newest file is old enough. If they exceed
+    the limit, the oldest partitions come first.
 
     `files` are all files of the snapshot. `now_ms` is the wall-clock time here as if it were UTC,
     as creation times are stored.

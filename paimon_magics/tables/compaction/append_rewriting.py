@@ -1,8 +1,8 @@
 """Rewrites the files of an append unit, in a Spark task or in a thread.
 
 Light to import, because Spark's tasks load it. The rows are read with their deletion vectors and in
-the form of the table's current schema, and written by one writer, as rows of a statement are. What
-the new files are called in the commit is the driver's business (`append_messages`).
+the form of the table's current schema, and written by one writer, as rows of a statement are. The
+driver names the new files in the commit (`append_messages`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Report = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class RewrittenUnit:
-    """What the writer of the part `share` of the unit `number` wrote: the native one and its like,
-    or ours."""
+    """The result of the writer of the part `share` of the unit `number`: of the native writer and
+    similar writers, or of our own writer."""
 
     number: int
     share: int = 0
@@ -119,8 +119,8 @@ class AppendUnits:
 
     @classmethod
     def of(cls, rewrite: AppendRewrite, units: Sequence[AppendUnit], slots: int) -> AppendUnits:
-        """A few groups for each of `slots` with about as much to read, the largest first: a slot
-        that is done early takes the next. Large units that are sorted are divided among slots."""
+        """A few groups of about equal read size for each of `slots`, the largest first: a slot that
+        finishes early takes the next group. Large units that are sorted are divided among slots."""
         if rewrite.order is not None:
             part_bytes = sum(unit.size_bytes for unit in units) // max(slots, 1)
             part_bytes = max(part_bytes, _SORTED_BYTES_MIN)

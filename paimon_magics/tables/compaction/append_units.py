@@ -66,8 +66,8 @@ class AppendUnit:
 
     @property
     def distinct_rows(self) -> int:
-        """The rows that files of a data-evolution table have columns of: their ids follow each
-        other."""
+        """The rows that the files of a data-evolution table hold columns of: their ids are
+        consecutive."""
         ends = [(file.first_row_id or 0) + file.rows for file in self.files]
         return max(ends) - min(file.first_row_id or 0 for file in self.files)
 

@@ -1,8 +1,8 @@
 """Plans new file indexes for the files of a snapshot, and makes the commit messages.
 
 Files get the indexes that the table's options `file-index.*` ask for now. A commit of the kind
-COMPACT deletes each file and adds it with its new index. A file without an index now and then is
-left alone, and so is a file whose index stays the same. Source: `RewriteFileIndexProcedure`,
+COMPACT deletes each file and adds it with its new index. A file that has no index before and after
+is left alone, and so is a file whose index stays the same. Source: `RewriteFileIndexProcedure`,
 `FileIndexProcessor`.
 """
 
@@ -77,7 +77,7 @@ class IndexRewriting:
         return sum(unit.size_bytes for unit in self.units)
 
     def unit_keys(self) -> list[BucketKey]:
-        """The partition, serialised, and bucket of each unit; several may have the same."""
+        """The partition, serialized, and bucket of each unit; several may have the same."""
         return [(unit.partition, unit.bucket) for unit in self.units]
 
     def only(self, places: Sequence[int]) -> IndexRewriting:
@@ -85,7 +85,7 @@ class IndexRewriting:
         return replace(self, units=tuple(self.units[at] for at in places))
 
     def rewrite(self, transaction: Transaction) -> IndexRewrite:
-        """What indexes a file for the transaction."""
+        """The callable that indexes a file for the transaction."""
         table = self.table
         schemas = TableSchemas(table.paimon)
         elsewhere = stores_elsewhere(self.files)
@@ -139,8 +139,8 @@ class IndexRewriting:
 
 def needs_merged_manifests(plan: IndexRewriting, messages: Iterable[CommitMessage]) -> bool:
     """Whether a file gets back an index that it had before, while manifests still delete the file
-    with that index. Some readers ignore the order of entries, so that manifests must be merged
-    before the commit."""
+    with that index. Some readers ignore the order of entries, so manifests must be merged before
+    the commit."""
     return any(
         _identity(file) in plan.deleted for message in messages for file in message.compact_after
     )
@@ -156,7 +156,7 @@ def plan_index_rewriting(
     table: Table, snapshot: Any, scope: CompactionScope, manifests: ManifestCache
 ) -> IndexRewriting:
     """Plan new indexes for the files of `snapshot`, pypaimon's. Raises InvalidTableError for
-    options that ask for what can't be."""
+    options that request an impossible index."""
     entries = manifests.listed_entries([snapshot.base_manifest_list, snapshot.delta_manifest_list])
     files = files_of_scope(undeleted(entries), scope)
     gone = entries.filter(pc.field("kind") == DELETE)
@@ -217,7 +217,7 @@ def _indexes_in(
 @dataclass(frozen=True, slots=True)
 class IndexUnit:
     """A file that gets new indexes. `row` is its position in the plan; its index file, if it must
-    have one, lies in `folder`, beside the file. `partition` is a serialised `BinaryRow`."""
+    have one, lies in `folder`, beside the file. `partition` is a serialized `BinaryRow`."""
 
     row: int
     partition: bytes

@@ -1,11 +1,12 @@
 """Moves keys of a table with dynamic buckets to other buckets, without a change of its rows.
 
-A streaming job of another engine reads the hash indexes once, when it starts. If others add a key
-later, the job does not know their bucket and chooses its own. So the table follows. A COMPACT
-commit adds the merged rows of such keys to the job's bucket at level 0, with a sequence number
-below those of the job's rows. It adds deletions of them to the old bucket at level 0, with a number
-above all others there. Their hashes go from index to index. A hash moves with all of its keys,
-since a bucket is chosen by hash. No file is replaced, so that no compaction conflicts with a move.
+A streaming job of another engine reads the hash indexes only when it starts. If another writer adds
+a key later, the job does not know the key's bucket and chooses its own. So the table adapts to the
+job. A COMPACT commit adds the merged rows of such keys to the job's bucket at level 0, with a
+sequence number below those of the job's rows. It adds deletions of them to the old bucket at level
+0, with a number above all others there. Their hashes go from index to index. A hash moves with all
+of its keys, since a bucket is chosen by hash. No file is replaced, so no compaction conflicts with
+a move.
 
 The rows of a bucket are read in the order of their keys, block by block. If the process dies, files
 stay that no snapshot names; the transaction's attempt noted their folders.
@@ -163,8 +164,8 @@ class KeyMoves:
         writers: Sequence[KeyValueFileWriter],
         go_on: Callable[[], None],
     ) -> None:
-        """Read a bucket, and write what goes to others with the last `writers`, and the deletions
-        of it with the first one."""
+        """Read a bucket. Write the rows that move to other buckets with the last `writers`, and
+        their deletions with the first writer."""
         deletions, *targets = writers
         last = max(file.max_sequence_number for file in unit.stored.values())
         for rows in self._rows(unit):

@@ -67,8 +67,8 @@ class SectionReader:
     bounds: KeyBounds
 
     def compacted(self, section: Section, above: Section, marks: Marks) -> Iterator[Compacted]:
-        """What becomes of the keys of a section, in their order. `above` are the runs that are
-        looked up; rows of them that are deleted now go to `marks`."""
+        """The compacted rows of a section, in key order. `above` are the runs that are looked up;
+        rows of them that are deleted now go to `marks`."""
         rule = self.rule
         reader = replace(self.files, batch_rows=_block_rows((*section, *above)))
         leveled = rule.looks_up or rule.changelog.compacts_fully or rule.merge.looks_up

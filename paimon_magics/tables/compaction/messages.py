@@ -181,12 +181,12 @@ def _marked(
     return merged  # type: ignore[no-any-return]
 
 
-# What a writer picks once more before it commits, from what its first compaction has left.
+# The second pick of a writer before it commits, from the files after its first compaction.
 #
 # A compaction that a statement asks for picks twice: Paimon's writer waits for its compaction, and
-# picks again when it is asked for the commit. Both become one message for each bucket. A file that
-# the first made and the second read is in no message; it is deleted at once, since no snapshot
-# names it. If the process dies before, the end of the transaction removes it. Source:
+# picks again before the commit. Both become one message for each bucket. A file that the first pick
+# wrote and the second pick read is in no message; it is deleted at once, since no snapshot names
+# it. If the process dies first, the end of the transaction removes the file. Source:
 # `MergeTreeWriter.prepareCommit`, `.flushWriteBuffer`, `.updateCompactResult`.
 
 
@@ -205,8 +205,8 @@ def picked_again(
     scope: CompactionScope,
     rewrite: Rewriting,
 ) -> tuple[list[CommitMessage], int]:
-    """The messages of a plan and of what is picked after it, one for each bucket; and how many
-    bytes that rewrites again. Raises what `rewrite` raises."""
+    """The messages of a plan and of the files picked after it, one for each bucket; and how many
+    bytes are rewritten again. Raises what `rewrite` raises."""
     second = _second_plan(plan, messages, scope)
     if second is None:
         return list(messages), 0
@@ -279,8 +279,8 @@ def _joined(first: CommitMessage, second: CommitMessage, passed: list[_Passed]) 
 
 
 def _delete(table: Table, passed: Sequence[_Passed]) -> None:
-    """Delete files that nobody needs. What can't be deleted stays until the transaction's end
-    removes it, as after a failed attempt."""
+    """Delete unneeded files. Files that can't be deleted stay until the end of the transaction
+    removes them, as after a failed attempt."""
     paimon = table.paimon
     for message, file in passed:
         if hasattr(file, "index_file"):

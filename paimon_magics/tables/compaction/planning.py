@@ -57,10 +57,10 @@ _RANGE_BYTES_MIN = 8 << 20  # a smaller range of keys costs more than another ta
 class CompactionScope:
     """What is compacted: all files of a bucket (`is_full`), or what a writer would pick.
 
-    `partitions` (serialised) and `buckets` limit it. Rows that replaced all others in the snapshot
+    `partitions` (serialized) and `buckets` limit it. Rows that replaced all others in the snapshot
     `overwritten_snapshot` get no changelog, unless there are later snapshots. With `order` all rows
     of an append table are sorted. With `takes_all` a full compaction takes every file of a
-    primary-key table, whether it pays or not.
+    primary-key table, even without a benefit.
     """
 
     is_full: bool
@@ -117,7 +117,7 @@ class CompactionPlan:
         return [self._read_bytes(unit) for unit in self.units]
 
     def unit_keys(self) -> list[BucketKey]:
-        """The partition, serialised, and bucket of each unit."""
+        """The partition, serialized, and bucket of each unit."""
         return [(unit.partition, unit.bucket) for unit in self.units]
 
     def only(self, places: Sequence[int]) -> CompactionPlan:
@@ -134,8 +134,8 @@ class CompactionPlan:
         return size_bytes
 
     def tasks(self, slots: int) -> list[RewriteTask]:
-        """The rewrites of all units. A large one is divided by sections and ranges of keys, so that
-        `slots` tasks have about as much to do."""
+        """The rewrites of all units. A large rewrite is divided by sections and key ranges, so that
+        `slots` tasks have about equal work."""
         part_bytes = max(self.rewritten_bytes // max(slots, 1), _RANGE_BYTES_MIN)
         keys = self.table.schema.trimmed_primary_keys
         tasks: list[RewriteTask] = []
@@ -171,7 +171,7 @@ class CompactionPlan:
         )
 
     def spec(self, transaction: Transaction) -> RewriteSpec:
-        """What the tasks of this plan must know."""
+        """The specification for the tasks of this plan."""
         schema = self.table.schema
         levels = {unit.pick.output_level for unit in self.units if unit.rewrites or unit.reads}
         return RewriteSpec(

@@ -30,7 +30,7 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import BucketKey
 from paimon_magics.tables.writing.key_value_files import wall_clock_ms
 
-_LOOKED_AT_MAX = 20  # snapshots; planning anew costs less than more of them
+_LOOKED_AT_MAX = 20  # snapshots; replanning costs less than more of them
 
 Plan = CompactionPlan | AppendCompaction
 
@@ -57,7 +57,7 @@ def may_be_due(
     manifests: ManifestCache,
 ) -> bool:
     """Whether a writer can pick files of `buckets` after the commit of `snapshot_id`, which added
-    at most `files_added` files to each. Below the trigger nothing is picked, and the new snapshot's
+    at most `files_added` files to each. Below the trigger nothing is picked, so the new snapshot's
     manifests need not be read."""
     options = PickOptions.of(table.schema)
     if options.forces_level_0_up or options.may_be_early_full or is_full(table.schema):
@@ -89,8 +89,8 @@ def planned_after(
 
 
 def is_outdated(plan: Plan | IndexRewriting) -> bool:
-    """Whether files of the plan may be gone: there is a newer snapshot that did more than append.
-    A commit is checked in any case."""
+    """Whether files of the plan may be gone, because a newer snapshot did more than append. A
+    commit is checked in any case."""
     if plan.is_empty:
         return False
     paimon = plan.table.paimon
@@ -135,9 +135,11 @@ _R = TypeVar("_R")
 
 
 def run_here(work: Callable[[_U], _R], units: Sequence[_U], *, threads: int) -> list[_R]:
-    """The results of all units, the largest of which is begun first; at most `threads` at a time.
+    """The results of all units. The largest unit starts first, and at most `threads` units run at a
+    time.
 
-    Raises what the first failing unit raises, once those that run have ended; no other is begun.
+    Raises the error of the first failing unit once the running units have ended; no further unit
+    starts.
     """
     ordered = sorted(units, key=lambda unit: unit.size_bytes, reverse=True)
     if threads <= 1 or len(ordered) <= 1:

@@ -1,9 +1,9 @@
 """Plans how rows that wait in `bucket-postpone` get their buckets, and makes the commit messages.
 
-All waiting files of a partition are read, writer by writer in the order of their first files, and
-each writer's files in their order. So the later of two rows of a key counts. By one commit of the
-kind COMPACT, the rows become files on level 0 of the partition's buckets, and the waiting files are
-removed. Source: `PostponeUtils`, `SparkPostponeCompactProcedure`.
+All waiting files of a partition are read writer by writer, in the order of the writers' first
+files, and each writer's files in their order. So the later of two rows of a key wins. By one commit
+of the kind COMPACT, the rows become files on level 0 of the partition's buckets, and the waiting
+files are removed. Source: `PostponeUtils`, `SparkPostponeCompactProcedure`.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _FIXED = {"postpone.batch-write-fixed-bucket": "true"}
 @dataclass(frozen=True)
 class PostponedRows:
     """The waiting files (MANIFEST_ENTRIES) of a snapshot, and as tasks read them: the files of one
-    writer after the other. `counts` are the numbers of buckets of partitions that have some or
-    shall get some, `default_count` that of the others."""
+    writer after the other. `counts` are the numbers of buckets of partitions that have buckets or
+    will get buckets, `default_count` is the number for other partitions."""
 
     table: Table
     snapshot_id: int
@@ -66,7 +66,7 @@ class PostponedRows:
 
     @property
     def partitions(self) -> list[bytes]:
-        """The partitions that have waiting rows, serialised."""
+        """The partitions that have waiting rows, serialized."""
         partitions: list[bytes] = pc.unique(self.files["partition"]).to_pylist()
         return partitions
 

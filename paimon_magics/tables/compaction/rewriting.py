@@ -41,7 +41,7 @@ Report = Callable[[int, int], None]
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
     """One rewrite: sections of a bucket, in the order of their keys, that are merged within
-    `bounds` into files of `output_level` in `folder`. `partition` is a serialised `BinaryRow`.
+    `bounds` into files of `output_level` in `folder`. `partition` is a serialized `BinaryRow`.
     `share` tasks divide the keys of the sections among them.
 
     With `looks_up` rows of level 0 are looked up in the runs `above` each section. `changelog` is
@@ -75,7 +75,7 @@ class RewriteTask:
 
 @dataclass(frozen=True)
 class RewriteSpec:
-    """What every task of one compaction must know; small and picklable.
+    """The specification for every task of one compaction; small and picklable.
 
     `files` reads all columns with their kinds and sequence numbers. `outputs` tells by level how
     files are written. `partitions` is the Arrow schema of the partition columns. `stem` begins the
@@ -99,7 +99,7 @@ class RewriteSpec:
         return f"RewriteSpec({self.stems[0]})"  # io_options may hold credentials
 
     def rule_of(self, task: RewriteTask) -> CompactionRule:
-        """What becomes of the rows of a task."""
+        """The compaction rule for the rows of a task."""
         return CompactionRule(
             merge=self.rule,
             output_level=task.output_level,
@@ -184,7 +184,7 @@ def _rewritten(spec: RewriteSpec, task: RewriteTask, running: Attempt, report: R
 
 
 def partition_row(encoded: bytes, schema: pa.Schema) -> pa.RecordBatch:
-    """The partition columns of a serialised partition, as one row."""
+    """The partition columns of a serialized partition, as one row."""
     rows = pa.array([encoded], pa.large_binary())
     columns = decode_rows(rows, [field.type for field in schema]) if schema.names else []
     return partition_values_row(schema.names, columns)

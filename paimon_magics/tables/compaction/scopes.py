@@ -27,7 +27,7 @@ _PLACE = ["partition", "bucket"]
 
 @dataclass(frozen=True)
 class StoredPartitions:
-    """Partitions that have files: serialised, the values of each partition column, and when the
+    """Partitions that have files: serialized, the values of each partition column, and when the
     newest file of each was created, in milliseconds since 1970."""
 
     encoded: pa.Array
@@ -102,8 +102,9 @@ def _with_value(table: Table, stored: StoredPartitions, key: str, value: str) ->
 
 
 def fullest_bucket(table: Table, manifests: ManifestCache) -> int:
-    """The most sorted runs that a bucket of the table's latest snapshot has; of a table without a
-    key, the most small files of a bucket, or of a partition without buckets."""
+    """The maximum number of sorted runs in a bucket of the table's latest snapshot. For a table
+    without a key: the maximum number of small files in a bucket, or in a partition without
+    buckets."""
     snapshot = latest_snapshot(table.paimon)
     if snapshot is None:
         return 0

@@ -1,5 +1,5 @@
-"""Sorts the rows that a compaction writes, so that rows near to each other lie in one file, and
-bounds of files tell more.
+"""Sorts the rows that a compaction writes, so that nearby rows are in one file and bounds of files
+are tighter.
 
 Memory is bounded: rows beyond `memory_bytes` are sorted on disk. A sample of their keys gives the
 bounds of ranges. Pieces of the input are sorted, cut at the bounds and written to local files. Then
@@ -111,8 +111,8 @@ class _Bounds:
 
 
 def _bounds(rows: SortInput, order: SortOrder, count: int) -> _Bounds:
-    """Bounds of about `count` ranges with as many rows each. A key that would begin several is a
-    range of its own."""
+    """Bounds of about `count` ranges with as many rows each. A key that would begin several ranges
+    becomes a separate range."""
     step = max(rows.row_count // (count * _SAMPLED_ROWS), 1)
     sampled, place = [], 0
     for batch in rows.read(order.columns):
@@ -177,7 +177,7 @@ class _Spilled:
 
 
 def _piece(batches: _Batches, size_bytes: int) -> pa.Table | None:
-    """The next rows, which take about so much memory; None if there are no more."""
+    """The next rows, which take about this much memory; None if there are no more."""
     waiting: list[pa.RecordBatch] = []
     total = 0
     while total < size_bytes:

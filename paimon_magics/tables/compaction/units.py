@@ -50,8 +50,9 @@ _BLOCK_FILES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class UnitRules:
-    """What decides which files are compacted. With `is_full` all files of a bucket are (`full`),
-    else what a writer would pick after a flush (`minor`). `min_size_bytes`: see `RewriteRules`."""
+    """The rules that select files for compaction. With `is_full` all files of a bucket are
+    compacted (`full`), else the files that a writer would pick after a flush (`minor`).
+    `min_size_bytes`: see `RewriteRules`."""
 
     picks: PickOptions
     is_full: bool
@@ -168,8 +169,8 @@ def bucket_units(
 
 
 def _blocks(starts: _Ints, ends: _Ints) -> Iterator[list[range]]:
-    """The buckets, in groups of about `_BLOCK_FILES` files: what is made for each file of a group
-    is made in one go."""
+    """The buckets, in groups of about `_BLOCK_FILES` files: the objects for the files of a group
+    are created together."""
     block: list[range] = []
     files = 0
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):

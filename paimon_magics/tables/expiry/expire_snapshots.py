@@ -1,14 +1,14 @@
 """Removes expired snapshots and the files that only they refer to: Paimon's `ExpireSnapshotsImpl`
 and `ExpireChangelogImpl`, on any branch.
 
-`decide` chooses the snapshots and moves the EARLIEST hint past them: from then on they are no part
-of the chain, and nobody may begin to use one. `carry_out` removes data files, then manifests, then
-the snapshots' own files, oldest first.
+`decide` chooses the snapshots and moves the EARLIEST hint past them: from then on they don't belong
+to the chain, and no process may begin to use them. `carry_out` removes data files, then manifests,
+then the snapshots' own files, oldest first.
 
-A process that dies in between leaves a chain that can be read from EARLIEST on. The next `decide`
-reads backwards from EARLIEST to find the snapshots that are left, and removes them too. Files that
-are gone already are skipped. The cost depends only on what expires: folders of data or manifests
-are never listed.
+A process that dies in between leaves a chain that is readable from EARLIEST on. The next `decide`
+reads backwards from EARLIEST to find the remaining snapshots, and removes them too. Files that are
+already gone are skipped. The cost depends only on what expires: folders of data or manifests are
+never listed.
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ def decide(table: Table, rules: ExpiryRules, floor: int, now_ms: int) -> Expiry 
     """Decide by the rules which snapshots to remove; None if there is nothing to do. Snapshots from
     `floor` on stay.
 
-    While this runs nobody else may make a tag or a branch of the table, roll it back, or begin to
-    read a snapshot below `floor`. Raises TableDamagedError if the new earliest snapshot is missing.
+    While this runs, no other process may create a tag or branch of the table, roll it back, or
+    begin to read a snapshot below `floor`. Raises TableDamagedError if the new earliest snapshot is
+    missing.
     """
     assert can_expire(table)
     paimon = table.paimon
@@ -113,7 +114,7 @@ def carry_out(expiry: Expiry, turn: AbstractContextManager[None] | None = None) 
     snapshots.
 
     Others may use the table meanwhile. `turn` is held while the snapshots' own files are removed,
-    so that nobody rolls the table back meanwhile.
+    so that the table is not rolled back meanwhile.
     """
     removed = 0
     if expiry.begin < expiry.end:
@@ -304,9 +305,9 @@ def _hinted(table: Table, hint: str, *, following: bool) -> int | None:
 def remove_tag(table: Table, name: str) -> bool:
     """Delete a tag and the files that only it refers to; return False if there was no such tag.
 
-    While this runs nobody else may make a tag or a branch of the table, or roll it back. Files that
-    can't be found or removed stay, with a warning in the log. Raises InvalidTableError for a name
-    that no tag can have.
+    While this runs, no other process may create a tag or branch of the table, or roll it back.
+    Files that can't be found or removed stay, with a warning in the log. Raises InvalidTableError
+    for a name that no tag can have.
     """
     path = tag_path(table, name)
     content = table.store.read(path)
@@ -320,7 +321,9 @@ def remove_tag(table: Table, name: str) -> bool:
     try:
         _remove_tag_files(table, rules, tagged)
     except Exception as error:
-        _log.warning("Files of the deleted tag %s of `%s` stay: %s", name, table.name, error)
+        _log.warning(
+            "Files of the deleted tag %s of `%s` could not be deleted: %s", name, table.name, error
+        )
     return True
 
 

@@ -1,12 +1,12 @@
 """Finds and removes the files of expired snapshots and changelogs, as Paimon's `FileDeletionBase`
 does for both.
 
-A missing manifest or manifest list was removed by a run that was cut short. The files that it names
-were removed before it, so that it is skipped.
+A missing manifest or manifest list was removed by an interrupted run. The files that it names were
+removed before it, so it is skipped.
 
 `ProtectedFiles` are the files that expiry must keep although the snapshots that it removes refer to
 them: those of tags, of the table's other branches, and of the snapshot that becomes the earliest.
-They are read only if a file that they might have is to be removed.
+They are read only before removing a file that they might contain.
 """
 
 from __future__ import annotations
@@ -300,9 +300,9 @@ def remove_overwritten(catalog: Catalog, p: Publication, runs: int) -> int:
     """Remove the metadata of an overwritten snapshot and of the `runs` runs that published it
     again, without the files that anything in the table refers to; return the number of files.
 
-    The caller makes sure that none of the runs can publish any more, and that nobody else changes
-    the table. Reads every snapshot, tag and branch. Raises UnknownNameError if the table is gone,
-    and what the store raises.
+    The caller ensures that no run can publish any more, and that no other process changes the
+    table. Reads every snapshot, tag and branch. Raises UnknownNameError if the table is gone, and
+    what the store raises.
     """
     table = catalog.load(replace(p.table, branch=None))
     tokens = [repetition_token(p, run) for run in range(1, runs + 1)]

@@ -4,7 +4,7 @@ polars decodes Avro into columns, but only files whose blocks it can decompress,
 a record. The others are rewritten without decoding a record:
 
 - Compressed blocks are decompressed: Paimon compresses by zstd, up to 0.8 by snappy. polars does
-  not know zstd, and it dies of a block of snappy without a record.
+  not support zstd, and crashes on a snappy block without records.
 - Paimon 0.8 and before, and its Rust library, write a union of null and a record. In Avro's
   encoding a record has nothing beside its fields, so a record with one field, the union, has the
   same bytes. Only the schema is replaced.
@@ -133,7 +133,7 @@ def _inflated(source: memoryview, position: int, schema: bytes, codec: str) -> I
 
 
 def _decompressor(codec: str) -> Callable[[memoryview], bytes]:
-    """What decompresses a block. It raises ValueError for a damaged one."""
+    """The function that decompresses a block. It raises ValueError for a damaged block."""
     import zstandard
 
     known: Callable[[memoryview], bytes]

@@ -42,8 +42,8 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What files tell of a column: bounds, NULL where they are unknown, and numbers of NULLs, -1
-    where they are."""
+    """The statistics of a column by file: bounds, NULL if unknown, and numbers of NULLs, -1 if
+    unknown."""
 
     least: pa.Array
     greatest: pa.Array
@@ -67,7 +67,8 @@ class FileStatistics:
 
     @cached_property
     def _bounds(self) -> list[list[pa.Array]] | None:
-        """The least and the greatest values of all columns; None if they are of others."""
+        """The least and the greatest values of all columns; None if the statistics are of other
+        columns."""
         types = [arrow_type(column.type) for column in self.columns]
         ends = [self.files[f"value_{end}_values"].combine_chunks() for end in ("min", "max")]
         if not has_fields(ends[0], len(types)):
@@ -100,7 +101,7 @@ def file_statistics(
 
 
 def has_fields(rows: pa.Array, fields: int) -> bool:
-    """Whether all serialised rows have that many fields."""
+    """Whether all serialized rows have that many fields."""
     arities = pc.binary_slice(rows, 0, 4)
     return bool(pc.all(pc.equal(arities, fields.to_bytes(4, "big"))).as_py())
 
@@ -131,9 +132,9 @@ def column_bounds(
 def exact_bounds(
     files: pa.Table, columns_of: Callable[[int], Sequence[Column]], column: Column
 ) -> Bounds | None:
-    """The bounds of `column` in all rows of whole files, None where their statistics do not tell,
-    or may be truncated. A file that was written with another type of the column, or without it,
-    does not tell."""
+    """The bounds of `column` in all rows of whole files, None if their statistics are unknown or
+    may be truncated. Statistics are unknown in a file that was written with another type of the
+    column, or without it."""
     if not isinstance(column.type, AtomicType) or column.type.name not in _STORED_WHOLE:
         return None
     bounds = column_bounds(files, columns_of, [column])[column.name]

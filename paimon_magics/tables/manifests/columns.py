@@ -125,8 +125,8 @@ class ManifestColumns:
 
 
 def only(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Some columns, without the memory of the others: what was decoded together is freed together,
-    so they are copied."""
+    """Some columns, without the memory of the others: columns that were decoded together are freed
+    together, so the columns are copied."""
     if list(names) == table.column_names:
         return table
     return table.select(list(names)).take(pa.array(np.arange(table.num_rows)))
@@ -225,7 +225,7 @@ _V = TypeVar("_V", bound=_Sized)
 
 
 class ReadCache(Generic[_V]):
-    """Keeps the last used values up to `bytes_max` together, and the newest one whatever its size.
+    """Keeps the most recently used values up to `bytes_max` in total, and always the newest value.
     A value counts `each_bytes` beside its own: what its objects take in memory.
 
     Safe for several threads. Two threads that ask for a new value at once both read it.

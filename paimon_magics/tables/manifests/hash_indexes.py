@@ -1,18 +1,19 @@
-"""The check of hash indexes at a commit. They tell which keys are in which dynamic bucket.
+"""The check of hash indexes at a commit. A hash index records which keys are in which dynamic
+bucket.
 
 A writer reads the indexes when it begins, assigns new keys to buckets by them, and replaces a
 bucket's whole index when it commits. A streaming writer never reads them again. Of two writers that
 began at the same time, the second would overwrite the additions of the first, and may put the same
-new key into another bucket. Then the table would have the key twice. Paimon leaves it to its users
-to run one writer at a time. Here both indexes are united where they do not contradict each other;
-a commit that puts a key into another bucket than the table has it in is refused, and the error says
-which keys these are, so that the table's rows can be moved (`tables/compaction/key_moves.py`).
+new key into another bucket. Then the table would have the key twice. Paimon requires its users to
+run one writer at a time. Here both indexes are united if they do not contradict each other. A
+commit that puts a key into another bucket than the table is refused. The error names these keys, so
+that the table's rows can be moved (`tables/compaction/key_moves.py`).
 
-Not every key in a commit's index is one that its writer has put there. Paimon's writer assigns keys
-by the index as it was when it met the partition (HashBucketAssigner), and adds to a bucket's index
-as that was when it began to write to the bucket (DynamicBucketIndexMaintainer): keys that others
-had put there in between, and that were moved since, are in it still. The new files of the bucket
-tell which keys are its own.
+Not every key in a commit's index was added by its writer. Paimon's writer assigns keys by the index
+as it was when it met the partition (HashBucketAssigner), and adds to a bucket's index as that was
+when it began to write to the bucket (DynamicBucketIndexMaintainer): so it still has keys that
+others added in between and that were moved since. The new files of the bucket show which keys the
+writer added.
 
 An index file is a list of the keys' hashes, 32 bits big-endian. A hash belongs to one bucket.
 """
@@ -70,8 +71,8 @@ class StaleIndexError(CommitConflictError):
 
 @dataclass(frozen=True, slots=True)
 class United:
-    """What a snapshot's index must have for one bucket: `entry` as it is, or a new index file with
-    `hashes`, sorted, where that is None. `instead_of` is the commit's own entry, if it has one."""
+    """The index of a snapshot for one bucket: `entry` as it is, or if that is None, a new index
+    file with the sorted `hashes`. `instead_of` is the commit's own entry, if it has one."""
 
     bucket: Bucket
     entry: Any
@@ -93,13 +94,14 @@ class HashIndexes:
         base: Sequence[Any] = (),
         brought: Brought | None = None,
     ) -> list[United]:
-        """What a commit's index must get from the table's, so that no key is lost.
+        """The hashes that a commit's index must take from the table's index, so that no key is
+        lost.
 
         `before` are the entries of the table's index manifest, `after` those of the commit's. A
-        bucket of the commit that was written on an older index gets the keys that came since. It
-        loses those that went to other buckets since: by that index, `base`, where it is known, else
-        by `brought`, where the commit has no rows of them. Raises StaleIndexError for keys that the
-        commit puts into other buckets than the table.
+        bucket of the commit that was written on an older index gets the keys added since. It loses
+        the keys that moved to other buckets since: according to that index, `base`, if known, else
+        according to `brought`, if the commit has no rows of these keys. Raises StaleIndexError for
+        keys that the commit puts into other buckets than the table.
         """
         if table.paimon.bucket_mode() != BucketMode.HASH_DYNAMIC:
             return []
@@ -245,8 +247,8 @@ def _misplaced(
 
 
 _HINT = (
-    "Let one job at a time write to a table with dynamic buckets, and start this one again: it "
-    "then reads the present index."
+    "Let only one job at a time write to a table with dynamic buckets, and restart this one so "
+    "that it reads the current index."
 )
 
 
@@ -258,7 +260,7 @@ def _stale(
     return StaleIndexError(
         f"This commit puts {count_text(len(first.hashes), 'key')} into bucket "
         f"{first.bucket}{where} that are in bucket {first.present_in}: another writer has added "
-        "them since it began. The keys would be in the table twice.",
+        "them since this commit's statement began. The table would contain the keys twice.",
         hint=_HINT,
         misplaced=misplaced if may_move else (),
     )

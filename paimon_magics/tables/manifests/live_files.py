@@ -1,7 +1,7 @@
 """The files of a snapshot, and the files that snapshots add, as Arrow columns.
 
-They are read from manifest lists and manifests; added files that are also deleted are taken off. No
-folder is listed, and no object is made for a file. Rules: Paimon's `ManifestsReader` and
+They are read from manifest lists and manifests; added files that are also deleted are left out. No
+folder is listed, and no object is created for a file. Rules: Paimon's `ManifestsReader` and
 `FileEntry.mergeEntries`.
 """
 
@@ -64,8 +64,8 @@ class ManifestCache:
             if content.startswith(magic):
                 raise UnsupportedStatementError(
                     f"The manifest {path} has the format {format}. Only avro can be read here.",
-                    hint="With an engine that reads this format, copy the table to one without "
-                    "the option 'manifest.format'.",
+                    hint="Use an engine that reads this format to copy the table to a table "
+                    "without the option 'manifest.format'.",
                 )
         return content
 
@@ -93,8 +93,8 @@ class ManifestCache:
         return sum(counts)
 
     def few_files(self, snapshot: Any) -> pa.Table:
-        """The files of a snapshot whose manifests have few entries; they are kept until others are
-        asked for."""
+        """The files of a snapshot whose manifests have few entries; they are cached until another
+        snapshot is requested."""
         files = self.files_at_hand(snapshot)
         if files is None:
             lists = _lists(snapshot)
@@ -103,7 +103,7 @@ class ManifestCache:
         return files
 
     def files_at_hand(self, snapshot: Any) -> pa.Table | None:
-        """What `few_files` has kept of a snapshot, if it has."""
+        """The files of a snapshot that `few_files` has cached, if any."""
         last = self._last_few
         return last[1] if last is not None and last[0] == _lists(snapshot) else None
 
@@ -168,7 +168,7 @@ def added_files(folder: ManifestCache, manifest_lists: Iterable[str | None]) -> 
 
 def undeleted(entries: pa.Table) -> pa.Table:
     """The entries that add a file which no entry deletes. A file may be deleted and added again at
-    its level, when it gets another index: each deletion takes away one addition, the oldest."""
+    its level, when it gets another index: each deletion cancels one addition, the oldest."""
     deletes = _is(entries, "kind", DELETE)
     if not deletes.any():
         return entries

@@ -2,13 +2,13 @@
 
 The rules are Paimon's (`ManifestFileMerger`), with the options
 
-- `manifest.target-file-size`: neighbouring manifests are merged until they reach this size,
+- `manifest.target-file-size`: neighboring manifests are merged until they reach this size,
 - `manifest.merge-min-count`: the last ones, which do not reach it, only if they are this many,
 - `manifest.full-compaction-threshold-size`: once small manifests and manifests with deletions
   have this size together, every deletion is carried out, in large manifests as well.
 
-An entry that adds a file and one that deletes it cancel each other. Only neighbours are merged, in
-their order, so an entry never moves past one that it depends on.
+An entry that adds a file and one that deletes it cancel each other. Only neighbors are merged, in
+their order, so an entry never moves past an entry that it depends on.
 
 `manifest-sort.enabled` changes how Paimon's Java library arranges entries. No reader relies on
 that; here entries keep their order.
@@ -71,8 +71,8 @@ class MergeRules:
 
 @dataclass(frozen=True, slots=True)
 class ManifestCounts:
-    """How many manifests a table has, and which of them a merge is for: those with deletions, and
-    those that are smaller than `target_bytes`."""
+    """How many manifests a table has, and how many a merge would rewrite: manifests with deletions,
+    and manifests smaller than `target_bytes`."""
 
     files: int
     size_bytes: int
@@ -116,7 +116,7 @@ def merge_manifests(
 def _groups(
     metas: Sequence[ManifestFileMeta], rules: MergeRules
 ) -> Iterator[Sequence[ManifestFileMeta]]:
-    """Groups of neighbours to merge, in order; a group of one stays: `tryMinorCompaction`."""
+    """Groups of neighbors to merge, in order; a group of one stays: `tryMinorCompaction`."""
     group: list[ManifestFileMeta] = []
     size_bytes = 0
     for meta in metas:
@@ -134,7 +134,7 @@ def _groups(
 def _merge_group(
     paimon: Any, metas: Sequence[ManifestFileMeta], rules: MergeRules, names: MetadataNames
 ) -> list[ManifestFileMeta]:
-    """Merge neighbours, or return them as they are if no schema can hold the entries of all.
+    """Merge neighbors, or return them unchanged if no schema can hold the entries of all.
 
     A deletion stays if a manifest before these adds its file: `mergeCandidates`.
     """

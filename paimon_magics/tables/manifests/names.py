@@ -71,7 +71,7 @@ def token_of(manifest_list: str) -> str | None:
 def remove_metadata(paimon: Any, token: str, keep: Collection[str]) -> int:
     """Remove the files of the run with this token, except those in `keep`; return their number.
 
-    The caller knows that the run can't publish any more. Costs a few requests for each file.
+    The caller ensures that the run can no longer publish. Costs a few requests for each file.
     """
     folder = manifest_folder(paimon)
     names: list[str] = []

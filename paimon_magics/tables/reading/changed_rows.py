@@ -42,7 +42,7 @@ class Change:
 
 
 def keys_of(entries: Sequence[pa.RecordBatch | Change]) -> pa.Table | None:
-    """The keys that changes name, each once; None where there is no change."""
+    """The keys that changes name, each once; None if there is no change."""
     named = [entry.keys for entry in entries if isinstance(entry, Change)]
     if not named:
         return None
@@ -108,11 +108,11 @@ class _Timeline:
 
     @property
     def turns(self) -> int:
-        """How often the key is changed that is changed most often."""
+        """The maximum number of changes of one key."""
         return int(self._turns.max()) + 1 if len(self._turns) else 0
 
     def forget_what_is_deleted(self) -> None:
-        """Leave out what comes before the last unconditional DELETE of a key."""
+        """Leave out all rows and changes before the last unconditional DELETE of a key."""
         last = np.full(self._keys.num_rows, -1, dtype=np.int64)
         whole = [
             at

@@ -65,8 +65,8 @@ class FileAccess:
 @dataclass(frozen=True)
 class FileColumns:
     """The columns to read from one file. `stored` has the stored field for each wanted field, None
-    where the file lacks it; `names` are all columns to read, system columns among them.
-    `sequence_number` is that of all rows, None where the stored ones count."""
+    if the file lacks it; `names` are all columns to read, system columns among them.
+    `sequence_number` is that of all rows, None if the stored ones count."""
 
     names: tuple[str, ...]
     stored: tuple[Field | None, ...]
@@ -80,11 +80,11 @@ class FileReader:
     `schemas` are the fields of each schema id that files have. `system` are the columns among
     SEQUENCE and KIND to read from key-value files. `with_row_ids` adds ROW_ID and SEQUENCE of
     tables with row tracking. `first_place` adds PLACE: the rows' numbers in their file, plus
-    `first_place`. Batches have at most `batch_rows` rows. `legacy_zone`:
-    see `orc_legacy_zone`. Rows that don't meet the `conditions` may be left out. With `leaves_out`
-    all rows are left out that don't meet a condition on a wanted column. Arrow's threads decode the
-    columns of Parquet files `in_threads`; tasks have one core and don't use them. `table` is the
-    table's name in SQL, for errors.
+    `first_place`. Batches have at most `batch_rows` rows. `legacy_zone`: see `orc_legacy_zone`.
+    Rows that don't meet the `conditions` may be left out. With `leaves_out`, all rows that don't
+    meet a condition on a wanted column are left out. Arrow's threads decode the columns of Parquet
+    files `in_threads`; tasks have one core and don't use them. `table` is the table's name in SQL,
+    for errors.
     """
 
     access: FileAccess

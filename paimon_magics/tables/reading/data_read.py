@@ -112,8 +112,8 @@ class ReadRequest:
     `columns` are the columns that it needs, None for all. `options` are Paimon's read options,
     `zone` is the time zone of times in them. `filters` are conditions by which files and row groups
     are pruned, with the values `bound` to their bind names. `unordered`: rows may come in any
-    order. `partitions` (serialised), if given, are the only ones; of a state of a table with keys
-    only files of `level_min` and above are read. `with_entries`: see `TableScan`.
+    order. If `partitions` (serialized) are given, only these are read. Of a state of a table with
+    keys, only files of `level_min` and above are read. `with_entries`: see `TableScan`.
     """
 
     kind: ViewKind = ViewKind.TABLE
@@ -138,9 +138,9 @@ def plan_data_read(
 ) -> DataRead:
     """Plan a read; files that can't hold matching rows are pruned.
 
-    `target` is what the options name, where that is known; `manifests` is a cache of the table's
-    manifests. Raises UnknownNameError and InvalidValueError for options and points in time that
-    the table does not have, UnsupportedStatementError for a view or merge that is not offered.
+    `target` is the target that the options name, if known; `manifests` is a cache of the table's
+    manifests. Raises UnknownNameError and InvalidValueError for options and points in time that the
+    table does not have, UnsupportedStatementError for a view or merge that is not offered.
     """
     check_readable(replace(table.name, system_table=None), table.schema)
     options = read_options(request.options)

@@ -61,7 +61,7 @@ def updated_rows(
         if at < 0 or row_id >= ranges[at].next_row_id:
             raise InvalidValueError(
                 f"`{reader.table}` has no row with the id {row_id}.",
-                hint="Read the rows' ids from the snapshot that is updated.",
+                hint="Read the row ids from the snapshot that is updated.",
             )
         for batch in side_by_side(reader, [ranges[at].files]):
             first = batch.column(ROW_ID)[0].as_py()
@@ -88,7 +88,7 @@ class _Updates:
             if (np.diff(self._ids, prepend=self._last) <= 0).any():
                 raise InvalidValueError(
                     f"The ids of the updated rows of `{self._table}` don't ascend, or one repeats.",
-                    hint="Give each row one new value, in the order of the rows' ids.",
+                    hint="Give each row exactly one new value, in the order of the row ids.",
                 )
             self._last = int(self._ids[-1]) if len(self._ids) else self._last
         return int(self._ids[0])

@@ -1,4 +1,4 @@
-"""What manifests alone tell of a read: the number of rows, and bounds of columns.
+"""The facts about a read that manifests alone provide: the number of rows, and bounds of columns.
 
 Nothing is guessed. If a row can be hidden, deleted, or excluded by a condition that manifests don't
 decide, the answer is None, and the files must be read.

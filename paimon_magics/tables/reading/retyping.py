@@ -1,9 +1,9 @@
-"""Finds stored rows that a change of a column's type, or to NOT NULL, would harm.
+"""Finds stored rows that would be harmed by a change of a column's type or to NOT NULL.
 
-Files keep the type that they were written with, and each read casts their values. A text that is no
-number makes every read of its file fail. A number that is too large is read as another one. Paimon
-allows such changes. Statistics in manifests are examined first. Then files are read, up to a number
-of rows; those whose statistics show harm come first.
+Files keep the type that they were written with, and each read casts their values. A text that is
+not a number makes every read of its file fail. A number that is too large is read as another
+number. Paimon allows such changes. Statistics in manifests are examined first. Then files are read,
+up to a number of rows; those whose statistics show harm come first.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ class StoredValue:
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """The harm that a change does to the stored rows of one column; false if there is none.
+    """The harm of a change to the stored rows of one column; false if there is none.
 
     `unreadable` are the first values whose files become unreadable, `changed` the first values that
-    are read as others, `nulls` is the number of NULLs in a column that becomes NOT NULL.
-    `impossible`: some files have a type that can't be cast to the new one. `examined` says how many
-    rows and files were looked at, `not_looked_at` why files could not be read.
+    are read as other values, `nulls` is the number of NULLs in a column that becomes NOT NULL.
+    `impossible`: some files have a type that can't be cast to the new type. `examined` is the
+    number of rows and files checked, `not_looked_at` the reason why files could not be read.
     """
 
     column: str
@@ -159,7 +159,7 @@ class _StoredColumn:
             nulls,
             impossible,
             f"{self._rows:,} of {count_text(total, 'row')} in {self._opened:,} of "
-            f"{count_text(self._files.num_rows, 'file')} were looked at",
+            f"{count_text(self._files.num_rows, 'file')} were checked",
             tuple(self._closed),
         )
 

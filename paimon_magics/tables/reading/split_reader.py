@@ -85,8 +85,8 @@ class SplitReader:
 
     def _of_keys(self, reader: FileReader) -> FileReader:
         """The reader with the conditions on keys only. These hold for all rows of a key or for
-        none, so that they never drop a row that hides another, or one of the rows of an update.
-        Rows that are neither merged nor shown with their kinds need no such care."""
+        none, so they never drop a row that hides another row, or one of the rows of an update. Rows
+        that are neither merged nor shown with their kinds don't need this."""
         assert self.rule is not None
         keys = self.rule.order.keys
         conditions = tuple(

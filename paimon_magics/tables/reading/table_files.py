@@ -1,6 +1,7 @@
-"""What tasks need to read all columns of a table's data files: how to open them, and their schemas.
+"""Everything that tasks need to read all columns of a table's data files: how to open the files,
+and their schemas.
 
-Made on the driver, which knows pypaimon; the reader that comes out is pickled into tasks.
+Runs on the driver, which has pypaimon; the resulting reader is pickled into tasks.
 """
 
 from __future__ import annotations

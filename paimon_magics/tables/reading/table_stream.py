@@ -104,7 +104,8 @@ class TableStream:
         return plan_data_read(self._table, ReadRequest(self._kind), target=target)
 
     def begin(self) -> StreamOffset:
-        """Where a new stream begins; from here on its consumer, if it has one, holds its snapshots.
+        """Where a new stream begins; from here on its consumer, if it has one, protects its
+        snapshots.
 
         Raises UnknownNameError for a snapshot that the table does not have.
         """
@@ -117,8 +118,8 @@ class TableStream:
         return replace(offset, created_ms=self._created_ms).document()
 
     def check_same_table(self, offset: StreamOffset) -> None:
-        """Raise InvalidTableError if the offset is one of another table: this one was dropped and
-        made anew, or the checkpoint is another stream's."""
+        """Raise InvalidTableError if the offset belongs to another table: the table was dropped and
+        created again, or the checkpoint belongs to another stream."""
         now = created_at_ms(self._table)
         if offset.created_ms is not None and now is not None and offset.created_ms != now:
             raise InvalidTableError(
@@ -196,7 +197,7 @@ class TableStream:
             manifests=self._manifests,
             batch_rows=self._batch_rows,
         )
-        # A row that is deleted must not look like one that was added.
+        # A deleted row must not look like an added row.
         read = replace(read, reader=replace(read.reader, added_only=True))
         return read if self._columns is None else self._of_columns(read, self._columns)
 
@@ -312,6 +313,7 @@ class TableStream:
         if start.snapshot_id > self.latest().snapshot_id:
             raise UnknownNameError(
                 f"The stream has read `{self._name}` up to snapshot {start.snapshot_id - 1}, but "
-                f"the latest is {latest.snapshot_id - 1}: the table was rolled back or made anew.",
+                f"the latest is {latest.snapshot_id - 1}: the table was rolled back or created "
+                "again.",
                 hint="Begin a new stream, with a checkpoint of its own.",
             )

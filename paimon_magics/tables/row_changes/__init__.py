@@ -1,2 +1,1 @@
-"""Rows of an append table that a statement changes: the files they are in, and what becomes of
-those."""
+"""Rows of an append table that a statement changes: their files, and how these files change."""

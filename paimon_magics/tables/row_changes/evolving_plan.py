@@ -60,9 +60,9 @@ class EvolvingChange(RowChange):
         slots: int,
         settings: Settings,
     ) -> ColumnChanges:
-        """What changes the rows for the transaction; `assigned` are the columns that get new
-        values, None for a DELETE. Raises UnsupportedStatementError for a column with an index that
-        must not change."""
+        """The callable that changes the rows for the transaction; `assigned` are the columns that
+        get new values, None for a DELETE. Raises UnsupportedStatementError for a column with an
+        index that must not change."""
         if not assigned:
             return ColumnChanges(self.units, deletes=assigned is None)
         partitions = {row_range.partition for row_range in self.ranges}
@@ -92,7 +92,7 @@ class EvolvingChange(RowChange):
         return PlacedFiles(reader, self.units, evolves=True)
 
     def file_counts(self, results: Sequence[ChangedFile]) -> tuple[int | None, int | None]:
-        """How many files were written anew, None where files stay, and how many vectors were."""
+        """How many files were rewritten, None if files stay, and how many vectors were."""
         vectors = sum(1 for result in results if result.deleted)
         return None, vectors if self.table.schema.deletion_vectors_enabled else None
 
@@ -151,7 +151,7 @@ def plan_evolving_change(
         raise UnsupportedStatementError(
             f"`{table.name}` has files whose rows have no ids. Single columns of them can't be "
             "written.",
-            hint="INSERT OVERWRITE … SELECT writes the table anew. All rows get ids then.",
+            hint="Rewrite the table with INSERT OVERWRITE … SELECT, which gives all rows ids.",
         )
     ranges = ranges_of(table, files, manifests.deletions(snapshot.index_manifest))
     units = tuple(AppendUnit(number, 0, each.files) for number, each in enumerate(ranges))
@@ -169,8 +169,8 @@ def plan_evolving_change(
 def _check_indexed_columns(
     table: Table, snapshot: Any, assigned: Collection[str], partitions: Collection[tuple[Any, ...]]
 ) -> None:
-    """Raise UnsupportedStatementError if a column that is `assigned` has an index at a snapshot in
-    one of the partitions, whose option says that it must not change (the default)."""
+    """Raise UnsupportedStatementError if an `assigned` column has an index at a snapshot in one of
+    the partitions, and the table option forbids the change (the default)."""
     if _action(table) != "THROW_ERROR":
         return
     columns = {
@@ -181,11 +181,11 @@ def _check_indexed_columns(
     if columns:
         name = min(columns)
         raise UnsupportedStatementError(
-            f"`{name}` of `{table.name}` has a global index, which would still find rows by their "
-            "old values.",
+            f"`{name}` of `{table.name}` has a global index, which would keep finding rows by "
+            "their old values.",
             hint=f"Let the statement drop the index: ALTER TABLE {table.name} SET TBLPROPERTIES "
-            f"('{_ACTION}' = 'DROP_PARTITION_INDEX'), and build it again afterwards. With 'IGNORE' "
-            "it stays, and is wrong for the rows that change.",
+            f"('{_ACTION}' = 'DROP_PARTITION_INDEX'), and rebuild it afterwards. With 'IGNORE' the "
+            "index stays, and is outdated for changed rows.",
         )
 
 

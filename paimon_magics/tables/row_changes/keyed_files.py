@@ -1,5 +1,5 @@
 """Deletes rows from files of a primary-key table whose merge engine takes no rows of the kind -D.
-Files are written anew without them, or deletion vectors mark them.
+Files are rewritten without these rows, or deletion vectors mark them.
 
 A file may be changed so only if its rows need no merge: no other file that is read has their keys.
 A rewritten file keeps its level, and its rows their kinds and sequence numbers. Paimon's connector
@@ -51,7 +51,7 @@ class KeyedChange(AppendChange):
         slots: int,
         settings: Settings,
     ) -> FileChanges:
-        """What deletes rows of the files for the transaction."""
+        """The callable that deletes rows of the files for the transaction."""
         assert assigned is None  # an UPDATE writes rows of a kind
         reader = files_reader(self.table, self.files, system=(SEQUENCE, KIND))
         levels = {unit.output_level for unit in self.units}
@@ -63,10 +63,10 @@ class KeyedChange(AppendChange):
         return FileChanges(self.units, placed, output, None, self.marks, has_buckets=True)
 
     def read_set(self, results: Sequence[ChangedFile], rows: RowSearch | None = None) -> ReadSet:
-        """What the commit is checked against: the files. Rows that others add to these keys
-        meanwhile count as added after the rows were deleted."""
+        """The read set that the commit is checked against: the files. Rows that others add to these
+        keys meanwhile count as added after the delete."""
         read = super().read_set(results, rows)
-        # Too many files to be named: those that conditions allow are checked.
+        # Too many files to list: all files that the conditions allow are checked.
         return read if read.files is None else replace(read, search=None)
 
     def _new_files(self, result: ChangedFile, home: Bucket) -> list[tuple[Bucket, list[Any]]]:
@@ -98,15 +98,16 @@ def plan_keyed_change(
         raise _uncompacted(
             table,
             f"Rows of {count_text(waiting, 'file')} of `{table.name}` appear after the next "
-            f"compaction ({hidden_by}). DELETE can't see them yet, and they would stay.",
+            f"compaction ({hidden_by}). DELETE can't see these rows yet and would leave them in "
+            "the table.",
         )
     overlapping = _merged_files(table, files, groups, stored)
     if overlapping:
         raise _uncompacted(
             table,
-            f"`{table.name}` has {count_text(overlapping, 'file')} whose rows have to be merged by "
-            f"key. Its merge engine ({schema.merge_engine}) takes no deletes, so DELETE removes "
-            "rows from files. Each key must be in one file only.",
+            f"`{table.name}` has {count_text(overlapping, 'file')} whose rows must be merged by "
+            f"key. Its merge engine ({schema.merge_engine}) supports no deletes, so DELETE removes "
+            "rows from files. That requires each key in only one file.",
         )
     units = file_units(table, files, stored, with_folders=True)
     marks = schema.deletion_vectors_enabled

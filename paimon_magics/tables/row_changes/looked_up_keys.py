@@ -35,7 +35,7 @@ from paimon_magics.tables.table import Table
 INTEGERS_MAX = 1_000_000
 """The most values of a column of whole numbers or dates."""
 TEXTS_MAX = 65_536
-"""The most values of a column of texts: Arrow hashes them anew for each batch of rows."""
+"""Upper bound on values of a column of texts: Arrow hashes them again for each batch of rows."""
 
 _SPAN_MAX = 2**25
 
@@ -143,8 +143,8 @@ def check_none_wait(
     manifests: ManifestCache,
 ) -> None:
     """Raise UnsupportedStatementError if rows of a snapshot, pypaimon's, wait for their buckets in
-    partitions that `predicates` allow. A statement can't see them, and they get greater sequence
-    numbers than what it writes."""
+    partitions that `predicates` allow. A statement can't see these rows, and they get greater
+    sequence numbers than the rows that it writes."""
     if table.schema.bucket_mode != "POSTPONE_MODE":
         return
     files = live_files(manifests, snapshot)
@@ -155,8 +155,8 @@ def check_none_wait(
         rows = count_text(pc.sum(files["row_count"]).as_py(), "row")
         raise UnsupportedStatementError(
             f"{rows} of `{table.name}` in {count_text(files.num_rows, 'file')} still wait for "
-            "their buckets ('bucket' = '-2'). This statement can't see them, and they would "
-            "replace what it writes.",
+            "their buckets ('bucket' = '-2'). This statement can't see these rows, and they would "
+            "replace the rows that it writes.",
             hint=f"Nothing was written. CALL sys.compact(table => '{table.name}'), then run the "
             "statement again.",
         )

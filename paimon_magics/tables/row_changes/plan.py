@@ -72,8 +72,8 @@ class RowChange:
     pruning_steps: tuple[PruningStep, ...]
 
     def read_set(self, results: Sequence[ChangedFile], rows: RowSearch | None = None) -> ReadSet:
-        """What the commit of the results is checked against; `rows` are the rows that were looked
-        for, if they are others than those that meet `predicates`."""
+        """The read set that the commit of the results is checked against; `rows` are the searched
+        rows, if they differ from the rows that meet `predicates`."""
         names = [
             file.path.rpartition("/")[2]
             for result in results
@@ -100,8 +100,8 @@ class AppendChange(RowChange):
         slots: int,
         settings: Settings,
     ) -> FileChanges:
-        """What changes the files for the transaction; `assigned` are the columns that get new
-        values, None for a DELETE."""
+        """The callable that changes the files for the transaction; `assigned` are the columns that
+        get new values, None for a DELETE."""
         schema = self.table.schema
         tracks_rows = schema.row_tracking_enabled
         reader = files_reader(self.table, self.files, with_row_ids=tracks_rows)
@@ -141,7 +141,7 @@ class AppendChange(RowChange):
         return PlacedFiles(reader, self.units)
 
     def file_counts(self, results: Sequence[ChangedFile]) -> tuple[int | None, int | None]:
-        """How many files were written anew, and how many vectors: one of both is None."""
+        """How many files were rewritten, and how many vectors: one of both is None."""
         return (None, len(results)) if self.marks else (len(results), None)
 
     def messages(
@@ -213,7 +213,7 @@ class AppendChange(RowChange):
         return new
 
     def _number(self, files: Sequence[Any], before: Any) -> None:
-        """Give the rows of files that take the place of the file `before` its numbers."""
+        """Give the rows of files that replace the file `before` its numbers."""
         if not self.table.schema.row_tracking_enabled:
             number_files(files, before.min_sequence_number)
 

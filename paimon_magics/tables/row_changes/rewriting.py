@@ -1,7 +1,7 @@
 """Changes rows of files of a table, in a Spark task.
 
 A task gets the places of the rows that a statement selects, file by file in ascending order, with
-the values that it assigns. A file is written anew with the changes, or its places are kept for a
+the values that it assigns. A file is rewritten with the changes, or its places are kept for a
 deletion vector and the changed rows are written as new ones. Light to import, because Spark's
 tasks load it. Memory is bounded by a batch of a file, and for a vector by the places of a file.
 """
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
-    """What became of the file `number`: `changed` of its rows were changed, and of these `deleted`
+    """The result for the file `number`: `changed` of its rows were changed, and of these `deleted`
     were deleted. `written` or `files` are the new files with its rows, and `places` the changed
     places as a roaring bitmap, where a deletion vector marks them."""
 
@@ -56,7 +56,7 @@ class ChangedFile:
 class FileChanges:
     """Changes the files of `units`, each of one file: small and picklable.
 
-    `assigned` is the serialised schema of the columns that get new values; where it is None, the
+    `assigned` is the serialized schema of the columns that get new values; where it is None, the
     selected rows are deleted. Rows that have a column `KIND` are deleted where it says so. With
     `marks` files stay, their places are marked, and `assigned` has
     all columns. With `has_buckets` rows stay in the bucket of their file.
@@ -179,8 +179,8 @@ class ColumnChanges:
     """Changes rows of `units`, each the files of one range of rows, in the order of the ranges'
     ids: small and picklable.
 
-    `write` and `reader` write and read the columns that get new values, whose serialised schema is
-    `assigned`; None where no column does. With `deletes` the selected rows are deleted; otherwise
+    `write` and `reader` write and read the columns that get new values, whose serialized schema is
+    `assigned`; None if no column does. With `deletes` the selected rows are deleted; otherwise
     those of which a column `KIND` says so.
     """
 

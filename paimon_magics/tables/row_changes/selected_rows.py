@@ -68,12 +68,12 @@ class SelectedRows:
         return self._rest
 
     def file(self) -> int | None:
-        """The file of the next row; None where there is none."""
+        """The file of the next row; None if there is none."""
         rest = self._fill()
         return None if rest is None else int(rest.column(FILE_COLUMN)[0].as_py())
 
     def take(self, file: int, stop: int | None) -> pa.RecordBatch | None:
-        """The next rows of the file below the place `stop`; None where there are none."""
+        """The next rows of the file below the place `stop`; None if there are none."""
         rest = self._fill()
         if rest is None:
             return None

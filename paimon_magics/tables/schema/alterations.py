@@ -1,8 +1,8 @@
 """Planned changes as pypaimon's schema changes, and the schema that results from them.
 
-pypaimon applies the changes and assigns field ids. What it lacks (defaults, renaming columns in
-all the options that name them) comes from the plan. The result must equal the planned schema, else
-nothing is stored.
+pypaimon applies the changes and assigns field ids. Features that it lacks (defaults, renaming
+columns in all the options that name them) come from the plan. If the result differs from the
+planned schema, nothing is stored.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ def altered_schema(
     stored = schema_of(after)
     if _without_ids(stored) != _without_ids(planned):
         raise UnsupportedStatementError(
-            "These changes can't be made together: what would be stored is not what was planned.",
+            "These changes can't be made together: the stored schema would differ from the planned "
+            "one.",
             hint="Make the changes one by one.",
         )
     return after

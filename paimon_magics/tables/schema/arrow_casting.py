@@ -40,7 +40,7 @@ def _conform_timestamp(column: pa.Array, target: pa.TimestampType) -> pa.Array:
             divisor = have // want
             remainder = pc.subtract(
                 numbers, pc.multiply(pc.divide(numbers, divisor), divisor)
-            )  # Arrow divides towards zero
+            )  # Arrow divides toward zero
             numbers = pc.divide(numbers, divisor)
             numbers = pc.if_else(pc.less(remainder, 0), pc.subtract(numbers, 1), numbers)
         else:

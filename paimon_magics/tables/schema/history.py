@@ -56,8 +56,8 @@ class TableSchemas:
         return fields_of(self.schema(schema_id).fields)
 
 
-# All schemas that a table has had, by their ids; and what tells a table from one that was created
-# later at the same location.
+# All schemas that a table has had, by id; and texts that distinguish a table from a later table at
+# the same location.
 
 
 class Definitions:
@@ -84,7 +84,7 @@ class Definitions:
 
 def created_at_ms(table: Table) -> int | None:
     """When the table that is at the location now was created, in milliseconds since 1970 UTC; None
-    where its first schema is gone. Asks the store each time."""
+    if its first schema is gone. Asks the store each time."""
     try:
         text = table.paimon.file_io.read_file_utf8(schema_path(table.paimon.schema_manager, 0))
     except FileNotFoundError:
@@ -98,10 +98,10 @@ def _created_ms(text: str) -> int:
 
 
 def creation_of(table: Table) -> str:
-    """What tells the table from others that had, or will have, its name: a catalog server's id of
-    it, or when the one at the location was created, which asks the store each time; "" where
-    neither can be known. Paimon makes the uuid of a table so (`CatalogUtils.loadTable`). Raises
-    OSError."""
+    """A text that distinguishes the table from earlier and later tables of its name: the catalog
+    server's id, or the creation time of the table at the location, which asks the store each time;
+    "" if neither can be known. Paimon derives the uuid of a table this way
+    (`CatalogUtils.loadTable`). Raises OSError."""
     if publishes_itself(table):
         return str(table.paimon.catalog_environment.uuid or "")
     try:
@@ -114,8 +114,8 @@ def creation_of(table: Table) -> str:
 
 
 def is_other_table(table: Table, present: Table) -> bool:
-    """Whether the table that has the name at `present` is another one than `table`, which was
-    loaded from there before: it has no such schema, or one that was made at another time."""
+    """Whether the table at `present` differs from `table`, which was loaded from there before: it
+    lacks the schema, or its schema has another creation time."""
     loaded = table.paimon.table_schema
     stored = present.paimon.schema_manager.get_schema(loaded.id)
     return stored is None or stored.time_millis != loaded.time_millis

@@ -72,7 +72,7 @@ def _field_rules(
         function = options.get(name, {}).get("aggregate-function") or default
         function = function or engine.default_function
         if name in schema.primary_keys and engine.default_function is not None:
-            # Rows of the kinds -U and -D take nothing back from what identifies a row.
+            # Rows of the kinds -U and -D retract nothing from the columns that identify a row.
             function = "primary-key"
         elif function is None or name in (*schema.primary_keys, *ordering):
             continue
@@ -84,8 +84,8 @@ def _field_rules(
 
 
 def external_roots(paimon: Any) -> list[str]:
-    """The folders that any schema of a table (pypaimon's `paimon`) or of its branches names. A
-    schema that can't be read names none."""
+    """The folders that any schema of a table (pypaimon's `paimon`) or of its branches names. An
+    unreadable schema adds no folders."""
     folders: dict[str, None] = {}
     for branch in branch_names(paimon):
         manager = SchemaManager(paimon.file_io, paimon.table_path, branch)
@@ -108,5 +108,7 @@ def _read_schema(read: Callable[[], Any]) -> Any:
     try:
         return read()
     except Exception as error:
-        _log.debug("A schema names no folders, since it can't be read: %s", error)
+        _log.debug(
+            "The external folders of a schema are unknown because it can't be read: %s", error
+        )
         return None

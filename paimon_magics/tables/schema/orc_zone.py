@@ -1,4 +1,4 @@
-"""The zone of the machines that wrote a table's ORC files, where the files don't tell it."""
+"""The time zone of the machines that wrote a table's ORC files, for files that don't record it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEGACY = "orc.timestamp-ltz.legacy.type"
 
 def orc_legacy_zone(schema: TableSchema) -> str | None:
     """The zone in which the TIMESTAMP_LTZ of ORC files was shifted by its writer, for files that
-    don't tell it: the option WRITER_ZONE of the table, else the zone of this process, as in Java.
+    don't record it: the option WRITER_ZONE of the table, else the zone of this process, as in Java.
     None for tables whose writers shift nothing (`orc.timestamp-ltz.legacy.type` = false).
 
     Raises InvalidTableError for a zone that does not exist.
@@ -28,15 +28,16 @@ def orc_legacy_zone(schema: TableSchema) -> str | None:
     zone = arrow_zone(named)
     if zone == UTC and named.strip().lower() not in ("utc", "gmt", "z", "etc/utc"):
         raise InvalidTableError(
-            f"The table option '{WRITER_ZONE}' is '{named}', which is no time zone.",
-            hint="Name the zone of the machines that wrote the files, as Asia/Tokyo or +09:00.",
+            f"The table option '{WRITER_ZONE}' is '{named}', which is not a time zone.",
+            hint="Set it to the time zone of the machines that wrote the files, such as Asia/Tokyo "
+            "or +09:00.",
         )
     return zone
 
 
 def unknown_zone_note(schema: TableSchema, names: Collection[str] | None) -> str | None:
-    """What to tell of a read of the columns `names` (None for all) whose instants rest on the zone
-    of this machine; None where they don't, or where that zone is UTC."""
+    """The note for a read of the columns `names` (None for all) whose instants depend on the zone
+    of this machine; None if they don't, or if that zone is UTC."""
     if schema.file_format != "orc" or schema.option(WRITER_ZONE):
         return None
     if any(contains_type(column.type, "TIMESTAMP") for column in schema.columns):
@@ -52,7 +53,7 @@ def unknown_zone_note(schema: TableSchema, names: Collection[str] | None) -> str
     if zone in (None, UTC):
         return None
     return (
-        f"`{instants[0]}` is in ORC files, which don't tell the time zone of their writers: it was "
-        f"read as written in {zone}, this machine's zone. The table option '{WRITER_ZONE}' names "
-        "another."
+        f"`{instants[0]}` is in ORC files, which don't record their writers' time zone. It was "
+        f"read as if written in {zone}, this machine's time zone. To use another, set the table "
+        f"option '{WRITER_ZONE}'."
     )

@@ -72,7 +72,7 @@ def create_branch(
     main = table.paimon.schema_manager
     last = table.schema_id
     root = str(table.paimon.branch_manager().branch_path(branch)).rstrip("/")
-    # What a removal that was cut short has left, its snapshots among them, is no part of the new
+    # The remaining files of an interrupted removal, including snapshots, don't belong to the new
     # branch.
     table.paimon.file_io.delete(root, recursive=True)
     if tag is not None:
@@ -144,7 +144,7 @@ def forward_to_branch(
     meanwhile, another call completes it.
 
     Raises InvalidTableError if the branch has no snapshots, or another writer commits meanwhile;
-    what was published until then stays. Without `replaces` it is also raised, and nothing is
+    snapshots published before that stay. Without `replaces` it is also raised, and nothing is
     changed, if snapshots would be removed other than those without rows that a roll-back left, or
     if both have different schemas of one number.
     """
@@ -174,7 +174,8 @@ def forward_to_branch(
         path = published_path(manager.get_snapshot_path(snapshot_id))
         if not publish(path, json.dumps(theirs[snapshot_id], indent=2).encode()):
             raise InvalidTableError(
-                f"Another writer committed snapshot {snapshot_id} of `{table.name}` meanwhile.",
+                f"Another writer committed snapshot {snapshot_id} of `{table.name}` during the "
+                "fast-forward.",
                 hint=f"`{table.name}` has the state of the branch at snapshot {snapshot_id - 1}.",
             )
     write_hint(table.store, manager.latest_file, newest)
@@ -183,7 +184,7 @@ def forward_to_branch(
 
 
 def _only_traces(table: StoredTable, after: int, last: int) -> bool:
-    """Whether the snapshots behind an id are what roll-backs left: nobody's rows."""
+    """Whether the snapshots after an id are remnants of rollbacks, without rows."""
     documents = [snapshot_by_id(table, id) for id in range(after + 1, last + 1)]
     return bool(documents) and all(
         d is not None and ROLLED_BACK_FROM in (d.get("properties") or {}) for d in documents
@@ -204,8 +205,8 @@ def _shared_with(table: StoredTable, theirs: Mapping[int, Any], last: int) -> in
 def _take_schemas(
     table: StoredTable, branch: StoredTable, first: int, publish: Publish, *, replaces: bool
 ) -> None:
-    """Copy the branch's schemas to the main branch. With `replaces`, those from `first` on are
-    removed there before."""
+    """Copy the branch's schemas to the main branch. With `replaces`, schemas from `first` on are
+    removed there first."""
     theirs, ours = branch.paimon.schema_manager, table.paimon.schema_manager
     if replaces:
         for schema_id in range(table.schema_id, first - 1, -1):

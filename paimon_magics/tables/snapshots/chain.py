@@ -1,7 +1,7 @@
 """The snapshots and tags of a table as JSON documents, and rolling the table back.
 
-Documents are passed on as they are stored, with keys that this project does not know. Nothing here
-locks: a caller that rolls back must keep all processes that it knows of from committing.
+Documents are passed on as they are stored, with keys that this project does not know. This module
+takes no locks: a caller that rolls back must prevent commits of all processes that it knows of.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def list_snapshots(table: StoredTable, after: int, count: int | None) -> list[Do
 
 
 def removes_silently(branch: str | None, above: int) -> None:
-    """A `Removing` that tells nobody."""
+    """A `Removing` that notifies nobody."""
 
 
 def roll_back(
@@ -225,8 +225,8 @@ def tag_document(name: str, tag: Document) -> Document:
 
 
 def retained_text(stored: Any) -> str | None:
-    """The stored `tagTimeRetained` in the form of ISO 8601; None for a tag that never ends. A time
-    that no clock reaches, as another engine may store it, is no end."""
+    """The stored `tagTimeRetained` in the form of ISO 8601; None for a tag that never expires. A
+    time beyond the range of clocks, which another engine may store, counts as no expiry."""
     if stored is None:
         return None
     try:
@@ -301,7 +301,7 @@ def _tag_content(table: StoredTable, snapshot_id: int | None, time_retained: str
             f"There is no {shown} of `{table.name}`.",
             hint="Write to the table first."
             if snapshot_id is None
-            else f"`{table.name}$snapshots` lists those that have not expired.",
+            else f"`{table.name}$snapshots` lists the snapshots that have not expired.",
         )
     if time_retained is not None:
         created = time_utils.local_datetime_to_json_array(datetime.datetime.now())
@@ -376,8 +376,8 @@ def refuse_remote(table: StoredTable, problem: str) -> None:
 # Rolling a table's schema back: an earlier schema becomes the newest again.
 #
 # The rule is that of Paimon's `SchemaManager.rollbackTo`: later schemas are removed, unless a
-# snapshot, a tag or a changelog has one of them. Nothing here locks: a caller must keep all
-# processes that it knows of from committing.
+# snapshot, a tag or a changelog has one of them. This code takes no locks: a caller must prevent
+# commits of all processes that it knows of.
 
 
 def roll_back_schema(table: StoredTable, schema_id: int) -> None:
@@ -391,7 +391,8 @@ def roll_back_schema(table: StoredTable, schema_id: int) -> None:
     if schema_id > table.schema_id or manager.get_schema(schema_id) is None:
         raise UnknownNameError(
             f"`{table.name}` has no schema {schema_id}.",
-            hint=f"Its newest one is {table.schema_id}; `{table.name.table}$schemas` lists all.",
+            hint=f"Its newest schema is {table.schema_id}; `{table.name.table}$schemas` lists all "
+            "schemas.",
         )
     later = sorted(used for used in _used(table) if used > schema_id)
     if later:

@@ -2,7 +2,7 @@
 
 As in Paimon's `ConsumerManager`, the file `consumer/consumer-ID` holds the number of the next
 snapshot as JSON. Expiry keeps all snapshots from the least of these numbers on. The file is
-replaced whole, so that a reader that dies leaves the old number or the new one.
+replaced as a whole, so a reader that dies leaves the old number or the new number.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def progress_of(table: Table, consumer_id: str) -> int | None:
     file.
     """
     path = _path(table, consumer_id)
-    with parsing(f"The consumer file {path}", "Remove what stands in its place."):
+    with parsing(f"The consumer file {path}", "Remove the folder in its place."):
         body = table.store.read(path)
     if body is None:
         return None

@@ -72,7 +72,7 @@ def required_snapshot(
     error: type[CommitConflictError] = OutdatedPlanError,
 ) -> Any:
     """A snapshot that a commit is checked against. Raises `error` if it has expired since the
-    statement began; `unknown` says what can't be known without it."""
+    statement began; `unknown` names the fact that can't be known without it."""
     snapshot = read_snapshot(table.paimon, snapshot_id)
     if snapshot is None:
         raise error(
@@ -122,8 +122,8 @@ def _read(paimon: Any, manager: Any, snapshot_id: int) -> Any:
 
 @lru_cache(maxsize=_PARSED_MAX)
 def _parsed(text: str) -> Any:
-    """The snapshot in a file's text. A statement asks several times for one snapshot, and nobody
-    changes what it gets."""
+    """The snapshot in a file's text. Cached: a statement requests one snapshot several times, and
+    no caller changes it."""
     document = json.loads(text)
     if "\\u" in text:  # half a character can come as an escape alone
         return snapshot_of(document)
@@ -147,7 +147,7 @@ def _snapshot(document: Any, text: str) -> Any:
         value = getattr(snapshot, name)
         is_number = type(value) is int and -(2**63) <= value < 2**63
         if not is_number and value is not None:
-            raise ValueError(f"its `{name}` is no whole number of 64 bits")
+            raise ValueError(f"its `{name}` is not a 64-bit whole number")
     return snapshot
 
 
@@ -171,7 +171,7 @@ def _listed(paimon: Any, manager: Any) -> Any:
     if snapshot is None:
         raise damaged(
             f"The latest snapshot in {manager.snapshot_dir}",
-            "the LATEST file names a snapshot, and there is no snapshot file",
+            "the LATEST file names a snapshot, but there is no snapshot file",
             "Restore the snapshot files.",
         )
     return snapshot

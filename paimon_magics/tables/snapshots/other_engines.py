@@ -1,8 +1,8 @@
-"""Whether another engine compacts a table, as its snapshots tell.
+"""Detects from a table's snapshots whether another engine compacts the table.
 
-A bucket that two engines compact costs one of them its commit; a streaming job restarts then. Such
-a job compacts what it writes, so its table is left to it while it runs; and whoever has compacted a
-table of late may do so again.
+If two engines compact the same bucket, one of them loses its commit; a streaming job then restarts.
+Such a job compacts the files that it writes, so its table is left to it while it runs. An engine
+that compacted a table recently may do so again.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class _Noted:
 
 
 class OtherEngines:
-    """What snapshots tell of other engines. It remembers what it has read, by table. For one
+    """The activity of other engines, from snapshots. Caches what it has read, by table. For one
     thread."""
 
     def __init__(self) -> None:
         self._noted: dict[tuple[str, str | None], _Noted] = {}
 
     def compacts(self, table: Table, now_ms: int) -> str:
-        """Why a table is to be left to another engine's compactions; "" if there is none."""
+        """The reason to leave a table's compaction to another engine; "" if there is none."""
         noted = self._noted.setdefault((table.location, table.name.branch), _Noted())
         self._read(table, noted, now_ms)
         return f"{noted.by} compacts it" if now_ms - noted.last_ms < _AWAITED_MS else ""
@@ -61,17 +61,17 @@ class OtherEngines:
         noted_.snapshot_id = latest
 
 
-# The streaming jobs of other engines that write a table, as its snapshots tell.
+# The streaming jobs of other engines that write a table, derived from its snapshots.
 #
 # Such a job commits a checkpoint at a time, with the checkpoint's number as identifier. Paimon's
-# batch jobs all have the identifier BATCH_COMMIT_IDENTIFIER, and so has the last commit of a stream
-# that has come to its end. A job that only compacts brings no rows, and is none of these.
+# batch jobs all have the identifier BATCH_COMMIT_IDENTIFIER, and so has the last commit of a
+# finished stream. A job that only compacts adds no rows, and does not count.
 
 
 @dataclass(frozen=True, slots=True)
 class StreamingJob:
-    """A job by its commit user, with the first and the last snapshot of its that were looked at;
-    the last one was made at `last_ms`."""
+    """A job by its commit user, with its first and last snapshot among those examined; the last
+    snapshot was created at `last_ms`."""
 
     user: str
     first_id: int
@@ -81,7 +81,7 @@ class StreamingJob:
 
 def streaming_jobs(paimon: Any, latest_id: int, since_ms: int = 0) -> tuple[StreamingJob, ...]:
     """The jobs that committed rows among the last hundred snapshots, and not before `since_ms`; the
-    one that did so last comes first. Those that have come to their end are left out."""
+    most recent job first. Finished jobs are left out."""
     jobs: dict[str, StreamingJob] = {}
     ended: set[str] = set()
     for snapshot_id in range(latest_id, max(latest_id - _LOOKED_BACK, 0), -1):

@@ -29,7 +29,7 @@ def author_of(snapshot: Any) -> str:
 
 
 def noted(properties: Mapping[str, Any] | None) -> dict[str, str]:
-    """The properties of a snapshot that tell its origin, without the prefix."""
+    """The properties of a snapshot that describe its origin, without the prefix."""
     return {
         key.removeprefix(PREFIX): str(value)
         for key, value in (properties or {}).items()
@@ -38,14 +38,14 @@ def noted(properties: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def noted_files(properties: Iterable[tuple[str, str]]) -> int | None:
-    """The number of files in a commit's properties; None if they do not tell it."""
+    """The number of files in a commit's properties; None if they do not contain it."""
     text = dict(properties).get(PREFIX + "files")
     return int(text) if text is not None and text.isdigit() else None
 
 
 def noted_users(names: Sequence[str]) -> dict[str, str]:
-    """The properties, without the prefix, that name everybody whose rows a commit has: as a text,
-    and as JSON where there are several, of whom the first 50 are named."""
+    """The properties, without the prefix, that name all users whose rows a commit contains: as
+    text, and for several users also as JSON with the first 50 names."""
     first = names[:_USERS_MAX]
     more = f" and {len(names) - len(first)} more" if len(first) < len(names) else ""
     properties = {"user": ", ".join(first) + more}

@@ -58,7 +58,7 @@ def check_tag_name(name: str) -> None:
     if not is_tag_name(name):
         raise InvalidTableError(
             f"A tag can't be named `{shortened(name, _SHOWN_MAX)}`.",
-            hint="The name becomes part of a file's: not blank, no slashes, no leading dot, at "
+            hint="The name becomes part of a file name: not blank, no slashes, no leading dot, at "
             "most some 240 bytes.",
         )
 

@@ -1,7 +1,7 @@
 """Changes of tags and branches, and rollbacks, as statements ask for them: one change of one table.
 
-The caller keeps all processes that it knows of from changing the table. Files are created only if
-they are absent, so two processes that don't know of each other can't both create a tag.
+The caller prevents changes to the table by all processes that it knows of. Files are created only
+if they are absent, so two processes that don't know of each other can't both create a tag.
 
 A request may come twice if the answer to the first was lost. With `repeated`, a change that is
 already made counts as done. If the process dies in a change of several files (renaming a tag,
@@ -85,8 +85,8 @@ def change_version(
     removing: Removing = removes_silently,
 ) -> VersionReceipt:
     """Carry out a change. `branch_of` loads a branch of the table. `remove_tag` deletes a tag with
-    the files that only it needs, and returns whether there was one. `removing` is told before
-    snapshots go; nothing is removed where it raises.
+    the files that only it needs, and returns whether there was one. `removing` is called before
+    snapshots are removed; if it raises, nothing is removed.
 
     Raises UnknownNameError for a tag, branch or snapshot that does not exist (with the nearest),
     InvalidTableError for a name that is taken or not allowed and for a change that would lose
@@ -275,7 +275,7 @@ def _roll_back(
     if latest is None:
         raise UnknownNameError(
             f"`{table.name}` has no snapshots to roll back to.",
-            hint="Nothing was written to it yet.",
+            hint="Write to the table first.",
         )
     if isinstance(change, RollBackToTag):
         require_tags(table, [change.tag])
@@ -315,7 +315,7 @@ def _last_up_to(table: StoredTable, marks: list[tuple[int, Any]], most: int, wha
         shown = f"the earliest is {min(known)}" if known else "no snapshot has one"
         raise UnknownNameError(
             f"`{table.name}` has no snapshot with a {what} up to {most}: {shown}.",
-            hint=f"`{table.name}$snapshots` lists those that have not expired.",
+            hint=f"`{table.name}$snapshots` lists the snapshots that have not expired.",
         )
     return max(early)
 

@@ -56,7 +56,7 @@ class Resolved:
 
     @property
     def identity(self) -> tuple[tuple[int, str], ...]:
-        """The snapshots' ids, each with a text that differs for another snapshot of the same id. A
+        """The snapshots' ids, each with a text that distinguishes snapshots with the same id. A
         table that is dropped and created again restarts its ids."""
         return tuple((snapshot.id, _author(snapshot)) for snapshot in snapshots_of(self.target))
 

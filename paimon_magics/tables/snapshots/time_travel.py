@@ -183,7 +183,7 @@ class _Finder:
             raise InvalidValueError(
                 f"The changes of `{self._table.name}` can't end at snapshot {end_id}, before their "
                 f"start at {start_id}.",
-                hint="Give the earlier one first.",
+                hint="Give the earlier snapshot first.",
             )
         if self.latest is None or start_id == end_id:
             return _NOTHING

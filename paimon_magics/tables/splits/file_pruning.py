@@ -69,8 +69,8 @@ _Wanted = tuple[bytes, WantedValues]
 class PruningStep:
     """How many files, partitions, buckets and bytes are left after `step`.
 
-    `partitions` is None for a table without any. Of all files of a large table only the number is
-    known where manifests were left out; the rest is None then.
+    `partitions` is None for a table without any. If manifests of a large table were left out, only
+    the number of all files is known, and the other fields are None.
     """
 
     step: str
@@ -147,8 +147,8 @@ class FilePruning:
 
     def by_values(self, files: pa.Table, merged: _Bools) -> _Bools:
         """Files of a table with keys that can hold matching rows, by other columns than the keys:
-        by statistics and, of the files marked `merged`, by file indexes. Right only where no row
-        hides another."""
+        by statistics and, of the files marked `merged`, by file indexes. Correct only if no row
+        hides another row."""
         keys = self._schema.trimmed_primary_keys
         others = [predicate for predicate in self._predicates if predicate.column not in keys]
         matches = in_value_ranges(files, self._columns, self._schema.columns, others)
@@ -198,7 +198,7 @@ class IndexedFiles:
     is_local: bool
 
     def may_hold(self, files: pa.Table, predicates: Sequence[ColumnPredicate]) -> _Bools:
-        """Files that can hold rows which meet the conditions, as far as their indexes tell."""
+        """Files that can hold rows which meet the conditions, according to their indexes."""
         matches = np.ones(files.num_rows, dtype=bool)
         named = [predicate for predicate in predicates if predicate.operator in ("=", "in")]
         if not named or not files.num_rows:
@@ -220,8 +220,8 @@ class IndexedFiles:
     def _wanted(
         self, files: pa.Table, predicates: Sequence[ColumnPredicate]
     ) -> Iterator[tuple[_Wanted, ...]]:
-        """For each file what to look for in its index: the values of each condition, by the name
-        that the column had when the file was written."""
+        """The values to search for in each file's index: those of each condition, by the name that
+        the column had when the file was written."""
         by_schema: dict[int, tuple[_Wanted, ...]] = {}
         for schema_id in files["schema_id"].to_pylist():
             if schema_id not in by_schema:
@@ -255,14 +255,16 @@ class IndexedFiles:
 
                 return not _rules_out(read, wanted)
         except OSError:
-            # The rows are right without the index, and a store that is gone is told by the data.
+            # The rows are correct without the index, and reading the data reports an unavailable
+            # store.
             return True
 
 
 def _looked_for(
     predicate: ColumnPredicate, columns: Sequence[Column], stored: Sequence[Column]
 ) -> _Wanted | None:
-    """What to look for in files with the columns `stored`; None where their index can't tell."""
+    """The values to search for in files with the columns `stored`; None if their index can't
+    decide."""
     column = next(column for column in columns if column.name == predicate.column)
     written = next((field for field in stored if field.id == column.id), None)
     if written is None or written.type != column.type:
@@ -286,7 +288,7 @@ def _beside(path: str, names: Sequence[str] | None) -> str | None:
 
 
 def _rules_out(read: Callable[[int, int], bytes], wanted: Sequence[_Wanted]) -> bool:
-    """Whether the index of a file tells that one of the conditions holds for none of its rows.
+    """Whether the index of a file shows that one of the conditions holds for none of its rows.
     `read` returns bytes of the index. Raises OSError of the store."""
     length = head_bytes(read(0, HEAD_START_BYTES))
     if length is None or length > _BODY_BYTES_MAX:

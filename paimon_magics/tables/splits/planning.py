@@ -1,4 +1,5 @@
-"""Plans a read of a snapshot's files, or of changes: what Spark scans raw, what tasks merge.
+"""Plans a read of a snapshot's files, or of changes: which files Spark scans raw, and which files
+tasks merge.
 
 Files that need no merge come out as paths; splits are made for the rest. Nothing is read here:
 files come in as Arrow columns, which `table_scan` reads from the manifests.
@@ -75,11 +76,10 @@ class PlannedSplits:
 class TableScan:
     """What is read of a table. `name` is for messages, `schema` the schema that is read.
 
-    `predicates` are conditions that rows must meet: files that can't hold matching rows are
-    pruned. `unordered`: the two rows of an update need not stay together. `partitions`
-    (serialised), if given, are the only ones of a state that are read; of a table with keys only
-    files of `level_min` and above. `with_entries`: the manifest entries of raw files are wanted,
-    too.
+    `predicates` are conditions that rows must meet: files that can't hold matching rows are pruned.
+    `unordered`: the two rows of an update need not stay together. If `partitions` (serialized) are
+    given, only these are read of a state, and of a table with keys only files of `level_min` and
+    above. `with_entries`: the manifest entries of raw files are wanted, too.
     """
 
     name: TableName

@@ -1,12 +1,12 @@
 """Which files can hold rows that meet a query's conditions: by partition, bucket and statistics.
 
-All judgements are here. `manifests.column_statistics` reads the statistics. `file_pruning` prunes
-the files of a read step by step, and by their file indexes. `table_scan` leaves out manifests, and
-entries of others, by `EntryPruning`.
+All decisions are made here. `manifests.column_statistics` reads the statistics. `file_pruning`
+prunes the files of a read step by step, and by their file indexes. `table_scan` leaves out
+manifests, and entries of others, by `EntryPruning`.
 
-A file is pruned only where it certainly holds no such row. Statistics of values may be used only
-where no row hides another one (append tables, fully merged buckets): elsewhere a row that does not
-meet a condition may hide one that does. Rules: `AppendOnlyFileStoreScan`, `KeyValueFileStoreScan`.
+A file is pruned only if it certainly holds no such row. Statistics of values may be used only where
+no row hides another one (append tables, fully merged buckets): elsewhere a row that does not meet a
+condition may hide one that does. Rules: `AppendOnlyFileStoreScan`, `KeyValueFileStoreScan`.
 """
 
 from __future__ import annotations
@@ -157,9 +157,9 @@ def in_value_ranges(
 
 # Prunes manifests and their entries for a read, while they are read.
 #
-# By partitions and buckets all entries are judged, since the entry that deletes a file has those of
-# the one that adds it. By keys and statistics, which may be missing where a file is deleted
-# (`manifest.delete-file-drop-stats`), only entries that add files are.
+# Partitions and buckets prune all entries, since the entry that deletes a file has the same
+# partition and bucket as the entry that adds it. Keys and statistics, which may be missing for a
+# deleted file (`manifest.delete-file-drop-stats`), prune only entries that add files.
 
 
 class EntryPruning:
@@ -200,8 +200,8 @@ class EntryPruning:
 
     def entries(self, entries: pa.Table) -> pa.Table:
         """The entries (columns of MANIFEST_ENTRIES) of files that can hold matching rows, with NULL
-        in columns that are not needed. With the entry that adds a file it leaves the one that
-        deletes it."""
+        in columns that are not needed. If it keeps the entry that adds a file, it also keeps the
+        entry that deletes the file."""
         if self._predicates:
             columns_of, predicates = self._columns_of, self._predicates
             matches = can_match(entries, self._schema, columns_of, predicates, keeps_deletes=True)

@@ -32,7 +32,7 @@ def by_bucket(files: pa.Table) -> tuple[pa.Table, list[range]]:
 
 
 def files_of_partitions(files: pa.Table, partitions: Collection[bytes] | None) -> pa.Table:
-    """The files of some partitions (serialised); all files for None."""
+    """The files of some partitions (serialized); all files for None."""
     if partitions is None:
         return files
     wanted = pa.array(sorted(partitions), pa.large_binary())
@@ -61,7 +61,7 @@ def stored_files(
 
     `by_snapshot` is the option `sequence.snapshot-ordering`: then rows of appended files have the
     number of their snapshot, and those of compacted files the numbers that are stored
-    (`KeyValueFileReaderFactory`). Raises UnsupportedStatementError for a file that does not say
+    (`KeyValueFileReaderFactory`). Raises UnsupportedStatementError for a file that does not record
     which of the two it is.
     """
     chosen = pa.array(rows)
@@ -81,7 +81,8 @@ def stored_files(
             raise UnsupportedStatementError(
                 f"The file {path} does not say whether it was appended or compacted, so "
                 "'sequence.snapshot-ordering' can't order its rows.",
-                hint="A table needs the option from the start. Copy the rows to a new table.",
+                hint="The option must be set when a table is created. Copy the rows to a new "
+                "table.",
             )
         stored.append(
             StoredFile(

@@ -42,7 +42,8 @@ from paimon_magics.tables.table import Table
 
 @dataclass(frozen=True, slots=True)
 class _Paths:
-    """What `canonical_data_file_path` takes of a table, which makes a factory for each path."""
+    """The attributes of a table that `canonical_data_file_path` needs, which creates a factory for
+    each path."""
 
     factory: Any
 
@@ -96,12 +97,12 @@ def _pruned_files(
     manifests: ManifestCache, snapshot: Any, pruning: EntryPruning | None
 ) -> tuple[pa.Table, int | None]:
     """The files of a snapshot in the order in which they were added, and their number where some
-    were left out: those that `pruning` rules out, if there are more than FEW_ENTRIES. (Of few, the
-    sums of each pruning step are known so.)
+    were left out: those that `pruning` rules out, if there are more than FEW_ENTRIES. (With few
+    entries, this keeps the sums of each pruning step known.)
 
-    Manifests whose partitions a condition rules out are not opened, and of others only the entries
-    that are left are held. So time and memory are those of what is left, and not of the table.
-    Rules: Paimon's `AbstractFileStoreScan.filterManifestFileMeta` and `filterByStats`.
+    Manifests whose partitions a condition rules out are not opened, and of other manifests only the
+    remaining entries are held. So time and memory depend on the remaining entries, not on the
+    table. Rules: Paimon's `AbstractFileStoreScan.filterManifestFileMeta` and `filterByStats`.
     """
     if pruning is None:
         return live_files(manifests, snapshot), None

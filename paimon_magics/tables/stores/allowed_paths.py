@@ -1,13 +1,13 @@
 """The one authority on paths: which files may be read or deleted on behalf of a table's writers.
 
-Whoever may write a table chooses names and paths: in commit messages, manifests and options. What
-they name is used with the rights of the process that serves them, so each such path is checked
-here first. Allowed are files in the table's own folder, and in folders outside it (`external
-roots`) that the administrator, or without one the table's own options, name. Never allowed are
-other tables' folders and this project's own files (`.paimon-magics…`, the state folder).
+Writers of a table choose names and paths: in commit messages, manifests and options. These paths
+are used with the permissions of the serving process, so each path is checked here first. Allowed
+are files in the table's own folder, and in folders outside it (`external roots`) that the
+administrator, or without one the table's own options, name. Never allowed are other tables' folders
+and this project's own files (`.paimon-magics…`, the state folder).
 
 A path must be written as Paimon writes it: absolute, without `.` and `..`. On local disks links are
-followed before it is judged. Anything else is refused, so that no spelling leads elsewhere.
+resolved before the check. Any other spelling is refused, so that no spelling leads elsewhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAME_BYTES_MAX = 255  # of a file, on the disks of most machines
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A normalised path: the kind of store, the bucket or cluster, and the path's parts."""
+    """A normalized path: the kind of store, the bucket or cluster, and the path's parts."""
 
     scheme: str
     authority: str
@@ -46,8 +46,9 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class PathRules:
-    """What the administrator allows: folders outside tables' own, None for those that each table's
-    options name. `private` folders are nobody's, as a coordinator's state folder."""
+    """The folders that the administrator allows outside table folders; None allows the folders in
+    each table's options. `private` folders, such as a coordinator's state folder, are never
+    allowed."""
 
     external_roots: tuple[str, ...] | None = None
     private: tuple[str, ...] = ()
@@ -72,14 +73,14 @@ class PathRules:
 
 
 TABLES_DECIDE = PathRules()
-"""The rules where nobody but the user has a say: tables' own options name folders outside."""
+"""The rules without an administrator: tables' own options name folders outside."""
 
 
 class AllowedPaths:
     """The paths of one table. Safe for several threads.
 
     `named_roots` returns the folders that the table's options name; it is called when a path
-    outside the table's folder has to be judged, and `rules` leave that to the table.
+    outside the table's folder must be checked and `rules` defer to the table.
     """
 
     def __init__(
@@ -122,8 +123,8 @@ class AllowedPaths:
             if not self.allows(path):
                 raise InvalidValueError(
                     f"The path {path!r} is outside the folders of the table at {self._location}.",
-                    hint="Nothing was written. Only files in the table's folder count, and those "
-                    "below a folder that the administrator allows by the coordinator's option "
+                    hint="Nothing was written. Files must be in the table's folder, or below a "
+                    "folder that the administrator allows with the coordinator's option "
                     "--external-root.",
                 )
 
@@ -135,7 +136,9 @@ class AllowedPaths:
         for path in paths:
             if not self.allows(path):
                 _log.warning(
-                    "%r stays: it is outside the folders of the table at %s", path, self._location
+                    "%r is not deleted: it is outside the folders of the table at %s",
+                    path,
+                    self._location,
                 )
                 continue
             deleted.append(path)
@@ -146,7 +149,7 @@ class AllowedPaths:
         return deleted
 
     def _file(self, path: str) -> _Place | None:
-        """The normalised path of a file; None for one that can't be judged."""
+        """The normalized path of a file; None if it can't be checked."""
         place = _place(path)
         if place is None or not place.parts:
             return None

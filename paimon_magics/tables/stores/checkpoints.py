@@ -1,4 +1,4 @@
-"""Checkpoints of streaming queries in which nothing has begun.
+"""Checkpoints of streaming queries in which no batch has begun.
 
 A query's first write into a new checkpoint is the offsets of its batch 0: a temporary file, which
 is then renamed to `offsets/0`. A process that dies in between leaves the temporary file, and from
@@ -23,8 +23,8 @@ def clear_unbegun(store: Store, checkpoint: str) -> list[str]:
     """Delete the temporary files that a query left which died before its first batch began; return
     their paths.
 
-    Does nothing where a log has an entry, since a batch has begun then. Other files are left: Spark
-    says what it thinks of them. Raises what the store raises.
+    Does nothing if a log has an entry, since a batch has begun then. Other files are left for Spark
+    to check. Raises what the store raises.
     """
     root = checkpoint.rstrip("/")
     names = {f"{root}/{log}": store.names(f"{root}/{log}") for log in _LOGS}

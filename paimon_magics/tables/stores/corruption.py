@@ -24,7 +24,7 @@ _FOLDERS_MIXED = "a folder stands where a file is expected, or a file where a fo
 RESTORE = "Restore the file, or go back to a snapshot that does not use it."
 
 _RUN_AGAIN = (
-    "The table may have been dropped, or its snapshot have expired, while it was read: run the "
+    "The table may have been dropped, or its snapshot may have expired, during the read: run the "
     "statement again. If the file is still missing, "
 )
 _MISSING = re.compile(r"^it is gone$|FileNotFoundException|NoSuchFileException|NoSuchKey")
@@ -35,17 +35,17 @@ MANIFEST_VERSION = 2
 
 
 def damaged(what: str, reason: object, hint: str = RESTORE) -> TableDamagedError:
-    """The error that says that `what` can't be read, with the reason."""
+    """The error that `what` can't be read, with the reason."""
     text = str(reason).rstrip(".")
     if isinstance(reason, FileNotFoundError) or _MISSING.search(text):
-        # Most often nothing is damaged: somebody has dropped the table while it was read.
+        # Usually nothing is damaged: the table was dropped during the read.
         text, hint = "it is gone", f"{_RUN_AGAIN}{hint[:1].lower()}{hint[1:]}"
     return TableDamagedError(f"{what} can't be read: {text}.", hint=hint)
 
 
 def unread_by_java(path: str, reason: object) -> PaimonMagicsError:
-    """The error for a file that Java could not read. In the locale C it knows no file with a letter
-    outside ASCII; such a file is whole."""
+    """The error for a file that Java could not read. In the locale C, Java can't open files whose
+    names have letters outside ASCII; such a file is intact."""
     local = local_path(path)
     if local is not None and not local.isascii() and os.path.exists(local):
         return SetupError(
@@ -102,10 +102,10 @@ def check_stored(paths: Sequence[str], sizes_bytes: Sequence[int]) -> None:
             )
 
 
-# The newest versions of Paimon's metadata files that are known here.
+# The newest supported versions of Paimon's metadata files.
 #
-# What a newer release means by its files can't be known, so a newer version is refused by name.
-# Sources: `Snapshot.CURRENT_VERSION`, `TableSchema.CURRENT_VERSION`, and the versions of
+# The meaning of a newer release's files is unknown, so a newer version is refused by name. Sources:
+# `Snapshot.CURRENT_VERSION`, `TableSchema.CURRENT_VERSION`, and the versions of
 # `ManifestEntrySerializer` and `ManifestFileMetaSerializer`.
 
 
@@ -114,7 +114,7 @@ def check_version(what: str, version: int | None, newest: int) -> None:
     none."""
     if version is not None and version > newest:
         raise UnsupportedStatementError(
-            f"{what} has version {version} of its format. Only versions up to {newest} are known "
-            "here.",
+            f"{what} has version {version} of its format. Only versions up to {newest} are "
+            "supported.",
             hint="A newer release of Paimon wrote it. Read the table with that release.",
         )

@@ -132,7 +132,7 @@ def _orc(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.Re
     zones = _zones(source, names=with_times)
     types = file.schema.types
     if columns.legacy_zone and not any(map(has_wall_clocks, types)):
-        zones = [columns.legacy_zone] * len(zones)  # the file does not tell its writer's
+        zones = [columns.legacy_zone] * len(zones)  # the file does not record its writer's
     for stripe in range(file.nstripes):
         batch = file.read_stripe(stripe, columns=names)
         if with_times and not is_utc(zones[stripe]):
@@ -316,7 +316,7 @@ def _matching(
 
 
 def _bounds(known: Any, data_type: pa.DataType) -> tuple[Any, Any]:
-    """The least and greatest value in the statistics; None where they have none."""
+    """The least and greatest value in the statistics; None if they have none."""
     if not known.has_min_max:
         return None, None
     if pa.types.is_decimal(data_type) and known.physical_type in ("INT32", "INT64"):

@@ -1,7 +1,7 @@
 """HDFS: create-if-absent by a temporary file and a rename that does not overwrite.
 
-The name node refuses such a rename when the name exists. A writer that got no clear answer deletes
-its temporary file: if that is already gone, the rename has happened.
+The name node refuses such a rename when the name exists. A writer that does not know the result
+deletes its temporary file: if the file is already gone, the rename has happened.
 
 If the process dies while it creates a file, the file exists whole or not at all. A temporary file
 may remain; readers ignore its name.
@@ -115,7 +115,7 @@ class HdfsStore:
             return False
 
     def _status(self, path: str) -> Any:
-        """What the name node tells of a file or folder; None if there is none."""
+        """The name node's status of a file or folder; None if there is none."""
         with self._failures("checked", path), contextlib.suppress(FileNotFoundError):
             return self._client().get_file_info(_inside(path))
         return None
@@ -214,5 +214,5 @@ def _temporary(path: str) -> str:
 def _failure(done: str, path: str, error: Exception) -> SetupError:
     return SetupError(
         f"{path} can't be {done}: {' '.join(str(error).split())}",
-        hint="Check that the cluster can be reached and that you have the right to write there.",
+        hint="Check that the cluster can be reached and that you have write permission there.",
     )

@@ -107,7 +107,7 @@ class LocalStore:
             except FileExistsError as error:
                 if os.path.exists(path) and not os.path.isdir(path):
                     raise NotADirectoryError(error.errno, "a file is in its place", path) from error
-                continue  # it was there, and somebody has removed it before one could look
+                continue  # it existed, and was removed before the check
             return
 
     def remove_if_empty(self, folder: str) -> bool:
@@ -197,7 +197,7 @@ def _written(target: Path, content: bytes) -> Iterator[Callable[[], None]]:
 
 
 def _open_unnamed(folder: Path) -> int | None:
-    """Open a new file without a name in the folder; None where the system has no such files."""
+    """Open a new file without a name in the folder; None if the system has no such files."""
     if not _HAS_UNNAMED:
         return None
     try:

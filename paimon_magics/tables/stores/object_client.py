@@ -1,4 +1,4 @@
-"""What a store asks of the client of a bucket, and what its failures are.
+"""The interface that a store needs from the client of a bucket, and its failures.
 
 `ObstoreClient` speaks to S3, Google Cloud Storage and Azure. A client of another library turns its
 exceptions into those that are named here.
@@ -24,11 +24,11 @@ _NO_BUCKET = re.compile(r"(<Code>|\()(NoSuchBucket|ContainerNotFound|ContainerBe
 
 
 class ObjectExistsError(Exception):
-    """An object was there already, so that it was not created."""
+    """The object already existed, so it was not created."""
 
 
 class NeverSentError(ConnectionError):
-    """A request certainly did not leave."""
+    """A request was certainly not sent."""
 
 
 class ObjectClient(Protocol):
@@ -40,7 +40,7 @@ class ObjectClient(Protocol):
     """Whether the keys of all pages come in order."""
 
     def put(self, key: str, content: bytes) -> None:
-        """Write an object, over one that is there."""
+        """Write an object, replacing an existing object."""
 
     def put_new(self, key: str, content: bytes, mark: tuple[str, str]) -> None:
         """Create an object. Raises ObjectExistsError, by an answer of the store."""
@@ -70,11 +70,11 @@ class ObjectClient(Protocol):
         """The folders in a folder, and its objects with their sizes in bytes."""
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects. Raises FileNotFoundError where the store tells of a missing one; others
+        """Delete objects. Raises FileNotFoundError if the store reports a missing object; others
         may be left then."""
 
     def copy(self, source: str, target: str) -> None:
-        """Copy an object, over one that is there."""
+        """Copy an object, replacing an existing object."""
 
 
 class ObstoreClient:
@@ -172,7 +172,7 @@ def named_option(
     return next((str(options[key]) for key in keys if options.get(key)), None)
 
 
-# What a failed request to an object store means, told from what its client raises.
+# The meaning of a failed request to an object store, derived from its client's exception.
 
 
 def is_failure(error: BaseException) -> bool:
@@ -189,8 +189,8 @@ def failure(done: str, path: str, error: BaseException) -> SetupError:
     kind = StoreRefusedError if is_final(error) else UnreachableError
     return kind(
         f"{path} can't be {done}: {failure_text(error)}",
-        hint="Check that the store can be reached, that the bucket is there, and that the "
-        f"credentials among the catalog options may {'read' if done in _READS else 'write to'} it.",
+        hint="Check that the store can be reached, that the bucket exists, and that the "
+        f"credentials in the catalog options may {'read' if done in _READS else 'write to'} it.",
     )
 
 
@@ -198,7 +198,7 @@ def is_final(error: BaseException) -> bool:
     """Whether the store has understood the request and refused it: nothing was done."""
     from obstore import exceptions
 
-    # A refused listing raises a general error: only its text tells.
+    # A refused listing raises a general error: only its text shows the refusal.
     return _REFUSED.search(str(error)) is not None or isinstance(
         error,
         FileNotFoundError  # the bucket
@@ -212,13 +212,13 @@ def is_final(error: BaseException) -> bool:
 
 
 def was_never_sent(error: BaseException) -> bool:
-    """Whether a request certainly did not leave. Only the text tells: without it, it counts as
-    sent."""
+    """Whether a request was certainly not sent. Only the text shows this; otherwise the request
+    counts as sent."""
     return isinstance(error, NeverSentError) or "kind: Connect," in str(error)
 
 
 def check_bucket(error: FileNotFoundError) -> None:
-    """Raise the error if it is the bucket that is missing, not the object."""
+    """Raise the error if the bucket is missing, not the object."""
     if _NO_BUCKET.search(str(error)):
         raise error
 

@@ -52,7 +52,7 @@ _MARKER = ".database"  # an object in a database's folder, which would not be th
 
 def know_object_stores() -> None:
     """Let pypaimon open files in Google Cloud Storage, Azure, OSS and S3 Express by ObjectFileIO;
-    in OSS by its own where our client is not installed. Repeated, it does nothing."""
+    in OSS by its own where our client is not installed. Repeated calls have no effect."""
     has_opendal = find_spec("opendal") is not None
 
     def is_ours(path: str) -> bool:
@@ -148,8 +148,8 @@ class ObjectFileIO(PyArrowFileIO):  # type: ignore[misc]
         return [_file_info(f"{where}/{name}", size) for name, size in entries]
 
     def rename(self, src: str, dst: str) -> bool:
-        """Copy a file and delete the old one; False if there is none, or the new name is taken. It
-        is no single step: what must appear at once is created by `Store.create`."""
+        """Copy a file and delete the old one; False if there is none, or the new name is taken.
+        This is not atomic: files that must appear atomically are created with `Store.create`."""
         with os_errors():
             if self._store.status(dst) is not None:
                 return False
@@ -205,7 +205,7 @@ class _Upload(io.BytesIO):
         self.close()
 
     def __del__(self) -> None:
-        super().close()  # a stream that nobody closed is not uploaded
+        super().close()  # a stream that is not closed is not uploaded
 
 
 def _kind(path: str) -> type[ObjectFileIO]:
@@ -233,7 +233,7 @@ def _is_metadata(path: str) -> bool:
 
 # An object store as a file system of Arrow's. Paths are `BUCKET/KEY`, as in Arrow's own.
 #
-# Folders are what the keys say. A folder that is made is not stored, as no reader needs it.
+# Folders are implied by keys. A created folder is not stored, as no reader needs it.
 
 
 class ObjectFileSystem(pafs.FileSystemHandler):  # type: ignore[misc]
@@ -263,7 +263,7 @@ class ObjectFileSystem(pafs.FileSystemHandler):  # type: ignore[misc]
         return list(self._below(selector.base_dir.rstrip("/"), selector.recursive))
 
     def create_dir(self, path: str, recursive: bool) -> None:
-        """Do nothing: folders are what the keys say."""
+        """Do nothing: folders are implied by keys."""
 
     def delete_dir(self, path: str) -> None:
         """Delete all objects of a folder."""
@@ -275,7 +275,7 @@ class ObjectFileSystem(pafs.FileSystemHandler):  # type: ignore[misc]
         self.delete_dir(path)
 
     def delete_root_dir_contents(self) -> None:
-        """Refused: nobody means that."""
+        """Refused, because it is never intended."""
         raise NotImplementedError("A bucket is not emptied.")
 
     def delete_file(self, path: str) -> None:

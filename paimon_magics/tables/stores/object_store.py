@@ -1,15 +1,15 @@
 """Object stores: create-if-absent by a conditional PUT.
 
-A server that does not know the condition would ignore it and overwrite, so the first use of a store
-tries the condition on an object of its own. The answer to a request is not trusted alone: it may be
-lost, and a proxy may repeat the request and so report that the object exists. So every created
-object carries a mark, by which a writer tells its own object from another writer's. (S3 also
-answers 409 where nobody has created the object; the request is then repeated.)
+A server that does not support the condition would ignore it and overwrite, so the first use of a
+store tests the condition on a separate object. The response to a request alone is not trusted: it
+may be lost, or a proxy may repeat the request and then report that the object exists. So every
+created object carries a mark that identifies its writer. (S3 also answers 409 although no writer
+has created the object; the request is then repeated.)
 
 A kind of store (`s3`, `gcs`, `azure`, `oss`) says how its client is made (`object_client`); all
 else is done here.
 
-If the process dies while it creates an object, the object exists whole or not at all.
+If the process dies while it creates an object, the object exists completely or not at all.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ class ObjectStore:
                 raise SetupError(
                     f"The test whether {self._name} creates objects only if they are absent "
                     f"failed: {error}",
-                    hint=f"Try again. If the test fails again, the store does not support the "
-                    f"header {self.condition}, and commits there are not safe.",
+                    hint="Retry. If the test fails again, the store does not support the header "
+                    f"{self.condition}, so commits there are not safe.",
                 ) from error
             finally:
                 with contextlib.suppress(SetupError):
@@ -150,8 +150,8 @@ class ObjectStore:
             self._checked = True
 
     def renew(self, options: Mapping[str, str]) -> None:
-        """Use the credentials, region and endpoint of these options from now on. Requests that are
-        under way keep the old ones."""
+        """Use the credentials, region and endpoint of these options from now on. Requests in
+        progress keep the old settings."""
         conceal_options(options)
         self._access = self.access_of(self._location, options)
 
@@ -210,8 +210,8 @@ class ObjectStore:
         def walk() -> list[str]:
             keys: list[str] = []
             # The client's own prefixes end at folders. Names are listed in order, so the listing
-            # starts at the prefix and ends with the first name after those that have it. (Not every
-            # server heeds where to start, and some list in no order.)
+            # starts at the prefix and ends with the first name after it. (Not every server respects
+            # the start, and some servers list in no order.)
             client = self._client()
             for page in client.pages(self.key(folder), after=start):
                 for key in page:
@@ -237,7 +237,7 @@ class ObjectStore:
         return sorted((files | folders).items())
 
     def has_folder(self, folder: str) -> bool:
-        """Whether a folder holds an object, if only its own marker."""
+        """Whether a folder holds an object, even if only its own marker."""
 
         def first() -> bool:
             return any(self._client().pages(self.key(folder), rows=1))
@@ -251,7 +251,7 @@ class ObjectStore:
         def delete_all() -> None:
             try:
                 self._client().delete(keys)
-            except FileNotFoundError:  # Azure and Google tell of a missing object, and may stop
+            except FileNotFoundError:  # Azure and Google report a missing object, and may stop
                 for key in keys:
                     try:
                         self._client().delete([key])
@@ -325,7 +325,7 @@ class ObjectStore:
         try:
             return self._client(patient=False).mark(self.key(path), self.mark)
         except Exception as error:
-            _log.debug("The mark of %s can't be read: %s", path, error)
+            _log.debug("The marker file of %s can't be read: %s", path, error)
             return None
 
     def _client(self, *, patient: bool = True) -> ObjectClient:

@@ -73,7 +73,7 @@ class OpendalClient:
         with _failures(), file.open("rb") as source:
             target = self._operator.open(key, "wb", chunk=PART_BYTES, concurrent=PARTS_AT_ONCE)
             shutil.copyfileobj(source, target, PART_BYTES)
-            target.close()  # not after a failure: what is closed is an object
+            target.close()  # not after a failure: closing creates the object
 
     def get(self, key: str) -> bytes:
         """See `ObjectClient.get`."""

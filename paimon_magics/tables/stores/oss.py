@@ -1,8 +1,8 @@
 """Aliyun OSS. The condition of a conditional PUT is `x-oss-forbid-overwrite: true`.
 
-OSS ignores the condition in a bucket with versions: the try-out refuses such a bucket for writing.
-Versions must not be switched on later, while sessions write. The interface for S3's clients knows
-no condition, so that OSS's own is spoken, by OpenDAL.
+OSS ignores the condition in a versioned bucket: the test refuses such a bucket for writing.
+Versioning must not be enabled later, while sessions write. The S3-compatible interface has no such
+condition, so OpenDAL uses OSS's own interface.
 
 Without keys among the options the client takes those of the environment
 (ALIBABA_CLOUD_ACCESS_KEY_ID and ALIBABA_CLOUD_ACCESS_KEY_SECRET), or of a role that these name.

@@ -1,7 +1,7 @@
 """Locations in all their spellings: local paths, and URIs of other stores.
 
-`plain_location` makes a location that is read and written: it only drops what says nothing.
-`canonical_location` makes one that is compared: two spellings of one place have the same.
+`plain_location` returns a location for reading and writing: it only drops redundant parts.
+`canonical_location` returns a location for comparison: it is equal for all spellings of one place.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def local_path(location: str) -> str | None:
 
 def plain_location(location: str) -> str:
     """The location without `file:`, doubled slashes, a slash at its end, and `.` or `..` as a part.
-    Symbolic links stay: other machines may see them lead elsewhere."""
+    Symbolic links stay: on other machines they may lead elsewhere."""
     local = local_path(location)
     if local is not None:
         return os.path.abspath(local)
@@ -93,5 +93,5 @@ def _entry(folder: str, name: str) -> str:
             return name
         same = [entry for entry in os.listdir(folder) if entry.lower() == name.lower()]
         return name if name in same or not same else same[0]
-    except OSError:  # it is not there yet, or can't be looked at
+    except OSError:  # it does not exist yet, or can't be read
         return name

@@ -1,9 +1,9 @@
 """The check of a warehouse's store when a session connects, before any job needs the store.
 
 `probe_store` tries the operations that everything else relies on: it lists the warehouse, creates a
-small object, reads it back and removes it. An error names the option that is missing or wrong, and
-the value that it should have. A store that is read only is no failure. The check takes a few
-seconds at most, whatever the store does.
+small object, reads it back and removes it. An error names the missing or wrong option and its
+correct value. A read-only store is not a failure. The check takes a few seconds at most, whatever
+the store does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from paimon_magics.tables.stores.store import (
     open_store,
 )
 
-_NO_RIGHT = "its credentials have no right to write there"
+_NO_RIGHT = "its credentials have no write permission there"
 _CONTENT = b"written to see whether it can be read"
 
 
@@ -46,7 +46,7 @@ _CONTENT = b"written to see whether it can be read"
 class StoreReport:
     """The result of a check of a store. `facts` are names and values for a person, without secrets.
 
-    `is_new`: the warehouse is not there yet, or is a local folder with other things and no
+    `is_new`: the warehouse does not exist yet, or is a local folder with other files and no
     database. `read_only` is the reason why it can't be written, "" if it can. `is_tried`: the check
     has written and read in the store. `notes` are sentences about it.
     """
@@ -114,14 +114,14 @@ def _check_can_be_created(folder: Path) -> None:
         missing = missing.parent
     try:
         missing.mkdir()
-        with contextlib.suppress(OSError):  # somebody has used it meanwhile
+        with contextlib.suppress(OSError):  # another process has used it meanwhile
             missing.rmdir()
     except OSError as error:
-        if missing.is_dir():  # somebody has made it meanwhile
+        if missing.is_dir():  # another process has created it meanwhile
             return
         raise SetupError(
-            f"The warehouse {folder} is not there, and can't be made: {error.strerror}.",
-            hint="Name a folder that is there, or one below a folder that you may write to.",
+            f"The warehouse {folder} does not exist and can't be created: {error.strerror}.",
+            hint="Name an existing folder, or a new folder below a folder that you can write to.",
         ) from error
 
 
@@ -143,7 +143,7 @@ def _s3(warehouse: str, options: Mapping[str, str]) -> StoreReport:
 
 
 def _write_obstacle(store: Store) -> str:
-    """Why a store can't be written, "" if it can. Raises what says nothing about that."""
+    """The reason why a store can't be written, "" if it can. Raises unrelated errors."""
     try:
         store.check()
     except UnsupportedStatementError as error:
@@ -167,8 +167,8 @@ def _object_store(scheme: str, warehouse: str, options: Mapping[str, str]) -> St
         raise type(error)(
             f"The warehouse {warehouse} can't be used: {error.message}. It was reached by: "
             f"{reached}.",
-            hint="Check that the bucket or container is there, that the credentials may list, "
-            "read and write it, and the network. docs/stores.md has the options.",
+            hint="Check the network, that the bucket or container exists, and that the credentials "
+            "have permission to list, read and write it. docs/stores.md has the options.",
         ) from error
     return StoreReport(kind, facts, is_new, _write_obstacle(store))
 
@@ -183,8 +183,8 @@ def endpoint_of(options: Mapping[str, str]) -> str | None:
 
 
 def _reads_back(store: ObjectStore, warehouse: str) -> bool:
-    """Whether an object that was written can be read: a server that accepts every request may be
-    no store."""
+    """Whether an object that was written can be read: a server that accepts every request may not
+    be a store."""
     path = f"{warehouse.rstrip('/')}/.paimon-magics-{uuid.uuid4().hex}"
     try:
         store.write(path, _CONTENT)

@@ -60,10 +60,10 @@ class S3Access:
 
 
 def check_option_names(options: Mapping[str, str]) -> None:
-    """Raise SetupError for an option of S3 that is nearly one of those that are read here. Others
-    may be Hadoop's, of which engines know many.
+    """Raise SetupError for an S3 option that resembles an option that is read here. Other options
+    may be Hadoop's, of which engines support many.
 
-    A mistyped endpoint would send what the store's keys have signed to Amazon.
+    With a mistyped endpoint, requests signed with the store's keys would go to Amazon.
     """
     for key in options:
         name = _PREFIX.sub("", key)
@@ -78,8 +78,8 @@ def check_option_names(options: Mapping[str, str]) -> None:
 
 
 def s3_access(options: Mapping[str, str]) -> S3Access:
-    """Read the S3 settings from catalog options. Of several spellings the one wins that pypaimon's
-    own file IO prefers."""
+    """Read the S3 settings from catalog options. Of several spellings, the spelling preferred by
+    pypaimon's own file IO wins."""
     path_style = _option(options, "path-style-access") or _option(options, "path.style.access")
     endpoint = _option(options, "endpoint", first="fs.s3.endpoint")
     if endpoint and "://" not in endpoint:
@@ -124,13 +124,13 @@ def _option(options: Mapping[str, str], *names: str, first: str | None = None) -
 
 # Stores that speak S3. The condition of a conditional PUT is `If-None-Match: *`.
 #
-# A versioned bucket is as good as another: a PUT with the condition is refused while the newest
+# A versioned bucket works like other buckets: a PUT with the condition is refused while the newest
 # version is an object, and reads see the newest version.
 #
-# A directory bucket of S3 Express lists names in no order, from their first on, and takes no
-# request that carries an MD5 sum, as those to delete many objects at once do. Its requests are
-# signed by a session that the client asks for (Amazon S3, "Differences for directory buckets").
-# With an endpoint among the options they are signed as ever: no other server has such sessions.
+# A directory bucket of S3 Express lists names in no order and only from the start. It refuses
+# requests with an MD5 sum, such as requests that delete many objects at once. Its requests are
+# signed with a session that the client requests (Amazon S3, "Differences for directory buckets").
+# With an endpoint among the options they are signed as usual: no other server has such sessions.
 
 
 class S3Store(ObjectStore):

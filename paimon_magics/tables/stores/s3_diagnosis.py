@@ -1,7 +1,7 @@
 """Why a warehouse in S3 can't be used, in terms of the catalog options.
 
-`check_access` finds what is wrong in the options alone. `diagnosis` finds from a failed request
-what has to change: the region, the key, the bucket, or the endpoint's scheme or address.
+`check_access` finds errors in the options alone. `diagnosis` derives the required change from a
+failed request: the region, the key, the bucket, or the endpoint's scheme or address.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _CODES: Mapping[tuple[str, ...], tuple[str, str]] = {
     ),
     ("SignatureDoesNotMatch",): (
         "the secret key does not belong to the {key} at {where}",
-        "Correct 's3.secret-key'. If it comes from a file, check it for blanks and line ends. A "
-        "proxy before the store must pass on the host's name.",
+        "Correct 's3.secret-key'. If it comes from a file, check it for spaces and line breaks. A "
+        "proxy in front of the store must pass on the host name.",
     ),
     ("ExpiredToken", "InvalidToken", "TokenRefreshRequired", "ExpiredTokenException"): (
         "{where} says that the session token is no longer valid ({code})",
@@ -102,18 +102,18 @@ def _check_endpoint(access: S3Access, bucket: str) -> None:
     if re.fullmatch(r"[\d.]+", host) and not _is_ip(host):
         raise SetupError(
             f"The endpoint '{endpoint}' names the host '{host}', which is not an IP address.",
-            hint="Write its four numbers, as in http://127.0.0.1:9000, or the host's name.",
+            hint="Write its four numbers, as in http://127.0.0.1:9000, or the host name.",
         )
     if not access.path_style and _is_ip(host):
         raise SetupError(
-            f"The endpoint '{endpoint}' is an IP address, so that the bucket `{bucket}` can't be "
-            "part of the host's name.",
+            f"The endpoint '{endpoint}' is an IP address, so the bucket `{bucket}` can't be part "
+            "of the host name.",
             hint=f"Give the catalog option '{_PATH_STYLE}' = 'true', as MinIO needs it. {_SEE}",
         )
 
 
 def diagnosis(warehouse: str, access: S3Access, error: PaimonMagicsError) -> SetupError:
-    """The error for a request that raised `error`: the reason, and what has to change."""
+    """The error for a request that raised `error`: the reason, and the required change."""
     text = f"{error.message} {error.__cause__ or ''}"
     match = re.search(r"<Code>(\w+)</Code>", text)
     code = match[1] if match else ""
@@ -146,11 +146,11 @@ def _by_text(code: str, text: str, bucket: str, access: S3Access) -> tuple[str, 
     if code in ("AccessDenied", "AllAccessDisabled", "AccountProblem") or (
         code and "403 Forbidden" in text
     ):
-        rights = "right to list, read and write there"
+        rights = "permission to list, read and write there"
         if is_directory_bucket(f"s3://{bucket}"):
-            rights = "right s3express:CreateSession, for reading and writing, on the bucket"
+            rights = "permission s3express:CreateSession, for reading and writing, on the bucket"
         return (
-            f"the {_known_key(access)} has no right to list it ({code})",
+            f"the {_known_key(access)} has no permission to list it ({code})",
             f"Ask for the {rights}, or use other credentials.",
         )
     if "169.254.169.254" in text or "169.254.170.2" in text:
@@ -202,7 +202,7 @@ def _by_connecting(
     if not access.path_style and not _AWS.search(_host(access.endpoint)):
         hint = f"Most servers other than AWS need '{_PATH_STYLE}' = 'true'. {_SEE}"
     else:
-        hint = "Check 's3.endpoint', and that the store runs."
+        hint = "Check 's3.endpoint', and that the store is running."
     return _failure(warehouse, error.message, hint)
 
 
@@ -220,7 +220,7 @@ def _reason(parts: SplitResult) -> tuple[str, str] | None:
         reason = error.strerror or str(error)
         return (
             f"{where} can't be reached: {reason}",
-            "Check 's3.endpoint', and that the store runs.",
+            "Check 's3.endpoint', and that the store is running.",
         )
     trusted = _tls_problem(host, port, ssl.create_default_context())
     loose = ssl.create_default_context()
@@ -228,7 +228,7 @@ def _reason(parts: SplitResult) -> tuple[str, str] | None:
     if is_tls and trusted and not _tls_problem(host, port, loose):
         return (
             f"the certificate of {where} is not trusted: {trusted}",
-            "Have this machine trust the authority that signed it (SSL_CERT_FILE names its file).",
+            "Make this machine trust the authority that signed it (SSL_CERT_FILE names its file).",
         )
     if is_tls and trusted:
         return (

@@ -33,7 +33,7 @@ OBJECT_SCHEMES = (*S3_SCHEMES, *GCS_SCHEMES, *AZURE_SCHEMES, *OSS_SCHEMES)
 _DIRECTORY_BUCKET = "--x-s3"
 
 _REASONS = {
-    "viewfs": "the cluster behind it is unknown, and so is whether it renames in one step",
+    "viewfs": "the cluster behind it is unknown, so its renames may not be atomic",
 }
 
 
@@ -42,7 +42,7 @@ Publish = Callable[[str, bytes], bool]
 
 
 class UnreachableError(SetupError):
-    """A store does not answer now; a later try may succeed. Repeating the operation is safe."""
+    """A store does not respond now; a retry may succeed. Repeating the operation is safe."""
 
 
 class StoreRefusedError(SetupError):
@@ -57,8 +57,8 @@ class UnreachableFileError(OSError):
 def failure(error: BaseException, message: str, *, hint: str) -> SetupError:
     """The error for an operation that failed by `error` and certainly had no effect.
 
-    It is an UnreachableError if a store that does not answer is among the causes of `error`, a
-    StoreRefusedError if a store has refused, a SetupError else.
+    It is an UnreachableError if a store that does not respond is among the causes of `error`, a
+    StoreRefusedError if a store has refused, otherwise a SetupError.
     """
     cause: BaseException | None = error
     while cause is not None:
@@ -146,10 +146,10 @@ class Store(Protocol):
         is not there. Only for stores that rename folders."""
 
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder with all that it holds, whatever others remove from it meanwhile."""
+        """Delete a folder with all that it holds, even if others remove files from it meanwhile."""
 
     def make_folder(self, folder: str) -> None:
-        """Make a folder, which may exist already. Does nothing in a store without folders."""
+        """Create a folder, which may already exist. Does nothing in a store without folders."""
 
     def remove_if_empty(self, folder: str) -> bool:
         """Remove a folder if it is empty; return whether it is removed. Always True in a store
@@ -166,9 +166,9 @@ class _RefusedStore:
 
     def check(self) -> None:
         raise UnsupportedStatementError(
-            f"Tables in a {self._scheme}:// store can't be changed: "
-            f"{_REASONS.get(self._scheme, 'this version does not know it')}. Two writers "
-            "could overwrite each other's snapshots there.",
+            f"Tables in a {self._scheme}:// store are read-only: "
+            f"{_REASONS.get(self._scheme, 'this version does not know it')}. Two writers could "
+            "overwrite each other's snapshots there.",
             hint="Use a warehouse on a local disk, in S3, Google Cloud Storage, Azure, OSS or "
             "HDFS, or a REST catalog. The tables in this store can be read.",
         )

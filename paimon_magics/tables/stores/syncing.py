@@ -1,8 +1,9 @@
 """Making local files and their names durable. Files in other stores are durable already.
 
-When a journalling file system syncs one file, it also makes durable all writes that were begun
-before. So all files are begun first, and then they are waited for at once by some threads: they
-share what the file system writes. A caller with other work to do calls `begin_sync` early.
+When a journaling file system syncs one file, it also makes durable all writes that were begun
+before. So writing of all files is started first, and then several threads wait for them
+concurrently: they share the file system's writes. A caller with other work to do calls `begin_sync`
+early.
 
 If the process dies here, each file may be on the disk or not. So nothing may refer to them before
 `sync_files` has returned.
@@ -26,7 +27,7 @@ _THREADS_MAX = 32
 
 
 def begin_sync(paths: Iterable[str]) -> None:
-    """Have the system begin to write small files to the disk. This makes nothing durable.
+    """Start writing small files to the disk. This makes nothing durable.
 
     Raises FileNotFoundError for a local file that does not exist.
     """
@@ -57,7 +58,7 @@ def sync_files(paths: Iterable[str]) -> None:
 
 @functools.cache
 def _threads() -> ThreadPoolExecutor:
-    """The threads that wait, which are kept: to start them takes longer than to wait for a disk."""
+    """The waiting threads, which are reused: starting them takes longer than waiting for a disk."""
     return ThreadPoolExecutor(_THREADS_MAX, "sync")
 
 

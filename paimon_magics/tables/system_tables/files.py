@@ -160,8 +160,8 @@ def _keys(view: TableView, entries: pa.Table, column: str) -> pa.Array:
 
 
 def _statistics(view: TableView, entries: pa.Table) -> dict[str, pa.Array]:
-    """The texts of NULL counts and bounds of each file, by the table's column names, whatever the
-    schema of the file."""
+    """The texts of NULL counts and bounds of each file, by the table's column names, regardless of
+    the file's schema."""
     names = {"null_value_counts": "nulls", "min_value_stats": "min", "max_value_stats": "max"}
     result = {name: pa.nulls(entries.num_rows, pa.string()) for name in names}
     for group, mask in _groups(entries):

@@ -84,7 +84,7 @@ def _partitions(view: TableView, stored: pa.Array, zone: str) -> tuple[pa.Array,
 
 def _instants(clocks: pa.ChunkedArray, names: pa.ChunkedArray) -> pa.ChunkedArray:
     """The instants at which files were made. Manifests have the wall-clock time of the writer. That
-    of the native writer, whose files we recognise by name, is in UTC. Those of others are read in
+    of the native writer, whose files are recognized by name, is in UTC. Those of others are read in
     this process's zone, as in `DataFileMeta.creationTimeEpochMillis`."""
     as_utc = pc.assume_timezone(clocks, UTC)
     zone = process_zone()

@@ -1,4 +1,4 @@
-"""The system tables about where rows lie: `$partitions`, `$buckets` and `$table_indexes`.
+"""The system tables about the location of rows: `$partitions`, `$buckets` and `$table_indexes`.
 
 As in Paimon, sums are over all entries of the manifests; deleted files are subtracted. The time of
 the last update is that of the newest file, even if it was deleted. Sources: Paimon's
@@ -86,7 +86,7 @@ _DELETION_VECTORS = "DELETION_VECTORS"
 
 @dataclass(frozen=True, slots=True)
 class PartitionSum:
-    """Rows, bytes and files of one partition. `stored` is the partition as serialised in manifests.
+    """Rows, bytes and files of one partition. `stored` is the partition as serialized in manifests.
     `texts` are its values cast to STRING; `partition.default-name` stands for NULL and blank text.
 
     `last_creation` is the wall-clock time at which its newest file was made.

@@ -52,7 +52,7 @@ def is_catalog_table(name: TableName) -> bool:
 
 def is_metadata(name: TableName) -> bool:
     """Whether the full name is that of a metadata table of a table or catalog. System tables that
-    show a table's data, such as `$audit_log`, are none."""
+    show a table's data, such as `$audit_log`, are not metadata tables."""
     return view_named(name.system_table) is None or is_catalog_table(name)
 
 
@@ -104,7 +104,7 @@ def _stored(catalog: Catalog, name: TableName) -> StoredTable:
     try:
         return load_stored(catalog, name)
     except UnknownNameError:
-        catalog.load(name)  # says which name is nearest
+        catalog.load(name)  # names the nearest name
         raise
 
 
@@ -118,7 +118,7 @@ def _snapshot(table: StoredTable, snapshot_id: int) -> dict[str, Any]:
             return tag
     raise UnknownNameError(
         f"`{table.name}` has no snapshot {snapshot_id}.",
-        hint=f"`{table.name}$snapshots` lists those that have not expired.",
+        hint=f"`{table.name}$snapshots` lists the snapshots that have not expired.",
     )
 
 

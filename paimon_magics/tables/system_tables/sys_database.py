@@ -2,7 +2,7 @@
 `all_table_options` and `catalog_options`.
 
 Each reads the schemas of all tables, `sys.partitions` also their manifests. A table that is dropped
-meanwhile is left out. Sources: Paimon's `AllTablesTable`, `AllPartitionsTable`,
+during the read is left out. Sources: Paimon's `AllTablesTable`, `AllPartitionsTable`,
 `AllTableOptionsTable`, `CatalogOptionsTable`.
 """
 
@@ -36,7 +36,7 @@ SYSTEM_DATABASE = "sys"
 
 
 def _number(key: str) -> Callable[[Mapping[str, Any]], int | None]:
-    """What reads an option as a number."""
+    """The function that reads an option as a number."""
     return lambda row: int(row[key]) if key in row else None
 
 

@@ -1,6 +1,6 @@
 """A table as stored at one snapshot, from which the metadata system tables are made.
 
-A `TableView` reads each schema once and converts serialised partitions to text. It is made for one
+A `TableView` reads each schema once and converts serialized partitions to text. It is made for one
 read, and writes nothing.
 """
 
@@ -41,7 +41,7 @@ class Field:
 
     @property
     def stored_type(self) -> pa.DataType:
-        """The Arrow type to which its values in serialised rows are decoded."""
+        """The Arrow type to which its values in serialized rows are decoded."""
         return stored_type(self.type)
 
 
@@ -76,7 +76,7 @@ class TableView:
         return list(self.schema.get("partitionKeys") or [])
 
     def partition_fields(self) -> tuple[Field, ...]:
-        """The partition columns, in the order of serialised partitions."""
+        """The partition columns, in the order of serialized partitions."""
         by_name = {f.name: f for f in fields_of(self.schema)}
         return tuple(by_name[name] for name in self.partition_keys)
 
@@ -96,7 +96,7 @@ class TableView:
         return tuple(by_name[name] for name in names)
 
     def partition_text(self, partitions: pa.Array) -> pa.Array:
-        """The text of each serialised partition, such as `{x, 1}`."""
+        """The text of each serialized partition, such as `{x, 1}`."""
         fields = self.partition_fields()
         if not fields:
             return pa.array(["{}"] * len(partitions), type=pa.string())

@@ -121,7 +121,7 @@ def snapshots(view: TableView) -> pa.Table:
     ids = [id for id in snapshot_ids(view.table) if id >= earliest]
     with ThreadPoolExecutor(_READERS) as pool:
         documents = pool.map(lambda id: snapshot_by_id(view.table, id), ids)
-        # One that is None expired meanwhile.
+        # A snapshot that is None has expired meanwhile.
         return table_of(_SNAPSHOTS, [document for document in documents if document is not None])
 
 
@@ -160,7 +160,7 @@ def consumers(view: TableView) -> pa.Table:
 
 def statistics(view: TableView) -> pa.Table:
     """`$statistics`: the table statistics of ANALYZE, at most one row, with the snapshot that was
-    analysed."""
+    analyzed."""
     name = (view.snapshot or {}).get("statistics")
     if not name:
         return table_of(_STATISTICS, [])
@@ -347,10 +347,10 @@ def timeline(view: TableView) -> pa.Table:
 
 
 def history(view: TableView) -> pa.Table:
-    """The timeline with what made each snapshot, with the columns of HISTORY.
+    """The timeline with the origin of each snapshot, with the columns of HISTORY.
 
-    What the snapshot does not say is NULL: another engine's says little. `statement` is its text as
-    far as it was kept, else a hash of it.
+    Facts that the snapshot does not record are NULL: snapshots of other engines record little.
+    `statement` is the statement's text as far as it was kept, otherwise its hash.
     """
     return pa.Table.from_pylist(_snapshots(view, {}), schema=HISTORY)
 
@@ -395,7 +395,7 @@ def _row(
 
 
 def _number(text: str | None, kind: Callable[[str], _Number]) -> _Number | None:
-    """The number of a property, which anybody may have written."""
+    """The number of a property, which any client may have written."""
     try:
         return None if text is None else kind(text)
     except ValueError:

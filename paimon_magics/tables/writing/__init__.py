@@ -1,1 +1,1 @@
-"""Writing data files: what a task does with rows, and what it hands to the commit."""
+"""Writing data files: how a task processes rows, and the messages that it passes to the commit."""

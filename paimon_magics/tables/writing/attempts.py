@@ -1,9 +1,10 @@
-"""Notes of task attempts beside the table: who writes for a transaction, and in which folders.
+"""Notes of task attempts beside the table: which attempts write for a transaction, and in which
+folders.
 
-A task that Spark stops goes on for seconds, a worker that dies reports nothing, and of two attempts
-of a task only one counts. So each attempt notes the folders (partition values and bucket) before it
-writes in them, and its id is part of the names of its files. Cleanup visits only the folders that
-the transaction wrote in; the table is never listed.
+A task that Spark stops continues for seconds, a worker that dies reports nothing, and only one of
+two attempts of a task counts. So each attempt notes the folders (partition values and bucket)
+before it writes in them, and its id is part of the names of its files. Cleanup visits only the
+folders that the transaction wrote in; the table is never listed.
 
 All notes of a table lie in one folder, `.attempts`, and begin with their transaction's prefix:
 
@@ -18,8 +19,8 @@ that, a commit removes the notes of the attempts that count. Without `open`, the
 attempt with a note may be deleted.
 
 On a local disk of a POSIX system an attempt writes no `ended` note. It holds a lock on its first
-note, which is released also when its process dies. In other stores an attempt that died looks like
-one that still runs, until its notes are a day old.
+note, which is also released when its process dies. In other stores a dead attempt looks like a
+running attempt until its notes are a day old.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class Attempt:
         self.check_open()
 
     def is_over(self) -> bool:
-        """Whether the transaction has ended, so that nothing of this attempt can count."""
+        """Whether the transaction has ended, so that this attempt can't count."""
         return bool(self._noted) and self._store.read(f"{self._stem}.{_OPEN}") is None
 
     def check_open(self) -> None:
@@ -147,7 +148,7 @@ class Attempt:
 def attempt(stem: str | None, options: IoOptions) -> Iterator[Attempt]:
     """Run the body as an attempt; `options` reach the store. If `stem` is None, it leaves no notes.
 
-    A body that finds the transaction over must remove its files and raise.
+    If the body finds that the transaction has ended, it must remove its files and raise.
     """
     running = Attempt(open_store(stem or "", dict(options)), stem)
     try:
@@ -330,6 +331,6 @@ def ended_error() -> JobError:
     """The error that an attempt raises when its transaction has ended."""
     return JobError(
         "The statement of this task has ended: its table was dropped or renamed, or the "
-        "coordinator has ended it.",
-        hint="Nothing was written. Run the statement again if the table is still there.",
+        "coordinator ended the statement.",
+        hint="Nothing was written. If the table still exists, run the statement again.",
     )

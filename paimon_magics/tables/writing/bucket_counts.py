@@ -1,8 +1,8 @@
 """How many buckets each partition of a table was written with.
 
 The option `bucket` can change, but a partition keeps its number until it is overwritten. If rows
-were added with another number, keys would appear twice. In tables with postponed buckets each
-partition gets its number when it is first written.
+were added with another number of buckets, keys would appear twice. In tables with postponed buckets
+each partition gets its number when it is first written.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ def check_bucket_counts(
     """Raise CommitConflictError if rows would be added to a partition whose number of buckets is
     not the table's current one.
 
-    Paimon's engines check only the buckets that are written, so that keys in a new bucket appear
-    twice. Reads only the newest manifests of the partitions if the table's option never changed.
-    `manifests` is a cache of the table's manifests.
+    Paimon's engines check only the written buckets, so keys in a new bucket appear twice. Reads
+    only the newest manifests of the partitions if the table's option never changed. `manifests` is
+    a cache of the table's manifests.
     """
     schema = table.schema
     if schema.bucket_mode != "HASH_FIXED" or not base_snapshot_id:
@@ -135,8 +135,8 @@ def _check_count(
     where = ", ".join(f"{key} = {value}" for key, value in zip(keys, partition, strict=True))
     raise kind(
         (f"The partition {where} of `{table.name}`" if where else f"`{table.name}`")
-        + f" was written with {count_text(count, 'bucket')}, but these rows are for {own}: keys "
-        "would appear twice.",
+        + f" was written with {count_text(count, 'bucket')}, but these rows are for {own}: the "
+        "table would contain keys twice.",
         hint="Nothing was written. Run the statement again. If it fails again, move the rows into "
         f"the new buckets by CALL sys.rescale(table => '{table_text(table.name)}'), or set the "
         "option 'bucket' to the old number.",

@@ -1,5 +1,5 @@
 """Counts rows in a writer: changed rows, rows that Spark has rounded or cut, and rows of an UPDATE
-that nobody would see.
+that would have no visible effect.
 
 The rows come with their kinds, and rows of one key follow each other. So only the last key is kept.
 """
@@ -79,7 +79,7 @@ class LossyRows:
 def _counted(texts: pa.Array) -> list[ColumnLoss]:
     losses = []
     while len(texts):
-        # Count the column that the first text begins with, then go on with what is left.
+        # Count the column that the first text begins with, then continue with the rest.
         column, _, rest = texts[0].as_py().partition(LOSS_IS)
         begun = pc.starts_with(texts, f"{column}{LOSS_IS}")
         losses.append(ColumnLoss(column, pc.sum(begun).as_py(), rest.partition(LOSS_END)[0]))
@@ -91,9 +91,9 @@ def _counted(texts: pa.Array) -> list[ColumnLoss]:
     return losses
 
 
-# Rows of an UPDATE that nobody would see: a writer leaves them out and counts them.
+# Rows of an UPDATE without visible effect: a writer leaves them out and counts them.
 #
-# They come with a kind of their own in the column KIND (`planning/row_changes/merged_updates.py`).
+# They have a separate kind in the column KIND (`planning/row_changes/merged_updates.py`).
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ def attempts_of(table: Table, prefix: str) -> str | None:
     """The stem of the notes of a transaction's attempts, None if its tasks can't leave notes.
 
     Only its catalog reaches the remote store of a REST catalog's table. A key that moves between
-    partitions leaves a file in a folder that no task knows before.
+    partitions leaves a file in a folder that no task knows in advance.
     """
     if local_path(table.location) is None and publishes_itself(table):
         return None
@@ -51,8 +51,8 @@ def remove_uncommitted(
     """End a transaction and delete its files except those named in `keep`, with folders that become
     empty. Return the number of deleted files.
 
-    Waits up to `wait_ms_max` for tasks that were told to stop. A task that goes on longer removes
-    its files itself; if it dies, the end of a later transaction of this table removes them.
+    Waits up to `wait_ms_max` for tasks that were told to stop. A task that runs longer removes its
+    files itself; if it dies, the end of a later transaction of this table removes them.
     """
     stem = transaction.attempts_folder
     if stem is None:
@@ -72,7 +72,7 @@ def remove_uncommitted(
 def tidy_up(table: Table, transaction: Transaction, keep: frozenset[str]) -> None:
     """`remove_uncommitted` after a commit: without waiting, and failures are ignored.
 
-    The end of a later transaction of this table removes what it leaves.
+    The end of a later transaction of this table removes the remaining files.
     """
     if transaction.attempts_folder is not None:
         with contextlib.suppress(PaimonMagicsError, OSError):

@@ -98,7 +98,7 @@ class ColumnsWrite:
     """How new values of some columns are written; picklable, with the files of all ranges in it.
 
     `columns` are in the order of the table's. `ranges` may receive new values, in the order of
-    their row ids. `partition_types` is the Arrow schema of the partition columns, serialised.
+    their row ids. `partition_types` is the Arrow schema of the partition columns, serialized.
     `stem` begins the names of new files, and `attempts_folder` is the stem of the tasks' notes
     (module `attempts`). `table` is the table's name, for errors.
     """
@@ -119,8 +119,8 @@ class ColumnsWrite:
         """Write all rows of some ranges, as one attempt. `batches` have `_ROW_ID` and the columns;
         the ids of a range ascend without a gap from its first to its last.
 
-        Memory is bounded by a row group. Raises TableDamagedError for rows that are no whole range,
-        OSError for the store's failures, JobError when the transaction has ended, and what
+        Memory is bounded by a row group. Raises TableDamagedError for rows that are not a whole
+        range, OSError for the store's failures, JobError when the transaction has ended, and what
         `batches` raises; files are deleted then.
         """
         with writing_attempt(self.attempts_folder, self.io_options) as running:
@@ -174,8 +174,9 @@ def columns_write(
 ) -> ColumnsWrite:
     """How the transaction writes new values of some columns for rows of `ranges`.
 
-    Raises UnsupportedStatementError for columns that files of their own, or folders, hold, and for
-    tables without data evolution; InvalidTableError for an option's value that can't be read.
+    Raises UnsupportedStatementError for columns that are stored in separate files or in folder
+    names, and for tables without data evolution; InvalidTableError for an option's value that can't
+    be read.
     """
     schema = table.schema
     if not schema.data_evolution_enabled:
@@ -188,7 +189,7 @@ def columns_write(
         if name in schema.partition_keys or name not in stored:
             what = "a partition column" if name in schema.partition_keys else "a BLOB column"
             raise UnsupportedStatementError(
-                f"`{name}` of `{table.name}` is {what}, which can't be written by itself.",
+                f"`{name}` of `{table.name}` is {what}, which can't be written separately.",
                 hint="Write other columns, or whole rows.",
             )
     keys = [(key, arrow_type(schema.column(key).type)) for key in schema.partition_keys]

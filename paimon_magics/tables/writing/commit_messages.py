@@ -1,8 +1,8 @@
 """Reads and writes commit messages as bytes (Java's `CommitMessageSerializer`, version 14).
 
-The bytes are those of pypaimon's own serialiser, which takes ten times as long: a compaction of
-10,000 buckets has 10,000 messages. Rows of statistics stay bytes as they are, and the values of
-keys are read when somebody asks for them.
+The bytes are identical to those of pypaimon's own serializer, which takes ten times as long: a
+compaction of 10,000 buckets has 10,000 messages. Rows of statistics stay bytes, and the values of
+keys are read on demand.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _GLOBAL = RowLayout((LONG, LONG, INT, BYTES, BYTES, BYTES), required=3)
 
 
 BucketKey = tuple[bytes, int]
-"""A serialised partition, and a bucket of it."""
+"""A serialized partition, and a bucket of it."""
 
 
 def read_messages(paimon: Any, bodies: Iterable[bytes]) -> Iterator[CommitMessage]:
@@ -100,7 +100,7 @@ def read_messages(paimon: Any, bodies: Iterable[bytes]) -> Iterator[CommitMessag
 
 
 def bucket_of_message(body: bytes) -> tuple[bytes, int]:
-    """The partition, as a serialised `BinaryRow`, and the bucket of a message."""
+    """The partition, as a serialized `BinaryRow`, and the bucket of a message."""
     stream = _Stream(body)
     return stream.framed(), stream.number()
 
@@ -182,7 +182,7 @@ class _MessageReader:
         self._partitions: dict[bytes, tuple[Any, ...]] = {}
 
     def message(self, body: bytes) -> CommitMessage:
-        """The message of some bytes. Raises ValueError if they are none."""
+        """The message in some bytes. Raises ValueError if they are not a message."""
         stream = _Stream(body)
         partition = self._partition(stream.framed())
         bucket = stream.number()

@@ -1,6 +1,6 @@
 """pypaimon's `DataFileMeta` of files that are known as manifest columns, or that were just written.
 
-Keys and bounds stay in their serialised form, so that nothing of them is lost or changed.
+Keys and bounds stay in their serialized form, so that they are neither lost nor changed.
 """
 
 from __future__ import annotations

@@ -79,9 +79,9 @@ class VectorIndex:
         gone: Collection[str],
         file_name: str,
     ) -> ChangedVectors | None:
-        """Write the vectors of a bucket anew, into the index file `file_name`; None where nothing
-        changes. Where none is left, a table with a primary key gets a file without vectors, and an
-        append table none: `BucketedDvMaintainer`, `AppendDeleteFileMaintainer`.
+        """Rewrite the vectors of a bucket into the index file `file_name`; None if nothing changes.
+        Where none is left, a table with a primary key gets a file without vectors, and an append
+        table none: `BucketedDvMaintainer`, `AppendDeleteFileMaintainer`.
 
         `marked` are rows of data files, by name, that are deleted now; `gone` are the names of data
         files that are no longer there.

@@ -5,8 +5,9 @@ on the index of its base snapshot, and its commit adds a new file for each bucke
 The commit fails if another commit changed the index of such a partition meanwhile.
 
 The names of our index files begin with the transaction's prefix, so that the files of an attempt
-that did not count are found and removed. With `index-file-in-data-file-dir` they lie in the folders
-of their buckets, which the attempt has noted for the data files (`IndexInDataFileDirPathFactory`).
+that did not count can be found and removed. With `index-file-in-data-file-dir` they lie in the
+folders of their buckets, which the attempt has noted for the data files
+(`IndexInDataFileDirPathFactory`).
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ class IndexWritten:
 
 @dataclass(frozen=True)
 class DynamicBuckets:
-    """What the tasks of a statement need to assign buckets. Picklable and small: about a hundred
-    bytes for each bucket.
+    """The data that the tasks of a statement need to assign buckets. Picklable and small: about a
+    hundred bytes for each bucket.
 
     `keys` are the primary-key columns that are no partition columns. `index` is the index of the
     base snapshot, empty for an overwrite. `assigners` is the number of assigners that share the

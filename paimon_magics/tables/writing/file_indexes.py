@@ -1,8 +1,8 @@
-"""Puts file indexes beside data files, as the options `file-index.*` of a table ask.
+"""Puts file indexes beside data files, according to a table's options `file-index.*`.
 
 A writer of our own passes the rows while it writes them (`FileIndexWriter`). The native writer and
-pypaimon's know no indexes, and only they know where a file ends. So the indexed columns of their
-finished files are read back (`FileIndexRules.put`). An index of up to
+pypaimon's writer support no indexes, and only they know where a file ends. So the indexed columns
+of their finished files are read back (`FileIndexRules.put`). An index of up to
 `file-index.in-manifest-threshold` is in the manifest, a larger one in a file beside the data file
 (`DataFileIndexWriter`).
 """
@@ -46,7 +46,7 @@ class StoredIndex:
 
 
 class FileIndexWriter:
-    """The index of one data file. `columns` are those of the file; what isn't there is left out."""
+    """The index of one data file. `columns` are those of the file; missing columns are left out."""
 
     def __init__(self, rules: FileIndexes, columns: Sequence[str]) -> None:
         indexes = [index for index in rules.indexes if index.column in columns]
@@ -74,8 +74,8 @@ class FileIndexWriter:
 
 @dataclass(frozen=True, slots=True)
 class FinishedFiles:
-    """Changes new files of other writers, which nobody else uses yet. `table` is a pickle of
-    pypaimon's table, `schema` the Arrow schema of its columns, serialised."""
+    """Changes new files of other writers before they are in use. `table` is a pickle of pypaimon's
+    table, `schema` the Arrow schema of its columns, serialized."""
 
     table: bytes = field(repr=False)  # it may hold credentials
     schema: bytes = field(repr=False)
@@ -122,7 +122,7 @@ class FinishedFiles:
 
 @dataclass(frozen=True, slots=True)
 class FileIndexRules(FinishedFiles):
-    """What tasks need to index the files of other writers."""
+    """The data that tasks need to index the files of other writers."""
 
     indexes: FileIndexes
 
@@ -162,9 +162,9 @@ class FileIndexRules(FinishedFiles):
 
 
 def file_index_rules(table: Table) -> FileIndexRules | None:
-    """What the writers of a table need; None if it asks for no file index.
+    """The index rules for the writers of a table; None if the table has no file indexes.
 
-    Raises InvalidTableError for options that ask for what can't be.
+    Raises InvalidTableError for options that request an impossible index.
     """
     indexes = file_indexes_of(table.schema)
     if not indexes.indexes:

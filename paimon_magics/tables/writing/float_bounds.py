@@ -89,7 +89,7 @@ def mend_messages(
     """Remove the bounds of the columns `odd_floats` from the keys in the messages of all writers,
     and from their files if the table lies on a local disk. Return whether a message changed.
 
-    Nobody else uses the files yet. Raises OSError for failures of the store, ValueError for a file
+    The files are not in use yet. Raises OSError for failures of the store, ValueError for a file
     that is not Parquet.
     """
     if odd_floats and local_path(table.location) is not None:

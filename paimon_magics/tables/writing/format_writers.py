@@ -65,7 +65,7 @@ def open_format_writer(
     make = FORMAT_WRITERS.get(rules.format)
     if make is None:
         raise UnsupportedStatementError(
-            f"Files of the format '{rules.format}' are not written.",
+            f"Writing files in the format '{rules.format}' is not supported.",
             hint=f"The formats offered are {', '.join(FORMAT_WRITERS)}: set 'file.format'.",
         )
     return make(sink, rows, rules, odd_floats)

@@ -78,7 +78,7 @@ _TARGET_BYTES = 128 << 20  # Paimon's default of target-file-size for tables wit
 class KeyValueFiles:
     """How files of one level are written; small and picklable.
 
-    `schema` is the Arrow schema of the table's columns with their ids, serialised. `keys` are the
+    `schema` is the Arrow schema of the table's columns with their ids, serialized. `keys` are the
     key columns, `floats` the columns with floating-point values, also nested ones. A file is
     finished at about `target_bytes`. With `is_changelog` the files are changelog files, which have
     no `indexes`. `system` names their system columns; "row ids" and "none" are for append tables.
@@ -266,11 +266,11 @@ class _OpenFile:
             self.write_pending()
 
     def is_full(self) -> bool:
-        """Whether the file has the size that is aimed at."""
+        """Whether the file has reached its target size."""
         return not self._pending and bool(self._sink.tell() >= self._files.target_bytes)
 
     def finish(self) -> NewFile:
-        """Close the file and return what is known of it."""
+        """Close the file and return its metadata."""
         self.write_pending()
         assert self._writer is not None and self._ends is not None and self._sequences is not None
         self._writer.close()
@@ -311,7 +311,7 @@ class _OpenFile:
                 _log.debug("The file %s could not be closed.", self._name, exc_info=True)
 
     def _expected_bytes(self) -> int:
-        """The size of the file with what waits, as far as what is written tells."""
+        """The size of the file with the waiting rows, estimated from the rows already written."""
         written = int(self._sink.tell())
         ratio = written / self._raw_bytes if self._raw_bytes else 1.0
         return written + int(self.pending_bytes * ratio)
@@ -388,7 +388,7 @@ class _FileBounds:
             )
             for name, data_type in self._types.items()
         }
-        # The parts of the file for which the footer tells a column's bounds; None for all of them.
+        # The parts of the file for which the footer has a column's bounds; None for all parts.
         self._footer_parts: dict[str, int | None] = {
             name: None
             for name, data_type in self._types.items()
@@ -413,7 +413,7 @@ class _FileBounds:
                 collector.add(values)
 
     def take_from_footer(self, writer: FormatWriter) -> None:
-        """Take what the footer tells of the values; call it once the file is written."""
+        """Take the bounds from the footer; call this once the file is written."""
         for name, parts in self._footer_parts.items():
             known = writer.ends(name, parts)
             if known is None:

@@ -61,8 +61,8 @@ class NativeTable:
         return f"NativeTable({self.database}.{self.name}, {self.location})"
 
     def writer(self, commit_user: str, *, overwrite: bool) -> NativeWriter:
-        """A writer of new files. With `overwrite` they replace others, and sequence numbers start
-        anew."""
+        """A writer of new files. With `overwrite` they replace others, and sequence numbers
+        restart."""
         staging = None
         opened = self
         if is_reached_by_client(self.location) and not self.through_catalog:

@@ -1,4 +1,5 @@
-"""New data and changelog files: where they lie, and what travels to the driver of those written."""
+"""New data and changelog files: their paths, and the metadata of written files that goes to the
+driver."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class StoredBounds:
-    """Bounds of some columns: serialised `BinaryRow`s of the least and the greatest values, and the
+    """Bounds of some columns: serialized `BinaryRow`s of the least and the greatest values, and the
     number of NULLs of each column."""
 
     least: bytes
@@ -23,9 +24,9 @@ class StoredBounds:
 class NewFile:
     """A file that was written. Members are those of Paimon's `DataFileMeta`.
 
-    `least_key` and `greatest_key` are serialised `BinaryRow`s. `value_bounds` are those of
-    `bounded_columns`, which is None where all columns have bounds. `is_compacted` tells rows that
-    were merged before from rows that were written for the first time (`FileSource`).
+    `least_key` and `greatest_key` are serialized `BinaryRow`s. `value_bounds` are those of
+    `bounded_columns`, which is None if all columns have bounds. `is_compacted` distinguishes rows
+    that were merged before from rows that were written for the first time (`FileSource`).
     """
 
     name: str

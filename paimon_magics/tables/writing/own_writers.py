@@ -116,8 +116,8 @@ class OpenFiles(Generic[_Writer]):
         self._finished: list[_Writer] = []
 
     def writer(self, rows: pa.RecordBatch, bucket: int, open_max: int | None = None) -> _Writer:
-        """The writer of rows of one partition and bucket. Where it would be one more than
-        `open_max`, the others' files are finished first."""
+        """The writer of rows of one partition and bucket. If it would exceed `open_max`, the files
+        of the other writers are finished first."""
         keys = [rows.column(key) for key in self._partition_keys]
         owner = (values_at(keys, 0) if keys else (), bucket)
         if owner not in self._open:
@@ -173,16 +173,16 @@ class OpenFiles(Generic[_Writer]):
 
 @dataclass(frozen=True, slots=True)
 class KindRule:
-    """How a row's kind is found. It comes in the column KIND beside those of the table, or the
-    column `field` of the table has it, else each row is a +I. Rows of the kinds `dropped` are not
+    """How a row's kind is determined: from the column KIND beside the table's columns, from the
+    column `field` of the table, or else each row is a +I. Rows of the kinds `dropped` are not
     written. Sources: `RowKindGenerator`, `RowKindFilter`."""
 
     field: str | None
     dropped: frozenset[int] = frozenset()
 
     def applied(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int8]]:
-        """The rows to write, without KIND, and their kinds. Raises ValueError for a kind that there
-        is not, and for NULL in a column that is NOT NULL."""
+        """The rows to write, without KIND, and their kinds. Raises ValueError for an unknown kind,
+        and for NULL in a column that is NOT NULL."""
         kinds = self._kinds(rows)
         if KIND in rows.schema.names:
             rows = rows.drop_columns([KIND])
@@ -204,7 +204,7 @@ class KindRule:
         kinds = pc.index_in(texts, pa.array(KIND_NAMES, texts.type))
         if kinds.null_count:
             wrong = texts.filter(kinds.is_null())[0].as_py()
-            raise ValueError(f"column `{self.field}` has {wrong!r}, which is no row kind")
+            raise ValueError(f"column `{self.field}` has {wrong!r}, which is not a row kind")
         return np.asarray(kinds).astype(np.int8)
 
 
@@ -321,8 +321,8 @@ class FlushTable(WritableTable):
     def writer(
         self, commit_user: str, *, overwrite: bool, manifests: ManifestCache | None = None
     ) -> FlushWriter:
-        """A writer of new files. With `overwrite` they replace others, and sequence numbers start
-        anew. `manifests` is a cache of the table's manifests, where this process has one."""
+        """A writer of new files. With `overwrite` they replace others, and sequence numbers
+        restart. `manifests` is a cache of the table's manifests, if this process has one."""
         del commit_user  # the commit names it
         return FlushWriter(self, overwrite=overwrite, manifests=manifests)
 
@@ -483,7 +483,7 @@ class PostponedTable(WritableTable):
 
     def writer(self, commit_user: str, *, overwrite: bool) -> PostponedWriter:
         """A writer of new files; see `NativeTable.writer`."""
-        del overwrite  # rows are numbered anew in any case
+        del overwrite  # rows are renumbered in any case
         return PostponedWriter(self, commit_user)
 
 

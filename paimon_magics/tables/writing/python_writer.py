@@ -1,8 +1,8 @@
 """Writes ORC and Avro, which the native writer does not offer, with pypaimon's own writer.
 
 For append tables only. pypaimon is imported in the task, which takes a second once per worker.
-Values that other engines would read back differently are refused. Which types a format can hold at
-all is decided before (`planning.schemas.format_rules`).
+Values that other engines would read back differently are refused. `planning.schemas.format_rules`
+decides beforehand which types a format can hold.
 """
 
 from __future__ import annotations

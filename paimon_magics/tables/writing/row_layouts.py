@@ -1,9 +1,8 @@
 """Rows and arrays of Paimon's binary form (`BinaryRow`, `BinaryArray`), one at a time and fast.
 
-A row begins with its kind and a bit for each NULL, padded to words; then come a slot of eight
-bytes for each field, and the values that don't fit into one. pypaimon looks at the type of each
-field of each row; a layout is compiled once. Whole columns of rows are the business of
-`columnar/binary_rows.py`.
+A row begins with its kind and a bit for each NULL, padded to words; then come a slot of eight bytes
+for each field, and the values that don't fit into one. pypaimon looks at the type of each field of
+each row; a layout is compiled once. `columnar/binary_rows.py` handles whole columns of rows.
 """
 
 from __future__ import annotations
@@ -205,7 +204,8 @@ def _header_bytes(count: int) -> int:
 
 
 def _slot(content: bytes, end: int) -> tuple[int, bytes]:
-    """The slot of a value of any length, and what of it goes behind the slots, to `end`."""
+    """The slot of a value of any length, and the part of it that goes behind the slots, to
+    `end`."""
     size = len(content)
     if size <= _INLINE_MAX:
         return int.from_bytes(content, "little") | (_INLINE | size) << 56, b""

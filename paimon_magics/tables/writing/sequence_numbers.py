@@ -20,7 +20,7 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.stored_rows import packed_row
 
 Bucket = tuple[bytes, int]
-"""The partition as a serialised `BinaryRow`, and the bucket."""
+"""The partition as a serialized `BinaryRow`, and the bucket."""
 
 
 def number_rows(table: Table, messages: Sequence[CommitMessage], base_snapshot_id: int) -> bool:
@@ -56,7 +56,7 @@ def next_numbers(
     paimon: Any, snapshot: Any, manifests: ManifestCache | None = None
 ) -> dict[Bucket, int]:
     """The next sequence number of each bucket that has files in a snapshot (None for none), by
-    partition, a serialised `BinaryRow`, and bucket. `paimon` is pypaimon's table, `manifests` a
+    partition, a serialized `BinaryRow`, and bucket. `paimon` is pypaimon's table, `manifests` a
     cache of its manifests. Reads all manifests of the snapshot."""
     if snapshot is None:
         return {}
@@ -72,6 +72,6 @@ def next_numbers(
 
 
 def partition_row(paimon: Any, partition: Sequence[Any]) -> bytes:
-    """The serialised `BinaryRow` of a partition's values."""
+    """The serialized `BinaryRow` of a partition's values."""
     fields = paimon.partition_keys_fields
     return packed_row(GenericRow(list(partition), fields) if fields else None)

@@ -49,7 +49,7 @@ class StoredRow(BinaryRow):  # type: ignore[misc]  # pypaimon has no types
 
     @cached_property
     def row_kind(self) -> RowKind:
-        """The kind that the row says it is of."""
+        """The kind stored in the row."""
         return RowKind(self.data[_INT.size])
 
     @cached_property
@@ -94,7 +94,7 @@ class StoredStatistics(SimpleStats):  # type: ignore[misc]  # pypaimon has no ty
 
     @property
     def null_counts(self) -> list[int | None] | None:
-        """The number of NULLs of each field, each None where it is unknown."""
+        """The number of NULLs of each field, each None if it is unknown."""
         nulls = _STATISTICS.unpacked(self.row)[2]
         return None if nulls is None else list(longs_of(nulls))
 

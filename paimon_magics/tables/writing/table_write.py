@@ -1,5 +1,5 @@
-"""The driver's part of a write: the specification for the writers of a transaction, and what their
-messages need before the commit.
+"""The driver's part of a write: the specification for the writers of a transaction, and the
+completion of their messages before the commit.
 
 It is the same for all writers: tasks of a Spark job, the kernel, or the process that loads small
 inserts.
@@ -140,9 +140,9 @@ def with_numbers(
 
 
 def flushes_itself(schema: TableSchema) -> bool:
-    """Whether `FlushWriter` writes the rows: those of primary-key tables, unless keys can move
-    between partitions, or rows of a key are folded one by one, at which the native writer is
-    faster."""
+    """Whether `FlushWriter` writes the rows. It writes primary-key tables, unless keys can move
+    between partitions. It also leaves out tables whose rows of a key are folded one by one, because
+    the native writer is faster there."""
     if not schema.is_primary_key_table or schema.bucket_mode == "KEY_DYNAMIC":
         return False
     return not folds_rows(merge_rule(schema))
@@ -151,7 +151,7 @@ def flushes_itself(schema: TableSchema) -> bool:
 def _buckets(
     table: Table, transaction: Transaction, *, overwrite: bool, slots: int
 ) -> tuple[BucketRule | None, DynamicBuckets | None]:
-    """How rows get their buckets; both are None where they have none, or the writer finds them."""
+    """How rows get their buckets; both are None if they have none, or the writer finds them."""
     schema = table.schema
     base_snapshot_id = 0 if overwrite else transaction.base_snapshot_id
     match schema.bucket_mode:
@@ -172,8 +172,8 @@ def _buckets(
 class CompletedWrite:
     """What a transaction commits: the messages of its writers, the number of their rows, and the
     number, bytes and buckets of their data and changelog files. `files_each` is the greatest number
-    of data files of a bucket. `unseen` are rows of an UPDATE that nobody would see, `losses` values
-    that were rounded or cut."""
+    of data files of a bucket. `unseen` are rows of an UPDATE without visible effect, `losses`
+    values that were rounded or cut."""
 
     messages: tuple[bytes, ...]
     rows: int
@@ -252,8 +252,8 @@ def _float_columns(table: Table) -> FloatColumns | None:
 
 
 def _native_formats(schema: TableSchema) -> dict[str, str]:
-    """What the native writer writes of a primary-key table: Parquet with the compression that the
-    table asks for. Files that are converted afterwards have any compression until then."""
+    """The formats that the native writer writes for a primary-key table: Parquet with the table's
+    compression. Files that are converted afterwards have any compression until then."""
     data, changelog = data_file_rules(schema, 0), changelog_file_rules(schema, 0)
     kinds = {"file": data, "changelog-file": changelog}
     return {

@@ -27,17 +27,17 @@ from paimon_magics.tables.writing.python_writer import PythonTable
 
 @dataclass(frozen=True, slots=True)
 class WriteSpec:
-    """What every writer of one statement must know; small and picklable.
+    """The specification for every writer of one statement; small and picklable.
 
-    `schema` is the table's exact Arrow schema, serialised. Buckets follow from `bucket_rule` or are
+    `schema` is the table's exact Arrow schema, serialized. Buckets follow from `bucket_rule` or are
     assigned by `dynamic_buckets`; they do not matter if both are None. With
     `single_writer_rows_max` one writer takes all rows and refuses more than that, because keys can
-    move between partitions and it has to know where each one is. With `overwrite` the files replace
-    others, so that sequence numbers start anew. `attempts_folder` is the stem of the writers' notes
-    (module `attempts`). A writer that meets more than `partitions_max` partitions gives up.
-    `float_columns`: see `float_bounds`, `file_indexes`: see the module of that name. `conversion`
-    is for files that the native writer does not write in the table's format. Rows whose bucket does
-    not matter lie in `common_bucket`.
+    move between partitions and it must know the partition of each key. With `overwrite` the files
+    replace others, so that sequence numbers restart. `attempts_folder` is the stem of the
+    writers' notes (module `attempts`). A writer that meets more than `partitions_max` partitions
+    gives up. `float_columns`: see `float_bounds`, `file_indexes`: see the module of that name.
+    `conversion` is for files that the native writer does not write in the table's format. Rows
+    whose bucket does not matter lie in `common_bucket`.
     """
 
     table: NativeTable | PythonTable | PostponedTable | FlushTable | AppendTable
@@ -70,8 +70,8 @@ class Written:
     """The result of one writer: commit messages (Java's serializer, version 14) and rows taken.
 
     `index_files` belong to the messages, see `dynamic_buckets.put_index_files`. The columns
-    `odd_floats` had NaN or -0.0, which makes bounds wrong, see `float_bounds.mend_messages`.
-    For `unseen`, the rows of an UPDATE that nobody would see, and `losses`, the values that were
+    `odd_floats` had NaN or -0.0, which makes bounds wrong, see `float_bounds.mend_messages`. For
+    `unseen`, the rows of an UPDATE without visible effect, and `losses`, the values that were
     rounded or cut, see `changed_rows`.
     """
 

@@ -54,7 +54,7 @@ _EngineWriter = NativeWriter | PythonWriter | PostponedWriter | FlushWriter | Ap
 _BATCH_ROWS = 131_072
 _BATCH_BYTES = 16 * 2**20
 _OPEN_PARTITIONS_MAX = 64  # an open partition takes half a megabyte and more
-_OPEN_BYTES_MAX = 128 * 2**20  # what all open partitions may hold until they are finished
+_OPEN_BYTES_MAX = 128 * 2**20  # limit for all open partitions before they are finished
 
 
 class TooManyPartitionsError(Exception):
@@ -182,7 +182,7 @@ class _Writer:
     """A writer of either engine, which is replaced from time to time to bound its memory.
 
     Each open partition takes memory until the engine's writer is finished. If partitions arrive
-    group by group, it is finished and begun anew between two groups, after `_OPEN_PARTITIONS_MAX`
+    group by group, it is finished and restarted between two groups, after `_OPEN_PARTITIONS_MAX`
     partitions or `_OPEN_BYTES_MAX` bytes; no earlier partition comes back. A FlushWriter finishes
     its files and goes on, so that it reads the sequence numbers of all buckets once.
     """
@@ -209,7 +209,7 @@ class _Writer:
         self._writers.append(self._begun())
 
     def reach(self, group: int, partition: Partition) -> None:
-        """Rows of this partition come next. No rows of earlier groups come any more."""
+        """Rows of this partition come next. No more rows of earlier groups follow."""
         if group != self._group:
             if len(self._open) >= _OPEN_PARTITIONS_MAX or self._open_bytes >= _OPEN_BYTES_MAX:
                 self._messages += self._writers[-1].messages()
@@ -339,7 +339,8 @@ class _Groups:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in larger batches: each batch costs some milliseconds whatever its size."""
+    """The same rows in larger batches: each batch costs some milliseconds regardless of its
+    size."""
     waiting: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for batch in batches:

@@ -287,8 +287,8 @@ def test_writer_that_puts_a_key_into_a_second_bucket_is_refused(
     cause = caught.value.java_exception  # type: ignore[attr-defined]
     while cause.getCause() is not None:
         cause = cause.getCause()
-    assert "another writer has added them since it began" in cause.getMessage()
-    assert "Let one job at a time write" in cause.getMessage()
+    assert "another writer has added them since this commit's statement began" in cause.getMessage()
+    assert "Let only one job at a time write" in cause.getMessage()
     assert sorted(java_paimon.rows(options, "default.t")) == [(1, "a", "x"), (2, "a", "x")]
 
 

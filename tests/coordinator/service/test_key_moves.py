@@ -326,7 +326,7 @@ def test_job_is_refused_where_a_table_option_pins_keys(lake: Lake, key: str, val
     with pytest.raises(Exception) as caught:
         job.write(2, [(5, "job")])
     assert f"A table with '{key}' = '{value}' has its keys stay" in told(caught)
-    assert "another writer has added them since it began" in told(caught)
+    assert "another writer has added them since this commit's statement began" in told(caught)
     assert lake.kinds() == ["APPEND"]
 
 
@@ -341,9 +341,9 @@ def test_batch_with_new_keys_is_refused_where_keys_are_pinned(
     late = Writer(lake.catalog, batch=True)
     with pytest.raises(Exception) as caught:
         late.write(1, [(5, "late"), (6, "late")])
-    assert "brings 1 new keys to buckets of `default.t`" in told(caught)
-    assert "its last commit is snapshot 2). If the job" in told(caught)
-    assert f"in a table with '{key}' = '{value}' keys stay" in told(caught)
+    assert "adds 1 new keys to `default.t`" in told(caught)
+    assert "last commit: snapshot 2). With" in told(caught)
+    assert f"With '{key}' = '{value}', keys can't change buckets" in told(caught)
     assert "Let the streaming job write these rows, or stop it" in told(caught)
     lake.batch(1, [(5, "known")])
     job.write(0, [(6, "job"), (1, "again")])
@@ -365,7 +365,7 @@ def test_statement_with_new_keys_is_refused_where_keys_are_pinned(
     table = lake.loaded()
     for change in (Append(), OverwriteTouched()):
         asked = decoded(table, CommitRequest(transaction, change))
-        with pytest.raises(StreamedKeysError, match="brings 1 new keys") as caught:
+        with pytest.raises(StreamedKeysError, match="adds 1 new keys") as caught:
             commit(DecodedRequest(table, asked.request, new, (0,)), publish_local_file)
         assert "'merge-engine' = 'partial-update'" in caught.value.message
     for properties, files in (((), known), (log_properties("log", 1, 1, 0), new)):
@@ -381,14 +381,14 @@ def test_ended_job_no_longer_blocks_new_keys(lake: Lake) -> None:
     job.write(0, [(1, "job")])
     with pytest.raises(Exception) as caught:
         lake.batch(1, [(5, "early")])
-    assert "brings 1 new keys" in told(caught)
+    assert "adds 1 new keys" in told(caught)
     job.end()
     lake.batch(1, [(5, "then")])
     other = Writer(lake.catalog)
     other.write(0, [(1, "other")])
     with pytest.raises(Exception) as caught:
         lake.batch(1, [(6, "early")])
-    assert "brings 1 new keys" in told(caught)
+    assert "adds 1 new keys" in told(caught)
     lake.age(hours=1)
     lake.batch(1, [(6, "then")])
     assert lake.index() == {0: hashes(1), 1: hashes(5, 6)}
@@ -414,7 +414,9 @@ def test_writer_with_an_index_from_before_a_move_is_refused(lake: Lake) -> None:
     job.write(2, [(5, "job")])
     with pytest.raises(Exception) as caught:
         late.commit(stray)
-    assert "puts 1 row into bucket 1" in told(caught) and "moved there" in told(caught)
+    assert "puts 1 row into bucket 1" in told(caught) and "moved for a streaming job" in told(
+        caught
+    )
     fine.commit(kept)
     job.write(2, [(7, "job")])
     assert lake.rows() == [(5, "job"), (6, "fine"), (7, "job")]

@@ -120,4 +120,4 @@ def test_zone_dependent_reads_of_tables_views_and_frames_are_noted(
         session.run("SELECT t FROM v"),
         session.run("SELECT * FROM df", frames={"df": frame}),
     ):
-        assert [note for note in outcome.notes if "don't tell the time zone" in note]
+        assert [note for note in outcome.notes if "don't record their writers' time zone" in note]

@@ -28,7 +28,7 @@ def rows(session: Session, table: str) -> list[tuple[Any, ...]]:
         (") TBLPROPERTIES ('deletion-vectors.enabled' = 'true')", "deleted rows of the file"),
         (
             ") TBLPROPERTIES ('row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true')",
-            "rows that may be among those",
+            "rows that may match its condition",
         ),
     ],
     ids=["keys", "files", "vectors", "columns"],

@@ -165,6 +165,6 @@ def test_statistics_alone_prove_that_integers_fit(session: Session) -> None:
     planned = replace(table.schema, columns=(replace(column, type=AtomicType("TINYINT")),))
     (harm,) = harm_of(table, planned, rows_max=0)
     assert [value.value for value in harm.changed] == ["999"]
-    assert harm.examined == "0 of 1,000 rows in 0 of 1 file were looked at"
+    assert harm.examined == "0 of 1,000 rows in 0 of 1 file were checked"
     (note,) = session.run("ALTER TABLE t ALTER COLUMN v TYPE DOUBLE").notes
     assert "could not be read: " in note and path.name in note

@@ -195,8 +195,8 @@ def other_rows(messages: list[CommitMessage]) -> None:
     [
         (with_rows, InvalidValueError, "can't add or remove rows"),
         (named_twice, TableDamagedError, "names a file twice"),
-        (at_its_level, TableDamagedError, "adds it as it was"),
-        (other_rows, TableDamagedError, "has other rows after it"),
+        (at_its_level, TableDamagedError, "adds it again unchanged"),
+        (other_rows, TableDamagedError, "changes which rows"),
     ],
 )
 def test_invalid_compaction_messages_are_refused(

@@ -366,7 +366,7 @@ def test_new_deletions_outdate_a_plan_but_moved_vectors_do_not(
     committed(table, ours, read_files(3, [one], RowSearch(of("k", "=", 1))))
 
 
-_LOOKED_FOR = "added rows that may be among those that it looked for"
+_LOOKED_FOR = "added rows that may match its condition"
 
 
 @pytest.mark.parametrize(

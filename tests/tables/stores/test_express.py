@@ -118,7 +118,7 @@ def test_directory_bucket_is_recognised_by_its_name(location: str, is_of_express
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"s3.access-key": "another-key"}, "Ask for the right s3express:CreateSession"),
+        ({"s3.access-key": "another-key"}, "Ask for the permission s3express:CreateSession"),
         ({"s3.region": "eu-west-1"}, "Check the network, and 's3.region'"),
         ({"warehouse": "s3://another--use1-az4--x-s3/w"}, "there is no bucket `another--use1-az4"),
     ],

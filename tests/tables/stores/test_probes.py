@@ -58,8 +58,8 @@ def changed(options: Mapping[str, str], **changes: str | None) -> dict[str, str]
         ({"endpoint": "ftp://x:1"}, "not the address of a store", "https://HOST:PORT"),
         ({"endpoint": "http://x:99999"}, "not the address of a store", "https://HOST:PORT"),
         ({"endpoint": "http://127.0.0.256:9"}, "which is not an IP address", "four numbers"),
-        ({"path_style_access": "false"}, "is an IP address, so that the bucket", "path-style"),
-        ({"path_style_access": None}, "is an IP address, so that the bucket", "path-style"),
+        ({"path_style_access": "false"}, "is an IP address, so the bucket", "path-style"),
+        ({"path_style_access": None}, "is an IP address, so the bucket", "path-style"),
         ({"secret_key": None}, "'s3.access-key' and no 's3.secret-key'", "Give both"),
         ({"access_key": None}, "'s3.secret-key' and no 's3.access-key'", "Give both"),
     ],
@@ -84,7 +84,7 @@ def test_missing_or_unnamed_bucket_is_reported(options: dict[str, str]) -> None:
         ("403 Forbidden", "InvalidAccessKeyId", "does not know the access key AKIA…MNOP"),
         ("403 Forbidden", "SignatureDoesNotMatch", "the secret key does not belong to the access"),
         ("400 Bad Request", "ExpiredToken", "the session token is no longer valid"),
-        ("403 Forbidden", "AccessDenied", "has no right to list it (AccessDenied)"),
+        ("403 Forbidden", "AccessDenied", "has no permission to list it (AccessDenied)"),
         ("400 Bad Request", "AuthorizationHeaderMalformed", "is not in the region us-east-1"),
         ("400 Bad Request", "InvalidBucketName", "can't be the name of a bucket at http:"),
         ("403 Forbidden", "RequestTimeTooSkewed", "the clock of this machine"),
@@ -105,8 +105,8 @@ def test_read_only_warehouse_passes_the_probe(server: S3Server, options: dict[st
 
     with between(server, no_writing):
         report = probe_store(options)
-    assert report.read_only == "its credentials have no right to write there"
-    assert "(read only: its credentials have no right to write there)" in str(report)
+    assert report.read_only == "its credentials have no write permission there"
+    assert "(read only: its credentials have no write permission there)" in str(report)
     assert "read and written" in str(probe_store(options))
 
 
@@ -219,7 +219,7 @@ class web_server:
 @pytest.mark.parametrize("place", ["/proc/nope", "/proc/nope/deeper", "{}/file", "{}/file/below"])
 def test_uncreatable_local_warehouse_is_refused(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(SetupError, match="is not there, and can't be made"):
+    with pytest.raises(SetupError, match="does not exist and can't be created"):
         probe_store({"warehouse": place.format(tmp_path)})
 
 

@@ -261,7 +261,7 @@ def test_options_are_understood_in_every_spelling(spelling: str) -> None:
 
 
 def test_store_without_conditional_create_is_refused() -> None:
-    with pytest.raises(UnsupportedStatementError, match="in a viewfs:// store can't be changed"):
+    with pytest.raises(UnsupportedStatementError, match="in a viewfs:// store are read-only"):
         Stores({"warehouse": "viewfs://lake/w"}).publish("viewfs://lake/w/x", b"")
 
 

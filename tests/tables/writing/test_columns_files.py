@@ -184,7 +184,7 @@ def test_partition_columns_and_other_tables_are_refused(lake: Lake, warehouse: P
         columns_write(plain.table, transaction, ["k"], ())
     message = lake.written_columns([0], {"v": ["n"]})[1][0]
     message.check_from_snapshot = None
-    with pytest.raises(InvalidValueError, match="from which snapshot"):
+    with pytest.raises(InvalidValueError, match="does not name the snapshot"):
         lake.commit_update((transaction, [message]))
     lake.committer.abort(transaction)
 
