@@ -83,7 +83,8 @@ class ColumnFilter:
     values: tuple[FilterValue, ...] = ()
 
     def either(self, other: ColumnFilter) -> ColumnFilter | None:
-        """That this condition or the other holds; None unless both list values of one column."""
+        """The condition that this one or the other holds; None unless both list values of one
+        column."""
         listed = self.operator in ("=", "in") and other.operator in ("=", "in")
         if not listed or self.column.lower() != other.column.lower():
             return None
@@ -104,8 +105,9 @@ class TableReference:
     `options` are those of a `WITH ('k' = 'v')` clause. `filters` are the query's conditions on this
     relation alone, `other_conditions` the texts of others that may concern it. `unordered` says
     that the result does not depend on the order in which rows are read. `only_filters` says that
-    its SELECT reads nothing else, and has no other conditions. `rows_wanted` is how many rows that
-    meet the filters are enough; None for all. `bounds` are texts whose values make the one option.
+    its SELECT reads nothing else, and has no other conditions. `rows_wanted` is the upper bound on
+    the rows needed that meet the filters; None for all. `bounds` are texts whose values make the
+    one option.
     """
 
     name: TableName
@@ -345,7 +347,7 @@ class TruncateTable(StatementText):
 
 @dataclass(frozen=True, slots=True)
 class Refused(StatementText):
-    """A statement that is recognised but not offered: DELETE, MERGE, CREATE TABLE … LIKE, …
+    """A statement that is recognized but not offered: DELETE, MERGE, CREATE TABLE … LIKE, …
 
     `kind` is the form that the user wrote ("DELETE", "CREATE TABLE … LIKE"); `name` is its table,
     None if none could be read.

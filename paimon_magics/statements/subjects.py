@@ -42,7 +42,7 @@ from paimon_magics.statements.version_changes import AlterTags, Call, ShowTags
 class Subject:
     """A statement's table and query.
 
-    `table` is None for queries and for statements without a table. `only_tells` says that the
+    `table` is None for queries and for statements without a table. `only_tells` is true if the
     statement only describes its table.
     """
 

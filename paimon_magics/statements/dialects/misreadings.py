@@ -184,7 +184,7 @@ def _comma(tokens: tuple[Token, ...], stopped: int, _: str) -> _Guess | None:
 
 
 def _misspelt(tokens: tuple[Token, ...], stopped: int, _: str) -> _Guess | None:
-    """A misspelt keyword, which Spark reads as an alias, so that it fails at the next word."""
+    """A misspelled keyword, which Spark reads as an alias, so that it fails at the next word."""
     if not 0 < stopped <= len(tokens):
         return None
     token = tokens[stopped - 1]

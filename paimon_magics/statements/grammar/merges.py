@@ -205,7 +205,7 @@ def _action(cursor: Cursor, kind: MatchKind) -> MergeAction:
         if kind == "NOT MATCHED BY SOURCE":
             cursor.fail_at(
                 cursor.position,
-                "UPDATE SET * takes the values of a source row, and here is none.",
+                "UPDATE SET * uses the values of a source row, but this clause has none.",
                 "Name the columns: UPDATE SET column = value.",
             )
         cursor.next()
@@ -267,8 +267,8 @@ def _check_clauses(cursor: Cursor, clauses: tuple[MergeClause, ...]) -> None:
         if clause.condition is None and clause.kind in later:
             cursor.fail_at(
                 clause.position,
-                f"This WHEN {clause.kind} clause has no condition, so that the ones of its kind "
-                "after it never apply.",
+                f"This WHEN {clause.kind} clause has no condition, so the later clauses of its "
+                "kind never apply.",
                 f"Only the last WHEN {clause.kind} clause may omit the condition.",
             )
 
@@ -276,8 +276,8 @@ def _check_clauses(cursor: Cursor, clauses: tuple[MergeClause, ...]) -> None:
 def _within(
     cursor: Cursor, first: int, relations: list[Relation], source_alias: str
 ) -> tuple[QueryText, tuple[tuple[TextRange, str], ...], dict[int, str]]:
-    """Return what is named between ON and the end, the qualifiers that mean target or source with
-    their aliases, and these relations' aliases by the positions of their names."""
+    """Return the names between ON and the end. With them the qualifiers that mean target or source,
+    with their aliases, and these relations' aliases by the positions of their names."""
     stop = cursor.index
     clauses = cursor.at_index(first, stop)
     parameters = bind_parameters(clauses)

@@ -1,7 +1,7 @@
 """Parses a cell's text into statements.
 
 The first words decide which parser reads a statement. sqlglot reads queries (see `queries`); small
-parsers over Spark's tokens read all other statements on Paimon's tables. A form that is recognised
+parsers over Spark's tokens read all other statements on Paimon's tables. A form that is recognized
 but not offered becomes a `Refused`, and a statement that only Spark may know a `PassThrough`.
 StatementSyntaxError is raised only for text that can't be Spark SQL.
 """

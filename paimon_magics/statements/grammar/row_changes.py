@@ -80,7 +80,7 @@ def _target(cursor: Cursor, verb: str) -> tuple[TableName, int, str | None]:
     if alias is not None and cursor.at("("):
         cursor.fail_at(
             cursor.position,
-            f"{verb} takes no names of columns behind the table's alias.",
+            f"{verb} accepts no column names after the table's alias.",
             "Use the table's own column names.",
         )
     return name, position, alias
@@ -128,7 +128,7 @@ def _check_value(cursor: Cursor, first: int) -> None:
         if token.kind in IDENTIFIER_KINDS and calls and token.upper in _GENERATORS:
             cursor.fail_at(
                 token.start,
-                f"{token.text} makes several rows of one, and can't be assigned.",
+                f"{token.text} makes several rows of one row, and can't be assigned.",
                 "Assign one value for each row.",
             )
         if token.upper == "OVER" and index > first and cursor.tokens[index - 1].text == ")":
@@ -212,15 +212,15 @@ def refuse_inside(cursor: Cursor, first: int, *, subqueries: str = "") -> None:
         token, following = tokens[index], tokens[index + 1]
         if token.upper == "OVER" and (following.text == "(" or following.kind in IDENTIFIER_KINDS):
             raise UnsupportedStatementError(
-                "Window functions have no meaning in MERGE, whose rows come one by one.",
+                "Window functions are not possible in MERGE, which handles rows one by one.",
                 hint="Compute it in the source's query: USING (SELECT …, … OVER (…) AS n …) AS s.",
                 statement=cursor.text,
                 position=token.start,
             )
         if subqueries and token.text == "(" and following.upper in QUERY_WORDS - {"MAP", "TABLE"}:
             raise UnsupportedStatementError(
-                f"There is a subquery in {subqueries}; it is not offered there, nor by Paimon's "
-                "own connector.",
+                f"A subquery in {subqueries} is not offered, and Paimon's own connector does not "
+                "offer it either.",
                 hint="Join it in the source's query: USING (SELECT … FROM … LEFT JOIN …) AS s.",
                 statement=cursor.text,
                 position=following.start,

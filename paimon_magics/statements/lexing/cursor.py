@@ -15,7 +15,7 @@ Read = TypeVar("Read")
 
 
 class RefusedHere(Exception):
-    """Raised inside the parsers for a recognised form that is not offered; becomes a `Refused`.
+    """Raised inside the parsers for a recognized form that is not offered; becomes a `Refused`.
 
     `kind` is what the user wrote, as in "CREATE TABLE … LIKE". Never leaves `parsing`.
     """

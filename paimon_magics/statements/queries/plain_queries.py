@@ -116,7 +116,7 @@ def _column(statement: str, item: list[Token], reference: TableReference) -> Cho
 #
 # What such a query asks for may be known without its rows. Then the calls are read from one row
 # that stands in the table's place, and the rest of the user's text is Spark's as ever. Found from
-# tokens; a form that is not recognised is a query like any other.
+# tokens; a form that is not recognized is a query like any other.
 
 
 @dataclass(frozen=True, slots=True)

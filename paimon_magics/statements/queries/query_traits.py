@@ -28,7 +28,7 @@ _RANDOM = word_set(
 
 
 _NAMES = ("INPUT_FILE_NAME", "INPUT_FILE_BLOCK_START", "INPUT_FILE_BLOCK_LENGTH")
-# What most statements have none of costs no tokens.
+# Searched first: most statements have none of these names, and need not be split into tokens.
 _NAME = re.compile("|".join(_NAMES), re.IGNORECASE)
 
 
@@ -66,7 +66,7 @@ def _is_all(tokens: list[Token], index: int) -> bool:
 # Whether a statement gives the same rows when it runs again on the same tables.
 #
 # Only then is one that changes rows run again by itself. The functions are those that Spark marks
-# as not deterministic, without the ones that depend on the order of rows. Times, as of
+# as not deterministic, without those that depend on the order of rows. Times, as of
 # `current_timestamp()`, are those of the run that is committed. What a function of the user's own
 # does is not known here: it counts as deterministic, as Spark assumes.
 
@@ -85,11 +85,11 @@ def random_part(text: str) -> str | None:
     return None
 
 
-# Finds calls of the functions that tell a row's file: `input_file_name()` and its like.
+# Finds calls of the functions that return a row's file: `input_file_name()` and its like.
 
 
 def input_file_call(statement: str) -> str | None:
-    """The first such call in a statement, in lower case; None where there is none."""
+    """The first such call in a statement, in lower case; None if it has none."""
     if not _NAME.search(statement):
         return None
     tokens = list(tokenize(statement))

@@ -26,7 +26,7 @@ Replacement = tuple[TextRange, str]
 
 _DATABASE = frozenset({"CURRENT_DATABASE", "CURRENT_SCHEMA", "DATABASE", "SCHEMA"})
 _CATALOG = frozenset({"CURRENT_CATALOG"})
-# What most queries have none of costs no tokens.
+# Searched first: most queries have none of these names, and need not be split into tokens.
 _CALL = re.compile("|".join(sorted(_DATABASE | _CATALOG)), re.IGNORECASE)
 _BEFORE_ITEM = frozenset({"SELECT", "DISTINCT", "ALL", ","})
 _BEHIND_ITEM = frozenset({",", "FROM", "WHERE", "LIMIT", "UNION", "EXCEPT", "INTERSECT", "ORDER"})
@@ -94,8 +94,8 @@ def rewrite(text: str, range: TextRange, replacements: Sequence[Replacement]) ->
 
 
 def joined_text(parts: Sequence[str | RewrittenText]) -> RewrittenText:
-    """Return one text of the parts. A position in a part that is a plain text, which the user did
-    not write, gives the beginning of the user's text after it, or the end of the last one."""
+    """Return one text of the parts. A part that is a plain text was not written by the user: a
+    position in it gives the beginning of the user's text after it, or the end of the last one."""
     result: list[str] = []
     pieces: list[tuple[int, int, bool]] = []
     length = waiting = 0
@@ -148,7 +148,7 @@ def cuts_of(query: QueryText) -> tuple[Replacement, ...]:
     return (*((cut, "") for cut in query.cuts), *((word, "NULL") for word in query.defaults))
 
 
-# `current_database()` and its like in a query: they tell the session's names, not Spark's own.
+# `current_database()` and its like in a query: they return the session's names, not Spark's own.
 #
 # Spark evaluates them by its own catalog, which USE does not change here.
 
@@ -201,7 +201,7 @@ def _clause_of(tokens: Sequence[Token], at: int) -> str:
 # Columns that a table has but `*` does not show: the ids and sequence numbers of its rows.
 #
 # Spark's own hidden columns do not survive a view, so that the view of such a table has them as
-# columns, and `*` is told to leave them out. Source: `BaseScan`, `SparkTable.metadataColumns` of
+# columns, and `*` leaves them out. Source: `BaseScan`, `SparkTable.metadataColumns` of
 # Paimon's Spark connector.
 
 

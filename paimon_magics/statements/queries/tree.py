@@ -184,8 +184,8 @@ _OF_A_ROW = (
 
 
 def rows_wanted(table: exp.Table) -> int | None:
-    """How many of the table's rows that meet its filters its SELECT needs at most, whichever: where
-    it has a LIMIT, and neither an order nor anything that looks at several rows."""
+    """Upper bound on the needed rows of the table that meet its filters. Known if its SELECT has a
+    LIMIT, but neither an order nor anything that looks at several rows; else None."""
     select = table.parent_select
     if not isinstance(select, exp.Select) or not has_only_filters(table):
         return None

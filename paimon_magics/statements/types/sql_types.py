@@ -250,7 +250,7 @@ def _integer(cursor: Cursor) -> int:
 
 def _open_angle(cursor: Cursor) -> None:
     if not cursor.accept("<"):
-        cursor.fail("`<` and the type of what is inside", hint="Write ARRAY<INT>, MAP<STRING, INT> "
+        cursor.fail("`<` and the type of the content", hint="Write ARRAY<INT>, MAP<STRING, INT> "
                     "or STRUCT<name: STRING, age: INT>.")  # fmt: skip
 
 
