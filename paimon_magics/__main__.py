@@ -1,8 +1,8 @@
-"""`python -m paimon_magics`: what is installed, what a session would use, and what to do about it.
+"""`python -m paimon_magics`: what is installed, what a session would use, and what to fix.
 
 It prints the report that `paimon_magics.doctor()` shows in a notebook, for the warehouse that a
 connect with the same arguments would open. It starts neither Spark nor a coordinator. The exit code
-is 0 if nothing is to be done, 1 if something is, 2 for arguments that it does not understand.
+is 0 if nothing needs fixing, 1 if something does, and 2 for invalid arguments.
 """
 
 from __future__ import annotations
@@ -54,28 +54,28 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m paimon_magics",
-        description="What is installed, what a session would rest on, and what to do about it.",
-        epilog="The exit code is 0 where nothing is to be done, and 1 where something is.",
+        description="Report what is installed, what a session would use, and what to fix.",
+        epilog="Exit code: 0 if nothing needs fixing, 1 if something does, 2 for bad arguments.",
     )
     parser.add_argument("--version", action="version", version=f"paimon-magics {__version__}")
     parser.add_argument(
-        "what", nargs="?", choices=["doctor"], default="doctor", help="the only thing so far"
+        "what", nargs="?", choices=["doctor"], default="doctor", help="the only report so far"
     )
     parser.add_argument(
         "--warehouse",
         metavar="PLACE",
-        help="its folder or URI; else what PAIMON_COORDINATOR or PAIMON_WAREHOUSE says, else the "
-        "folder paimon-warehouse",
+        help="folder or URI of the warehouse; default: the place in PAIMON_COORDINATOR or "
+        "PAIMON_WAREHOUSE, else the folder paimon-warehouse",
     )
     parser.add_argument(
         "--catalog",
         metavar="FILE",
-        help="a JSON object of catalog options, keys of S3 too",
+        help="a file with a JSON object of catalog options, S3 keys included",
     )
     parser.add_argument(
         "--coordinator",
         metavar="WHAT",
-        help="an address as http://127.0.0.1:8123 (its token is in PAIMON_COORDINATOR_TOKEN), "
+        help="an address such as http://127.0.0.1:8123 (its token is in PAIMON_COORDINATOR_TOKEN), "
         "embedded, or in-process",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")

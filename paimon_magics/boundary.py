@@ -43,12 +43,12 @@ _SHOWN_BY = (
 )
 _SHORT = (PaimonMagicsError, KeyboardInterrupt)
 _PLAIN: dict[str, tuple[tuple[type, ...], str]] = {
-    "str": ((str,), "a text"),
+    "str": ((str,), "a string"),
     "int": ((Integral,), "a whole number"),
     "float": ((Real,), "a number"),
     "bool": ((bool,), "True or False"),
-    "Mapping[str, object]": ((Mapping,), "a dictionary from names to values"),
-    "Mapping[str, str]": ((Mapping,), "a dictionary from names to texts"),
+    "Mapping[str, object]": ((Mapping,), "a dictionary that maps names to values"),
+    "Mapping[str, str]": ((Mapping,), "a dictionary that maps names to strings"),
     "str | os.PathLike[str]": ((str, os.PathLike), "a path"),
 }
 
@@ -89,7 +89,7 @@ _WHEN_STOPPED = {
     "write": _STATEMENT_STOPPED,
     "insert": _INSERT_STOPPED,
     "insert_async": _INSERT_STOPPED,
-    "flush": "Acknowledged rows are loaded all the same.",
+    "flush": "Acknowledged rows are still loaded.",
 }
 _NOT_THE_USERS = ("IPython", "ipykernel", "asyncio", "paimon_magics", "traitlets")
 _PLACES_MAX = 4
@@ -181,7 +181,7 @@ def full_trace(error: BaseException) -> str:
 
 
 def _member(member: object) -> object | None:
-    """The member of a class as an entry; None if it is no function, property or class method."""
+    """The member of a class as an entry; None if it is not a function, property or class method."""
     if isinstance(member, classmethod):
         return classmethod(_function(cast(FunctionType, member.__func__)))
     if isinstance(member, property):
@@ -238,7 +238,7 @@ def _function(function: FunctionType) -> Callable[..., Any]:
 
 
 def _explained(arguments: tuple[Any, ...], error: BaseException) -> PaimonMagicsError | None:
-    """The error of ours that an entry's object has for a foreign one, by its `_explained`."""
+    """Our error for a foreign one, from the `_explained` method of the entry's object."""
     explain = getattr(type(arguments[0]), "_explained", None) if arguments else None
     if explain is None or not isinstance(error, Exception):
         return None
@@ -255,7 +255,7 @@ def _taken(function: FunctionType, message: str) -> str:
         return f"Did you mean `{meant}`?"
     if meant and meant.startswith("Did"):
         return meant
-    return f"It takes {', '.join(names) or 'nothing'}."
+    return f"It takes {', '.join(names) or 'no arguments'}."
 
 
 def _each(items: Iterator[Any], entry: str) -> Iterator[Any]:
@@ -342,7 +342,7 @@ def _checks(function: FunctionType) -> Callable[[tuple[Any, ...], dict[str, Any]
                 called = function.__name__
                 raise InvalidValueError(
                     f"`{name}` of {called}() is {value_text(value)}, but it must be {words}.",
-                    hint=f"help({function.__qualname__}) shows what {called}() takes.",
+                    hint=f"help({function.__qualname__}) describes the arguments.",
                 )
 
     return check

@@ -3,21 +3,21 @@
     PaimonMagicsError
     ├── StatementError              change the statement
     │   ├── StatementSyntaxError        the text is not SQL; carries the position
-    │   ├── UnsupportedStatementError   recognised, and refused by name
+    │   ├── UnsupportedStatementError   recognized, and refused by name
     │   ├── UnknownNameError            no such database, table, column, option or parameter
     │   ├── InvalidValueError           a value, or a number of values, that the table can't hold
     │   ├── InvalidTableError           a definition that Paimon's engines would refuse
-    │   └── UnconfirmedError            takes much away: say `--yes` to run it
+    │   └── UnconfirmedError            would delete much: add `--yes` to run it
     ├── SetupError                  change the environment, the connection or a setting
     ├── CommitConflictError         run it again: it plans on the current snapshot
     │   ├── CompactionConflictError     compact the named buckets again; commit the others
-    │   └── OutdatedPlanError           it was run again, and others were always faster
-    ├── UnknownOutcomeError         look before running it again: it may have been committed
+    │   └── OutdatedPlanError           every rerun lost to another commit
+    ├── UnknownOutcomeError         check before you run it again: it may have been committed
     ├── JobError                    the Spark job failed; nothing was committed
     ├── HealthError                 a layout is worse than what --fail-on allows; nothing is lost
-    └── TableDamagedError           repair: what the table says and what is stored differ
+    └── TableDamagedError           repair: the table's metadata and its files differ
 
-A message says what was expected, what was found, and where. The hint is the next step, a sentence
+A message states what was expected, what was found, and where. The hint is the next step, a sentence
 that a notebook user can follow. An error about a place in the statement carries that place, and
 `text()` draws a caret under it. Secrets are removed from messages and from the exceptions that
 caused an error (`redaction`).
@@ -68,7 +68,7 @@ _PRINTED = re.compile(r"^paimon_magics\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 
 def with_one_stop(text: str) -> str:
-    """The text without a second stop at its end, which a message has that ends with another one."""
+    """The text without its final period, which would double that of the message around it."""
     has_two = text.endswith(("..", "?.", "!.")) and not text.endswith("...")
     return text[:-1] if has_two else text
 
@@ -115,8 +115,8 @@ class PaimonMagicsError(Exception):
 
     @property
     def __cause__(self) -> BaseException | None:
-        """The cause. A cause that `hide_cause` has hidden is None for the module `traceback`, with
-        which Python, `logging` and others print the chain of causes."""
+        """The cause. If `hide_cause` has hidden it, the module `traceback` gets None: Python,
+        `logging` and others use that module to print the chain of causes."""
         shown: BaseException | None = _CAUSE.__get__(self)
         if shown is None and sys._getframe(1).f_globals.get("__name__") != "traceback":
             return self._hidden_cause
@@ -127,7 +127,7 @@ class PaimonMagicsError(Exception):
         _CAUSE.__set__(self, cause)
 
     def hide_cause(self) -> None:
-        """Keep the cause and the context out of what Python prints of this error."""
+        """Hide the cause and the context when Python prints this error."""
         self._hidden_cause = _CAUSE.__get__(self) or self._hidden_cause
         _CAUSE.__set__(self, None)  # with this, Python prints no context either
 
@@ -165,7 +165,7 @@ class InvalidTableError(StatementError):
 
 
 class UnconfirmedError(StatementError):
-    """The statement removes much, and was not confirmed by `--yes`; nothing ran."""
+    """The statement would delete much and was not confirmed by `--yes`; nothing ran."""
 
 
 class SetupError(PaimonMagicsError):
@@ -178,9 +178,9 @@ class CommitConflictError(PaimonMagicsError):
 
 
 class CompactionConflictError(CommitConflictError):
-    """Others have changed some of the buckets that a compaction rewrote; nothing was committed.
-    `conflicting` are the positions of their messages in the commit's request: without these it can
-    be committed by the same transaction."""
+    """Other commits changed some of the buckets that a compaction rewrote; nothing was committed.
+    `conflicting` are the positions of these buckets' messages in the commit's request. The same
+    transaction can commit the request without them."""
 
     def __init__(
         self, message: str, conflicting: tuple[int, ...] = (), *, hint: str = "", **place: Any
@@ -190,13 +190,13 @@ class CompactionConflictError(CommitConflictError):
 
 
 class OutdatedPlanError(CommitConflictError):
-    """Others have changed what the plan of a statement that adds or changes rows is based on. A
-    session plans and runs it again by itself, up to `conflict_reruns_max` times (where it adds
-    rows) or `row_level_retries` times (where it changes them)."""
+    """Other commits changed the data that a statement's plan is based on. A session plans and runs
+    the statement again, up to `conflict_reruns_max` times if it adds rows, or up to
+    `row_level_retries` times if it changes rows."""
 
 
 class UnknownOutcomeError(PaimonMagicsError):
-    """Whether the commit happened could not be determined: look at the table's snapshots first."""
+    """It is unknown whether the commit happened: check the table's snapshots first."""
 
 
 class JobError(PaimonMagicsError):
@@ -275,7 +275,7 @@ def nearest(
 
 def value_text(value: object, *, begins: bool = False) -> str:
     """A caller's value for a message: `5`, `'a text'`, `a list`, `an object`. With `begins` the
-    article is capitalised, for the beginning of a sentence."""
+    article is capitalized, for the beginning of a sentence."""
     if value is None or isinstance(value, str | int | float | bool):
         text = repr(value)
         return text if len(text) <= _VALUE_MAX else text[: _VALUE_MAX - 1] + "…"

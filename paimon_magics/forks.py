@@ -1,10 +1,10 @@
 """What a forked process must not share with its parent.
 
-`os.fork`, and by it `multiprocessing` on Linux before Python 3.14, copies all objects and none of
-the threads. So locks that other threads had stay locked in the child, work that they should do is
-never done, and both processes would read the answers that come on one connection. An object with
-locks, threads or connections has itself renewed here: the child makes it anew before anything else
-runs there. The parent keeps its own, and the child neither uses nor ends them.
+`os.fork`, which `multiprocessing` uses on Linux before Python 3.14, copies all objects and no
+threads. Locks that other threads held stay locked in the child, and nobody does those threads'
+work. Both processes would read the responses on one connection. An object with locks, threads or
+connections registers here: the child recreates it before anything else runs there. The parent
+keeps its own, and the child neither uses nor ends them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import weakref
 from typing import Protocol
 
 FORKS_WAIT = threading.Lock()
-"""Forks wait while a thread has it. `subprocess` waits for the end of a pipe until the new program
-runs; a child that is forked meanwhile would keep that open for as long as it lives."""
+"""Forks wait while a thread holds it. `subprocess` waits for the end of a pipe until the new
+program runs. A child that is forked meanwhile would keep that pipe open for its whole life."""
 
 
 class Renewed(Protocol):
     """An object with locks, threads or connections of its process."""
 
     def after_fork(self) -> None:
-        """Make them anew, in the child. Takes no lock that existed before, waits for nothing and
+        """Recreate them in the child. Acquires no lock that existed before, waits for nothing and
         sends nothing."""
 
 
@@ -31,7 +31,7 @@ _renewed: weakref.WeakSet[Renewed] = weakref.WeakSet()
 
 
 def renew_after_fork(renewed: Renewed) -> None:
-    """Have `after_fork` of an object called in each forked child, as long as the object lives."""
+    """Call the object's `after_fork` in each forked child, as long as the object exists."""
     _renewed.add(renewed)
 
 

@@ -16,7 +16,7 @@ MASK = "***"
 # A shorter secret would also be found inside ordinary words.
 _CHARACTERS_MIN = 6
 # These are in names of options, files and addresses: without them a message can't be followed, and
-# a mask in a well-known name would tell the secret.
+# a mask in a well-known name would reveal the secret.
 _ORDINARY = frozenset(
     {
         "catalog",

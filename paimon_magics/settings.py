@@ -17,7 +17,7 @@ from paimon_magics.errors import SetupError, nearest
 DEFAULT_WAREHOUSE = "paimon-warehouse"
 
 Wait = Literal["durable", "visible"]
-"""When a small insert is answered, if a statement asks for it."""
+"""When a small insert is acknowledged, if a statement specifies it."""
 
 WAITS: tuple[Wait, ...] = get_args(Wait)
 
@@ -48,55 +48,58 @@ class Settings:
     - `master`: the Spark master of a Spark session that this project starts.
     - `driver_memory`: heap of that Spark session's JVM, in Spark's notation.
     - `batch_rows`: rows of an Arrow batch between the JVM and Python. A Python task has fixed costs
-      for each batch: 65,536 rows amortise them, and a batch of wide rows has only megabytes.
+      for each batch: 65,536 rows amortize them, and a batch of wide rows has only megabytes.
     - `display_rows`: rows that a displayed query shows.
     - `overwrite_swallows_newer`: whether an overwrite replaces rows that others committed after it
       was planned, as Paimon does by default; otherwise it fails and names their snapshot.
-    - `store_assignment`: `exact-values` refuses rows of VALUES and of a program's frames with
-      values that a column would truncate or round, and casts the rows of a query like Spark;
-      `exact` refuses both; `ansi` casts both. What a cast changes is counted in the outcome's
-      notes.
+    - `store_assignment`: treatment of values that a column would truncate or round. `exact-values`
+      refuses them in rows of VALUES and of a program's frames, and casts the rows of a query like
+      Spark. `exact` refuses both; `ansi` casts both. The outcome's notes count the values that a
+      cast changes.
     - `statement_history`: what a snapshot keeps of the statement that made it: its `text`, the text
       `redacted`, with `?` for each value, or `none`. Every reader of the table may see it.
-    - `snapshot_time_retained`: how long snapshots of tables that this session creates are kept, as
-      `7 d`, where their definition does not say it ('snapshot.time-retained'). Empty: as long as
-      Paimon keeps them, an hour. Longer time travel costs the files that it needs.
-    - `alter_check_rows_max`: rows that are checked before a column's type is changed, for values
-      that can't be read as the new type; with 0 only the files' statistics are checked.
-    - `kept_views_max`: tables whose frame is kept for the next query on the same snapshot; a frame
-      holds the paths of its files on the driver.
+    - `snapshot_time_retained`: how long the snapshots of tables that this session creates are kept,
+      such as `7 d`, unless the definition sets 'snapshot.time-retained'. Empty: Paimon's default,
+      an hour. Longer time travel costs the files that it needs.
+    - `alter_check_rows_max`: upper bound on the rows that are checked before a column's type is
+      changed, for values that can't be read as the new type; with 0 only the files' statistics are
+      checked.
+    - `kept_views_max`: upper bound on the tables whose frame is kept for the next query on the same
+      snapshot; a frame holds the paths of its files on the driver.
     - `attempt_wait_ms_max`: how long a failed statement waits for its tasks to stop writing, before
       it removes their files. Spark gives a cancelled Python task about 4 s.
-    - `cross_partition_rows_max`: for a table whose keys can move between partitions, the largest
-      number of rows, stored or in one statement, with which it is written: one task has to know
-      the partition of each key, at about 200 bytes a key.
-    - `coordinator_ca`: a PEM file with the certificates that are trusted where the coordinator's
-      address begins with https; by default PAIMON_COORDINATOR_CA, else what the system trusts.
+    - `cross_partition_rows_max`: upper bound on rows, stored or in one statement, for writes to a
+      table whose keys can move between partitions: one task must know the partition of each key, at
+      about 200 bytes a key.
+    - `coordinator_ca`: a PEM file with the certificates to trust for a coordinator's https address;
+      by default PAIMON_COORDINATOR_CA, else the system's certificates.
     - `coordinator_idle_ms`: how long a coordinator that this session starts stays alive with
       nothing to do. A user may think between two statements; a new start costs 2 s.
-    - `coordinator_wait_ms`: how long a statement asks again for a coordinator that gives no answer,
-      as while it restarts. A supervisor starts a service within seconds, a standby within a minute.
-    - `exclusive_wait_ms`: how long a statement waits for others of the same coordinator, or of
-      the same process, that write its table with dynamic buckets: they take turns. It covers
-      several statements, and several leases, after which a dead client's transaction ends.
-    - `conflict_reruns_max`: how often a statement that adds rows is planned and run again because
-      others, who did not take turns, have changed what it was planned on.
-    - `row_level_retries`: how often a statement that changes rows is planned and run again because
-      others have changed what it has read. Each run reads and writes again, so that beyond some
-      tries it is better to say who is in the way. 0: never.
-    - `source_range_from_bytes`: files of its target from which on a MERGE first asks its source for
-      the range of the values that ON compares, by a job of its own, and reads only files that can
-      match. Below that the job costs more than it spares.
-    - `local_rows_max`: rows up to which this process reads the files of a query itself and hands
-      them to Spark as local rows, instead of starting tasks. From some tens of thousands on the
-      tasks are faster. 0: never.
-    - `local_bytes_max`: bytes of such files, and of their rows in memory. Spark keeps the rows for
-      the next query on the snapshot, as often as `kept_views_max` says.
-    - `inline_compaction`: whether an INSERT compacts the buckets that it has written. A table that
-      another engine's streaming job compacts is better left to that job: of two compactions of one
+    - `coordinator_wait_ms`: how long a statement retries a coordinator that does not answer, for
+      example during a restart. A supervisor starts a service within seconds, a standby takes over
+      within a minute.
+    - `exclusive_wait_ms`: how long a statement that writes a table with dynamic buckets waits for
+      its turn: such statements of one coordinator, or of one process, run one after the other. The
+      default covers several statements, and several leases; a dead client's transaction ends when
+      its lease expires.
+    - `conflict_reruns_max`: upper bound on reruns of a statement that adds rows. A rerun follows a
+      commit that took no turn and made the statement's plan outdated.
+    - `row_level_retries`: upper bound on reruns of a statement that changes rows. A rerun follows a
+      commit that changed the rows that the statement read. Each run reads and writes again, so
+      after some tries it is better to report the conflict. 0: never.
+    - `source_range_from_bytes`: size of the target's files from which a MERGE first runs a job that
+      finds the range of its source's ON values. It then reads only files that can match.
+      Below that size the job costs more than it saves.
+    - `local_rows_max`: upper bound on the rows of a query whose files this process reads itself. It
+      passes them to Spark as local rows, instead of starting tasks. From some tens of thousands of
+      rows on, tasks are faster. 0: never.
+    - `local_bytes_max`: upper bound on the bytes of these files, and of their rows in memory. Spark
+      keeps the rows for the next query on the snapshot, for up to `kept_views_max` tables.
+    - `inline_compaction`: whether an INSERT compacts the buckets that it has written. If another
+      engine's streaming job compacts the table, leave that to the job: of two compactions of one
       bucket, one fails.
-    - `read_lease_ms_max`: how long at most a coordinator keeps the snapshot that a query reads from
-      expiring, unless the query's outcome is released earlier. Notebooks keep outcomes.
+    - `read_lease_ms_max`: upper bound on how long a coordinator keeps the snapshot that a query
+      reads from expiring; releasing the query's outcome ends that earlier. Notebooks keep outcomes.
     - `full_tracebacks`: whether errors show the whole trace and their causes, instead of only their
       message. It applies to the whole process at once; the default is PAIMON_FULL_TRACEBACKS.
     """
@@ -157,5 +160,5 @@ class Settings:
 
 
 def _article(expected: type) -> str:
-    names = {"int": "a whole number", "str": "a text", "bool": "true or false"}
+    names = {"int": "a whole number", "str": "a string", "bool": "true or false"}
     return names.get(expected.__name__, expected.__name__)

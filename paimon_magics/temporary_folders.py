@@ -1,4 +1,4 @@
-"""Temporary folders that go with their process, however it ends.
+"""Temporary folders that are removed with their process, however it ends.
 
 A process holds a lock on a file in each of its folders. The system releases the lock when the
 process ends. So a folder whose lock is free belongs to nobody, and `remove_left` removes it: a

@@ -74,8 +74,8 @@ def test_doctor_finds_no_problem_and_creates_no_files(command: Command, tmp_path
         "To do\n  nothing\n"
     )
     assert f"{command.folder}/paimon-warehouse\n" in told.stdout
-    assert "new: no table is there yet" in told.stdout
-    assert "none runs; the first statement that writes starts it" in told.stdout
+    assert "new: no tables yet" in told.stdout
+    assert "not running; the first statement that writes starts it" in told.stdout
     assert not list(command.folder.iterdir()) and not command.state.exists()
 
 
@@ -129,10 +129,10 @@ def test_running_coordinator_is_reported(command: Command, own: Process) -> None
     document = json.loads(told.stdout)
     coordinator = facts(document, "Coordinator")
     assert (told.returncode, document["todo"]) == (0, [])
-    assert coordinator["what commits"] == "embedded"
+    assert coordinator["committer"] == "embedded"
     assert coordinator["process"] == str(own.running.pid)
     assert coordinator["address"] == own.address
-    assert coordinator["takes commits"] == "yes"
+    assert coordinator["accepts commits"] == "yes"
 
 
 def test_coordinator_at_an_address_is_checked_with_its_token(
@@ -147,7 +147,7 @@ def test_coordinator_at_an_address_is_checked_with_its_token(
     monkeypatch.setenv("PAIMON_COORDINATOR_TOKEN", token)
     assert main(at_address) == 0
     shown = capsys.readouterr().out
-    assert "takes commits          yes" in shown and token not in shown
+    assert "accepts commits        yes" in shown and token not in shown
 
     own.kill()
     assert main(at_address) == 1
@@ -155,4 +155,4 @@ def test_coordinator_at_an_address_is_checked_with_its_token(
     assert todo.startswith(f"  1. No coordinator answers at {own.address}: ")
     assert todo.endswith("     Check that it runs, and its address.\n")
     assert main(["--warehouse", str(own.warehouse), "--coordinator", "embedded"]) == 0
-    assert "none runs" in capsys.readouterr().out
+    assert "not running" in capsys.readouterr().out

@@ -42,8 +42,8 @@ class Stoppable(Protocol):
 
 @dataclass(frozen=True)
 class NamedView:
-    """A temporary view that a statement made. While `frame` is here, the snapshots that it reads do
-    not expire. `source` reads less of them for a query; `shown` is the frame that Spark gave for
+    """A temporary view that a statement made. While `frame` exists, the snapshots that it reads do
+    not expire. For a query, `source` reads less of them; `shown` is the frame that Spark gave for
     the name when the view was made."""
 
     frame: DataFrame
@@ -84,7 +84,7 @@ class PlanCache:
         self._manifests: OrderedDict[str, ManifestCache] = OrderedDict()
 
     def read(self, key: Hashable) -> DataRead | None:
-        """The plan of a read; None where there is none."""
+        """The plan of a read; None if none is kept."""
         return self._reads.get(key)
 
     def keep_read(self, key: Hashable, read: DataRead) -> None:
@@ -108,8 +108,8 @@ class PlanCache:
 
 
 class RecentTables:
-    """The tables that small inserts went to a moment ago: an insert should not have to read the
-    schema. A statement that changes a table forgets it."""
+    """The tables of recent small inserts, so that the next insert does not read the schema again. A
+    statement that changes a table forgets it."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog

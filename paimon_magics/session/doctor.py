@@ -1,8 +1,8 @@
-"""`doctor`: everything that is asked for when something does not work, in one text to copy.
+"""`doctor`: the facts that a report of a problem needs, in one text to copy.
 
-It has versions, Java, Spark, the warehouse and its store (probed now), the coordinator's process,
-the places of logs and state, settings and environment, and advice on what is not in order. It
-starts nothing and shows no secret. It works without a connection and after a failed connect;
+It has versions, Java, Spark, the warehouse and its store (probed now), and the coordinator's
+process. It also has the places of logs and state, settings and environment, and advice on problems.
+It starts nothing and shows no secret. It works without a connection and after a failed connect;
 `doctor_of_place` checks a place without connecting to it.
 """
 
@@ -155,7 +155,7 @@ def doctor_of_place(words: PlaceWords, settings: Settings | None = None) -> Diag
         findings.add("Warehouse", (("place", shown), ("reached", f"no: {findings.refused(error)}")))
         return findings.whole()
     options = place.catalog.options
-    what = "new: no table is there yet" if place.store.is_new else "there"
+    what = "new: no tables yet" if place.store.is_new else "there"
     findings.add("Warehouse", (("place", place.catalog.warehouse), ("reached", what)))
     findings.add("Catalog options", ((k, masked(k, v)) for k, v in sorted(options.items())))
     store = place.store
@@ -198,7 +198,7 @@ def _versions(findings: _Findings) -> Facts:
 
 def _spark(session: Session | None, findings: _Findings) -> Facts:
     log = log_file()
-    started = (("log", str(log) if log is not None else "that of the session that was given"),)
+    started = (("log", str(log) if log is not None else "that of the given session"),)
     if session is None:
         return (("session", "none"),)
     try:
@@ -212,8 +212,8 @@ def _spark(session: Session | None, findings: _Findings) -> Facts:
     except Exception as error:  # its JVM is gone
         findings.advise(
             "Spark does not answer.",
-            "Connect again, which starts a new one: %paimon connect, or paimon_magics.connect(…); "
-            "Spark's log says why it ended.",
+            "Connect again, which starts a new one: %paimon connect, or paimon_magics.connect(…). "
+            "Spark's log shows why it ended.",
         )
         return (("session", f"does not answer: {type(error).__name__}"), *started)
     return (*facts, *started)
@@ -248,7 +248,7 @@ def _store(options: Mapping[str, str], findings: _Findings) -> Facts:
 
 
 def _coordinator(session: Session, options: Mapping[str, str], findings: _Findings) -> Facts:
-    facts: list[tuple[str, str]] = [("what commits", session.coordinator)]
+    facts: list[tuple[str, str]] = [("committer", session.coordinator)]
     is_running = True
     if session.coordinator == EMBEDDED:
         own, is_running = _own_process(options)
@@ -266,7 +266,7 @@ def _status_of(session: Session) -> Status:
 
 def _coordinator_of(place: ConnectTarget, settings: Settings, findings: _Findings) -> Facts:
     """The facts on the coordinator of a place, without a session."""
-    facts: list[tuple[str, str]] = [("what commits", place.coordinator)]
+    facts: list[tuple[str, str]] = [("committer", place.coordinator)]
     client = place.remote
     if place.coordinator == EMBEDDED:
         options = place.catalog.options
@@ -288,7 +288,7 @@ def _coordinator_of(place: ConnectTarget, settings: Settings, findings: _Finding
 def _own_process(options: Mapping[str, str]) -> tuple[list[tuple[str, str]], bool]:
     """Facts on the user's own coordinator for a warehouse, and whether it runs."""
     path, running = state_at(options, os.environ)
-    process = "none runs; the first statement that writes starts it"
+    process = "not running; the first statement that writes starts it"
     facts = [
         ("state folder", str(path)),
         ("log", str(path / "coordinator.log")),
@@ -306,20 +306,20 @@ def _status_facts(status_now: Callable[[], Status], findings: _Findings) -> list
         return [("answers", f"no: {error}")]
     if status.problem:
         findings.advise(
-            f"The coordinator takes no commits: {status.problem}",
-            f"End its process ({status.process} on {status.host}) when the cause is gone: the next "
+            f"The coordinator accepts no commits: {status.problem}",
+            f"Fix the cause, then end its process ({status.process} on {status.host}). The next "
             "statement that writes, or its administrator, starts it again.",
         )
     if status.store_trouble:
         findings.advise(
-            f"The coordinator does not reach its store: {status.store_trouble}",
-            "Connect again with credentials that work: your own coordinator then uses them. A "
+            f"The coordinator can't reach its store: {status.store_trouble}",
+            "Connect again with valid credentials: your own coordinator then uses them. A "
             "coordinator that runs as a service gets them from its administrator.",
         )
     for stopped in status.stopped_tables:
         findings.advise(
             f"The table in {stopped.location} is stopped: {stopped.reason}",
-            "Look at its rows, write again what is missing, then run %paimon coordinator resume "
+            "Check its rows, write the missing ones again, then run %paimon coordinator resume "
             "with its name.",
         )
     reported = [status.problem, *(stopped.reason for stopped in status.stopped_tables)]
@@ -327,12 +327,12 @@ def _status_facts(status_now: Callable[[], Status], findings: _Findings) -> list
         if problem not in reported and not (
             status.store_trouble and status.store_trouble in problem
         ):
-            findings.advise(problem, "Its administrator finds more on its page and in its log.")
+            findings.advise(problem, "Its administrator finds details on its page and in its log.")
     facts = [
         ("address", status.address),
         ("version", status.version),
         ("host, process", f"{status.host}, {status.process}"),
-        ("takes commits", "no: " + status.problem if status.problem else "yes"),
+        ("accepts commits", "no: " + status.problem if status.problem else "yes"),
         ("ready", "yes" if status.is_ready else "no: " + " ".join(status.problems[:1])),
         ("reaches its store", "no: " + status.store_trouble if status.store_trouble else "yes"),
     ]

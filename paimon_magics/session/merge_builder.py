@@ -1,7 +1,7 @@
 """`session.merge(frame, "t", on=…)`: a MERGE INTO that is put together in Python.
 
-Conditions and values are SQL texts, in which the table is `t` and the frame `s`. What they make is
-one statement, `sql`, and running it is running that statement.
+Conditions and values are SQL strings, in which the table is `t` and the frame `s`. They make one
+statement, `sql`, and running the builder runs that statement.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _OF_ANOTHER = re.compile(r"no column `(?!t`|s`)[^`]+`\.`", re.IGNORECASE)
 
 @short_errors
 class MergeBuilder:
-    """A MERGE of a frame into a table. Each `when_…` adds a clause and returns the builder; of the
-    clauses of one kind the first whose condition is true decides about a row. `run` runs it,
+    """A MERGE of a frame into a table. Each `when_…` adds a clause and returns the builder. Among
+    clauses of one kind, the first whose condition is true applies to a row. `run` runs the MERGE,
     `preview` shows what it would change.
 
-    Conditions and values are texts of SQL: `{"amount": "t.amount + s.amount"}`. `parameters` of
+    Conditions and values are SQL strings: `{"amount": "t.amount + s.amount"}`. `parameters` of
     `run` are the values of bind names in them.
     """
 
@@ -51,7 +51,7 @@ class MergeBuilder:
     ) -> None:
         if not has_rows(frame):
             raise InvalidValueError(
-                f"{value_text(frame, begins=True)} is no frame that can be merged.",
+                f"{value_text(frame, begins=True)} can't be merged: it is not a frame.",
                 hint="Give a DataFrame of Spark, pandas or polars, Arrow data, or a list of "
                 "dictionaries.",
             )
@@ -139,7 +139,7 @@ class MergeBuilder:
         if isinstance(merge, MergeInto):
             return merge
         raise InvalidValueError(
-            "A condition or value ends the statement that it belongs to.",
+            "A condition or value ends its statement too early.",
             hint=f"The whole statement is: {self.sql}",
         )
 
@@ -158,7 +158,7 @@ def _naming_sides() -> Iterator[None]:
         yield
     except UnknownNameError as error:
         if _OF_ANOTHER.search(error.message):
-            error.hint = "In the texts of a merge the table is `t` and the frame is `s`."
+            error.hint = "In a merge, the table is `t` and the frame is `s`."
         raise
 
 
@@ -170,7 +170,7 @@ def _condition(on: object) -> str:
     if isinstance(on, Sequence) and on and all(isinstance(name, str) for name in on):
         return " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in on)
     raise InvalidValueError(
-        f"`on` is {value_text(on)}.",
+        f"`on` can't be {value_text(on)}.",
         hint="Give a condition, on='t.id = s.id', or the names of columns, on=['id', 'day'].",
     )
 
@@ -190,19 +190,19 @@ def _insert(values: Mapping[str, str] | None) -> str:
     return f"INSERT ({columns}) VALUES ({', '.join(value for _, value in pairs)})"
 
 
-# Texts of SQL that Python's callers give: values by column, which become parts of a statement.
+# SQL strings that Python's callers give: values by column, which become parts of a statement.
 
 
 def _values_by_column(values: object, example: str) -> list[tuple[str, str]]:
     """The columns, or fields of structs, that get values, and the values in brackets. `example` is
-    a text that the error shows as a value. Raises InvalidValueError for what is no dictionary of
-    texts, and for one without any."""
+    a value that the error shows. Raises InvalidValueError for anything but a dictionary of strings,
+    and for an empty one."""
     if not isinstance(values, Mapping) or not values:
         empty = isinstance(values, Mapping)
         raise InvalidValueError(
-            "No values by column are given."
+            "No column gets a value."
             if empty
-            else f"Values by column are expected, not {value_text(values)}.",
+            else f"Column values must be a dictionary, not {value_text(values)}.",
             hint=f"Give a dictionary: {{'amount': '{example}'}}.",
         )
     pairs = []
@@ -214,11 +214,11 @@ def _values_by_column(values: object, example: str) -> list[tuple[str, str]]:
 
 
 def _sql_text(value: object, what: str, example: str) -> str:
-    """`value`, if it is a text of SQL; raises InvalidValueError about `what` otherwise."""
+    """`value`, if it is a SQL string; raises InvalidValueError about `what` otherwise."""
     if not isinstance(value, str) or not value.strip():
         raise InvalidValueError(
-            f"{what} is {value_text(value)}, not a text of SQL.",
-            hint=f'Write it as in a statement: "{example}", "\'red\'", "0"; or bind it, '
+            f"{what} is {value_text(value)}, not a SQL string.",
+            hint=f'Write it as in a statement: "{example}", "\'red\'", "0". Or bind it: '
             '":limit", with parameters={"limit": 3}.',
         )
     return value
@@ -228,7 +228,7 @@ def _sql_text(value: object, what: str, example: str) -> str:
 
 
 def delete_statement(name: TableName, where: object) -> Delete:
-    """`DELETE FROM … WHERE …`. Raises InvalidValueError for what is no condition."""
+    """`DELETE FROM … WHERE …`. Raises InvalidValueError if `where` is not a condition."""
     text = f"DELETE FROM {table_text(name)} WHERE {_where(where, 'delete')}"
     statement = parse_statement(text)
     if not isinstance(statement, Delete):
@@ -237,8 +237,8 @@ def delete_statement(name: TableName, where: object) -> Delete:
 
 
 def update_statement(name: TableName, values: object, where: object) -> Update:
-    """`UPDATE … SET … WHERE …`, with `values` by column. Raises InvalidValueError for what is no
-    condition, and as `_values_by_column`."""
+    """`UPDATE … SET … WHERE …`, with `values` by column. Raises InvalidValueError if `where` is not
+    a condition, and as `_values_by_column`."""
     pairs = _values_by_column(values, "amount + 1")
     assignments = ", ".join(f"{column} = {value}" for column, value in pairs)
     text = f"UPDATE {table_text(name)} SET {assignments} WHERE {_where(where, 'update')}"
@@ -253,12 +253,12 @@ def _where(where: object, method: str) -> str:
         return where
     raise InvalidValueError(
         f"`where` of {method}() is {value_text(where)}, not a condition.",
-        hint='Give a text of SQL: "id = 7". For all rows of the table write "true".',
+        hint='Give a SQL string, such as "id = 7". For all rows of the table, write "true".',
     )
 
 
 def _ends_early(text: str) -> InvalidValueError:
     return InvalidValueError(
-        "A condition or value ends the statement that it belongs to.",
+        "A condition or value ends its statement too early.",
         hint=f"The whole statement is: {text}",
     )

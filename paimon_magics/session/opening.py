@@ -78,13 +78,13 @@ def connect(
       be among them.
     - `coordinator`: where commits are made. "embedded" is a process that all notebooks of this user
       share, started by the first; "in-process" is this process; an address such as
-      `https://lake.example.org:8123` is a coordinator, with the warehouse that it owns; of several
-      addresses with commas between, the first that answers is. Default: what
-      PAIMON_COORDINATOR says, else "embedded" ("in-process" for a REST catalog, which decides
-      between writers itself). `token` is the coordinator's at an address, or a function that
-      returns one and is called again when that has expired; default: PAIMON_COORDINATOR_TOKEN, else
-      the content of the file that PAIMON_COORDINATOR_TOKEN_FILE names, which is read again
-      likewise. Credentials of the warehouse's store belong into `catalog`.
+      `https://lake.example.org:8123` is a coordinator, with the warehouse that it owns. Of several
+      addresses, separated by commas, the first that answers is used. Default:
+      PAIMON_COORDINATOR, else "embedded" ("in-process" for a REST catalog, which decides
+      between writers itself). `token` is the token for an address, or a function that returns it
+      and is called again when the token has expired. Default: PAIMON_COORDINATOR_TOKEN, else the
+      content of the file in PAIMON_COORDINATOR_TOKEN_FILE, which is also read again after expiry.
+      Credentials of the warehouse's store belong in `catalog`.
     - `spark`: a SparkSession to use; else the active one, else a new one on the setting `master`.
     - `settings`: fields of `Settings`.
 
@@ -109,8 +109,8 @@ def session_of_cells(
     coordinator: str | None,
     settings: Mapping[str, object],
 ) -> tuple[Session, bool]:
-    """Return the session that a cell runs in, and whether it was opened for this cell. A new one is
-    opened on the configured place, else on the one that the environment names.
+    """Return the session that a cell runs in, and whether it was opened for this cell. A new
+    session is on the configured place, else on the place that the environment names.
 
     Raises SetupError after a failed connect, and if the new session would be on the default place
     after a connection to a named one. A failure here is not kept as `FailedConnect`: the next cell
@@ -150,9 +150,9 @@ def connect_failed(error: BaseException, place: str = "") -> None:
 
 
 def check_usable(configured: PlaceWords | None = None) -> None:
-    """Raise SetupError if the last connect failed, or if a connection to a named place was closed
-    and neither `configured` nor the environment names a place: what runs next was hardly written
-    for the default one."""
+    """Raise SetupError if the last connect failed. Also if a connection to a named place was closed
+    and neither `configured` nor the environment names a place: the next cell was probably not
+    written for the default place."""
     back = active_session()
     if _failed is not None:
         where = f" to {_failed.place}" if _failed.place else ""
@@ -171,10 +171,10 @@ def check_usable(configured: PlaceWords | None = None) -> None:
 
 
 def _way_on(back: Session | None) -> str:
-    again = "Connect again by %paimon connect or paimon_magics.connect(…)"
+    again = "Connect again with %paimon connect or paimon_magics.connect(…)"
     if back is None:
         return f"{again}; {_LOCAL}"
-    return f"{again}; without arguments it goes back to {back.warehouse}, which is still open."
+    return f"{again}; without arguments it returns to {back.warehouse}, which is still open."
 
 
 def _connected(

@@ -79,14 +79,15 @@ class Outcome:
     - `snapshot_id`, `commit_kind`: those of the commit; None if the statement committed nothing.
     - `rows_written`, `files_written`, `bytes_written`: what a write put into files.
     - `rows_updated`, `rows_deleted`, `rows_inserted`: what DELETE, UPDATE and MERGE INTO changed;
-      None if unknown. `rows_unchanged`: the rows of an UPDATE that the table's merge engine would
-      not have taken; `notes` say why. `files_rewritten`, `vectors_written`: the files that were
-      written anew for that, and those that got a deletion vector.
-    - `values_changed`: by column, how many values a write has rounded or cut, since the column's
-      type holds less; `notes` give an example of each.
+      None if unknown. `rows_unchanged`: rows that an UPDATE selected, but whose new values the
+      table's merge engine would ignore; `notes` give the reason. `files_rewritten`,
+      `vectors_written`: files that were rewritten for these changes, and files that got a deletion
+      vector.
+    - `values_changed`: by column, the number of values that a write rounded or cut to fit the
+      column's type; `notes` give an example of each.
     - `seconds`: how long the statement took; for rows, until they could be fetched.
-    - `query`: the SQL that gives the rows, if it is not the statement; "" if there is none.
-    - `in_query`: the columns that `sql` gives, if it does not give all that are shown.
+    - `query`: the SQL that returns the rows, if it is not the statement; "" if there is none.
+    - `in_query`: the columns that `sql` returns, if it does not return all that are shown.
     - `zone`: the session's time zone when the statement ran; instants are shown in it.
     - `message`: the text shown in place of rows; `notes`: further remarks, shown below.
     """
@@ -139,8 +140,8 @@ class Outcome:
         return outcome
 
     def release(self) -> None:
-        """Give up the rows that have not been fetched, so that their snapshots may expire. What was
-        displayed already can be displayed again."""
+        """Release the rows that have not been fetched, so that their snapshots may expire. Rows
+        that were displayed can be displayed again."""
         self._is_released = self.dataframe is not None
         self.dataframe = None
 
@@ -151,7 +152,7 @@ class Outcome:
 
     @property
     def sql(self) -> str:
-        """The SQL that gives these rows again; "" if there is none."""
+        """The SQL that returns these rows again; "" if there is none."""
         text = self.statement if self.query is None else self.query
         return text.strip().rstrip(";")
 
@@ -171,9 +172,9 @@ class Outcome:
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> Any:
         """A DuckDB relation of all rows, on DuckDB's default connection or the given one.
 
-        The rows are streamed from Spark as DuckDB asks for them, and each query of the relation
-        runs the Spark query anew, on the same snapshots. So the relation can be queried as often as
-        wanted, and takes no memory; `relation.create("t")` keeps the rows in DuckDB. Raises
+        The rows are streamed from Spark as DuckDB asks for them. Each query of the relation
+        runs the Spark query again, on the same snapshots. So the relation can be queried as often
+        as wanted, and takes no memory; `relation.create("t")` keeps the rows in DuckDB. Raises
         InvalidValueError if the package `duckdb` is missing.
         """
         self._rows()
@@ -189,14 +190,14 @@ class Outcome:
         """All rows as a pandas DataFrame in this process's memory, with the nullable dtypes of
         `pandas_frames`, which change no value. Charts need numbers: with `decimals="float"` a
         DECIMAL becomes the nearest Float64, with `dates="datetime64"` a DATE its midnight. Raises
-        InvalidValueError for other words."""
+        InvalidValueError for other values."""
         return pandas_frame(self.to_arrow(), decimals=decimals, dates=dates)
 
     def to_polars(self) -> polars.DataFrame:
         """All rows as a polars DataFrame in this process's memory. Polars knows named zones and
         offsets of whole hours; instants of a zone such as `+05:30` are in UTC.
 
-        Raises InvalidValueError for two columns of one name, which polars can't have."""
+        Raises InvalidValueError for two columns of one name, which polars does not support."""
         import polars
 
         rows = self._with_own_names(self.to_arrow())
@@ -209,7 +210,7 @@ class Outcome:
     def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as dictionaries of Python values; instants are in the session's zone.
 
-        Raises InvalidValueError for two columns of one name, of which a dictionary has one."""
+        Raises InvalidValueError for two columns of one name: a dictionary can hold only one."""
         rows = self._with_own_names(self.to_arrow())
         columns = [python_values(column) for column in rows.columns]
         return [
@@ -254,7 +255,7 @@ class Outcome:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """All rows as a stream of `to_arrow_batches`, a new one at each call: Arrow's PyCapsule
-        interface, by which other libraries take an Outcome as it is."""
+        interface, through which other libraries read an Outcome directly."""
         return self.to_arrow_batches().__arrow_c_stream__(requested_schema)
 
     def fetched(self, fetch: Callable[[DataFrame], Any]) -> Any:
@@ -286,8 +287,8 @@ class Outcome:
         if twice is not None:
             raise InvalidValueError(
                 f"The result has several columns named `{twice}`.",
-                hint="Name them apart in the statement, as a.id AS a_id. to_arrow() and "
-                "to_pandas() take equal names.",
+                hint="Give them different names in the statement, such as a.id AS a_id. "
+                "to_arrow() and to_pandas() accept equal names.",
             )
         return rows
 
@@ -320,9 +321,9 @@ def pandas_frame(
 ) -> pandas.DataFrame:
     """Return the rows; a column has the same dtype with and without NULLs.
 
-    No value changes, but for what charts and numpy need: with `decimals="float"` a DECIMAL becomes
-    the nearest `Float64`, with `dates="datetime64"` a DATE its midnight as `datetime64[us]`. Raises
-    InvalidValueError for another word.
+    No value changes, except for what charts and numpy need: with `decimals="float"` a DECIMAL
+    becomes the nearest `Float64`, with `dates="datetime64"` a DATE its midnight as
+    `datetime64[us]`. Raises InvalidValueError for other values.
     """
     import pandas as pd
 
@@ -372,7 +373,7 @@ class ArrowBatches:
     """An iterator over Arrow batches, which can be read once, from its first row to its last.
 
     `schema` is that of all batches. `close()`, or the end of a `with` block, cancels the Spark jobs
-    of a stream that is not read to its end, as an interrupt does. It has Arrow's PyCapsule
+    of a stream that is not read to its end. So does an interrupt. It has Arrow's PyCapsule
     interface, by which it is given to other libraries, and becomes a reader of pyarrow:
     `pyarrow.RecordBatchReader.from_stream(batches)`.
     """

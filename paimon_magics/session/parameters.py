@@ -30,10 +30,10 @@ _FOUR_DIGITS_FROM = 1000
 _TRANSITIONS_FROM = 1900
 _DECIMAL_DIGITS_MAX = 38
 _INT = range(-(2**31), 2**31)
-_AS_TEXT = "Pass a text, and cast it in the statement: CAST(:name AS TIMESTAMP)."
+_AS_TEXT = "Pass a string, and cast it in the statement: CAST(:name AS TIMESTAMP)."
 _DATE_AS_TEXT = _AS_TEXT.replace("TIMESTAMP", "DATE")
-_AS_DOUBLE = "Bind a float, or a text, and cast it in the statement: CAST(:name AS DOUBLE)."
-_HINT = "Bind numbers, texts, dates or lists; read a DataFrame through a temporary view."
+_AS_DOUBLE = "Bind a float or a string, and cast it in the statement: CAST(:name AS DOUBLE)."
+_HINT = "Bind numbers, strings, dates or lists; read a DataFrame through a temporary view."
 
 
 _SHOWN_MAX = 80
@@ -102,7 +102,7 @@ def _bindable(value: object) -> object:
     if isinstance(plain_value, list | tuple):
         return _array_of([_bindable(part) for part in plain_value])
     if not isinstance(plain_value, _BOUND_AS_THEY_ARE):
-        raise _UnboundError(f"{value_text(value)}, not a value", _HINT)
+        raise _UnboundError(f"{value_text(value)}, which can't be bound", _HINT)
     if _is_shifted(plain_value):
         raise _UnboundError(
             f"{value!s}; PySpark uses another calendar for such early days, and would bind another "
@@ -111,7 +111,7 @@ def _bindable(value: object) -> object:
         )
     if isinstance(plain_value, datetime.datetime) and _has_other_offset(plain_value):
         raise _UnboundError(
-            f"{value!s}; for days before 1900 PySpark takes today's offset of this machine's zone, "
+            f"{value!s}; for days before 1900 PySpark uses today's offset of this machine's zone, "
             "and would bind another moment",
             _AS_TEXT,
         )
@@ -133,7 +133,7 @@ def _array_of(values: list[Any]) -> object:
     if any(value is None for value in values):
         raise _UnboundError(
             "a list with None in it, which Spark can't bind",
-            "Leave None out, and ask for NULL in the statement: … OR column IS NULL.",
+            "Leave None out, and test for NULL in the statement: … OR column IS NULL.",
         )
     kinds = {kind_of(value) for value in values}
     if kinds == {"integer", "float"}:
@@ -146,7 +146,7 @@ def _array_of(values: list[Any]) -> object:
         first = {kind_of(value): value for value in reversed(values)}
         texts = " and ".join(f"{kind} ({shown(value)})" for kind, value in sorted(first.items()))
         raise _UnboundError(
-            f"a list of values without a common type: {texts}", "Convert them before."
+            f"a list of values without a common type: {texts}", "Convert them to one type first."
         )
     if kinds == {"decimal"} and len({_digits(value) for value in values}) > 1:
         raise _UnboundError(
@@ -165,7 +165,7 @@ def _digits(number: decimal.Decimal) -> tuple[int, int]:
 
 
 def _is_shifted(value: Any) -> bool:
-    """Whether PySpark would hand the JVM another moment or fail: it uses Java's old date classes,
+    """Whether PySpark would pass the JVM another moment or fail: it uses Java's old date classes,
     which are Julian before 1582-10-15, and writes years without leading zeros."""
     if isinstance(value, datetime.datetime):
         return (value.year, value.month, value.day) < _GREGORIAN_FROM
@@ -177,9 +177,9 @@ def _is_shifted(value: Any) -> bool:
 
 
 def _has_other_offset(value: datetime.datetime) -> bool:
-    """Whether PySpark would hand the JVM another moment for the zone's sake: Java's old date
-    classes know no transitions before 1900 (`ZoneInfo.UTC1900`), and Spark corrects by what they
-    say (`RebaseDateTime.rebaseJulianToGregorianMicros`)."""
+    """Whether PySpark would pass the JVM another moment because of the zone: Java's old date
+    classes know no transitions before 1900 (`ZoneInfo.UTC1900`), and Spark's correction uses them
+    (`RebaseDateTime.rebaseJulianToGregorianMicros`)."""
     if value.year >= _TRANSITIONS_FROM:
         return False
     moment = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)

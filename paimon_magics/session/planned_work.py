@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Reads:
     """What a frame reads: the names in its query, and the plans of the Paimon tables. `leases` keep
-    their snapshots: each ends when the last Reads that has it is gone. `rows_at_most` is how many
-    rows the frame has at most; None if unknown. `plan` is set where the frame's rows
-    are those of one table, and come from the tasks of that plan."""
+    their snapshots: each ends when the last Reads that has it is gone. `rows_at_most` is the upper
+    bound on the frame's rows; None if unknown. `plan` is set if the frame's rows are those of one
+    table, and come from the tasks of that plan."""
 
     names: tuple[str, ...] = ()
     planned: tuple[PlannedSplits, ...] = ()
@@ -55,8 +55,8 @@ def reads_of(frame: DataFrame) -> Reads:
 
 
 def made_of(frame: DataFrame, *sources: DataFrame) -> DataFrame:
-    """Note that a frame is made of others: it reads what they read, and keeps their snapshots, also
-    when they are gone. Returns the frame."""
+    """Record that a frame is made of others: it reads what they read, and keeps their snapshots,
+    even after they are gone. Returns the frame."""
     reads = [reads_of(source) for source in sources]
     return note_reads(
         frame,

@@ -148,16 +148,16 @@ class PysparkAnswers(SparkCalls, FormatAnswers):
 
 
 def _refuse_table_options(name: TableName, more: Mapping[str, str], parts: Sequence[str]) -> None:
-    """Raise UnsupportedStatementError for what belongs to a new table."""
+    """Raise UnsupportedStatementError for options that only a new table can get."""
     merges = next((key for key in more if key.startswith(_MERGE)), None)
     if merges is not None:
         raise UnsupportedStatementError(
-            f"The option '{merges}' is set for the session here.",
+            f"The option '{merges}' can only be set for the session.",
             hint=f"spark.conf.set('spark.paimon.{merges}', 'true')",
         )
     if more:
         raise UnsupportedStatementError(
-            f"`{name}` exists: the option '{next(iter(more))}' is one of a new table.",
-            hint="Options of a table are set by ALTER TABLE … SET TBLPROPERTIES.",
+            f"`{name}` exists: the option '{next(iter(more))}' is only for a new table.",
+            hint="To change options of a table, use ALTER TABLE … SET TBLPROPERTIES.",
         )
     del parts  # Spark's writers repeat them with each append

@@ -1,4 +1,4 @@
-"""Frames that Python holds: recognised by type, and converted to Spark's or Arrow's.
+"""Frames that Python holds: recognized by type, and converted to Spark's or Arrow's.
 
 Frames of this process go to Spark through Arrow, as a whole; streams of Arrow data go batch by
 batch. No value loses anything on the way: a type without a counterpart in Spark becomes the next
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 _HINT = (
-    "Give a DataFrame of Spark, pandas or polars, Arrow data (whatever has `__arrow_c_stream__`), "
-    "or a list of rows with names: dictionaries, named tuples, or `Row`s of PySpark."
+    "Give a DataFrame of Spark, pandas or polars, Arrow data (anything with `__arrow_c_stream__`), "
+    "or a list of rows with names: dictionaries, named tuples, or PySpark `Row`s."
 )
 _FILE_HINT = (
-    "A file is read by a query: CREATE TABLE t AS SELECT * FROM csv.`my.csv`, or "
+    "To read a file, use a query: CREATE TABLE t AS SELECT * FROM csv.`my.csv`, or "
     "session.write(session.run('SELECT * FROM csv.`my.csv`'), 't', create=True)."
 )
 _UINT64_DIGITS = 20
@@ -40,9 +40,9 @@ _DECIMAL_DIGITS_MAX = 38
 
 def frame_kind(value: object) -> str | None:
     """Return the library of a frame: "Spark", "pandas-on-Spark", "pandas", "polars", "Arrow",
-    "Outcome", or the module of another Arrow producer; None if the value is no frame.
+    "Outcome", or the module of another Arrow producer; None if the value is not a frame.
 
-    Imports no library: whoever has a frame has imported its library.
+    Imports no library: the library of a frame has been imported already.
     """
     module, name = type(value).__module__.partition(".")[0], type(value).__name__
     if module == "pyspark" and hasattr(value, "mapInArrow"):
@@ -65,7 +65,7 @@ def frame_kind(value: object) -> str | None:
 
 
 def is_own(value: object) -> bool:
-    """Whether a program gives the rows themselves, and no query that Spark runs."""
+    """Whether a program gives the rows themselves, not a query that Spark runs."""
     return frame_kind(value) not in ("Spark", "pandas-on-Spark", "Outcome")
 
 
@@ -103,8 +103,8 @@ def column_names(value: Any) -> Sequence[str]:
 
 
 def spark_frame(spark: SparkSession, value: Any) -> DataFrame:
-    """Return the frame as a Spark DataFrame. Raises InvalidValueError for a value that is no frame,
-    for values or types without a counterpart in Spark, and for a frame of another session.
+    """Return the frame as a Spark DataFrame. Raises InvalidValueError for a value that is not a
+    frame, for values or types without a counterpart in Spark, and for a frame of another session.
 
     The rows of a stream may be in temporary files, which are there for as long as the frame, or
     its `spooled_rows`.
@@ -135,8 +135,8 @@ def spark_frame(spark: SparkSession, value: Any) -> DataFrame:
 
 
 def stream_of(value: Any) -> pa.RecordBatchReader | None:
-    """Return a reader of the rows of an Arrow producer that may hand them over one batch after the
-    other, as readers and DuckDB's relations do; None for other values. It can be read once.
+    """Return a reader of the rows of an Arrow producer that may yield one batch after the other,
+    as readers and DuckDB's relations do; None for other values. It can be read once.
 
     Raises InvalidValueError if the producer fails, or has values without columns.
     """
@@ -162,7 +162,7 @@ def arrow_of(value: Any) -> pa.Table:
     """Return the rows of a frame, neither one of Spark's nor a stream, as an Arrow table with its
     own types.
 
-    Raises InvalidValueError for a value that is no frame, and for a column whose values are of
+    Raises InvalidValueError for a value that is not a frame, and for a column whose values are of
     several types, which it names.
     """
     import pyarrow as pa
@@ -193,7 +193,7 @@ def arrow_of(value: Any) -> pa.Table:
 def _no_type(column: str, kind: str) -> InvalidValueError:
     return InvalidValueError(
         f"Column `{column}` is of the type {kind}, which neither Spark nor Paimon has.",
-        hint=f"Convert `{column}` before: to numbers, or to texts.",
+        hint=f"Convert `{column}` to numbers or strings first.",
     )
 
 
@@ -255,7 +255,7 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
 
 
 def _array(series: Any, name: str) -> pa.Array | pa.ChunkedArray:
-    """A column of a pandas frame, which marks what is missing by NaN, NaT or NA."""
+    """A column of a pandas frame, which marks missing values with NaN, NaT or NA."""
     import pyarrow as pa
 
     if str(series.dtype) == "object":
@@ -291,7 +291,7 @@ def _for_spark(table: pa.Table) -> pa.Table:
         except (pa.ArrowException, ValueError) as error:
             raise InvalidValueError(
                 f"Column `{field.name}` has a value that {_unit(wanted)} would cut: {error}.",
-                hint="Round the values before, or convert them to texts.",
+                hint="Round the values first, or convert them to strings.",
             ) from error
         columns.append(column)
         fields.append(pa.field(field.name, wanted, field.nullable))
@@ -339,7 +339,7 @@ def _plain_type(kind: Any, column: str, *, times_as_numbers: bool) -> Any:
     if isinstance(kind, pa.BaseExtensionType) or not _is_atomic(pa, kind):
         raise InvalidValueError(
             f"Column `{column}` has Arrow's type {kind}, which neither Spark nor Paimon has.",
-            hint=f"Convert `{column}` before: durations to seconds, others to texts.",
+            hint=f"Convert `{column}` first: durations to seconds, other types to strings.",
         )
     return kind
 
@@ -379,7 +379,7 @@ def _is_atomic(pa: Any, kind: Any) -> bool:
 
 
 def _opened_stream(producer: Any, kind: str) -> pa.RecordBatchReader:
-    """Return a reader of what has `__arrow_c_stream__`; `kind` names its library in errors.
+    """Return a reader of a value with `__arrow_c_stream__`; `kind` names its library in errors.
 
     Raises InvalidValueError if the producer fails, or has values without columns.
     """
@@ -404,12 +404,12 @@ def _batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def spooled_rows(frame: DataFrame) -> list[object]:
-    """What keeps the temporary files that the frame of a stream reads, if there are any."""
+    """The owner of the temporary files that the frame of a stream reads, if there are any."""
     return [lease for lease in reads_of(frame).leases if isinstance(lease, SpooledRows)]
 
 
 def _unreadable(kind: str, error: Exception) -> InvalidValueError:
     return InvalidValueError(
         f"The rows of the {kind} stream can't be read: {error}.",
-        hint="Its own library says why. Nothing was written.",
+        hint="Nothing was written. The error comes from the stream's own library.",
     )

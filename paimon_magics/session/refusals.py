@@ -1,4 +1,4 @@
-"""The error for a statement that is recognised but not offered, with an alternative."""
+"""The error for a statement that is recognized but not offered, with an alternative."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.schemas.alternatives import INSTEAD
 from paimon_magics.statements.statement import Refused
 
-_LISTED = "%paimon help lists what is offered."
+_LISTED = "%paimon help lists the offered statements."
 
 
 def refused(statement: Refused) -> UnsupportedStatementError:

@@ -75,8 +75,8 @@ class OpenTables:
         return table is not None
 
     def check_present(self) -> None:
-        """Raise CommitConflictError where somebody has dropped a table since it was loaded: its
-        files are gone then, and nothing is damaged."""
+        """Raise CommitConflictError if a table was dropped since it was loaded: its files are gone
+        then, and nothing is damaged."""
         for name, table in self._tables.items():
             present = None
             with suppress(UnknownNameError):
@@ -84,8 +84,8 @@ class OpenTables:
             if present is None or is_other_table(table, present):
                 raise CommitConflictError(
                     f"`{name}` was dropped while the statement was running.",
-                    hint="Nothing was written. Run the statement again if the table was meant to "
-                    "go, and another has its name now.",
+                    hint="Nothing was written. If another table has the name now, run the "
+                    "statement again.",
                 ) from None
 
     def renew(self) -> None:
@@ -218,7 +218,7 @@ def statement_scope(
     connection: Connection, frames: Mapping[str, object] | None = None
 ) -> Iterator[StatementScope]:
     """Run the body as one statement, which may name `frames`. Its errors show moments in the
-    session's zone, and say where a table was dropped meanwhile."""
+    session's zone, and report a table that was dropped in the meantime."""
     scope = StatementScope(connection, frames)
     token = _NOTES.set(scope.notes)
     try:
@@ -236,8 +236,8 @@ def statement_scope(
 
 
 def scope_of_frame(connection: Connection) -> StatementScope:
-    """A scope for a frame or view that is read for whatever statement runs now: its notes are that
-    statement's."""
+    """A scope for reading a frame or view: its notes go to the statement that runs at that
+    time."""
     notes = _NOTES.get()
     return StatementScope(connection, notes=[] if notes is None else notes)
 
@@ -260,8 +260,8 @@ def errors_located(statement: str, position: int) -> Iterator[None]:
 
 @contextmanager
 def errors_translated(statement: str | None = None, position: int | None = None) -> Iterator[None]:
-    """Raise our errors for what Spark raises in the body. `position` is where in `statement` errors
-    without a position point at."""
+    """Raise our errors for Spark's errors in the body. Errors without a position point at
+    `position` in `statement`."""
     try:
         yield
     except Exception as error:

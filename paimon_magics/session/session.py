@@ -100,12 +100,12 @@ class Session:
         name, as in `FROM df`, where no table has that name. `limit` cuts the rows of a query.
         `dry_run` checks and plans everything and runs nothing. With `include_buffer`, queries of a
         table's current state also see small inserts that are acknowledged but not loaded yet.
-        `wait` says when an INSERT … VALUES that is a small insert returns, as in `insert`; and so
-        for a DELETE or UPDATE that is a small change. The first error stops the run; the statements
-        before it have taken effect.
+        `wait` specifies when a small INSERT … VALUES returns, as in `insert`; the same holds for a
+        small DELETE or UPDATE. The first error stops the run; the statements before it have taken
+        effect.
 
-        `confirm` answers the question before a statement that takes much away or can't be undone:
-        True runs it, False raises UnconfirmedError; without it a person is asked, a program is not.
+        `confirm` answers the question before a statement that deletes much or can't be undone: True
+        runs it, False raises UnconfirmedError. Without it, a person is asked, a program is not.
 
         Raises StatementError (change the statement), SetupError (change the environment),
         JobError, CommitConflictError or UnknownOutcomeError: see `paimon_magics.errors`.
@@ -125,7 +125,7 @@ class Session:
         if asks:  # before anything has run
             self.check_confirmed(text, values, frames=frames)
         for number, statement in enumerate(statements):
-            if asks and number:  # the statements before it may have brought what it takes away
+            if asks and number:  # the statements before it may have written what it deletes
                 with self._scope(frames) as scope:
                     cells.check_after_others(scope, statement, values)
             outcome = self._run_one(
@@ -152,10 +152,10 @@ class Session:
         *,
         frames: Mapping[str, object] | None = None,
     ) -> Outcome:
-        """Return what the statements of `text` would take away, a row for each partition; for a
+        """Return what the statements of `text` would delete, a row for each partition; for a
         DELETE, UPDATE or MERGE of rows, at most 10 of them. Writes nothing.
 
-        For these, INSERT OVERWRITE, TRUNCATE, DROP PARTITION and DROP TABLE; raises
+        Supports these, INSERT OVERWRITE, TRUNCATE, DROP PARTITION and DROP TABLE; raises
         UnsupportedStatementError for others.
         """
         return self._planned(cells.preview_of, text, parameters, frames)
@@ -167,8 +167,8 @@ class Session:
         *,
         frames: Mapping[str, object] | None = None,
     ) -> None:
-        """Raise UnconfirmedError if a statement of `text` would take away much; the error says what
-        would go. Writes nothing."""
+        """Raise UnconfirmedError if a statement of `text` would delete much; the error names the
+        losses. Writes nothing."""
         self._check_open()
         if cells.may_take_away(text):
             with self._scope(frames) as scope:
@@ -187,14 +187,14 @@ class Session:
 
             session.table("shop.orders", columns=["id", "amount"], where="day = '2026-01-31'")
 
-        It reads the snapshot of this moment. `columns` and `where`, a condition as a text of SQL,
-        say what is read; `.select`, `.where`, `.groupBy` and `.agg` on the frame say it as well
+        It reads the snapshot of this moment. `columns`, and the condition `where` (a SQL string),
+        limit what is read; so do `.select`, `.where`, `.groupBy` and `.agg` on the frame
         (see docs/python-api.md). `options` are Paimon's read options, such as
         `**{"incremental-between": "3,7"}`. With `include_buffer` the frame also has small inserts
         that are acknowledged but not loaded yet. Rows come in no particular order.
 
         Raises UnknownNameError for an unknown name, column or option, InvalidValueError for options
-        that contradict each other, and the error of a query for a condition that Spark refuses.
+        that contradict each other. For a condition that Spark refuses, raises what a query raises.
         """
         texts = {key: option_text(value) for key, value in options.items()}
         with self._scope() as scope:
@@ -347,12 +347,12 @@ class Session:
         frames: Mapping[str, object] | None = None,
         wait: Wait | None = None,
     ) -> Outcome:
-        """Delete the rows of a table that meet the condition `where`, a text of SQL:
+        """Delete the rows of a table that meet the condition `where`, a SQL string:
 
             session.delete("shop.orders", "id = :id", {"id": 7})
 
         It runs `DELETE FROM … WHERE …`, with `parameters`, `frames` and `wait` as in `run`. The
-        condition "true" is for all rows; None is refused, so that a condition that got lost deletes
+        condition "true" selects all rows. None is refused, so that a missing condition deletes
         nothing.
 
         Raises what DELETE raises.
@@ -370,13 +370,13 @@ class Session:
         frames: Mapping[str, object] | None = None,
         wait: Wait | None = None,
     ) -> Outcome:
-        """Update the rows of a table that meet the condition `where`. `values` are texts of SQL by
+        """Update the rows of a table that meet the condition `where`. `values` are SQL strings by
         column, or by the field of a struct:
 
             session.update("shop.orders", {"amount": "amount + :more"}, "id = 7", {"more": 1})
 
         It runs `UPDATE … SET … WHERE …`, with `parameters`, `frames` and `wait` as in `run`. The
-        condition "true" is for all rows; None is refused, so that a condition that got lost changes
+        condition "true" selects all rows. None is refused, so that a missing condition changes
         nothing.
 
         Raises what UPDATE raises.
@@ -392,8 +392,8 @@ class Session:
                 .when_not_matched_insert() \\
                 .run()
 
-        In texts the table is `t` and the frame `s`. `on` may also be the names of columns that are
-        equal on both sides. Raises InvalidValueError for a value that is no frame.
+        In SQL strings the table is `t` and the frame `s`. `on` may also be the names of columns
+        that are equal on both sides. Raises InvalidValueError for a value that is not a frame.
         """
         self._check_open()
         return MergeBuilder(self._connection, frame, named(name), on)
@@ -403,7 +403,7 @@ class Session:
 
             session.stream("shop.orders$audit_log", **{"scan.mode": "latest"})
 
-        By default it begins with all rows that there are, and goes on with what changes. `options`
+        By default it begins with all existing rows, and continues with the changes. `options`
         are Paimon's for streams (`scan.mode`, `scan.snapshot-id`, `scan.timestamp`, `consumer-id`),
         and those of its connector for Spark (`read.stream.maxRowsPerTrigger`): docs/streams.md.
 
@@ -428,15 +428,15 @@ class Session:
             stream = session.write_stream(session.stream("a"), "b", checkpoint="checkpoints/a-to-b")
             stream.stop()
 
-        `checkpoint` is a folder of this stream alone; the same call with it goes on where the
-        stream was, whatever died. `mode` is `append`, `upsert` (rows of an aggregation replace
-        those of their keys) or `complete` (each micro-batch replaces the whole table). Rows of a
-        table with keys replace those of their keys in any mode, and the column `rowkind` of an
-        `$audit_log` says which rows are deleted. `trigger` is how often a micro-batch begins
-        ("10 seconds"), or "available-now" to end with what is there; by default, at once.
+        `checkpoint` is a folder of this stream alone; the same call with it resumes where the
+        stream stopped, after any failure. `mode` is `append`, `upsert` (rows of an aggregation
+        replace those of their keys) or `complete` (each micro-batch replaces the whole table). Rows
+        of a table with keys replace those of their keys in any mode, and the column `rowkind` of an
+        `$audit_log` marks deleted rows. `trigger` is how often a micro-batch begins
+        ("10 seconds"), or "available-now" to stop after the existing rows; by default, at once.
 
         Raises what `write` raises for columns that don't fit, and InvalidValueError for a frame
-        that is no stream, before anything is written.
+        that is not a stream, before anything is written.
         """
         with self._scope() as scope:
             return start_stream(

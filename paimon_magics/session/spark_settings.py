@@ -37,8 +37,8 @@ _VARIABLE = re.compile(r"\$\{(?:\w+?:)?[^\s'\"`\\]+?\}")
 
 
 def parsed(scope: StatementScope, text: str) -> tuple[Statement, ...]:
-    """`parse_cell`; a text that can't be parsed while a setting is not honoured is refused for the
-    setting."""
+    """`parse_cell`. If a text can't be parsed while an unsupported setting is on, the error is
+    about the setting."""
     try:
         return tuple(parse_cell(text))
     except StatementError:
@@ -47,13 +47,13 @@ def parsed(scope: StatementScope, text: str) -> tuple[Statement, ...]:
 
 
 def check_settings(scope: StatementScope) -> None:
-    """Raise UnsupportedStatementError for a setting that this project does not honour."""
+    """Raise UnsupportedStatementError for a setting that this project does not support."""
     check_sql_settings(scope.spark_settings)
 
 
 def check_variables(scope: StatementScope, text: str) -> None:
     """Raise UnsupportedStatementError for a `${…}` in a statement on Paimon's tables that Spark
-    would replace by a setting: what this project reads of the text would not be what Spark runs
+    would replace by a setting: Spark would run another text than this project has read
     (`VariableSubstitution`)."""
     for variable in _VARIABLE.finditer(text) if "${" in text else ():
         literal = text_literal(variable[0])
@@ -61,7 +61,7 @@ def check_variables(scope: StatementScope, text: str) -> None:
         if row is None or row["value"] != variable[0]:
             raise UnsupportedStatementError(
                 f"Spark replaces `{variable[0]}` by a setting, or by nothing, which is not "
-                "honoured here.",
+                "supported here.",
                 hint="Nothing was read or written. Bind the value by a name, such as :day, with "
                 "parameters={'day': …}. To keep the text as it is: SET "
                 "spark.sql.variable.substitute = false.",
@@ -79,7 +79,7 @@ def with_settings(
     """The read options of a table: `options`, and those among `known` that `spark.paimon.…` sets
     for it.
 
-    Raises UnsupportedStatementError for a setting that is not honoured.
+    Raises UnsupportedStatementError for a setting that is not supported.
     """
     settings = scope.spark_settings
     if not settings:
@@ -90,8 +90,8 @@ def with_settings(
 
 
 def check_written(scope: StatementScope, name: TableName | None, verb: str) -> None:
-    """Raise UnsupportedStatementError for a setting that is not honoured by a statement of the kind
-    `verb` that writes or changes the table; without a table, whatever it is about."""
+    """Raise UnsupportedStatementError for a setting that is not supported for a statement of the
+    kind `verb` that writes or changes the table; without a table, for any table."""
     settings = scope.spark_settings
     if not settings:
         return

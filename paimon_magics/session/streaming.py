@@ -1,5 +1,5 @@
-"""Tables read and written as streams: `session.stream`, `session.write_stream`, and what PySpark's
-own calls on streams ask for."""
+"""Tables read and written as streams: `session.stream`, `session.write_stream`, and PySpark's own
+calls on streams."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def start_stream(
         )
     if trigger is not None and trigger != AVAILABLE_NOW and not _INTERVAL.fullmatch(trigger):
         raise InvalidValueError(
-            f"There is no trigger '{trigger}' of a stream.",
+            f"A stream has no trigger '{trigger}'.",
             hint=f"Use an interval, such as '10 seconds', or '{AVAILABLE_NOW}'.",
         )
     sink = checked_sink(scope, frame, name, mode, checkpoint)
@@ -144,7 +144,7 @@ def checked_sink(
     """
     if mode.lower() not in _MODES:
         raise InvalidValueError(
-            f"There is no mode '{mode}' of a stream.",
+            f"A stream has no mode '{mode}'.",
             hint=nearest(mode, tuple(_MODES), what="modes"),
         )
     if not checkpoint:
@@ -184,8 +184,8 @@ def refuse_options(options: Mapping[str, str], known: tuple[str, ...]) -> None:
 
 
 def _clear_half_begun(scope: StatementScope, checkpoint: str) -> None:
-    """Delete what a kill in the first moment of a query left in its checkpoint, since Spark would
-    refuse it. A batch that has begun is never touched.
+    """Delete the partial files that a kill at the start of a query left in its checkpoint: Spark
+    would refuse them. A batch that has begun is never touched.
 
     The checkpoint is looked at where Spark writes it: a local folder of a Spark Connect server by a
     task there, others from here. One in a store that the warehouse's options do not open is left

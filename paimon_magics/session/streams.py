@@ -84,8 +84,8 @@ class Stream:
         return StreamState(self.table, state, progress, reason, parts if is_many else None)
 
     def stop(self) -> None:
-        """Stop the stream. The batch that is being written is given up or finished; it is whole in
-        the table or not at all, and comes again when the stream is started again."""
+        """Stop the stream. The current batch is given up or finished: the table has all of it or
+        nothing. A batch that was given up is written when the stream is started again."""
         self.query.stop()
         if self in self._connection.state.running:
             self._connection.state.running.remove(self)

@@ -1,6 +1,6 @@
 """Values that a Python program gives, as Arrow columns: each is stored exactly, or refused.
 
-Arrow's own conversion cuts nanoseconds, drops zones and the time of day, and takes texts for bytes.
+Arrow's own conversion cuts nanoseconds, drops zones and times of day, and reads strings as bytes.
 So each value has a *kind* here, which decides with which others it may share a column, and which
 types take it.
 
@@ -98,7 +98,7 @@ def _has_zone(value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """The value as Python's own: scalars of numpy, rows as dictionaries, None for what is missing.
+    """The value as Python's own: scalars of numpy, rows as dictionaries, None for missing values.
 
     Raises CutValueError for a value that no column can hold in full.
     """
@@ -167,7 +167,7 @@ def _plain_duration(value: Any) -> Any:
 
 
 def inferred_array(values: Sequence[Any], column: str) -> pa.Array:
-    """The values as an array of their common type. NaN beside values that are no numbers is NULL,
+    """The values as an array of their common type. NaN beside values that are not numbers is NULL,
     as in records of pandas.
 
     Raises InvalidValueError, which names column and row, for values without a common type, and for
@@ -204,7 +204,7 @@ def refused(value: object, number: int, column: str, why: str) -> InvalidValueEr
     """The error for a value that no column holds."""
     return InvalidValueError(
         f"Column `{column}` can't store {shown(value)} of row {number}: {why}.",
-        hint="Nothing was written. Convert the value before, for example to a text.",
+        hint="Nothing was written. Convert the value first, for example to a string.",
     )
 
 
@@ -231,12 +231,12 @@ def _check_kinds(values: Sequence[Any], numbers: Sequence[int], column: str) -> 
 
 
 def check_names(row: Mapping[Any, Any], number: int, column: str = "") -> None:
-    """Raise InvalidValueError for a key of a row that is no text: it names no column or field."""
+    """Raise InvalidValueError for a row's key that is not a string: it names no column or field."""
     for key in row:
         if not isinstance(key, str):
             where = f" in column `{column}`" if column else ""
             raise InvalidValueError(
-                f"Row {number}{where} has the key {shown(key)}, which is no text.",
+                f"Row {number}{where} has the key {shown(key)}, which is not a string.",
                 hint="Nothing was written. Keys are names of columns or fields: "
                 "{str(key): value for key, value in row.items()}.",
             )
@@ -255,7 +255,7 @@ def _no_common_type(
     )
     return InvalidValueError(
         f"The values of column `{column}` have no common type: {kinds}.",
-        hint="Nothing was written. Convert them before, for example all to texts.",
+        hint="Nothing was written. Convert them first, for example all to strings.",
     )
 
 
@@ -359,7 +359,7 @@ def columns_of(rows: Sequence[Any]) -> dict[str, list[Any]] | None:
     """The values of each column; a row without one has None. None for rows without names.
 
     Raises InvalidValueError, which names the row: where some rows have names and others have none,
-    and for a name that is no text or comes twice. Also for rows without any column.
+    and for a name that is not a string or comes twice. Also for rows without any column.
     """
     named = [kind_of(row) == "row" for row in rows]
     if rows and not any(named):

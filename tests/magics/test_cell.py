@@ -233,7 +233,7 @@ def test_unbindable_parameter_value_is_refused(
         ("SELECT :wantd", UnknownNameError, "Did you mean `wanted`?"),
         ("SELECT :_secret", UnknownNameError, "`:_secret` has no value"),
         ("SELECT :In", UnknownNameError, "`:In` has no value"),
-        ("SELECT :frame", InvalidValueError, "is a DataFrame, not a value"),
+        ("SELECT :frame", InvalidValueError, "is a DataFrame, which can't be bound"),
     ],
 )
 def test_error_names_parameter_without_a_value(

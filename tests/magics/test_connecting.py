@@ -86,7 +86,7 @@ def test_failed_connect_blocks_cells_until_open_connection_is_resumed(
         failure(connected, f"%paimon connect {words}")
         assert active_session() is before, "what was opened stays open for who holds it"
         refused = failure(connected, "%%paimon\nSELECT * FROM orders")
-        assert f"goes back to {tmp_path / 'warehouse'}, which is still open" in refused.hint
+        assert f"returns to {tmp_path / 'warehouse'}, which is still open" in refused.hint
         assert usable_session() is None, "nor does the Tab key offer its names"
         assert run("session = %paimon connect") is None
         assert connected.user_ns["session"] is before
@@ -178,7 +178,7 @@ def test_doctor_reports_setup_without_secrets(
             assert told["Catalog options"]["s3.secret-key"] == "***"
             assert told["Store"]["region"] == "us-east-1"
             assert told["Store"]["tried"] == "read and written"
-            assert told["Coordinator"]["what commits"] == "in-process"
+            assert told["Coordinator"]["committer"] == "in-process"
             assert told["Settings"]["display_rows"] == "20"
             text = str(paimon_magics.doctor())
     assert text.startswith("Versions\n  Python   ") and text.endswith("To do\n  nothing")

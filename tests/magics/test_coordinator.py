@@ -57,7 +57,7 @@ def test_coordinator_verb_shows_status(
 ) -> None:
     shown = said(shared, line)
     assert f"Coordinator of {process.warehouse} at {process.address}" in shown
-    assert "It takes new transactions." in shown
+    assert "It accepts new transactions." in shown
     assert "0 transactions are open." in shown
 
 
@@ -69,7 +69,7 @@ def test_paused_coordinator_refuses_statements_until_resumed(
     failed = shared.run_cell("%%paimon\nINSERT INTO t VALUES (1)").error_in_exec
     assert isinstance(failed, SetupError)
     assert f"was paused by {user_name()} at" in failed.message
-    assert "takes new transactions" in said(shared, "coordinator resume")
+    assert "accepts new transactions" in said(shared, "coordinator resume")
     shared.run_cell("%%paimon\nINSERT INTO t VALUES (1)").raise_error()
 
 
@@ -98,7 +98,7 @@ def test_history_names_user_of_truncate(shared: InteractiveShell, process: Proce
 def test_resume_takes_a_table_name_and_refuses_unknown_tables(
     shared: InteractiveShell, process: Process
 ) -> None:
-    assert "Table `default.t` takes commits again" in said(shared, "coordinator resume t")
+    assert "Table `default.t` accepts commits again" in said(shared, "coordinator resume t")
     failed = shared.run_cell("%paimon coordinator resume nothing").error_in_exec
     assert isinstance(failed, UnknownNameError)
 

@@ -245,7 +245,7 @@ def test_attended_cell_needs_confirmation_to_remove_many_rows(kernel: Kernel) ->
     kernel.run(FILL)
     refused = kernel.execute(TAKES_AWAY.format(""))
     assert refused.error.startswith(
-        "UnconfirmedError: INSERT OVERWRITE `default.days` without PARTITION takes away 2 rows in "
+        "UnconfirmedError: INSERT OVERWRITE `default.days` without PARTITION removes 2 rows in "
         "2 files ("
     ), refused.error
     assert ") of 2 partitions." in refused.error
@@ -260,7 +260,7 @@ def test_attended_cell_needs_confirmation_to_remove_many_rows(kernel: Kernel) ->
     done = kernel.execute(TAKES_AWAY.format(""), attended=False)
     assert (done.error, days()) == ("", "wed")
     for statement in ("TRUNCATE TABLE days", "DROP TABLE days"):
-        assert "takes away 1 row in 1 file (" in kernel.execute(f"%%paimon\n{statement}").error
+        assert "removes 1 row in 1 file (" in kernel.execute(f"%%paimon\n{statement}").error
     kernel.run("%paimon config confirm=False")
     kernel.run("%%paimon\nTRUNCATE TABLE days")
     kernel.run("%paimon config confirm=True")

@@ -345,8 +345,8 @@ CASES: list[Case] = [
     ("open parenthesis", "SELECT (1 + 2 FROM orders", StatementSyntaxError, (), "", ""),
     ("open VALUES", "INSERT INTO users VALUES ('a', 1", StatementSyntaxError, (), "", ""),
     ("missing list", "SELECT id, FROM orders WHERE", StatementSyntaxError, (), "", ""),
-    ("misspelt verb", "SELCT * FROM orders", StatementSyntaxError, (), "", "SELCT"),
-    # ---- recognised, and not offered
+    ("misspelled verb", "SELCT * FROM orders", StatementSyntaxError, (), "", "SELCT"),
+    # ---- recognized, and not offered
     (
         "CALL",
         "CALL sys.purge_files(table => 'orders')",

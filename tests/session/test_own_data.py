@@ -279,7 +279,7 @@ def test_csv_file_gets_names_and_types_from_its_content(session: Session, folder
     (folder / "quotes.csv").write_text('id,text\n1,"one\n""two"", three"\n2,"x"\n')
     quoted = session.run("SELECT id, text FROM csv.`quotes.csv`")
     assert quoted.to_arrow()["text"].to_pylist() == ['one\n"two", three', "x"]
-    assert "line ends" in quoted.notes[1]
+    assert "line breaks" in quoted.notes[1]
     with pytest.raises(UnknownNameError) as raised:
         session.run("SELECT * FROM `quotes.csv`")
     assert "csv.`quotes.csv`" in raised.value.hint

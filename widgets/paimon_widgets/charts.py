@@ -1,6 +1,6 @@
 """Charts of a report as SVG: the same in a widget and in a static page.
 
-Text takes the page's colour. Every bar has its amount or letter beside it, so that colour is never
+Text takes the page's color. Every bar has its amount or letter beside it, so that color is never
 the only sign.
 """
 
@@ -11,7 +11,7 @@ import html
 from paimon_magics.session.reports.report import Bar, Chart, Shape
 
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
-"""A palette for people with colour vision deficiency, by Okabe and Ito."""
+"""A palette for people with color vision deficiency, by Okabe and Ito."""
 _OWN = {"small": "#e69f00", "some small": "#f0c566"}
 _PLAIN = "#7c7b78"
 _BAR_PX = 260

@@ -1,5 +1,5 @@
-"""The health of tables as a widget: for a chosen table and partition it shows the sizes of files,
-the findings, and the statement that would help, with a button that runs it.
+"""The health of tables as a widget. For a chosen table and partition it shows the sizes of files
+and the findings. It also shows the statement that would help, with a button that runs it.
 
 The browser gets only what it lists, at most a hundred tables or partitions; others are found by
 part of their name. The kernel answers from the layouts that it has read; after a statement has run,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _LISTED_MAX = 100
 _STOPPED = (
     "Stopped. The statement left nothing behind unless it was committed already; "
-    "%paimon history TABLE shows what was."
+    "%paimon history TABLE shows the commits."
 )
 
 
@@ -122,7 +122,7 @@ class HealthView(AnsweringView):
         return None
 
     def _run(self, statement: Any, turn: Any) -> dict[str, Any] | None:
-        """Run a statement that is offered for what is chosen. Each answer begins a new turn, so
+        """Run a statement that is offered for the chosen table. Each answer begins a new turn, so
         that a second click runs nothing."""
         helper = self.health_shown.helper
         name, partition = self.selected

@@ -35,7 +35,7 @@ _SPAN_MIN = 8.0
 """A scale spans at least this ratio, so that values that differ little look alike."""
 _LEAST = 32  # the least byte of a positive number, visibly different from zero's
 _ANCHORS = ((0, 32, 77), (64, 77, 107), (124, 123, 120), (188, 174, 108), (255, 234, 70))
-"""Colours from little to much, distinct also with colour vision deficiency and in grey."""
+"""Colors from little to much, distinct also with color vision deficiency and in gray."""
 
 
 def layout_html(layout: Layout) -> str:
@@ -92,7 +92,7 @@ def _map_svg(packed: PackedCells, layout: Layout) -> str:
 
 
 def _squares(drawn: _Grid, left: int, side: int) -> str:
-    """Draw the cells as squares, with one path for each colour: a quarter of the text that one
+    """Draw the cells as squares, with one path for each color: a quarter of the text that one
     rectangle for each cell would need."""
     paths: dict[int, list[str]] = {}
     wide = side - 1
@@ -138,7 +138,7 @@ def _shrunk(grid: _Grid, rows: int, columns: int) -> _Grid:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric by which cells are coloured: the layout's column, and its title."""
+    """A metric by which cells are colored: the layout's column, and its title."""
 
     column: str
     title: str
@@ -171,7 +171,7 @@ class PackedCells:
 
     `places` has the place of each cell of the layout, in the layout's order; places are counted
     along rows. `values` has one grid for each of METRICS, `ends` the least and the largest number
-    of each: the ends of its colour scale.
+    of each: the ends of its color scale.
     """
 
     width: int
@@ -234,7 +234,7 @@ def _scaled(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
 
 
 def colour(value: int) -> str:
-    """The colour of a byte of the grid, as `#rrggbb`."""
+    """The color of a byte of the grid, as `#rrggbb`."""
     share = (value - 1) / 254 * (len(_ANCHORS) - 1)
     low = min(int(share), len(_ANCHORS) - 2)
     mixed = (

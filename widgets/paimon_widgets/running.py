@@ -1,7 +1,7 @@
 """The answers of a view to the questions of its page.
 
-What Spark works on runs in a thread of its own: meanwhile the page can ask for other things, and
-stop it.
+Spark's work runs in a thread of its own. Meanwhile the page can ask for other things, and stop that
+work.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Running:
         stopped: str,
         problem_text: Callable[[PaimonMagicsError], str] = PaimonMagicsError.text,
     ) -> dict[str, Any]:
-        """The answer that `work` returns, or {"problem": …}; the text `stopped` where somebody
-        stops it. Messages of progress have the members of `about`."""
+        """The answer that `work` returns, or {"problem": …}; the text `stopped` if it is stopped.
+        Messages of progress have the members of `about`."""
 
         def tell(progress: Progress | None) -> None:
             if progress is not None:

@@ -1,4 +1,4 @@
-"""Parts of static HTML: no scripts, no links, and colours for light and dark pages."""
+"""Parts of static HTML: no scripts, no links, and colors for light and dark pages."""
 
 from __future__ import annotations
 

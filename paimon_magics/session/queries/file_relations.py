@@ -63,7 +63,7 @@ _DOUBLED = re.compile(r'[^,;\t|\r\n"]""|""[^,;\t|\r\n"]')
 _JARS = "Start Spark with the jars and keys of the store, as docs/stores.md shows"
 _PART_BYTES = 8 << 20
 _FREE_SHARE = 0.5
-"""Of the free disk, copies take at most this share."""
+"""Upper bound on the share of the free disk that copies use."""
 
 
 _LOOKED_AT_MAX = 10_000_000  # lines of a file on this machine, until its first bad one is numbered
@@ -81,7 +81,7 @@ class FileRelation:
 
 
 def file_relation(reference: TableReference) -> FileRelation | None:
-    """Return the files that a two-part name means; None if its first part is no file format."""
+    """Return the files that a two-part name means; None if its first part is not a file format."""
     name = reference.name
     kind = (name.database or "").lower()
     if kind not in _FORMATS or name.branch is not None or name.system_table is not None:
@@ -90,12 +90,12 @@ def file_relation(reference: TableReference) -> FileRelation | None:
 
 
 def file_meant(name: TableName) -> str:
-    """The hint for a file that was named without its format; "" if the name is no file's."""
+    """The hint for a file that was named without its format; "" if no file has the name."""
     path = str(name).replace("`", "")
     kind = _OF_ENDING.get(path.removesuffix(".gz").rpartition(".")[2].lower())
     if kind is None or not os.path.exists(os.path.expanduser(path)):
         return ""
-    return f"There is a file of that name, which is read as {kind}.`{path}`."
+    return f"A file of that name exists: read it as {kind}.`{path}`."
 
 
 def frame_of_files(scope: StatementScope, files: FileRelation) -> DataFrame:
@@ -117,7 +117,7 @@ def frame_of_files(scope: StatementScope, files: FileRelation) -> DataFrame:
         quotes = _quoting(path.removeprefix("file://"), options.get("sep", ","))
         quotes = {key: value for key, value in quotes.items() if key.lower() not in set_keys}
         if "multiLine" in quotes:
-            scope.note("Texts in it have line ends, so each file was read as a whole, by one task.")
+            scope.note("Some values contain line breaks, so one task read each file as a whole.")
         options |= quotes
     if files.format == "json" and is_here and "multiline" not in set_keys and _is_list(path):
         options["multiLine"] = "true"
@@ -167,8 +167,8 @@ def _reading_note(path: str, guessed: Mapping[str, str]) -> str:
     if "inferSchema" in guessed:
         parts.append("types from its values")
     return (
-        f"`{path}` was read with {' and '.join(parts)}; "
-        "WITH ('header' = 'false', 'inferSchema' = 'false') behind it reads it otherwise."
+        f"`{path}` was read with {' and '.join(parts)}. To change that, add "
+        "WITH ('header' = 'false', 'inferSchema' = 'false') after the path."
     )
 
 
@@ -258,9 +258,9 @@ def _staged(scope: StatementScope, path: str) -> str:
     """Copy the object, or all objects of the folder, at `path`; return the `file:` URI of the copy.
     Adds a note.
 
-    Raises UnknownNameError if there is nothing, SetupError if the store refuses, Spark runs on
-    other machines, or it is no object store, InvalidValueError for a pattern and for more bytes
-    than the disk can spare.
+    Raises UnknownNameError if there is nothing. Raises SetupError if the store refuses, if Spark
+    runs on other machines, or if it is not an object store. Raises InvalidValueError for a pattern
+    and for more bytes than the disk can spare.
     """
     if path.partition("://")[0] not in OBJECT_SCHEMES or not runs_here(scope.spark):
         raise SetupError(f"Spark has no jar for the store of `{path}`.", hint=f"{_JARS}.")
@@ -333,11 +333,11 @@ def _copy(reader: ObjectReader, target: Path) -> None:
 
 # Lines of CSV and JSON files that don't fit the columns: counted, left out, or refused.
 #
-# Spark's mode PERMISSIVE, its default, puts NULL where a line has too few values, and cuts what it
-# has too many, without a word; bytes that are no characters become U+FFFD. Here they are counted by
-# a job before the statement runs, and refused where they would become rows of a table; the modes
-# DROPMALFORMED and FAILFAST hold for all lines, whatever columns a statement reads. With an
-# explicit PERMISSIVE nothing is looked at.
+# Spark's mode PERMISSIVE, its default, puts NULL where a line has too few values, and cuts surplus
+# values, without a warning; bytes that are not characters become U+FFFD. Here a job counts such
+# lines before the statement runs, and they are refused if they would become rows of a table. The
+# modes DROPMALFORMED and FAILFAST hold for all lines, whatever columns a statement reads. With an
+# explicit PERMISSIVE nothing is checked.
 
 
 def _reader_options(kind: str, options: Mapping[str, str]) -> dict[str, str]:
@@ -365,7 +365,7 @@ def _check_lines(
     options: Mapping[str, str],
     frame: DataFrame,
 ) -> None:
-    """Tell how many lines of files don't fit the columns of `frame`, with an example; `shown` is
+    """Report how many lines of files don't fit the columns of `frame`, with an example; `shown` is
     the path as the user wrote it. Raises InvalidValueError for such lines in the mode FAILFAST, and
     without a mode where they would fill a table."""
     mode = _mode(options)
@@ -382,9 +382,9 @@ def _check_lines(
     if mode == "FAILFAST" and notes:
         raise InvalidValueError(
             " ".join(notes),
-            hint="Nothing was written. Correct the file, or name its 'encoding' or 'sep' behind "
-            "it. WITH ('mode' = 'DROPMALFORMED') leaves lines out that don't fit, 'PERMISSIVE' "
-            "stores them as Spark reads them.",
+            hint="Nothing was written. Correct the file, or set its 'encoding' or 'sep' by WITH "
+            "(…) after the path. With 'mode' = 'DROPMALFORMED' such lines are left out, with "
+            "'PERMISSIVE' they are stored as Spark reads them.",
         )
     for note in notes:
         scope.note(note)
@@ -412,14 +412,14 @@ def _notes(bad: BadLines, kind: str, shown: str, columns: int, mode: str) -> lis
         )
         if not mode:
             notes[-1] += (
-                " WITH ('mode' = 'FAILFAST') behind it refuses them, 'DROPMALFORMED' leaves "
+                " WITH ('mode' = 'FAILFAST') after the path refuses them, 'DROPMALFORMED' leaves "
                 "them out."
             )
     if bad.undecoded:
         rows = count_text(bad.undecoded, "row")
         has = "has" if bad.undecoded == 1 else "have"
         notes.append(
-            f"{rows} of `{shown}` {has} bytes that are no characters of its encoding, as in "
+            f"{rows} of `{shown}` {has} bytes that are not characters of its encoding, as in "
             f"{_file(bad.undecoded_at[0])}: {shortened(bad.undecoded_at[1], _SHOWN_MAX)!r}. "
             "WITH ('encoding' = 'ISO-8859-1') is for files that are not UTF-8."
         )

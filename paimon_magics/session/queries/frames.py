@@ -359,7 +359,7 @@ def buffered_frame(
     scope: StatementScope, relation: Relation, leases: SnapshotLeases
 ) -> DataFrame | None:
     """Return the rows that `relation` will have when all inserts acknowledged now are loaded. None
-    if it takes no small inserts, or is not the table's current state.
+    if it accepts no small inserts, or is not the table's current state.
 
     Raises InvalidValueError if the session has no coordinator to ask, CommitConflictError while the
     coordinator does not know what is acknowledged.

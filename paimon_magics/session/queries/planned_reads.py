@@ -159,7 +159,7 @@ def _strategy(
     rows = row_count(read) if _needs_no_column(read, relation) else None
     if rows is not None:
         return ReadPlan((), (), known_rows=rows), None
-    if by_spark or relation.file_call is not None:  # a Python process tells Spark no files
+    if by_spark or relation.file_call is not None:  # a Python process reports no files to Spark
         return plan_of(scope, read), None
     limits = limits_of(scope, read, relation)
     return plan_of(scope, read, limits), limits
@@ -171,16 +171,16 @@ def _check_files(plan: ReadPlan, relation: Relation, call: str) -> None:
         return
     name = relation.name
     raise UnsupportedStatementError(
-        f"{call} has no answer for rows of `{name}` that are merged from several files, or read by "
-        "Python: no single file has them as they are shown.",
+        f"{call} can't name a file for rows of `{name}` that are merged from several files, or "
+        "read by Python: no single file has these rows as they are shown.",
         hint=f"SELECT file_path, record_count FROM {replace(name, system_table=None)}$files lists "
         "the files. After CALL sys.compact, the call works where Spark opens the table's files "
-        "itself: on S3 it takes the jar hadoop-aws for that.",
+        "itself: on S3 it needs the jar hadoop-aws for that.",
     )
 
 
 def limits_of(scope: StatementScope, read: DataRead, relation: Relation) -> LocalLimits | None:
-    """The limits within which this process reads the rows of a query itself."""
+    """The limits up to which this process reads the rows of a query itself."""
     wanted = relation.rows_wanted if are_decided(read, relation.filters) else None
     return local_limits(scope, read, wanted)
 
@@ -408,8 +408,8 @@ class SnapshotLeases:
         self._of_frames += reads_of(frame).leases
 
     def noted(self, frame: DataFrame, names: tuple[str, ...] = ()) -> DataFrame:
-        """Note that the frame reads what was planned here, under `names`: all leases are its now.
-        Returns the frame."""
+        """Note that the frame reads what was planned here, under `names`: it owns all leases from
+        now on. Returns the frame."""
         leases = self._of_frames
         if self._snapshots:
             leases = (*leases, _Lease(self._committer, tuple(self._snapshots)))

@@ -65,7 +65,7 @@ def relation_of(
     known: TableName | None = None,
 ) -> Relation | SparkOwn | FileRelation | GivenFrame:
     """Return what a reference reads; `known` is the table, if that is clear. Raises
-    UnknownNameError, and UnsupportedStatementError for a setting of Spark that is not honoured."""
+    UnknownNameError, and UnsupportedStatementError for a setting of Spark that is not supported."""
     name = known or resolve(scope, reference, statement)
     if not isinstance(name, TableName):
         return name
@@ -113,7 +113,7 @@ def _travel_options(
 ) -> dict[str, str]:
     """Return the read option that a clause stands for. Spark evaluates its value, which may contain
     bind names; a whole number in TIMESTAMP AS OF counts seconds. Raises InvalidValueError for a
-    value that is no constant, NULL, or no time."""
+    value that is not a constant, NULL, or not a time."""
     is_version = clause.kind == "version"
     what = f"{clause.kind.upper()} AS OF"
     hint = "Write VERSION AS OF 3, VERSION AS OF 'a-tag', or TIMESTAMP AS OF '2026-01-31 12:00:00'."
@@ -138,7 +138,7 @@ def _bounds_value(
 ) -> str:
     """Return the value of the read `option` that a change function stands for: the values of its
     expressions `texts`. A time of Spark's becomes milliseconds since 1970. Raises InvalidValueError
-    for a value that is no constant, or NULL."""
+    for a value that is not a constant, or NULL."""
     what, hint = "a bound of the changes", "Write a snapshot's number, a tag or a time in quotes."
     values = []
     for text in texts:
@@ -180,7 +180,7 @@ def _constant(
         reason = _NO_CONSTANT.get(condition.partition(".")[0])
         if reason is not None:
             raise InvalidValueError(
-                f"The value of {what} must be a constant, but `{text}` is none: {reason}.",
+                f"The value of {what} must be a constant, but `{text}` is not: {reason}.",
                 hint=f"{hint} A value that a query gives can be a bind parameter (:name).",
             ) from error
         why = translate(error).message

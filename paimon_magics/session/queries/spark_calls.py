@@ -108,7 +108,7 @@ class SparkCalls:
             return
         hint = _INSTEAD.get(call.rpartition(".")[2], "Run the statement for it by session.run.")
         raise UnsupportedStatementError(
-            f"`{taken}` is a Paimon table, and {call} works on tables of Spark's own.",
+            f"`{taken}` is a Paimon table, and {call} only works on tables of Spark's own.",
             hint=f"{hint.format(name=taken)} {_spark_own(taken)}",
         )
 
@@ -143,7 +143,7 @@ class SparkCalls:
             taken = self._taken(name)
             if taken is not None:
                 raise UnsupportedStatementError(
-                    f"`{taken}` is a Paimon table, and this form of SparkSession.sql works on "
+                    f"`{taken}` is a Paimon table, and this form of SparkSession.sql only works on "
                     "tables of Spark's own.",
                     hint=f"Give one statement, and bind values by names, as :day. {_RUN}",
                 )
@@ -334,7 +334,7 @@ def _refuse_view(scope: StatementScope, statement: Delete | Update | MergeInto) 
     if name.catalog or name.database or not is_temporary_view(scope.spark, name.object_name):
         return
     raise UnsupportedStatementError(
-        f"`{name}` is a temporary view: it has no rows of its own to be changed.",
+        f"`{name}` is a temporary view: it has no rows of its own to change.",
         hint="Name the table that it reads.",
         statement=statement.text,
         position=statement.target_position,

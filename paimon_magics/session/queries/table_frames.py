@@ -72,9 +72,9 @@ def chosen_of_table(
     """Return the `columns` (None for all) of the rows that meet the condition `where` (None for
     all rows) as a lazy frame.
 
-    Raises InvalidValueError for values that are no columns or no condition, UnknownNameError for a
-    column that the table does not have, UnsupportedStatementError for a setting of Spark that is
-    not honoured, and what Spark says of the condition as our errors.
+    Raises InvalidValueError for values that are not columns or not a condition, UnknownNameError
+    for a column that the table does not have. Raises UnsupportedStatementError for a setting of
+    Spark that is not supported. Spark's errors about the condition become our errors.
     """
     condition = _condition(where)
     all_options = with_settings(scope, name, options)
@@ -280,7 +280,7 @@ class _Chosen:
 
     @property
     def columns(self) -> Sequence[Column]:
-        """The chosen columns that are no expressions."""
+        """The chosen columns that are not expressions."""
         by_name = {column.name: column for column in self.source.columns}
         return tuple(
             replace(by_name[output.stored], name=output.name)
@@ -346,8 +346,8 @@ def _condition(where: object) -> str | None:
         return where
     raise InvalidValueError(
         f"`where` of table() is {value_text(where)}, not a condition.",
-        hint="Give a text of SQL, as in where=\"day = '2026-01-31'\", or call .where(…) on the "
-        "frame, which takes Spark's Columns too.",
+        hint="Give a SQL string, as in where=\"day = '2026-01-31'\", or call .where(…) on the "
+        "frame, which accepts Spark's Columns too.",
     )
 
 
@@ -391,7 +391,7 @@ def frame_of_state(
     scope: StatementScope, table: Table, snapshot: Any, partitions: frozenset[bytes] | None
 ) -> DataFrame:
     """All rows of a snapshot, in the columns of the table's schema, merged whatever their level;
-    of `partitions` (serialised) only, if given. The snapshot does not expire while the frame is
+    of `partitions` (serialized) only, if given. The snapshot does not expire while the frame is
     there. Raises OutdatedPlanError if it has expired."""
     with SnapshotLeases(scope.committer) as leases:
         leases.require(table.name, int(snapshot.id))

@@ -79,10 +79,10 @@ _DEAD_LETTERS: _Columns[DeadLetter] = {
 
 @short_errors
 class Administration:
-    """What `session.administration` offers.
+    """Administration of the coordinator, as `session.administration`.
 
     Raises SetupError if the session has no coordinator. Every method raises it if the coordinator
-    can't be reached, or if the user lacks the right.
+    can't be reached, or if the user lacks the permission.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -95,14 +95,14 @@ class Administration:
         return self._connection.state.closed
 
     def status(self) -> Outcome:
-        """Which coordinator it is, whether it takes new work, what is pending and stopped."""
+        """Which coordinator it is, whether it accepts new work, what is pending and stopped."""
         zone = self._connection.zone
         return _outcome("STATUS", _status_lines(self._coordinator.status(), zone))
 
     def transactions(self) -> Outcome:
         """The transactions that are not finished, the oldest first, with their owners.
 
-        `lease_seconds` is how long a transaction stays open without a sign of life from its owner;
+        `lease_seconds` is how long a transaction stays open without a renewal by its owner;
         NULL while its commit is under way. A transaction that is `aborting` has ended, and its
         files are being removed.
         """
@@ -200,10 +200,10 @@ class Administration:
 
     def reopen(self, table: str, *, accept_loss: bool = False) -> Outcome:
         """Reopen a table whose log was lost or damaged: after the log is back or, with
-        `accept_loss`, without the missing rows. Needs the right to administer."""
+        `accept_loss`, without the missing rows. Requires permission to administer."""
         full = self._connection.full_name(named(table))
         self._coordinator.queues.reopen(full, accept_loss=accept_loss)
-        return _outcome("REOPEN", [f"`{full}` takes inserts again."])
+        return _outcome("REOPEN", [f"`{full}` accepts inserts again."])
 
     def abort(self, id: str) -> Outcome:
         """Abort an open transaction: its statement fails, and its files are removed.
@@ -222,10 +222,10 @@ class Administration:
         """End a pause; or, with a name, let a stopped table continue as it is."""
         if table is None:
             self._coordinator.resume()
-            return _outcome("RESUME", ["The coordinator takes new transactions."])
+            return _outcome("RESUME", ["The coordinator accepts new transactions."])
         name = self._connection.full_name(named(table))
         self._coordinator.resume_table(name)
-        return _outcome("RESUME", [f"Table `{name}` takes commits again, as it is."])
+        return _outcome("RESUME", [f"Table `{name}` accepts commits again, as it is."])
 
     def drain(
         self, seconds: float = _DRAIN_SECONDS, *, waits: Callable[[int], None] = lambda count: None
@@ -250,7 +250,7 @@ class Administration:
                 f"{transaction.phase.value}, begun {age:,} s ago"
             )
         lines += [f"  {commit}" for commit in status.pending_commits]
-        lines.append("Run the same again to go on waiting, or end one: `%paimon abort ID`.")
+        lines.append("Run the same again to continue waiting, or end one: `%paimon abort ID`.")
         return _outcome("DRAIN", lines)
 
 
@@ -265,11 +265,11 @@ def _status_lines(status: Status, zone: str) -> list[str]:
         f"since {_when(status.started_at_ms, zone)}",
     ]
     if status.problem is not None:
-        lines.append(f"  It takes no commits and no inserts: {status.problem}")
+        lines.append(f"  It accepts no commits and no inserts: {status.problem}")
     elif status.pause is not None:
         lines.append(f"  {_paused(status.pause, zone)}")
     else:
-        lines.append("  It takes new transactions.")
+        lines.append("  It accepts new transactions.")
     count = status.pending_transactions
     lines.append(f"  {_counted(count, 'transaction is', 'transactions are')} open.")
     lines += [f"  Being published: {commit}" for commit in status.pending_commits]

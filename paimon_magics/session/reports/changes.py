@@ -65,7 +65,7 @@ def changes_of(scope: StatementScope, name: TableName, start: str, end: str) -> 
     if has_updates_only and first != end:  # before the first snapshot no row existed
         notes.append(
             "The table has no changelog-producer: only the row after an update is stored. "
-            f"%paimon diff {table_text(table.name)} {first}..{end} shows what was before."
+            f"%paimon diff {table_text(table.name)} {first}..{end} shows the rows before."
         )
     repeated = schema.option("rowkind.field")  # repeats the row kind, which is no change
     changed = tuple(
@@ -127,8 +127,8 @@ def _steps(table: Table, start: str, end: str) -> Iterator[_Step]:
 
 
 def _batches(steps: Iterator[_Step]) -> Iterator[list[_Step]]:
-    """Steps for one query each: neighbours that together have enough rows, or one that may have any
-    number of them."""
+    """Steps for one query each: adjacent steps that together have enough rows, or one step that may
+    have any number of them."""
     batch: list[_Step] = []
     for step in steps:
         if step.rows is None and batch:

@@ -261,7 +261,7 @@ def _comparable(side: str, column: Column) -> str:
 
 def _in_partitions(schema: TableSchema, touched: Sequence[str]) -> str:
     """A WHERE condition for the `touched` partitions, whose files differ; "" if they are too many
-    or their names are no texts."""
+    or their names are not strings."""
     keys = schema.partition_keys
     if len(keys) != 1 or not touched or len(touched) > _PARTITIONS_MAX:
         return ""

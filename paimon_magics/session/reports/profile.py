@@ -2,7 +2,7 @@
 whether they are unique.
 
 If the statistics of all files are exact and no row hides another, they give it without a job. For
-the rest one Spark job reads the table once. The report says for each column which it was.
+the rest one Spark job reads the table once. The report names the source for each column.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _COUNT_ALL = "Different values of all columns are counted by %paimon profile {} 
 
 
 class Effort(Enum):
-    """How far to go: only the files' statistics; a job for what they don't say; or a job that also
-    counts distinct values."""
+    """How far to go: only the files' statistics; a job for the values that they lack; or a job that
+    also counts distinct values."""
 
     STATISTICS = "--statistics"
     NEEDED = ""
@@ -100,11 +100,11 @@ def profile_of(
     notes = []
     if needs_merge:
         notes.append(
-            "Rows of one key lie in several files: only a job can tell which of them count."
+            "Rows of one key are in several files: only a job can determine which of them count."
         )
     if not wants_job and lacking:
         unsaid = ", ".join(missing.name for missing in lacking)
-        notes.append(f"File statistics do not have all of {unsaid}: a Spark job would.")
+        notes.append(f"File statistics lack values of {unsaid}: a Spark job would find them.")
     if targets and not is_exact:
         notes.append(
             f"{_ESTIMATED} is an estimate (approx_count_distinct): of three columns two are within "
@@ -130,8 +130,8 @@ def _moments(columns: Sequence[Column], zone: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Manifests:
-    """What manifests tell: the rows in files, None if it is not known, and the table's rows, None
-    if files hide rows of each other; then also the bounds of columns, and how many values each
+    """The values that manifests have: the rows in files, None if unknown, and the table's rows,
+    None if files hide rows of each other; then also the bounds of columns, and how many values each
     partition column has."""
 
     stored_rows: int | None = None

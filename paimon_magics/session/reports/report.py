@@ -32,7 +32,7 @@ class Shape(Enum):
 @dataclass(frozen=True, slots=True)
 class Bar:
     """One bar: its label, its length (a column below zero is drawn downwards), the amount in words,
-    and the kind that colours it (one or two letters, which are also shown)."""
+    and the kind that colors it (one or two letters, which are also shown)."""
 
     label: str
     value: float

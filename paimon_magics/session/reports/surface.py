@@ -229,10 +229,10 @@ def queue_of(administration: Administration) -> Report:
 
 def _state(status: Status) -> str:
     if status.problem is not None:
-        return f"The coordinator takes nothing: {status.problem}"
+        return f"The coordinator is not accepting requests: {status.problem}"
     if status.pause is not None:
         return f"The coordinator is paused by {status.pause.by or 'somebody'}"
-    return "The coordinator takes new transactions"
+    return "The coordinator accepts new transactions"
 
 
 def _coordinator(status: Status, in_zone: Callable[[str], str]) -> pa.Table:

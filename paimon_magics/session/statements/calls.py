@@ -129,7 +129,7 @@ def _lines(scope: StatementScope, statement: Call, planned: PlannedCall) -> list
 
 # CALL sys.compact_database: compacts the tables whose names match, one after the other.
 #
-# A table that can't be compacted stops nobody: the others are, and the notes say what became of it.
+# A table that can't be compacted does not stop the others; the notes give the reason.
 
 
 def _run_database_compaction(
@@ -193,7 +193,7 @@ def _pattern(statement: Call, parameter: str, text: str) -> re.Pattern[str]:
         return re.compile(text)
     except re.error as error:
         raise InvalidValueError(
-            f"`{parameter}` is no regular expression: {error}.",
+            f"`{parameter}` is not a regular expression: {error}.",
             hint=r"For example `shop\..*`, which matches all tables of the database shop.",
             statement=statement.text,
             position=statement.procedure_position,
@@ -257,7 +257,7 @@ def _target_bytes(options: str | None) -> int | None:
     for key, value in option_pairs(options or "", f"{_TARGET}=16 mb"):
         if key not in (_TARGET, *_WITHOUT_EFFECT):
             raise InvalidValueError(
-                f"The option '{key}' says nothing about merging manifests.",
+                f"The option '{key}' does not affect the merging of manifests.",
                 hint=nearest(key, (_TARGET, *_WITHOUT_EFFECT), what="options"),
             )
         if key == _TARGET:

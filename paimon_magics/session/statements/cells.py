@@ -1,5 +1,5 @@
 """What a cell can do with its statements without running them: explain, dry run, preview, and the
-guard rail that asks for a confirmation before much is taken away."""
+guard rail that asks for a confirmation before much is deleted."""
 
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ def preview_of(
     statements: Sequence[Statement],
     parameters: Mapping[str, object],
 ) -> Outcome:
-    """Return a row for each partition that the statements would take rows from; of each statement,
-    the largest first. For a single DELETE, UPDATE or MERGE return some of the rows that it would
-    change.
+    """Return a row for each partition that the statements would delete rows from; of each
+    statement, the largest first. For a single DELETE, UPDATE or MERGE return some of the rows that
+    it would change.
 
     Writes nothing. The outcome has no SQL: running the statement would do what is only shown here.
     Only a dynamic overwrite runs its query, to find the partitions that it writes, and a DELETE,
     UPDATE or MERGE the query of its rows.
 
-    Raises UnsupportedStatementError for kinds of statement that take nothing away (a query, a
+    Raises UnsupportedStatementError for kinds of statement that delete nothing (a query, a
     definition), and what planning the statement raises.
     """
     rows: list[dict[str, object]] = []
@@ -139,7 +139,7 @@ def _replaced(
 
 
 def may_take_away(text: str) -> bool:
-    """Whether a cell has a keyword of statements that take rows away; others need no check."""
+    """Whether a cell has a keyword of statements that delete rows; others need no check."""
     return _WORDS.search(text) is not None
 
 
@@ -157,7 +157,7 @@ def check_after_others(
 def check_confirmed(
     scope: StatementScope, statements: Sequence[Statement], parameters: Mapping[str, object]
 ) -> None:
-    """Raise UnconfirmedError for the first of `statements` that would take away much by few words.
+    """Raise UnconfirmedError for the first of `statements` that would delete much with few words.
 
     A statement that names each partition, or that would lose nothing, passes. Errors in a statement
     are ignored here: running it raises them.

@@ -1,4 +1,4 @@
-"""CALL sys.compact and sys.rescale: what they are about, what they would do, and their runs."""
+"""CALL sys.compact and sys.rescale: their tables and partitions, dry runs, and runs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ProcedureCall:
         return errors_located(self.text, self.statement.procedure_position)
 
     def outcome(self, table: Table, **columns: pa.Array) -> Outcome:
-        """The outcome of the call, with one row; by default it says true."""
+        """The outcome of the call, with one row; by default the row is true."""
         rows = pa.table(columns or {"result": pa.array([True])})
         outcome = Outcome.of_rows(self.scope.spark, self.text, "CALL", rows)
         outcome.table = str(table.name)
@@ -216,7 +216,7 @@ def _check(table: Table, request: CompactTable, order: SortOrder | None) -> None
     if order is not None and table.schema.data_evolution_enabled:
         raise UnsupportedStatementError(
             "Data Evolution table cannot be sorted!",
-            hint="Leave order_strategy and order_by out: the ids of the rows are counted by their "
+            hint="Leave order_strategy and order_by out: the ids of the rows follow from their "
             "places in a file.",
         )
     if order is not None and table.schema.flag("clustering.incremental"):
@@ -228,7 +228,7 @@ def _check(table: Table, request: CompactTable, order: SortOrder | None) -> None
     unfit = not_compacted(table.schema)
     if unfit is not None:
         raise UnsupportedStatementError(
-            f"Compacting tables with {unfit} is not offered yet, and `{table.name}` is one.",
+            f"`{table.name}` has {unfit}: compacting such tables is not offered yet.",
             hint="Compact it with another engine.",
         )
     if not table.schema.is_primary_key_table:
@@ -277,10 +277,10 @@ def chosen_partitions(
     where: str | None,
     partition_idle_time: str | None = None,
 ) -> frozenset[bytes] | None:
-    """The partitions with files that are chosen, serialised; None for all.
+    """The partitions with files that are chosen, serialized; None for all.
 
-    Raises UnknownNameError for a column that is no partition column, InvalidValueError for a text
-    that is no value of its column.
+    Raises UnknownNameError for a column that is not a partition column, InvalidValueError for a
+    text that is not a value of its column.
     """
     if partitions is None and where is None and partition_idle_time is None:
         return None
@@ -376,7 +376,7 @@ def _planned(call: ProcedureCall, request: RescaleBuckets) -> _Rescaling:
         if snapshot is None:
             raise UnknownNameError(
                 f"`{table.name}` has no snapshot, no need to rescale.",
-                hint="Set its option 'bucket' instead: rows that come will follow it.",
+                hint="Set its option 'bucket' instead: new rows will follow it.",
             )
         partitions = chosen_partitions(call.scope, table, request.partitions, request.where)
         cache = call.scope.manifests(table)
@@ -384,7 +384,7 @@ def _planned(call: ProcedureCall, request: RescaleBuckets) -> _Rescaling:
         if pc.any(pc.less(files["bucket"], 0)).as_py():
             raise UnsupportedStatementError(
                 f"Rows of `{table.name}` wait for their buckets, and would be lost.",
-                hint=f"Give them some first: CALL sys.compact('{table_text(table.name)}').",
+                hint=f"Move them into buckets first: CALL sys.compact('{table_text(table.name)}').",
             )
         return _Rescaling(table, snapshot, partitions, files)
 
@@ -441,7 +441,7 @@ def _notes(rescaling: _Rescaling) -> tuple[str, ...]:
     if table.paimon.total_buckets in (count, -2):
         return ()
     return (
-        f"Rows for these partitions are refused until the table's option says so, too: ALTER TABLE "
+        f"Rows for these partitions are refused until the table's option matches: ALTER TABLE "
         f"{table_text(table.name)} SET TBLPROPERTIES ('bucket' = '{count}').",
     )
 

@@ -72,7 +72,7 @@ def drop_table_handler(scope: StatementScope, statement: DropTable) -> Handler:
 
     def ask(mode: str) -> UnconfirmedError | None:
         lost = replaced()
-        instead = f"The table's snapshots, tags and branches go with it. {SEE_PREVIEW}"
+        instead = f"The table's snapshots, tags and branches are deleted with it. {SEE_PREVIEW}"
         if not lost.sizes:
             return None
         what = f"DROP TABLE `{lost.table.name}`"

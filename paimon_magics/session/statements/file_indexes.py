@@ -52,7 +52,7 @@ def run_file_index_rewriting(call: ProcedureCall, request: RewriteFileIndex) -> 
         written_indexes=pa.array([files], pa.int32()),
     )
     if done is None or done.receipt is None or done.receipt.snapshot_id is None:
-        outcome.message = f"`{table.name}`: all files have the indexes that are asked for."
+        outcome.message = f"`{table.name}`: all files have the requested indexes."
         return outcome
     outcome.notes = done.notes
     outcome.snapshot_id, outcome.commit_kind = done.receipt.snapshot_id, done.receipt.commit_kind
@@ -68,7 +68,7 @@ def file_index_lines(call: ProcedureCall, request: RewriteFileIndex) -> list[str
     table, extent = _extent(call, request)
     plan = _IndexEngine(call.scope, call.text).planned(table, extent)
     if plan is None:
-        return [f"{table.name}: no file has an index, and none is asked for."]
+        return [f"{table.name}: no file has an index, and none is requested."]
     wanted = [f"{index.kind} of {index.name}" for index in file_indexes_of(table.schema).indexes]
     return [
         f"{table.name}: would read {count_text(len(plan.units), 'file')} "

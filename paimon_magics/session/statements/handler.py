@@ -1,4 +1,4 @@
-"""What a session can do with one statement: run it, plan it, preview what it takes away."""
+"""What a session can do with one statement: run it, plan it, preview what it deletes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Handler:
     - `dry_run` plans and checks it and returns a sentence; without it nothing can be checked.
     - `explain` returns a line for each decision, and Spark's plan in the given EXPLAIN mode;
       without it the sentence of `dry_run` is the explanation.
-    - `preview` returns what the statement would take away or change, for kinds that can do so.
+    - `preview` returns what the statement would delete or change, for kinds that can do so.
     - `unconfirmed` returns the error that asks for a confirmation, None if not much would be lost;
       its argument is Spark's partitionOverwriteMode in lower case.
 
@@ -84,13 +84,13 @@ def position_of(statement: Statement, name: TableName) -> int:
     return max(statement.text.find(name.table), 0)
 
 
-# The errors that ask for a confirmation before a statement takes much away.
+# The errors that ask for a confirmation before a statement deletes much.
 
 
 def unconfirmed(statement: Statement, what: str, loss: str, instead: str) -> UnconfirmedError:
-    """Return the error: `what` would take away `loss`, and what to do `instead`."""
+    """Return the error: `what` would remove `loss`, and what to do `instead`."""
     return UnconfirmedError(
-        f"{what} takes away {loss}.",
+        f"{what} removes {loss}.",
         hint=f"To run it, begin the cell with %%paimon --yes. {instead}",
         statement=statement.text,
         position=0,
@@ -108,7 +108,7 @@ def taken_away(
 
 
 def way_back(table: Table) -> str:
-    """Return how to get a table's rows of now back after a change of them."""
+    """Return how to restore a table's present rows after a change of them."""
     return rows_back(table.name, latest_snapshot_id(table))
 
 
@@ -118,7 +118,7 @@ def harmed(statement: Statement, harm: HarmReport | None) -> UnconfirmedError | 
         return None
     return UnconfirmedError(
         harm.what,
-        hint=f"{harm.examined} To run it all the same, begin the cell with "
+        hint=f"{harm.examined} To run it anyway, begin the cell with "
         f"%%paimon --yes. {harm.way_back} {harm.not_looked_at}".rstrip(),
         statement=statement.text,
         position=0,

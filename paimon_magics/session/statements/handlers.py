@@ -203,7 +203,8 @@ def _merge_handler(
 
 
 def _unconfirmed(scope: StatementScope, merge: MergeInto) -> UnconfirmedError | None:
-    """The question before all rows go that the source does not have: an empty source takes all."""
+    """The question before all rows that the source lacks are deleted: an empty source deletes
+    all."""
     clauses = merge.of_kind("NOT MATCHED BY SOURCE")
     if not any(
         isinstance(clause.action, DeleteAction) and clause.condition is None for clause in clauses
@@ -214,8 +215,8 @@ def _unconfirmed(scope: StatementScope, merge: MergeInto) -> UnconfirmedError | 
     if not sizes:
         return None
     return UnconfirmedError(
-        "MERGE with WHEN NOT MATCHED BY SOURCE THEN DELETE takes away each row of "
-        f"`{table.name}` that the source does not have; the table has {rows_taken(sizes)}.",
+        "MERGE with WHEN NOT MATCHED BY SOURCE THEN DELETE deletes each row of "
+        f"`{table.name}` that the source lacks; the table has {rows_taken(sizes)}.",
         hint="To run it, begin the cell with %%paimon --yes. "
         f"{way_back(table)} %%paimon --preview counts the rows. "
         "WHEN NOT MATCHED BY SOURCE AND a condition THEN DELETE does not ask.",
@@ -245,7 +246,7 @@ def _written(prepared: PreparedMerge) -> str:
         return "The rows are added; no file changes."
     if prepared.places is None:
         return "The changed rows are written with their kinds, and merged by key."
-    return f"Rows are changed by {prepared.method.value}; inserted ones are added."
+    return f"Rows are changed by {prepared.method.value}; inserted rows are added."
 
 
 def _clause(merge: MergeInto, clause: PlannedClause) -> str:

@@ -1,5 +1,5 @@
-"""What statements would take away beyond rows of the current state: snapshots, tags, branches,
-columns, history. Each question says how to keep it, or how to get it back."""
+"""What statements would delete beyond rows of the current state: snapshots, tags, branches,
+columns, history. Each question states how to keep it, or how to restore it."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def loss_of_change(
     change: VersionChange | Maintenance,
     position: int,
 ) -> UnconfirmedError | None:
-    """The question before a change of tags, branches, snapshots or buckets; None if nothing that
-    can't be brought back goes. Raises what loading the table raises."""
+    """The question before a change of tags, branches, snapshots or buckets; None if the change
+    loses nothing for good. Raises what loading the table raises."""
     loaded = scope.load(name, statement.text, position)
     table = load_stored(scope.catalog, loaded.name)
     if isinstance(change, RollBack):
@@ -82,7 +82,7 @@ def loss_of_change(
                 statement,
                 f"Deleting a branch of `{name}`",
                 f"the branch {_names(branches)} with all snapshots that were committed to it",
-                "What it has that the table lacks can't be brought back: INSERT it first, or fast-"
+                "Its rows that the table lacks can't be restored: INSERT them first, or fast-"
                 "forward the table to the branch.",
             )
         case FastForward(branch=branch):
@@ -92,7 +92,7 @@ def loss_of_change(
             return unconfirmed(
                 statement,
                 f"Fast-forwarding `{name}`",
-                f"its present state, snapshot {latest['id']}; it gets that of `{branch}`",
+                f"its present state, snapshot {latest['id']}; it gets the state of `{branch}`",
                 f"CALL sys.rollback('{name}', '{latest['id']}') goes back, as long as that "
                 "snapshot has not expired.",
             )
@@ -102,7 +102,7 @@ def loss_of_change(
                 statement,
                 f"Rescaling `{name}`",
                 f"the layout of {rows_taken(sizes)}, which are written anew",
-                f"CALL sys.rescale with bucket_num => {before} writes them as they were.",
+                f"CALL sys.rescale with bucket_num => {before} restores their layout.",
             )
         case _:
             return None
@@ -117,7 +117,7 @@ def loss_of_alteration(statement: AlterTable, table: Table) -> UnconfirmedError 
             statement,
             f"ALTER TABLE `{table.name}` DROP COLUMN",
             f"the values of {_names(columns)} in {rows_taken(sizes)}",
-            "Until they expire, snapshots of before still have them: SELECT … VERSION AS OF.",
+            "Until they expire, earlier snapshots still have them: SELECT … VERSION AS OF.",
         )
     shorter = _shortened(statement, table)
     if not shorter:
@@ -126,7 +126,7 @@ def loss_of_alteration(statement: AlterTable, table: Table) -> UnconfirmedError 
         statement,
         f"ALTER TABLE `{table.name}`, which sets {'; '.join(shorter)},",
         "history that is kept now: it expires with the next commits",
-        "What has expired can't be brought back; a tag keeps a snapshot.",
+        "Expired snapshots can't be restored; a tag keeps a snapshot.",
     )
 
 
@@ -165,17 +165,17 @@ def _loss_of_tags(
         return None
     snapshots = {int(s["id"]) for s in list_snapshots(table, 0, None)}
     expired = [tag for tag, document in documents.items() if document["id"] not in snapshots]
-    loss = " and ".join(f"`{name}` of snapshot {doc['id']}" for name, doc in documents.items())
+    loss = " and ".join(f"`{name}` from snapshot {doc['id']}" for name, doc in documents.items())
     way = (
         f"Snapshots of {_names(expired)} have expired: nothing else keeps their rows."
         if expired
-        else "CALL sys.create_tag names such a snapshot again, as long as it has not expired."
+        else "CALL sys.create_tag tags such a snapshot again, as long as it has not expired."
     )
     return unconfirmed(statement, what, loss, way)
 
 
 def _shortened(statement: AlterTable, table: Table) -> list[str]:
-    """What options of retention a statement makes smaller, in words."""
+    """The options of retention that a statement makes smaller, in words."""
     before = {key: table.schema.stored_option(key) for key in _RETENTION}
     after = dict(before)
     for change in statement.changes:

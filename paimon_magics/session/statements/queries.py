@@ -296,7 +296,7 @@ def _snapshots(target: Target, ids: Sequence[int]) -> str:
         case SnapshotChanges(mode=mode):
             return f"the {mode.value} of snapshots {ids[0]} to {ids[-1]}"
         case Difference():
-            return f"what tells snapshot {ids[1]} from {ids[0]}"
+            return f"the difference between snapshots {ids[0]} and {ids[1]}"
 
 
 def _files(number: int) -> str:

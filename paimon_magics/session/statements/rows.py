@@ -274,7 +274,7 @@ def _unconfirmed(change: RowChange, table: Table) -> UnconfirmedError | None:
 
 
 def _is_constant(condition: str) -> bool:
-    """Whether a condition names nothing, as `true` and `1 = 1`: it is about all rows."""
+    """Whether a condition names nothing, as `true` and `1 = 1`: it selects all rows."""
     return all(
         token.kind != "quoted" and (token.kind != "word" or token.upper in _CONSTANT_WORDS)
         for token in tokenize(condition)

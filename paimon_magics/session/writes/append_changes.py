@@ -1,6 +1,6 @@
-"""DELETE and UPDATE of append tables: files with selected rows are written anew, or deletion
-vectors mark the rows and new ones are added. DELETE of primary-key tables whose merge engine takes
-no deletes is done so, too."""
+"""DELETE and UPDATE of append tables: files with selected rows are rewritten, or deletion vectors
+mark the rows and new ones are added. DELETE also works this way on primary-key tables whose merge
+engine accepts no deletes."""
 
 from __future__ import annotations
 
@@ -106,15 +106,15 @@ def _plan(on: ChangeOnTable) -> TableChange | None:
 
 def check_stays(table: Table, assigned: frozenset[str]) -> None:
     """Raise UnsupportedStatementError if rows of a data-evolution table could go to another
-    partition: they have their ids by their places (`PaimonUpdateTable`)."""
+    partition: row ids follow from the places of rows (`PaimonUpdateTable`)."""
     schema = table.schema
     moved = [key for key in schema.partition_keys if key in assigned]
     if schema.data_evolution_enabled and moved:
         raise UnsupportedStatementError(
             f"`{moved[0]}` is a partition column of `{table.name}`, which has "
             "'data-evolution.enabled' = 'true': rows stay in the files that they are in.",
-            hint="DELETE the rows and INSERT them anew: they get new ids then. A MERGE names the "
-            "columns in UPDATE SET instead of `*`.",
+            hint="DELETE the rows and INSERT them again, which gives them new ids. In a MERGE, "
+            "name the columns in UPDATE SET instead of `*`.",
         )
 
 
@@ -151,7 +151,7 @@ def run_append_change(
 def written_files(
     messages: Sequence[Any], rewritten: int | None, vectors: int | None
 ) -> WrittenFiles:
-    """What the tasks of a change wrote, by its messages, pypaimon's."""
+    """The output of the tasks of a change, by pypaimon's messages."""
     new = [file for message in messages for file in message.new_files]
     return WrittenFiles(
         sum(file.row_count for file in new),

@@ -55,7 +55,7 @@ def planned_compaction(scope: StatementScope, table: Table, extent: CompactionSc
 def compact_table(
     scope: StatementScope, table: Table, extent: CompactionScope, statement: str
 ) -> Compacted:
-    """Compact what `extent` names of a table. See `compact_plan`."""
+    """Compact the part of a table that `extent` specifies. See `compact_plan`."""
     plan = planned_compaction(scope, table, extent)
     return Compacted() if plan is None else compact_plan(scope, plan, extent, statement)
 

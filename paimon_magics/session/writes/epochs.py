@@ -118,7 +118,7 @@ def write_epoch(
 
 
 def _is_done(scope: StatementScope, table: Table, query_id: str, number: int) -> bool:
-    """Whether an epoch is committed. If not, nothing of it will be any more."""
+    """Whether an epoch is committed. If not, no later commit of it is possible."""
     note = noted_epoch(table, query_id)
     if note is None:
         remove_old_notes(table)

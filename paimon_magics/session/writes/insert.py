@@ -94,8 +94,8 @@ def run_insert_of_cell(
     parameters: Mapping[str, object],
     wait: str | None = None,
 ) -> Outcome:
-    """Run an INSERT; of a VALUES list as a small insert, if the table takes them. `wait` says when
-    that is answered; the default is the table's mode. Raises as `run_insert`."""
+    """Run an INSERT; a VALUES list runs as a small insert, if the table accepts them. `wait`
+    specifies when that is acknowledged; the default is the table's mode. Raises as `run_insert`."""
     merged = merge_columns(scope, insert, parameters)
     prepared = prepare_insert(scope, insert, parameters)
     table = prepared.table
@@ -214,9 +214,9 @@ def insert_rows(
     label: str | None = None,
     wait: str | None = None,
 ) -> PendingInsert | Outcome:
-    """Insert rows. Return the pending insert, or the outcome if the table takes no small inserts.
+    """Insert rows. Return the pending insert, or the outcome if the table accepts no small inserts.
 
-    Raises InvalidValueError for values that are no rows, and errors for the table's name.
+    Raises InvalidValueError for values that are not rows, and errors for the table's name.
     """
     check_wait(wait)
     check_written(scope, name, "INSERT")
@@ -226,8 +226,8 @@ def insert_rows(
     if inserts is None:
         if label is not None:
             raise InvalidValueError(
-                f"`{name}` takes no small inserts here: an insert can't have a label.",
-                hint=f"This is why: {why_not_logged(scope, table)}",
+                f"`{name}` accepts no small inserts here, so an insert can't have a label.",
+                hint=f"The reason: {why_not_logged(scope, table)}",
             )
         outcome = write_frame_to(scope, arrow, name, "append")
         outcome.notes = (*outcome.notes, at_once_note(scope, table))
@@ -256,7 +256,7 @@ def write_frame_to(
     Rows of this process are stored unchanged or refused; those of a Spark DataFrame are cast like a
     query's. `mode` is `append` (the default), `overwrite` (the whole table) or `dynamic` (the
     partitions that receive rows; without partitions, the whole table). Raises InvalidValueError for
-    another mode or a value that is no frame, and what an INSERT raises.
+    another mode or a value that is not a frame, and what an INSERT raises.
     """
     check_mode(mode)
     check_written(scope, name, "INSERT")
@@ -277,7 +277,7 @@ def write_frame_to(
 
 
 def check_mode(mode: str | None) -> None:
-    """Raise InvalidValueError if `mode` is no `WriteMode`."""
+    """Raise InvalidValueError if `mode` is not a `WriteMode`."""
     if mode is not None and mode not in _MODES:
         raise InvalidValueError(
             f"There is no mode '{mode}'.", hint=nearest(mode, _MODES, what="modes")
@@ -286,10 +286,10 @@ def check_mode(mode: str | None) -> None:
 
 # INSERT INTO a table with `upsert-key`.
 #
-# Such an INSERT is a MERGE of its rows into the table, as in Paimon's connector: a row takes the
-# place of the one that is equal in the columns of the key (NULL equals NULL), unless that has a
-# greater sequence (`sequence.field`). Of several rows of one key in a statement the one with the
-# greatest sequence is taken, and of those the last.
+# Such an INSERT is a MERGE of its rows into the table, as in Paimon's connector. A row replaces the
+# stored row with an equal key (NULL equals NULL), unless that row has a greater sequence
+# (`sequence.field`). Of several rows of one key in a statement, the row with the greatest sequence
+# is taken, and of those the last.
 #
 # Source: `RewriteUpsertTable`, which compares several sequence fields one by one with those of the
 # table, and in order among the rows of a statement; here they are compared in order, as in tables
@@ -303,7 +303,7 @@ def _run_upsert(
     if prepared.read_set is not None:
         raise UnsupportedStatementError(
             f"`{prepared.table.name}` has 'upsert-key' = '{schema.stored_option('upsert-key')}', "
-            "and this INSERT reads the table that it writes: what others change meanwhile could "
+            "and this INSERT reads the table that it writes: concurrent changes of others could "
             "be lost.",
             hint="Write MERGE INTO, which reads the table once.",
             statement=insert.text,
@@ -328,7 +328,7 @@ def _run_upsert(
 
 
 def _upsert_keys(schema: TableSchema) -> tuple[str, ...]:
-    """The columns in which rows are equal that replace each other; () where rows are added."""
+    """The columns of the key by which a row replaces another; () if rows are only added."""
     return () if schema.is_primary_key_table else column_list(schema.stored_option("upsert-key"))
 
 

@@ -1,7 +1,7 @@
 """The rows given to `session.insert`, converted to an Arrow table with the table's columns.
 
-A value that does not fit is refused here; the error names row and column, and what the column
-takes.
+A value that does not fit is refused here; the error names row and column, and the values that the
+column accepts.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from paimon_magics.tables.schema.types import arrow_schema
 _TAKEN = {
     "BOOLEAN": "True or False",
     "FLOAT": "a number of at most 3.4e38",
-    "DOUBLE": "a number that a float of Python's holds",
-    "STRING": "a text",
-    "CHAR": "a text",
-    "VARCHAR": "a text",
+    "DOUBLE": "a number that a Python float can hold",
+    "STRING": "a string",
+    "CHAR": "a string",
+    "VARCHAR": "a string",
     "BINARY": "bytes",
     "VARBINARY": "bytes",
     "BYTES": "bytes",
@@ -59,7 +59,7 @@ def given_table(rows: Any, table_schema: TableSchema, zone: str) -> pa.Table:
     """Return the rows as an Arrow table with the table's columns that they name; rows in tuples or
     lists have all columns. Times are those of a session of `zone` (`times`).
 
-    Raises InvalidValueError, and UnknownNameError for a name that is no column.
+    Raises InvalidValueError, and UnknownNameError for a name that is not a column.
     """
     schema = arrow_schema(table_schema)
     if frame_kind(rows) is not None:
@@ -69,8 +69,8 @@ def given_table(rows: Any, table_schema: TableSchema, zone: str) -> pa.Table:
     if not _is_row(rows):
         raise InvalidValueError(
             f"{value_text(rows, begins=True)} can't be inserted.",
-            hint="Give a list of rows (tuples, or dictionaries), an Arrow table, a DataFrame of "
-            "pandas or polars.",
+            hint="Give a list of rows (tuples, or dictionaries), an Arrow table, or a pandas or "
+            "polars DataFrame.",
         )
     columns = columns_of(rows) if rows and kind_of(rows[0]) == "row" else None
     if columns is None:
@@ -94,7 +94,7 @@ def _rows_of(frame: Any) -> pa.Table:
     if not is_own(frame):
         raise InvalidValueError(
             f"{frame_text(frame)[:1].upper()}{frame_text(frame)[1:]} is not inserted row by row.",
-            hint="session.write(frame, table) writes it.",
+            hint="Use session.write(frame, table).",
         )
     return arrow_of(frame)
 
@@ -117,7 +117,7 @@ def _check_widths(rows: Sequence[Any], schema: TableSchema) -> None:
             raise InvalidValueError(
                 f"Row {number} has {count_text(len(row), 'value')}, but the table has "
                 f"{count_text(wanted, 'column')}.",
-                hint=f"The columns are {_wanted(schema)}. Give dictionaries for some of them.",
+                hint=f"The columns are {_wanted(schema)}. To give only some, use dictionaries.",
             )
 
 

@@ -2,7 +2,7 @@
 
 Rows of most tables come with their kinds. Where a column has the kinds (`rowkind.field`), a deleted
 row gets -D in it. Where keys can move between partitions, changed rows are written as those of an
-INSERT, whose writer knows where each key is, and takes it away from its old partition; deleted rows
+INSERT, whose writer knows where each key is, and deletes it from its old partition; deleted rows
 come with the buckets that their keys are in. Rows of postponed tables go into their buckets at
 once, since nothing may wait there.
 """
@@ -49,8 +49,8 @@ def check_seen(
     predicates: Sequence[ColumnPredicate],
     place: tuple[str, int],
 ) -> None:
-    """Raise UnsupportedStatementError if rows of the snapshot wait for their buckets that meet
-    `predicates`. `place` is the statement's text and the position of the table's name in it."""
+    """Raise UnsupportedStatementError if rows that meet `predicates` still wait for their buckets
+    in the snapshot. `place` is the statement's text and the position of the table's name in it."""
     if not base_snapshot_id or table.schema.bucket_mode != "POSTPONE_MODE":
         return
     snapshot = read_snapshot(table.paimon, base_snapshot_id)
@@ -73,8 +73,8 @@ def keyed_rows(
 ) -> PreparedWrite:
     """The write of `rows` with their kinds (column KIND) that were made of those of a snapshot.
     With `has_buckets` the rows have a column of their buckets, too; with `own_buckets` no two tasks
-    of the frame have rows of one bucket. Where the writer does not take
-    kinds beside the table's columns, `without_kinds` makes the rows that it takes."""
+    of the frame have rows of one bucket. If the writer does not accept
+    kinds beside the table's columns, `without_kinds` makes rows that it accepts."""
     table = _written_at_once(table)
     return PreparedWrite(
         table,
@@ -123,5 +123,5 @@ def with_key_buckets(
 
 
 def _takes_kinds(schema: TableSchema) -> bool:
-    """Whether the writer takes kinds beside the table's columns."""
+    """Whether the writer accepts kinds beside the table's columns."""
     return schema.rowkind_field is None and schema.bucket_mode != "KEY_DYNAMIC"

@@ -1,5 +1,5 @@
-"""MERGE on append tables: the rows that it changes are found with their places, files that have
-such rows are written anew or get deletion vectors, and new rows are added, all by one commit.
+"""MERGE on append tables. The rows that it changes are found with their places. Files that have
+such rows are rewritten or get deletion vectors, and new rows are added, all by one commit.
 
 The tasks that change files count their rows, and find a row that is changed twice. One job changes
 rows and adds new ones; where these need a shuffle of their own, there are two, and Spark keeps the
@@ -129,7 +129,7 @@ class MergePlaces:
 
 @dataclass(frozen=True)
 class MergedRows:
-    """What a MERGE did: the rows by what became of them, what was written for that, the buckets of
+    """The effects of a MERGE: its rows by kind of change, what was written for them, the buckets of
     inserted rows, and the values that were rounded or cut."""
 
     counts: MatchCounts
@@ -143,7 +143,7 @@ def merge_places(
 ) -> MergePlaces:
     """The rows of an append table's snapshot that a MERGE may change, of files that can meet
     `predicates`, with the values of `keys`. Nothing runs. Raises UnsupportedStatementError for rows
-    that have to stay where they are."""
+    that can't move."""
     scope, merge, plan, table, base = on.scope, on.merge, on.plan, on.table, on.chosen.snapshot_id
     schema = table.schema
     files = None
@@ -189,7 +189,7 @@ def changed_twice() -> InvalidValueError:
     """The error for a row that several source rows would change."""
     return InvalidValueError(
         _TWICE,
-        hint="Nothing was written. Let the source have one row for each target row, or add "
+        hint="Nothing was written. Make the source have one row for each target row, or add "
         "a condition to WHEN MATCHED that only one of them meets.",
     )
 

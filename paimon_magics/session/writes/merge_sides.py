@@ -1,4 +1,4 @@
-"""Both sides of a MERGE: what it asks its source for, the rows of its target that it reads, and the
+"""Both sides of a MERGE: the questions to its source, the rows of its target that it reads, and the
 rows that it makes of them.
 
 Spark keeps the source from then on: it is computed once, and the rows that were analyzed are the
@@ -166,12 +166,12 @@ def _lookup(
     read: DataFrame,
     released: ExitStack,
 ) -> SourceLookup | None:
-    """Plan to look rows of the target up by the values that a small source, which is `read`, has of
-    the keys in ON, where rows without keys change. Spark keeps the source until `released` is
+    """Plan to look up rows of the target by the key values of a small source, which is `read`. The
+    keys are those in ON, and rows without keys change. Spark keeps the source until `released` is
     closed. Nothing runs.
 
-    A source that has other values when it is read again would add rows that are there. So this is
-    only for sources that Spark keeps where it does not lose them: in one process, with a disk."""
+    If a source returned other values on a second read, the MERGE would add rows that exist. So this
+    is only for sources that Spark keeps without loss: in one process, with a disk."""
     keys = [key for key in keys if not key.null_safe]
     if not keys or not on.has_places or not is_one_process(on.scope.spark):
         return None
@@ -233,7 +233,7 @@ def _with_keys(
                 of_value = type_of(frames[-1], name)
             except Exception:
                 # The source alone does not say what it is: then the statement is wrong, or the
-                # expression means the target. The join tells.
+                # expression means the target. The join shows which.
                 continue
             column = on.table.schema.column(key.column)
             if of_value is not None and compares(column.type, of_value):
@@ -340,7 +340,7 @@ class MergeTarget:
 
 
 def target_conditions(on: MergeOnTable) -> Conditions:
-    """The conditions that rows of the target meet which matter, as the statement says them."""
+    """The conditions that the relevant rows of the target meet, as the statement has them."""
     filters = target_filters(on.merge, on.plan, on.table.schema)
     bound = on.bound
     values = (value for condition in filters for value in condition.values)

@@ -98,7 +98,7 @@ def merge_columns(
 def merge_columns_of_source(
     scope: StatementScope, merge: MergeInto, source: DataFrame
 ) -> tuple[str, ...]:
-    """Change the columns of a MERGE's table, if asked for, so that it takes all columns that
+    """Change the columns of a MERGE's table, if asked for. The table then has all columns that
     UPDATE SET * or INSERT * write, or that others name (`MergeSchemaEvolutionHelper`). Return and
     raise as `merge_columns`."""
     rules = merge_rules_of(scope, merge)
@@ -195,8 +195,8 @@ def _flag(scope: StatementScope, key: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class HarmReport:
-    """What happens to stored rows ("" if no harm was found), how that was found out, how to undo
-    the change, and what could not be checked ("" for nothing)."""
+    """The effect on stored rows ("" if no harm was found), how it was determined, how to undo the
+    change, and what could not be checked ("" for nothing)."""
 
     what: str
     examined: str
@@ -270,13 +270,13 @@ def _sentences(harm: Harm, old: str, new: str) -> list[str]:
     if harm.impossible:
         sentences.append(
             f"Stored files have `{harm.column}` as {old}, which can't be read as {new} here: "
-            "the whole table could not be read."
+            "the whole table would be unreadable."
         )
     if harm.unreadable:
         values = ", ".join(map(str, harm.unreadable))
         sentences.append(
-            f"`{harm.column}` has values that can't be read as {new}, nor can rows beside them: "
-            f"{values}."
+            f"`{harm.column}` has values that can't be read as {new}, which makes rows beside them "
+            f"unreadable, too: {values}."
         )
     if harm.changed:
         values = ", ".join(map(str, harm.changed))

@@ -265,7 +265,7 @@ def _with_source_size(target: MergeTarget, source_bytes: float | None) -> MergeT
 
 
 def _rows_bytes(target: MergeTarget) -> int:
-    """How large the target's rows may be at most when they are shuffled."""
+    """Upper bound on the size of the target's rows when they are shuffled."""
     plan = None if target.places is None else target.places.plan
     if plan is None:
         return planned_bytes(reads_of(target.frame)) * COMPRESSED_AT_MOST
@@ -274,8 +274,8 @@ def _rows_bytes(target: MergeTarget) -> int:
 
 def _read_set(on: MergeOnTable, conditions: tuple[ColumnPredicate, ...]) -> ReadSet:
     """What the commit is checked against: the rows that were looked for are those that meet
-    `conditions`. Rows that are inserted because nothing matched them must have nothing that matches
-    them still; where their keys are those of ON, the keys show that."""
+    `conditions`. Inserted rows are rows that nothing matched: at the commit, nothing may match them
+    either. If their keys are those of ON, the keys show that."""
     schema, base, name = on.table.schema, on.chosen.snapshot_id, on.manifest_list
     wanted = RowSearch(conditions, adds_missing="insert" in on.plan.effects)
     if not schema.is_primary_key_table:
@@ -422,6 +422,6 @@ def _check_target(on: MergeOnTable, predicates: Sequence[ColumnPredicate]) -> No
             raise UnsupportedStatementError(
                 f"The keys of table `{table.name}` can move between partitions; one MERGE can't "
                 "delete rows of it and write others.",
-                hint="DELETE those rows by a statement of its own, before or after the MERGE.",
+                hint="Run a separate DELETE for those rows, before or after the MERGE.",
             )
     check_seen(on.scope, table, on.chosen.snapshot_id, predicates, place)

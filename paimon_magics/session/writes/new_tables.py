@@ -37,7 +37,7 @@ from paimon_magics.statements.statement import CreateTable, TableName
 
 @dataclass(frozen=True, slots=True)
 class WantedTable:
-    """What a caller asks of the new table; None for what was not given."""
+    """What a caller asks of the new table; None for arguments that were not given."""
 
     primary_key: tuple[str, ...] | None
     partition_by: tuple[str, ...] | None
@@ -87,8 +87,8 @@ def write_to_new(
         if mode is None:
             raise StatementError(
                 f"The table `{full}` exists already.",
-                hint="Say what happens to its rows: mode='overwrite' replaces them, mode='append' "
-                "adds to them (or replaces rows of the same primary key).",
+                hint="Specify what happens to its rows: mode='overwrite' replaces them, "
+                "mode='append' adds to them (or replaces rows of the same primary key).",
             )
         _check_as_wanted(full, scope.catalog.load(full).schema, wanted)
         return write_frame_to(scope, frame, full, mode)

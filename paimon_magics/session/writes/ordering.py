@@ -26,7 +26,7 @@ def nothing_changed() -> Sequence[TableName]:
 
 @contextlib.contextmanager
 def in_order(scope: StatementScope, changed: Changed) -> Iterator[list[str]]:
-    """Run the body, a statement that is no small insert, in order with them. Inserts that were
+    """Run the body, a statement that is not a small insert, in order with them. Inserts that were
     acknowledged before are made visible first, so that the statement sees them. Yields notes for
     the statement's outcome: a long wait."""
     notes: list[str] = []

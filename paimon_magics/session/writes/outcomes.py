@@ -72,8 +72,8 @@ def write_outcome(
     written: WrittenFiles,
     done: str,
 ) -> Outcome:
-    """The outcome of a statement that was committed, or had nothing to commit (None). `done` says
-    what became of the rows: "3 rows deleted"."""
+    """The outcome of a statement that was committed, or had nothing to commit (None). `done` is the
+    change of the rows in words: "3 rows deleted"."""
     snapshot_id = None if receipt is None else receipt.snapshot_id
     snapshot = f"snapshot {snapshot_id}" if snapshot_id is not None else "no new snapshot"
     return Outcome(
@@ -109,8 +109,8 @@ def finished(
     files_each: int | None = None,
 ) -> Outcome:
     """The outcome with notes, after the written `buckets` were compacted, where the table's options
-    ask for that. With `overwrote` their rows took the place of others. `files_each` is how many
-    files one of them got at most, None if that is not known."""
+    ask for that. With `overwrote` their rows took the place of others. `files_each` is the upper
+    bound on the files that each of them got, None if unknown."""
     notes = _write_notes(table, compacts=scope.settings.inline_compaction)
     if outcome.snapshot_id is not None and buckets:
         id = outcome.snapshot_id
@@ -161,7 +161,7 @@ def _compact_written(
 ) -> tuple[str, ...]:
     """Compact the buckets that were written, if the table's options ask for it; return notes.
     `overwritten` is the snapshot in which their rows replaced others. `added` is the snapshot that
-    added files to them, and how many at most to each."""
+    added files to them, and the upper bound on the files for each."""
     if not (scope.settings.inline_compaction and compacts_inline(table.schema)):
         return ()
     try:
@@ -179,8 +179,8 @@ def _compact_written(
             return ()
         if plan.read_bytes > INLINE_BYTES_MAX:
             return (
-                f"{size_text(plan.read_bytes)} of `{table.name}` wait for a compaction, too "
-                f"much to do after a statement: CALL sys.compact('{table_text(table.name)}').",
+                f"{size_text(plan.read_bytes)} of `{table.name}` wait for a compaction, too much "
+                f"to run after a statement. Run CALL sys.compact('{table_text(table.name)}').",
             )
         # Where rows show without a compaction, another one that runs on the bucket is enough.
         wait_ms = _CLAIMS_WAIT_MS if table.schema.looks_up else 0

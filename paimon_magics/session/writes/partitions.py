@@ -77,7 +77,7 @@ def remove_partitions(
 
 
 def _way_back(name: TableName, transaction: Transaction, receipt: CommitReceipt) -> tuple[str, ...]:
-    """How to get rows back that a commit took away."""
+    """How to restore rows that a commit removed."""
     return (rows_back(name, transaction.base_snapshot_id),) if receipt.delta_rows < 0 else ()
 
 
@@ -88,8 +88,8 @@ def partition_specs(
     specs: Sequence[Sequence[PartitionItem]],
     parameters: Mapping[str, object],
 ) -> tuple[PartitionSpec, ...]:
-    """Evaluate PARTITION clauses to values as text. Raises UnknownNameError for a column that is no
-    partition column."""
+    """Evaluate PARTITION clauses to values as text. Raises UnknownNameError for a column that is
+    not a partition column."""
     result = []
     keys = {key.lower(): key for key in table.schema.partition_keys}
     for spec in specs:
@@ -152,7 +152,7 @@ def matches(texts: Mapping[str, str | None], spec: PartitionSpec) -> bool:
 def deleted_partitions(
     scope: StatementScope, delete: Delete, table: Table, parameters: Mapping[str, object]
 ) -> tuple[PartitionSpec, ...] | None:
-    """The partitions that a DELETE takes away as a whole; ((),) is the whole table, and () nothing.
+    """The partitions that a DELETE removes as a whole; ((),) is the whole table, and () nothing.
     None for a DELETE that has to look at rows."""
     schema = table.schema
     if schema.flag("delete.force-produce-changelog"):

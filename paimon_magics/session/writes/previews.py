@@ -119,7 +119,7 @@ def shown_columns(columns: Sequence[Column]) -> list[Column]:
 
 
 def _sample(on: ChangeOnTable) -> pa.Table:
-    """Rows that the statement selects, and what becomes of them. Values are those of this run: the
+    """Rows that the statement selects, before and after it. Values are those of this run: the
     statement itself may get others from `rand()`. Columns with a VARIANT are left out."""
     columns = shown_columns(on.table.schema.columns)
     names = [column.name for column in columns]
@@ -192,7 +192,7 @@ def _read(prepared: PreparedMerge) -> str:
 
 
 def _counts(prepared: PreparedMerge, rows: DataFrame) -> tuple[MatchCounts, int]:
-    """The rows by what becomes of them, and the files that have updated or deleted ones."""
+    """The rows by kind of change, and the files that have updated or deleted rows."""
     if prepared.plan.only_inserts:
         inserted, _ = row_counts(rows, None)
         return MatchCounts(inserted, 0, 0, 0), 0

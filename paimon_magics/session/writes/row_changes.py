@@ -94,8 +94,8 @@ _MICROSECONDS = 6  # digits
 def run_row_change(
     scope: StatementScope, change: RowChange, parameters: Mapping[str, object]
 ) -> Outcome:
-    """Run a DELETE or UPDATE as one transaction; plan and run it again if others have changed what
-    it read, where it then gives the same rows.
+    """Run a DELETE or UPDATE as one transaction. Plan and run it again if others have changed what
+    it read, and if a rerun gives the same rows.
 
     Raises errors of ours: for a statement that does not fit the table, before anything is written;
     JobError or InvalidValueError if the job fails; CommitConflictError if the commit does.

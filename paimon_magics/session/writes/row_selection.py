@@ -66,8 +66,8 @@ def check_no_file_calls(text: str, position: int, kind: str) -> None:
     call = input_file_call(text[position:])
     if call is not None:
         raise UnsupportedStatementError(
-            f"{call} has no answer for the rows that {kind} changes.",
-            hint="Name the rows by their columns; SELECT input_file_name() shows their files.",
+            f"{call} can't be used to select the rows that {kind} changes.",
+            hint="Select rows by their columns; SELECT input_file_name() shows their files.",
             statement=text,
             position=position,
         )

@@ -93,7 +93,7 @@ def prepare_by_key(on: ChangeOnTable) -> PreparedKeys | None:
         on.scope.tables.renew()
         newer = on.scope.load(on.change.target, *on.place)
         if newer.schema != schema:
-            return None  # rows without a new column's values would take those away
+            return None  # rows without a new column's values would delete those
         return prepare_by_key(replace(on, table=newer, snapshot_id=newer_id))
 
     exact = _selected_by_key(on, stored)
@@ -107,7 +107,7 @@ def prepare_by_key(on: ChangeOnTable) -> PreparedKeys | None:
 
 
 def _is_plain(schema: TableSchema) -> bool:
-    """Whether rows of a kind are written as they come. VARIANT has no form outside of Spark's
+    """Whether rows of a kind are written unchanged. VARIANT has no form outside of Spark's
     tasks; a column with the kinds, keys that move between partitions, and rows that wait for their
     bucket need more than that."""
     return (

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 _FLUSH_MS = 300_000
 _UNCOUNTED = (
-    "How many rows it changes is decided when it is loaded, in order with the inserts around it."
+    "The number of changed rows is known when it is loaded, in order with the inserts around it."
 )
 
 
 class PendingInsert:
-    """An insert that was sent and may not be answered yet."""
+    """An insert that was sent and may not be acknowledged yet."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class PendingInsert:
         self._kind = kind
 
     def outcome(self) -> Outcome:
-        """Wait for the answer and return it. Raises the error that the coordinator answered."""
+        """Wait for the answer and return it. Raises the error that the coordinator returned."""
         receipt = self.answer.result()
         snapshot_id = receipt.snapshot_id
         if self._visible and receipt.mode == "async_mode":
@@ -73,15 +73,15 @@ def send_to_log(
     label: str | None = None,
     kind: str = "INSERT INTO",
 ) -> PendingInsert:
-    """Send rows, or a change of rows, to the log of the table. `wait` says when that is answered;
-    the default is the table's mode. Raises errors of ours where it is not taken."""
+    """Send rows, or a change of rows, to the log of the table. `wait` specifies when that is
+    acknowledged; the default is the table's mode. Raises errors of ours if it is refused."""
     mode = "async_mode" if wait is not None else None
     answer = log.insert(table.name, rows, label=label, mode=mode, version=version_of(table))
     return PendingInsert(scope, table, answer, wait == "visible", kind)
 
 
 def check_wait(wait: str | None) -> None:
-    """Raise InvalidValueError if `wait` is no `Wait`."""
+    """Raise InvalidValueError if `wait` is not a `Wait`."""
     if wait is not None and wait not in WAITS:
         raise InvalidValueError(
             f"`wait` can't be '{wait}'.", hint=nearest(wait, WAITS, what="values of `wait`")
@@ -92,7 +92,6 @@ def flush_queue(
     scope: StatementScope, name: TableName, wait_ms: int = _FLUSH_MS
 ) -> tuple[int, int | None]:
     """Load everything acknowledged; return its last record, and the snapshot if it is known.
-
     Raises SetupError if it is not visible in time.
     """
     return scope.committer.administration().queues.flush(name, wait_ms)
@@ -109,13 +108,13 @@ def flush_table(scope: StatementScope, name: TableName) -> Outcome:
         kind="FLUSH",
         table=str(name),
         snapshot_id=snapshot_id,
-        message=message if lsn else f"No small inserts of `{name}` waited to be loaded.",
+        message=message if lsn else f"No small inserts of `{name}` were waiting to be loaded.",
     )
 
 
 def inserts_of(scope: StatementScope, table: Table) -> SmallInserts | None:
-    """The client for small inserts into the table. None if the table takes none, or there is no
-    coordinator."""
+    """The client for small inserts into the table. None if the table accepts none, or if there is
+    no coordinator."""
     if not takes_small_inserts(table.schema) or table.name.branch is not None:
         return None
     return scope.committer.inserts()
@@ -127,16 +126,16 @@ def at_once_note(scope: StatementScope, table: Table) -> str:
 
 
 def why_not_logged(scope: StatementScope, table: Table) -> str:
-    """Why the table, or this session, takes no small inserts."""
+    """Why the table, or this session, accepts no small inserts."""
     if scope.committer.inserts() is None:
         return "this session has no coordinator, which keeps the log of small inserts."
     if table.name.branch is not None:
-        return "branches take no small inserts."
+        return "branches accept no small inserts."
     if table.schema.has_type("VARIANT"):
         return f"`{table.name}` has columns of type VARIANT, which small inserts can't write."
     hidden = rows_hidden_by(table.schema)
     if hidden is not None and not table.schema.write_only:
-        return f"the rows of `{table.name}` are seen after a compaction ({hidden})."
+        return f"the rows of `{table.name}` become visible after a compaction ({hidden})."
     if table.schema.flag("auto_batch_load") and not table.schema.is_primary_key_table:
         return f"an insert into `{table.name}` replaces rows of the same key ('upsert-key')."
     if table.schema.flag("auto_batch_load"):
@@ -180,7 +179,7 @@ def _outcome(
 def small_change(
     scope: StatementScope, change: RowChange, table: Table, parameters: Mapping[str, object]
 ) -> LoggedChange | None:
-    """The small change that a statement is. None if its table, or the session, takes none, or if
+    """The small change that a statement is. None if its table, or the session, accepts none, or if
     Spark has to decide what it does.
 
     Raises errors of ours for parameters without a value, and for wrong assignments.
@@ -201,9 +200,10 @@ def run_small_change(
     logged: LoggedChange,
     wait: str | None,
 ) -> Outcome:
-    """Put a change into the log. `wait` says when it is answered; the default is the table's mode.
+    """Put a change into the log. `wait` specifies when it is acknowledged; the default is the
+    table's mode.
 
-    Raises errors of ours where it is not taken.
+    Raises errors of ours if it is refused.
     """
     inserts = inserts_of(scope, table)
     assert inserts is not None

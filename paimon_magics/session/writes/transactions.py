@@ -157,7 +157,7 @@ def committed(scope: StatementScope, request: CommitRequest) -> CommitReceipt:
 
 
 def committed_compaction(scope: StatementScope, request: CommitRequest) -> CompactionReceipt:
-    """Commit what of a compaction conflicts with no other commit; otherwise as `committed`."""
+    """Commit the part of a compaction that conflicts with no other commit; else as `committed`."""
     return _ended(scope, request, CompactionCommit(scope.committer, request).run)
 
 
@@ -180,8 +180,8 @@ def _ended(
 
 
 def _abort(scope: StatementScope, transaction: Transaction) -> None:
-    """End a transaction. Where no coordinator answers its lease does that: the error on the way is
-    worth more than that one."""
+    """End a transaction. If no coordinator answers, its lease ends it: the pending error is more
+    useful than that one."""
     with suppress(SetupError):
         scope.committer.abort(transaction)
 
@@ -196,6 +196,6 @@ def _settled(request: CommitRequest, commit: Callable[[], _Receipt]) -> _Receipt
             return commit()
     table = request.transaction.table
     raise UnknownOutcomeError(
-        f"The commit to `{table}` was interrupted twice: whether it happened is not known.",
-        hint=f"Look at `{table}$snapshots` before running the statement again.",
+        f"It is unknown whether the commit to `{table}` happened: it was interrupted twice.",
+        hint=f"Check `{table}$snapshots` before you run the statement again.",
     )

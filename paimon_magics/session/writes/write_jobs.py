@@ -47,8 +47,8 @@ def run_job(
     task: WriteSpec,
     changed_once: tuple[str, ...] = (),
 ) -> JobWritten:
-    """Run the job that writes the planned rows. With `changed_once` their kinds are counted, and it
-    is found whether two of them change a row of the table, which these columns tell."""
+    """Run the job that writes the planned rows. With `changed_once` the job counts their kinds, and
+    finds two rows that change one row of the table; these columns identify it."""
     prepared = without_kinds(prepared)
     schema = prepared.table.schema
     # Rows with kinds that were made of rows of the table have each key once.
@@ -72,9 +72,9 @@ def run_write(
     write: Callable[[PreparedWrite, WriteSpec], JobWritten],
     operation: Callable[[CompletedWrite], Operation],
 ) -> tuple[PreparedWrite, CommitReceipt, CompletedWrite]:
-    """Write planned rows by `write`, and commit them in one transaction. `operation` says what
-    became of them. Return the plan that was written: where `plans_in_turn` says so, an append is
-    planned again when its turn has come. An overwrite keeps its plan: it replaces what was there
+    """Write planned rows by `write`, and commit them in one transaction. `operation` describes the
+    change. Return the plan that was written. If `plans_in_turn` allows it, an append is planned
+    again when its turn has come. An overwrite keeps its plan: it replaces what was there
     before."""
     table, base = prepared.table, prepared.base_snapshot_id
     in_turn = isinstance(prepared.change, Append) and plans_in_turn(

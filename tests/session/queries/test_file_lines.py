@@ -54,7 +54,7 @@ def test_writes_refuse_ragged_lines_unless_mode_allows_them(
     ):
         with pytest.raises(InvalidValueError, match=r"ragged\.csv, line 3, '2,milk'") as raised:
             session.run(statement)
-        assert "'PERMISSIVE' stores them" in raised.value.hint
+        assert "with 'PERMISSIVE' they are stored" in raised.value.hint
     assert rows(session.run("SHOW TABLES LIKE 'made_of_ragged'")) == []
     session.run("INSERT INTO filled SELECT * FROM csv.`ragged.csv` WITH ('mode' = 'PERMISSIVE')")
     session.run("INSERT INTO filled SELECT * FROM csv.`ragged.csv` WITH ('mode' = 'DROPMALFORMED')")
@@ -94,7 +94,7 @@ def test_rows_with_invalid_characters_are_counted(
     monkeypatch.chdir(tmp_path)
     Path("latin.csv").write_bytes("id,item\n1,tea\n2,k\u00e4se\n".encode("latin-1"))
     outcome = session.run("SELECT * FROM csv.`latin.csv`")
-    assert "1 row of `latin.csv` has bytes that are no characters" in note_of(
+    assert "1 row of `latin.csv` has bytes that are not characters" in note_of(
         outcome.notes, "characters"
     )
     with pytest.raises(InvalidValueError, match=r"1 row of `latin\.csv` has bytes"):

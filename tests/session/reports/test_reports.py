@@ -248,7 +248,7 @@ def test_profile_names_source_of_each_figure(lake: Session) -> None:
     assert found["more"] == (1, None, None, None, None, "file statistics")
     without = lake.reports.profile("logs", Effort.STATISTICS)
     assert "no Spark job" in without.summary
-    assert "File statistics do not have all of text" in without.notes[0]
+    assert "File statistics lack values of text" in without.notes[0]
     counted = {row[0]: row[2:] for row in rows(lake.reports.profile("logs", Effort.DISTINCT))}
     assert counted["at"] == (0, "2", "2", 1, True, "Spark job")
 

@@ -1,4 +1,4 @@
-"""What takes much away, or can't be undone, is asked about: what goes, and how to keep it."""
+"""What deletes much, or can't be undone, is asked about: what goes, and how to keep it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,17 @@ def session(session: Session) -> Session:
             "create_branch('default.t'",
         ),
         ("CALL sys.rollback('t', '2')", "snapshot 3, which together added 1 row", "create_tag"),
-        ("CALL sys.delete_tag('t', 'two')", "`two` of snapshot 2", "CALL sys.create_tag"),
-        ("ALTER TABLE t DELETE TAG two", "`two` of snapshot 2", "CALL sys.create_tag"),
-        ("ALTER TABLE t CREATE OR REPLACE TAG two AS OF VERSION 1", "`two` of snapshot 2", "names"),
-        ("CALL sys.delete_branch('t', 'side')", "the branch `side`", "INSERT it first"),
+        ("CALL sys.delete_tag('t', 'two')", "`two` from snapshot 2", "CALL sys.create_tag"),
+        ("ALTER TABLE t DELETE TAG two", "`two` from snapshot 2", "CALL sys.create_tag"),
+        (
+            "ALTER TABLE t CREATE OR REPLACE TAG two AS OF VERSION 1",
+            "`two` from snapshot 2",
+            "tags such",
+        ),
+        ("CALL sys.delete_branch('t', 'side')", "the branch `side`", "INSERT them first"),
         ("CALL sys.rescale('t', 4)", "3 rows in 3 files", "bucket_num => 2"),
         ("ALTER TABLE t DROP COLUMN name", "the values of `name` in 3 rows", "VERSION AS OF"),
-        ("DELETE FROM t WHERE true", "WHERE true takes away 3 rows", "rollback('default.t', '3')"),
+        ("DELETE FROM t WHERE true", "WHERE true removes 3 rows", "rollback('default.t', '3')"),
         (
             "UPDATE t SET name = 'b' WHERE 1 = 1",
             "WHERE 1 = 1 changes 3 rows",
@@ -45,7 +49,7 @@ def session(session: Session) -> Session:
         ),
         (
             "TRUNCATE TABLE `t$branch_side`",
-            "takes away 2 rows",
+            "removes 2 rows",
             "rollback('default.t$branch_side', '2')",
         ),
         (
@@ -90,7 +94,7 @@ def test_harmless_statement_needs_no_confirmation(session: Session, statement: s
 def test_confirmation_counts_rows_added_earlier_in_the_cell(session: Session) -> None:
     session.run("CREATE TABLE u (id INT)")
     cell = "INSERT INTO u VALUES (1); TRUNCATE TABLE u"
-    with pytest.raises(UnconfirmedError, match="takes away 1 row") as asked:
+    with pytest.raises(UnconfirmedError, match="removes 1 row") as asked:
         session.run(cell, confirm=False)
     assert asked.value.hint.startswith("The statements before it have run")
     assert session.run("SELECT * FROM u").to_arrow().num_rows == 1

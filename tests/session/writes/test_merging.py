@@ -364,9 +364,9 @@ def test_python_builder_previews_and_runs_a_merge(shop: Session) -> None:
     assert (again.rows_deleted, again.snapshot_id) == (0, None)
     wrong: tuple[Any, ...] = ({"v": 5}, {}, {"v": ""})
     for values in wrong:
-        with pytest.raises(InvalidValueError, match=r"SQL|by column"):
+        with pytest.raises(InvalidValueError, match=r"SQL|No column"):
             shop.merge(frame, "built", on=["id"]).when_matched_update(values)
-    with pytest.raises(InvalidValueError, match="no frame"):
+    with pytest.raises(InvalidValueError, match="not a frame"):
         shop.merge(5, "built", on="id")
 
 

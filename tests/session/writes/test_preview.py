@@ -1,4 +1,4 @@
-"""What a statement would take away is what it then takes away, and the preview changes nothing."""
+"""What a statement would delete is what it then deletes, and the preview changes nothing."""
 
 from __future__ import annotations
 
@@ -98,5 +98,5 @@ def test_overlapping_rows_are_counted_as_stored_rows(session: Session) -> None:
     session.run("INSERT INTO keyed VALUES (1, 2)")
     assert "`default.keyed`: 3 stored rows in 2 files (" in str(session.preview(drop))
     assert "3 stored rows, " in session.layout("keyed").summary()
-    with pytest.raises(UnconfirmedError, match="takes away 3 stored rows in 2 files"):
+    with pytest.raises(UnconfirmedError, match="removes 3 stored rows in 2 files"):
         session.check_confirmed(drop)

@@ -53,7 +53,7 @@ def test_changes_by_key_are_acknowledged_and_loaded_in_order_with_inserts(
     assert str(outcome).splitlines()[0] == (
         "DELETE `default.orders`: 2 keys acknowledged (record 2), carried out with others soon."
     )
-    assert "decided when it is loaded" in outcome.notes[0]
+    assert "is known when it is loaded" in outcome.notes[0]
     assert (outcome.rows_deleted, outcome.snapshot_id) == (None, None)
     session.insert("orders", [(1, "b", 2), (4, "b", 2)])
     assigned, last = ("state = 'c'", 2) if "sequence" in options else ("state = 'c', n = :n", 7)

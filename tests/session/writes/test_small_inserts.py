@@ -207,7 +207,8 @@ def test_queue_shows_waiting_rows_and_dead_letters(events: Session) -> None:
     assert (shown["acknowledged"], shown["visible"], shown["waiting_rows"]) == (1, 0, 1)
     live = events.reports.queue()
     assert live.summary == (
-        "The coordinator takes new transactions; 0 transactions open; 1 row of small inserts waits"
+        "The coordinator accepts new transactions; 0 transactions open; "
+        "1 row of small inserts waits"
     )
     assert live.refresh is not None
     assert str(live.refresh()) == str(live)

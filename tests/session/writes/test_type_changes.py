@@ -103,7 +103,7 @@ CHANGES: list[tuple[str, str, str, str | None]] = [
     ("STRING", "'TRUE'", "BOOLEAN", None),
     ("STRING", "'maybe'", "BOOLEAN", "'maybe'"),
     ("STRING", "'chocolate'", "VARCHAR(3)", "'chocolate'"),
-    ("STRING", "'2020-01-01 10:00:00'", "TIMESTAMP_NTZ", "the whole table could not be read"),
+    ("STRING", "'2020-01-01 10:00:00'", "TIMESTAMP_NTZ", "the whole table would be unreadable"),
     ("INT", "5", "BOOLEAN", "5"),
     ("INT", "NULL", "BOOLEAN", None),
 ]

@@ -45,7 +45,7 @@ REFUSED: list[tuple[list[Any], str]] = [
     ([[1], [True]], "column `c[]` have no common type: int (row 1: 1), bool (row 2: True)"),
     ([[DAY(2026, 1, 2), AT(2026, 1, 2, 3)]], "column `c[]`"),
     ([{"x": 1}, {"x": "a"}], "column `c.x`"),
-    ([{1: 2}], "Row 1 in column `c` has the key 1, which is no text"),
+    ([{1: 2}], "Row 1 in column `c` has the key 1, which is not a string"),
     ([object()], "no common type"),
 ]
 
@@ -117,7 +117,7 @@ BOUND: list[tuple[Any, str | object]] = [
     ([1, "a"], "integer (1) and text ('a')"),
     ([1, Decimal("2.5")], "different numbers of digits"),
     ([True, 1.5], "boolean (True) and float (1.5)"),
-    ({"a": 1}, "a dict, not a value"),
+    ({"a": 1}, "a dict, which can't be bound"),
 ]
 
 
