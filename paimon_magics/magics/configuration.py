@@ -36,7 +36,7 @@ _DEFAULTS = Settings()
 _INTERRUPTED = (
     "KeyboardInterrupt: the cell was stopped, and its Spark jobs with it.\n"
     "The statement that ran left nothing behind unless it was committed already; "
-    "%paimon history TABLE shows what was."
+    "%paimon history TABLE shows the commits."
 )
 
 
@@ -51,14 +51,14 @@ class PaimonMagics(Magics):
 
     warehouse = Unicode(
         "",
-        help="The warehouse of a connection that names no place: a folder or URI. Empty: "
-        "that of the coordinator at PAIMON_COORDINATOR, else what PAIMON_WAREHOUSE names, else the "
+        help="Warehouse of a connection without a named place: a folder or URI. Empty: the "
+        "warehouse of the coordinator in PAIMON_COORDINATOR, else PAIMON_WAREHOUSE, else the "
         f"folder `{DEFAULT_WAREHOUSE}`.",
     ).tag(config=True)
     catalog = Dict(
         key_trait=Unicode(),
         value_trait=Unicode(),
-        help="Paimon's catalog options of such a connection: metastore, uri, warehouse, …",
+        help="Paimon's catalog options for such a connection: metastore, uri, warehouse, …",
     ).tag(config=True)
     limit = Int(
         None,
@@ -69,19 +69,19 @@ class PaimonMagics(Magics):
     result_type = Enum(
         RESULT_TYPES,
         default_value="outcome",
-        help="What a cell with rows gives, where it has no --type: " + ", ".join(RESULT_TYPES),
+        help="Type of a cell's rows, if the cell has no --type: " + ", ".join(RESULT_TYPES),
     ).tag(config=True)
     full_tracebacks = Bool(
         _DEFAULTS.full_tracebacks,
-        help="Show the whole trace of an error of ours and its causes, not only what it says.",
+        help="Show the whole trace of an error of ours and its causes, not only its message.",
     ).tag(config=True)
     progress = Bool(
-        True, help="Show how far Spark jobs are while a cell runs, where somebody looks at it."
+        True, help="Show the progress of Spark jobs while a cell runs, if a person can see it."
     ).tag(config=True)
     confirm = Bool(
         True,
         help="Ask for --yes before a cell deletes much (INSERT OVERWRITE without PARTITION, "
-        "TRUNCATE, DROP), where somebody runs it.",
+        "TRUNCATE, DROP), if a person runs it.",
     ).tag(config=True)
     display_rows = _whole_number(
         "display_rows",
@@ -113,8 +113,8 @@ class PaimonMagics(Magics):
     store_assignment = Enum(
         STORE_ASSIGNMENTS,
         default_value="exact-values",
-        help="`exact-values` refuses given values of which a column would cut something off, "
-        "`exact` those of queries, too, `ansi` casts them as Spark does.",
+        help="`exact-values` refuses given values that a column would round or cut, `exact` also "
+        "those of queries, `ansi` casts both as Spark does.",
     ).tag(config=True)
     statement_history = Enum(
         STATEMENT_HISTORIES,
@@ -124,18 +124,18 @@ class PaimonMagics(Magics):
     ).tag(config=True)
     snapshot_time_retained = Unicode(
         "",
-        help="How long snapshots of new tables are kept, as `7 d`, where CREATE TABLE does not say "
-        "it. Empty: Paimon's hour.",
+        help="How long snapshots of new tables are kept, such as `7 d`, unless CREATE TABLE sets "
+        "it. Empty: Paimon's default, an hour.",
     ).tag(config=True)
     alter_check_rows_max = _whole_number(
         "alter_check_rows_max",
         least=0,
-        help="Rows that are checked before a column's type is changed.",
+        help="Upper bound on the rows that are checked before a column's type is changed.",
     )
     kept_views_max = _whole_number(
         "kept_views_max",
         least=0,
-        help="Tables whose frame is kept for the next query on the same snapshot.",
+        help="Upper bound on the tables whose frame is kept for the next query on a snapshot.",
     )
     attempt_wait_ms_max = _whole_number(
         "attempt_wait_ms_max",
@@ -149,14 +149,14 @@ class PaimonMagics(Magics):
     )
     coordinator = Unicode(
         "",
-        help="What commits: `embedded`, a process that a user's notebooks share; `in-process`; or "
-        "the address of a coordinator, or several with commas between. Empty: what "
-        "PAIMON_COORDINATOR says, else `embedded`.",
+        help="Where commits are made: `embedded`, a process that a user's notebooks share; "
+        "`in-process`; or the address of a coordinator, or several, separated by commas. Empty: "
+        "PAIMON_COORDINATOR, else `embedded`.",
     ).tag(config=True)
     coordinator_ca = Unicode(
         "",
-        help="A PEM file with the certificates to trust where the coordinator's address begins "
-        "with https. Empty: what PAIMON_COORDINATOR_CA names, else what the system trusts.",
+        help="A PEM file with the certificates to trust for a coordinator's https address. Empty: "
+        "PAIMON_COORDINATOR_CA, else the system's certificates.",
     ).tag(config=True)
     coordinator_idle_ms = _whole_number(
         "coordinator_idle_ms",
@@ -177,12 +177,12 @@ class PaimonMagics(Magics):
     conflict_reruns_max = _whole_number(
         "conflict_reruns_max",
         least=0,
-        help="How often a statement that adds rows is rerun after a conflicting write.",
+        help="Upper bound on reruns of a statement that adds rows, after conflicting writes.",
     )
     row_level_retries = _whole_number(
         "row_level_retries",
         least=0,
-        help="How often a statement that changes rows is rerun after others changed what it read.",
+        help="Upper bound on reruns of a statement that changes rows, after others changed them.",
     )
     source_range_from_bytes = _whole_number(
         "source_range_from_bytes",
@@ -197,7 +197,7 @@ class PaimonMagics(Magics):
     local_bytes_max = _whole_number(
         "local_bytes_max",
         least=0,
-        help="Bytes of such files, and of their rows in memory.",
+        help="Upper bound on the bytes of these rows' files, and of the rows in memory.",
     )
     inline_compaction = Bool(
         _DEFAULTS.inline_compaction,
@@ -206,7 +206,7 @@ class PaimonMagics(Magics):
     read_lease_ms_max = _whole_number(
         "read_lease_ms_max",
         least=0,
-        help="How long, in ms, a snapshot that a query reads is kept from expiring at most.",
+        help="Upper bound, in ms, on how long a query's snapshot is kept from expiring.",
     )
 
     def __init__(self, shell: Any = None, **options: Any) -> None:

@@ -54,7 +54,7 @@ def print_place(session: Session) -> None:
     for note in store.notes:
         print(redacted(note))
     if store.is_new:
-        print(f"New warehouse at {session.warehouse}: no table is there yet.")
+        print(f"New warehouse at {session.warehouse}: no tables yet.")
 
 
 def _connect(magics: PaimonMagics, argument: str) -> Session | None:
@@ -147,7 +147,7 @@ def _read_pairs(pairs: list[str]) -> dict[str, str]:
                 f"`connect` has no option `{key}`.",
                 hint=f"Leave the dashes out: %paimon connect {plain}=…"
                 if is_named
-                else "It has `--close`; all else is given as name=value, such as warehouse=….",
+                else "It has `--close`; write everything else as name=value: warehouse=….",
             )
         if not equals:
             shown = "***" if secret_before else pair

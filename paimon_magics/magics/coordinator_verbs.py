@@ -136,25 +136,25 @@ def _queue(magics: PaimonMagics, argument: str) -> object:
 COORDINATOR_VERBS = (
     Verb(
         "coordinator [WORD …]",
-        "show what commits; or, as WORD says: pause, resume [TABLE], drain [SECONDS]",
+        "show the coordinator's status; or, with a WORD: pause, resume [TABLE], drain [SECONDS]",
         _coordinator,
     ),
     Verb("transactions", "list open transactions and their owners", _transactions),
-    Verb("abort ID", "end an open transaction, whose files are removed", _abort),
+    Verb("abort ID", "end an open transaction, and remove its files", _abort),
     table_verb(
         "flush TABLE",
-        "load the small inserts of a table that wait, and wait for it",
+        "load a table's waiting small inserts, and wait until they are loaded",
         lambda session, name: session.flush(name),
     ),
     Verb(
         "compact [TABLE or WORD]",
-        "compact a table with Spark, as CALL sys.compact('t') does; or show what the coordinator "
-        "compacts by itself; as WORD says: pause, resume",
+        "compact a table with Spark, as CALL sys.compact('t') does; or show the coordinator's own "
+        "compactions; or, with a WORD: pause, resume",
         _compact,
     ),
     Verb(
         "queue [TABLE [WORD …]]",
-        "show what waits of small inserts; or, as WORD says: dead, retry RECORD, discard RECORD, "
+        "show the queues of small inserts; or, with a WORD: dead, retry RECORD, discard RECORD, "
         "reopen, accept-loss",
         _queue,
     ),

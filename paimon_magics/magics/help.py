@@ -57,7 +57,7 @@ STATEMENTS = (
     ),
     StatementHelp(
         "MERGE INTO",
-        "update, delete and insert rows by what a source has",
+        "update, delete and insert rows from a source",
         (
             "[WITH …] MERGE INTO t [AS t] USING source | (query) [AS s] ON condition",
             "WHEN MATCHED [AND condition] THEN UPDATE SET column = value, … | UPDATE SET * | "
@@ -156,7 +156,7 @@ REFUSED = (
     "ALTER TABLE … CREATE BRANCH",
     "CREATE OR REPLACE TABLE",
 )
-"""Statements that are recognised but not offered yet, of those that users look for."""
+"""Statements that are recognized but not offered yet, of those that users look for."""
 
 
 _SYNONYMS = {

@@ -48,7 +48,7 @@ _TAIL_WORDS = ("from", "consumer", "snapshots")
 _SEVERITIES = ("notice", "serious")
 _HEALTH_OPTIONS = (
     Option(("--json",), "", "print it as JSON"),
-    Option(("--fail-on",), "LIMIT", "fail where a layout is as bad as that", "small=0.3"),
+    Option(("--fail-on",), "LIMIT", "fail if a layout is that bad", "small=0.3"),
 )
 _BEGINS_SQL = re.compile(
     r"(?i)(?:select|with|values|insert|create|drop|alter|show|truncate|delete|update|merge|call)\b"
@@ -230,10 +230,10 @@ def _tail(magics: PaimonMagics, argument: str) -> object:
             rows = Outcome(name, "SELECT", dataframe=change.dataframe, display_rows=shown_max)
             print(f"snapshot {change.snapshot_id} ({change.commit_kind})\n{rows}\n")
     except KeyboardInterrupt:
-        print(f"{name} is not followed any more.")
+        print(f"Stopped following {name}.")
     else:
         if not has_changes:
-            print(f"{name} has no newer snapshot. Earlier ones are shown with from=N.")
+            print(f"{name} has no newer snapshot. To show earlier ones, use from=N.")
     return None
 
 
@@ -299,12 +299,12 @@ VERBS = (
     ),
     table_verb(
         "layout TABLE",
-        "show how a table lies in partitions and buckets: files, bytes, small files, skew",
+        "show a table's layout in partitions and buckets: files, bytes, small files, skew",
         lambda session, name: session.layout(name),
     ),
     Verb(
         "health [NAME]",
-        "say whether the layout of tables is in order, and which statement would help",
+        "check the layout of tables, and show which statement would help",
         _health,
         _HEALTH_OPTIONS,
     ),
@@ -317,7 +317,7 @@ VERBS = (
     *COORDINATOR_VERBS,
     table_verb(
         "use DATABASE",
-        "make a database the one of unqualified names",
+        "choose the database of unqualified names",
         lambda session, name: session.run(f"USE {name}"),
         "a database",
     ),

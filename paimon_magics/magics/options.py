@@ -43,14 +43,14 @@ class Option:
 
 CELL_OPTIONS = (
     Option(("-o", "--out"), "NAME", "keep the result under this name, and show it"),
-    Option(("-t", "--type"), "TYPE", f"what the result is: {', '.join(RESULT_TYPES)}"),
+    Option(("-t", "--type"), "TYPE", f"type of the result: {', '.join(RESULT_TYPES)}"),
     Option(("--limit",), "N", "return at most N rows of a query, and show them all"),
     Option(("--include-buffer",), "", "also read small inserts that are not loaded yet"),
     Option(("--wait",), "WAIT", f"when a small insert or change returns: {', '.join(WAITS)}"),
     Option(("--explain",), "", "show how the last statement would run; run nothing"),
     Option(("--dry-run",), "", "check and plan every statement; run nothing"),
     Option(("--preview",), "", "show what an overwrite would delete; write nothing"),
-    Option(("-y", "--yes"), "", "run statements that delete much, without a question"),
+    Option(("-y", "--yes"), "", "run statements that delete much, without asking"),
     Option(("-h", "--help"), "", "show this; run nothing"),
 )
 """The options of `%%paimon`. Besides them, `NAME <<` keeps the result and shows nothing."""
@@ -81,7 +81,7 @@ def read_cell(line: str, body: str) -> tuple[CellOptions, str]:
     """Return the options, and the body with blanks in place of a `NAME <<` at its beginning.
 
     Raises UnknownNameError for an unknown option, InvalidValueError for an invalid value,
-    StatementSyntaxError for words that are no options and for options that exclude each other.
+    StatementSyntaxError for words that are not options and for options that exclude each other.
     """
     assigned = None
     at_end = _ARROW_AT_END.search(line)
@@ -157,7 +157,7 @@ def read_words(words: Iterable[str], known: Sequence[Option], of: str) -> GivenW
     """Parse the words of a line of `of`, whose options are `known`.
 
     Raises UnknownNameError for an unknown option, InvalidValueError for an option without its value
-    or with a value that it does not take, StatementSyntaxError for an option that is given twice.
+    or with a value that it does not accept. Raises StatementSyntaxError for a repeated option.
     """
     by_flag = {flag: option for option in known for flag in option.flags}
     options: dict[str, str] = {}
@@ -234,6 +234,6 @@ def _name(text: str, where: str) -> str:
         raise InvalidValueError(
             f"`{text}` ({where}) can't be a variable's name.",
             hint="A name has letters, digits and underscores, does not begin with a digit, and "
-            "is no keyword of Python.",
+            "is not a Python keyword.",
         )
     return text

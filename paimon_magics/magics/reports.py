@@ -18,8 +18,8 @@ _FILES_OPTIONS = (
     Option(("--partition",), "NAME=VALUE", "only the files of one partition", "day=2026-11-20"),
 )
 _PROFILE_OPTIONS = (
-    Option(("--statistics",), "", "start no Spark job: what statistics tell"),
-    Option(("--distinct",), "", "count different values too, by one Spark job of all columns"),
+    Option(("--statistics",), "", "use file statistics only; start no Spark job"),
+    Option(("--distinct",), "", "count distinct values too, by one Spark job of all columns"),
 )
 
 
@@ -89,14 +89,14 @@ REPORT_VERBS = (
     ),
     Verb(
         "diff TABLE A..B",
-        "show what tells one state from another: rows, files, schema; A and B are snapshots, tags "
+        "show the difference of two states: rows, files, schema; A and B are snapshots, tags "
         "or times",
         _diff,
     ),
     Verb(
         "changes TABLE [A..B]",
-        "show the changes after A up to B, with what was before an update; of the last ten "
-        "snapshots without them",
+        "show the changes after A up to B, with rows before updates; without A..B, those of the "
+        "last ten snapshots",
         _changes,
     ),
     Verb(

@@ -55,7 +55,7 @@ class Verb:
 def table_verb(
     words: str, purpose: str, act: Callable[[Session, str], object], of: str = "a table"
 ) -> Verb:
-    """A verb whose argument is one name: of a table, or of what `of` says."""
+    """A verb whose argument is one name: of a table, or of the kind that `of` names."""
     verb = words.partition(" ")[0]
 
     def run(magics: PaimonMagics, argument: str) -> object:

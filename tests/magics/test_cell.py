@@ -370,7 +370,7 @@ def test_cell_connects_as_configured_and_reports_warehouse(
     shell.run_cell("%%paimon\nSHOW DATABASES").raise_error()
     lake = tmp_path / "lake"
     assert capsys.readouterr().out.startswith(
-        f"Connected to {lake}.\nNew warehouse at {lake}: no table is there yet.\n"
+        f"Connected to {lake}.\nNew warehouse at {lake}: no tables yet.\n"
     )
     shell.run_cell("%%paimon\nSHOW DATABASES").raise_error()
     assert "Connected" not in capsys.readouterr().out

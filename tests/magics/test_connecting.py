@@ -70,7 +70,7 @@ def test_cells_are_refused_after_failed_connect(
     assert "only-for-me-to-know" not in capsys.readouterr().out
     shell.run_cell("%paimon connect warehouse=paimon-warehouse spark=spark").raise_error()
     home = tmp_path / "paimon-warehouse"
-    assert f"New warehouse at {home}: no table is there yet." in capsys.readouterr().out
+    assert f"New warehouse at {home}: no tables yet." in capsys.readouterr().out
     for cell in CELLS[:3]:
         shell.run_cell(cell).raise_error()
 
@@ -138,7 +138,7 @@ def test_connect_shows_store_access_and_accepts_warehouse_with_catalog(
         assert (
             f"Store: S3: endpoint {server.endpoint}, region us-east-1, addressing path style, "
             "access key AKIA…MNOP (read and written)\n"
-            f"New warehouse at {bucket.options['warehouse']}: no table is there yet.\n"
+            f"New warehouse at {bucket.options['warehouse']}: no tables yet.\n"
         ) in shown
         assert "only-for-me-to-know" not in shown
         assert bucket.objects() == [], "nothing is left of what was tried"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         ("connect /lake", StatementSyntaxError, "%paimon connect warehouse=/lake"),
         ("connect warehose=/lake", UnknownNameError, "Did you mean `warehouse`?"),
         ("connect catalog.=x", UnknownNameError, "no option `catalog.`"),
-        ("connect --clos", UnknownNameError, "It has `--close`; all else"),
+        ("connect --clos", UnknownNameError, "It has `--close`; write everything else"),
         ("connect --warehouse /lake", UnknownNameError, "%paimon connect warehouse=…"),
         ("connect --batch-rows=5", UnknownNameError, "%paimon connect batch_rows=…"),
         ("connect warehouse=a warehouse=b", StatementSyntaxError, "`warehouse` is given twice"),
@@ -254,7 +254,7 @@ def test_tail_shows_changes_snapshot_by_snapshot(
     assert shown.startswith("snapshot 1 (APPEND)\nrowkind")
     assert "+I" in shown
     run("%paimon tail orders snapshots=1")
-    said = "orders has no newer snapshot. Earlier ones are shown with from=N.\n"
+    said = "orders has no newer snapshot. To show earlier ones, use from=N.\n"
     assert capsys.readouterr().out == said
 
 
