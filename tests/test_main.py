@@ -153,6 +153,6 @@ def test_coordinator_at_an_address_is_checked_with_its_token(
     assert main(at_address) == 1
     todo = capsys.readouterr().out.partition("To do\n")[2]
     assert todo.startswith(f"  1. No coordinator answers at {own.address}: ")
-    assert todo.endswith("     Check that it runs, and its address.\n")
+    assert todo.endswith("     Check that it is running, and check its address.\n")
     assert main(["--warehouse", str(own.warehouse), "--coordinator", "embedded"]) == 0
     assert "not running" in capsys.readouterr().out

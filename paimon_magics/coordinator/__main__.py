@@ -55,7 +55,9 @@ def command() -> NoReturn:
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join(_ENDING_SECONDS)
             if thread.is_alive():
-                print("A thread still waits for a file: the process ends.", file=sys.stderr)
+                print(
+                    "A thread is still blocked on a file. The process ends anyway.", file=sys.stderr
+                )
                 logging.shutdown()
                 sys.stdout.flush()
                 sys.stderr.flush()

@@ -87,7 +87,7 @@ def test_refused_retry_shows_reason_and_link_back(served: Served, page: Page) ->
     assert records(page) == waiting
     page.locator('input[name="proof"]').first.evaluate("field => field.value = 'made up'")
     letters(page).nth(0).get_by_role("button", name="Discard").click()
-    page.get_by_text("The button is too old, or was made by another page.").wait_for()
+    page.get_by_text("The button has expired, or belongs to another page.").wait_for()
     page.goto(f"{served.process.address}/")
     assert records(page) == waiting
 

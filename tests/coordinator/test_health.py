@@ -113,7 +113,7 @@ def test_frozen_store_makes_coordinator_unready_and_hides_names_from_probes(
             assert status == 503 and shown["error"]["problems"][0]["blocks"]
             assert observer.metrics()["ready"] == 0
             page = observer.page()
-            assert page.status_code == 200 and "It takes nothing" in page.text
+            assert page.status_code == 200 and "Not accepting requests" in page.text
             # A token that was made is known by what was read last.
             assert observer.ready(by=named)[1]["error"]["problems"]
         wait_until(lambda: observer.ready()[0] == 200, 40)

@@ -68,7 +68,7 @@ def authority(tmp_path: Path) -> tuple[trustme.CA, Path]:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "lake.example.org"])
 def test_plain_http_is_refused_outside_the_loopback(host: str) -> None:
-    with pytest.raises(SetupError, match=f"On {host} tokens would travel in the clear") as refused:
+    with pytest.raises(SetupError, match=f"On {host} tokens would travel unencrypted") as refused:
         network_of(options(f"--host={host}"))
     assert all(
         word in refused.value.hint for word in ("--tls-cert", "--behind-proxy", "--insecure")
@@ -81,8 +81,8 @@ def test_plain_http_is_refused_outside_the_loopback(host: str) -> None:
     ("given", "message"),
     [
         ([f"--tls-key={__file__}"], "--tls-key is given without --tls-cert"),
-        (["--tls-cert=/nowhere.pem"], "which is no file"),
-        (["--host=bad host"], "no address"),
+        (["--tls-cert=/nowhere.pem"], "which is not a file"),
+        (["--host=bad host"], "not an address"),
         (["--behind-proxy=the-proxy"], "--behind-proxy takes addresses"),
         (["--root-path=lake"], "--root-path can't be `lake`"),
         (["--root-path=/../x?y"], "--root-path can't be"),

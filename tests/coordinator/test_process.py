@@ -391,7 +391,7 @@ APPEND = {"kind": "append"}
     ("asked", "status", "named"),
     [
         ({"change": APPEND, "messages": ["AAAA"]}, 400, "can't be read"),
-        ({"change": APPEND, "messages": ["%"]}, 400, "texts in Base64"),
+        ({"change": APPEND, "messages": ["%"]}, 400, "strings in Base64"),
         ({"change": APPEND, "messages": "AAAA"}, 400, "must be a list"),
         ({"change": {"kind": "rename"}, "messages": []}, 400, "names no change: 'rename'"),
         (

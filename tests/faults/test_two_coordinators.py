@@ -172,7 +172,7 @@ def test_second_coordinator_names_the_owner_and_starts_after_its_end(
         two.newer.start()
     assert two.newer.running is not None and two.newer.running.wait(20) == 2
     said = capfd.readouterr().err
-    assert "owned by the coordinator of" in said and two.older.address in said
+    assert "owns the warehouse's commits" in said and two.older.address in said
     assert two.older.end() == 0
     two.newer.start()
     catalog = create_table(two.options, APPEND_TABLE)

@@ -31,16 +31,16 @@ CREATE TABLE audit (
     day STRING NOT NULL COMMENT 'the day of the request, in UTC',
     id STRING NOT NULL COMMENT 'begins with its time',
     requested_at TIMESTAMP_LTZ(3),
-    action STRING COMMENT 'what was asked for',
-    user_name STRING COMMENT 'who, as the token says; NULL where it has no name',
-    claimed_name STRING COMMENT 'who, as the client says, where the token has no name',
-    credential STRING COMMENT 'by what the sender was known: a token with its id, an issuer, …',
-    address STRING COMMENT 'from where',
+    action STRING COMMENT 'the requested action',
+    user_name STRING COMMENT 'the user that the token names; NULL if it names none',
+    claimed_name STRING COMMENT 'the user that the client names, if the token names none',
+    credential STRING COMMENT 'how the sender was identified: a token with its id, an issuer, …',
+    address STRING COMMENT 'address of the sender',
     database_name STRING,
     table_name STRING,
-    snapshot_id BIGINT COMMENT 'the snapshot that it made',
+    snapshot_id BIGINT COMMENT 'the snapshot that the request made',
     outcome STRING COMMENT 'done, refused, failed, or unknown: the coordinator ended meanwhile',
-    status INT COMMENT 'of the answer over HTTP',
+    status INT COMMENT 'HTTP status of the answer',
     detail STRING
 ) PARTITIONED BY (day)
 TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '1', 'auto_compact' = 'true')

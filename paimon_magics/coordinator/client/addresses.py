@@ -100,14 +100,14 @@ def _check(address: str, text: str) -> None:
         is_good = False
     if not is_good or parts.query or parts.fragment:
         raise SetupError(
-            f"`{address}` is no address of a coordinator"
+            f"`{address}` is not a coordinator's address"
             + (f", in `{text}`." if address != text else "."),
-            hint="Write it as https://lake.example.org:8123, several with commas between.",
+            hint="Write it as https://lake.example.org:8123. Separate several addresses by commas.",
         )
     if parts.username is not None:
         raise SetupError(
-            "The address of the coordinator holds a user or password.",
-            hint="Leave it out: the token comes from token=… or PAIMON_COORDINATOR_TOKEN.",
+            "The coordinator's address contains a user or password.",
+            hint="Remove it: the token comes from token=… or PAIMON_COORDINATOR_TOKEN.",
         )
 
 
@@ -158,9 +158,11 @@ def token_of_user(
     if file:
         return Token(read=lambda: _content(Path(file)))
     raise SetupError(
-        f"The coordinator at {address} asks for a token, and there is none.",
-        hint=f"Pass token=…, or set {_VARIABLE} to it or {_FILE_VARIABLE} to its file. When the "
-        "coordinator starts, it prints the path of the file that holds its own.",
+        f"The coordinator at {address} requires a token, and none is set.",
+        hint=(
+            f"Pass token=…, set {_VARIABLE} to the token, or set {_FILE_VARIABLE} to the path "
+            "of its file. At its start, a coordinator prints the path of its own token file."
+        ),
     )
 
 
@@ -179,8 +181,10 @@ def _checked(text: str) -> str:
     token = text.strip() if isinstance(text, str) else ""
     if not token or not token.isascii() or not token.isprintable():
         raise SetupError(
-            "There is no token where one should be read.",
-            hint="The file, or the function in token=…, must return a token of printable ASCII "
-            "characters.",
+            "The token source contains no token.",
+            hint=(
+                "The file, or the function in token=…, must provide a token of printable ASCII "
+                "characters."
+            ),
         )
     return token

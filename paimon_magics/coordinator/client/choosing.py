@@ -46,7 +46,7 @@ def chosen_coordinator(
     elif chosen and chosen not in _WORDS:
         raise SetupError(
             f"The coordinator `{chosen}` is neither an address nor one of {', '.join(_WORDS)}.",
-            hint="Give an address as http://127.0.0.1:8123, or one of the words. "
+            hint="Give an address such as http://127.0.0.1:8123, or one of these words. "
             + nearest(chosen, _WORDS, what="words"),
         )
     return chosen

@@ -35,7 +35,7 @@ from paimon_magics.tables.writing.commit_messages import BucketKey, write_messag
 
 _P = TypeVar("_P", Plan, IndexRewriting)
 _WAIT_SECONDS = 1.0
-_RUN_AGAIN = "Nothing of these buckets was changed. Run the statement again later."
+_RUN_AGAIN = "These buckets were not changed. Run the statement again later."
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,10 @@ def claimed_plan(client: CoordinatorClient, plan: _P, transaction: Transaction) 
         return plan, _Left()
     granted = {wanted[at] for at in positions}
     denied = frozenset(wanted) - granted
-    reason = f"Others are compacting {count_text(len(denied), 'bucket')} of `{plan.table.name}`."
+    reason = (
+        f"Other transactions are compacting {count_text(len(denied), 'bucket')} of "
+        f"`{plan.table.name}`."
+    )
     return plan.only([at for at, key in enumerate(keys) if key in granted]), _Left(denied, reason)
 
 

@@ -172,7 +172,7 @@ class InProcessCommitter(CoordinatorClient):
     def database_properties(self, name: str) -> dict[str, str]:
         """See `CoordinatorClient.database_properties`: raises SetupError."""
         raise SetupError(
-            f"A coordinator keeps the properties of the database `{name}`, and this session "
+            f"Only a coordinator keeps the properties of the database `{name}`, and this session "
             "commits in its own process.",
             hint="Connect with coordinator='embedded' or the address of a coordinator.",
         )
@@ -180,10 +180,13 @@ class InProcessCommitter(CoordinatorClient):
     def administration(self) -> Administration:
         """See `CoordinatorClient.administration`: raises SetupError."""
         raise SetupError(
-            "This session commits in its own process: there is no coordinator to ask.",
-            hint="Its transactions last as long as its statements. To have a coordinator, connect "
-            "with coordinator='embedded', which all your notebooks share, or with the address of "
-            "one: `%paimon connect --close coordinator=embedded`.",
+            "This session commits in its own process, without a coordinator: its transactions "
+            "end with their statements.",
+            hint=(
+                "To use the coordinator that all your notebooks share, run `%paimon connect "
+                "--close coordinator=embedded`. To use another coordinator, connect with its "
+                "address."
+            ),
         )
 
     def _commit(self, request: DecodedRequest) -> CommitReceipt:
@@ -239,9 +242,9 @@ class _Lines:
             while (in_front := self._in_front(location, id)) and time.monotonic() < deadline:
                 waits(
                     Waiting(
-                        "The table has dynamic buckets, so one statement at a time may write it, "
-                        f"and {count_text(in_front, 'statement')} of this process came before "
-                        "this one.",
+                        "The table has dynamic buckets, so only one statement at a time may "
+                        f"write it. In this process, {count_text(in_front, 'statement')} came "
+                        "before this one.",
                         in_front,
                     )
                 )

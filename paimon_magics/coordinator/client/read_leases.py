@@ -95,7 +95,7 @@ class ReadLeases:
             try:
                 self._send()
             except Exception as error:  # the leases end by themselves
-                _log.info("Read leases could not be given up: %r", error)
+                _log.info("Read leases could not be released: %r", error)
 
     def _send(self) -> set[tuple[TableName, int]]:
         # One at a time: an older list that arrives later would take leases away.

@@ -188,7 +188,7 @@ class RemoteCoordinator:
 
     def end(self, transaction: Transaction, key: str) -> bool:
         """See `CoordinatorClient.end`."""
-        document = {"reason": "its epoch is run again"} | _adoption(transaction)
+        document = {"reason": "its epoch runs again"} | _adoption(transaction)
         try:
             self._transaction(key, "abort", document, wait_seconds=_END_SECONDS)
         except (CommitConflictError, UnknownOutcomeError):  # it is committed, or on the way
@@ -287,7 +287,7 @@ class RemoteCoordinator:
                     # The coordinator died, maybe after it had opened one: another one is opened
                     # when it is back and has ended that one.
                     try:
-                        self._give_up(ticket, "its opening was not heard of")
+                        self._give_up(ticket, "its opening was not confirmed")
                     except (SetupError, UnknownOutcomeError):
                         raise error from None
                     ticket = uuid.uuid4().hex
@@ -296,7 +296,7 @@ class RemoteCoordinator:
             try:
                 self._give_up(ticket, "its owner was interrupted")
             except Exception as failure:  # the interrupt is worth more
-                _log.info("The coordinator ends the transaction by its lease: %r", failure)
+                _log.info("The transaction ends when its lease expires: %r", failure)
             raise
 
     def _give_up(self, ticket: str, reason: str) -> None:
@@ -427,7 +427,7 @@ class OpenTransactions:
             raise UnknownNameError(
                 f"The transaction of the commit user {user} on `{transaction.table}` belongs to "
                 "the process that this one was forked from.",
-                hint="Commit or abort it there, or begin another one here.",
+                hint="Commit or abort it there, or begin a new transaction here.",
             )
         if id is None:
             raise UnknownNameError(

@@ -115,7 +115,7 @@ class Requests:
         """Post a document to `/v1/leases` once. Readers don't start or wait for a coordinator,
         since nothing expires without one. Raises SetupError where none answers."""
         if not self._moving.acquire(blocking=False):
-            raise SetupError("The coordinator is being looked for.")
+            raise SetupError("The search for the coordinator is still running.")
         try:
             self._endpoint = endpoint = self._endpoint or self._finder.find(start=False)
             if endpoint is None:
@@ -337,7 +337,7 @@ def _unanswered(endpoint: Endpoint, error: httpx.TransportError) -> Outcome:
     """The outcome of a request to a coordinator that gave no answer at all."""
     problem = SetupError(
         f"The coordinator at {endpoint.address} can't be reached: {error}",
-        hint="Check that it runs, and its address and token.",
+        hint="Check that it is running, and check its address and token.",
     )
     problem.__cause__ = error  # for `broke_off`
     untouched = isinstance(error, _NOT_SENT)

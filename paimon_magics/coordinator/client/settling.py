@@ -142,6 +142,7 @@ def _claim(engine: SettlingEngine, plan: PostponedRows, transaction: Transaction
     keys = [(partition, POSTPONED_BUCKET) for partition in plan.partitions]
     if len(engine.client.claim_buckets(transaction, keys)) < len(keys):
         raise OutdatedPlanError(
-            f"Others are moving the rows of `{plan.table.name}` that wait for their buckets.",
+            f"Another transaction is moving the rows of `{plan.table.name}` that wait for their "
+            "buckets.",
             hint=_RUN_AGAIN,
         )

@@ -131,8 +131,7 @@ class SmallInserts:
             Future.__init__(answer)  # with a lock that no other thread has
             answer.set_exception(
                 UnknownOutcomeError(
-                    "The process that this one was forked from sends this insert, and gets its "
-                    "answer.",
+                    "The parent of this forked process sends this insert, and receives its answer.",
                     hint="Wait for the answer there; don't insert the rows here again.",
                 )
             )

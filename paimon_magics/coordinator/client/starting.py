@@ -60,7 +60,8 @@ _SEND_SECONDS_MAX = 30.0
 _LOG_BYTES_MAX = 1024 * 1024
 _OUTPUT_CHARACTERS_MAX = 600
 _ELSE = (
-    "Connect with coordinator='in-process' to go on without one, or with the address of another."
+    "Connect with coordinator='in-process' to work without a coordinator, or with another "
+    "coordinator's address."
 )
 # The catalog options that identify a warehouse.
 _IDENTITY = re.compile(r"metastore|uri|warehouse|catalog-key|.*endpoint")
@@ -293,7 +294,7 @@ def _begin(folder: StateFolder, options: Mapping[str, str], idle_ms: int) -> Run
     raise SetupError(
         f"Its process {'has ended' if answers else 'does not answer'}. "
         f"{' '.join(redacted(output)[-_OUTPUT_CHARACTERS_MAX:].split())}",
-        hint=f"The log {folder.log_file} may say more.",
+        hint=f"The log {folder.log_file} may have details.",
     )
 
 
@@ -457,8 +458,12 @@ def check_answers(address: str, ca: str = "") -> None:
         problems.append(f"{each}: {problem}")
     raise SetupError(
         f"No coordinator answers at {'; '.join(problems)}.",
-        hint="Check that it runs, and its address."
-        + (" The setting coordinator_ca names whom to trust." if "CERT" in problems[0] else ""),
+        hint="Check that it is running, and check its address."
+        + (
+            " The setting coordinator_ca names the file of trusted certificates."
+            if "CERT" in problems[0]
+            else ""
+        ),
     )
 
 

@@ -56,21 +56,21 @@ AT_ONCE = "paimon_magics.answer_at_once"
 the content, which returns False where the answer has to be sent in the usual way."""
 
 NEW_CREDENTIALS = (
-    "Connect again with credentials that work (%paimon connect --close …): your own coordinator "
-    "then uses them. A coordinator that runs as a service gets them from its administrator."
+    "Connect again with valid credentials (%paimon connect --close …): your own coordinator then "
+    "uses them. A coordinator that runs as a service gets its credentials from its administrator."
 )
 """What to do when a coordinator's store refuses its credentials."""
 
 _OVERWRITTEN_HINT = "Look at the table's snapshots, then run the statement again."
-_OCCUPIED = "Another transaction is open on the table, which takes one at a time."
-_MISMATCH = "The transaction was asked to commit before, with other files."
+_OCCUPIED = "Another transaction is open on the table, which allows one transaction at a time."
+_MISMATCH = "An earlier request to commit this transaction named other files."
 _UNDETERMINED_HINT = "Look for its rows in the table before running the statement again."
-_COMMITTED = "The transaction can't be ended: it is committed."
+_COMMITTED = "The transaction can't be aborted: it is committed."
 _COMMITTED_HINT = "Its snapshot is in the table's history: `%paimon history TABLE`."
-_COMMITTING = "The transaction can't be ended: its commit is under way."
+_COMMITTING = "The transaction can't be aborted: its commit is under way."
 _COMMITTING_HINT = "`%paimon transactions` lists it until the commit has ended."
 _UNKNOWN = "There is no such transaction, or it ended long ago."
-_UNKNOWN_HINT = "`%paimon transactions` lists those that are open."
+_UNKNOWN_HINT = "`%paimon transactions` lists the open transactions."
 _FAILURE = 500
 _REFUSED = {
     core.Cause.CONFLICT: 409,
@@ -174,8 +174,8 @@ async def on_no_route(request: Request, error: Exception) -> Response:
     return error_answer(
         error.status_code,
         "NotFound",
-        f"There is no {request.method} {request.url.path} here.",
-        "The documentation's section on the protocol lists the paths.",
+        f"There is no endpoint {request.method} {request.url.path}.",
+        "The documentation of the coordinator's protocol lists the paths.",
     )
 
 
@@ -191,7 +191,7 @@ async def on_unexpected(request: Request, error: Exception) -> Response:
         500,
         "InternalError",
         f"The coordinator failed unexpectedly: {type(error).__name__}.",
-        "The request may have been carried out. The coordinator's log says more.",
+        "The request may have been carried out. The coordinator's log has the details.",
     )
 
 

@@ -143,8 +143,8 @@ class NamedTokens:
         """See `Authoriser.challenge`."""
         if self._tokens.matches(bearer_token(connection) or ""):
             return unauthorised(
-                "The token is wrong, or it has ended.",
-                "Ask an administrator for a new one: paimon-coordinator token add NAME.",
+                "The token is wrong, expired or revoked.",
+                "Ask an administrator for a new token: paimon-coordinator token add NAME.",
             )
         return self._others.challenge(connection)
 
@@ -391,9 +391,11 @@ class Tokens:
         wrong."""
         if not is_name(name):
             raise InvalidValueError(
-                f"`{name}` can't be the name of a token.",
-                hint="Use 1 to 100 printable characters; names of services of a hub begin with "
-                "`service:`.",
+                f"`{name}` is not a valid name of a token.",
+                hint=(
+                    "Use 1 to 100 printable characters. The prefix `service:` is reserved for a "
+                    "hub's services."
+                ),
             )
         grants = grants_of(allows)
         now = now_ms()
@@ -466,7 +468,7 @@ def _end_ms(expires_in_ms: int | None, now: int) -> int:
         return 0
     if not 0 < expires_in_ms <= _MS_MAX:
         raise InvalidValueError(
-            "The token would end before it is used, or after a hundred years.",
-            hint="Say how long it is valid, as 90d or 12h.",
+            "The token would expire at once, or after more than a hundred years.",
+            hint="Set its validity, such as 90d or 12h.",
         )
     return now + expires_in_ms

@@ -36,7 +36,7 @@ class Peers:
         except ValueError as error:
             raise SetupError(
                 f"--behind-proxy takes addresses and networks: {error}.",
-                hint="Write them as 10.0.0.7 or 10.0.0.0/24, several with commas between.",
+                hint="Write them as 10.0.0.7 or 10.0.0.0/24, separated by commas.",
             ) from error
 
     def __contains__(self, host: str) -> bool:
@@ -121,7 +121,7 @@ async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
     answer = error_answer(
         403,
         "Insecure",
-        "The request came in the clear, where others can read its token.",
-        "Use the https:// address, and a new token: this one may have been read.",
+        "The request came unencrypted, so others can read its token.",
+        "Use the https:// address and a new token, since others may have read this token.",
     )
     await answer(scope, receive, send)

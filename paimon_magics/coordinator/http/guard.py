@@ -186,14 +186,14 @@ class Guard:
     def _refusal(self, scope: Scope, path: str) -> Response | None:
         """The answer to a request that nobody may send."""
         if not scope["path"].startswith(self._root) or not path.startswith("/"):
-            return error_answer(404, "NotFound", f"There is no {scope['path']} here.", "")
+            return error_answer(404, "NotFound", f"There is no endpoint {scope['path']}.", "")
         encoded = path.encode(errors="replace")
         if len(encoded) > NAME_BYTES_MAX and max(map(len, encoded.split(b"/"))) > NAME_BYTES_MAX:
             return error_answer(
                 400,
                 "NameTooLong",
                 f"A name in the path has more than {NAME_BYTES_MAX} bytes.",
-                "No table or database can have it: names become names of folders.",
+                "No table or database can have such a name, because names become names of folders.",
             )
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"0")
@@ -202,8 +202,8 @@ class Guard:
         encoding = headers.get(b"content-encoding")
         if encoding is not None and encoding.lower() not in (b"", b"identity"):
             shown = encoding.decode("latin-1")
-            message = f"The body's content-encoding is {shown}, which is not read."
-            return error_answer(415, "Unsupported", message, "Send the body as it is.")
+            message = f"The body has the content-encoding {shown}, which is not supported."
+            return error_answer(415, "Unsupported", message, "Send the body without an encoding.")
         return None
 
     def _counted(self, receive: Receive) -> Receive:
@@ -274,7 +274,7 @@ class Guard:
         host = (scope.get("client") or ("", 0))[0]
         wait = self._throttle.wait_seconds(host, token)
         if wait:
-            return _too_many(wait, "Too many wrong tokens have come from this address.")
+            return _too_many(wait, "This address has sent too many wrong tokens.")
         try:
             principal = await self._principal(connection)
         except SetupError as error:
@@ -353,9 +353,12 @@ def _forbidden(principal: Principal, needed: Needed) -> Response:
     return error_answer(
         403,
         "Forbidden",
-        f"{principal.name} may not do that: it takes the scope `{needed.value}`"
+        (
+            f"{principal.name} lacks permission for this request: it requires the scope "
+            f"`{needed.value}`"
+        )
         + (f", not `{scope.value}`." if scope and not principal.may(needed) else " on all tables."),
-        f"Ask an administrator for a role with the scope `{needed.value}` of the coordinator.",
+        f"Ask an administrator for a role with the coordinator's scope `{needed.value}`.",
     )
 
 
@@ -384,13 +387,13 @@ def _client_of(scope: Scope) -> str | None:
 
 def _too_many(
     wait_seconds: float,
-    message: str = "This client sends more than the coordinator takes from one.",
+    message: str = "This client sends more than the coordinator accepts from one client.",
 ) -> Response:
     answer = error_answer(
         429,
         "TooMany",
         message,
-        "Send less at once. What was refused may be sent again after the time in Retry-After.",
+        "Send less at once. Retry the request after the time in Retry-After.",
     )
     answer.headers["retry-after"] = str(max(1, math.ceil(wait_seconds)))
     return answer

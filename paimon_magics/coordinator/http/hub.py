@@ -79,8 +79,8 @@ def hub_service(cache_ms: int) -> HubService:
     url = urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"])
     if url.hostname not in _LOOPBACK or url.scheme != "http" or url.port is None:
         raise SetupError(
-            f"The hub wants the coordinator at {url.geturl()}, but it listens on 127.0.0.1 only.",
-            hint="Give the service a `url` as http://127.0.0.1:8124 in jupyterhub_config.py.",
+            f"The hub expects the coordinator at {url.geturl()}, but it listens on 127.0.0.1 only.",
+            hint="Give the service a `url` such as http://127.0.0.1:8124 in jupyterhub_config.py.",
         )
     try:
         from jupyterhub.services.auth import HubOAuth
@@ -121,8 +121,8 @@ class _HubAuthoriser:
             return self._login(connection)
         return unauthorised(
             "The hub does not know the token, or it has expired.",
-            "Servers of the hub have one in PAIMON_COORDINATOR_TOKEN while they run; a new one is "
-            "made on the hub's page Token.",
+            "A running server of the hub has a token in PAIMON_COORDINATOR_TOKEN. The hub's page "
+            "Token makes a new token.",
         )
 
     def routes(self) -> list[Route]:
@@ -142,7 +142,7 @@ class _HubAuthoriser:
         except HTTPError as error:
             raise SetupError(
                 f"The hub can't check the token: {error.log_message}",
-                hint="Try again. If the error stays, look at the hub's log.",
+                hint="Try again. If the error persists, look at the hub's log.",
             ) from error
         return model
 
@@ -237,7 +237,7 @@ def _name(model: dict[str, Any]) -> str:
         return _SERVICE + name
     if name.startswith(_SERVICE):
         raise SetupError(
-            f"The user name `{name}` begins with `{_SERVICE}`, as those of services do.",
+            f"The user name `{name}` begins with `{_SERVICE}`, which is reserved for services.",
             hint="Ask an administrator of the hub to rename the user.",
         )
     return name

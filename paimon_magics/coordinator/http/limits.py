@@ -211,7 +211,7 @@ class _Lane:
             raise SetupError(
                 f"Requests about `{self._table}` have waited for the warehouse's store for "
                 f"{_TABLE_WAIT_SECONDS:.0f} s.",
-                hint="Check that its files can be read, then send the request again.",
+                hint="Check that the table's files can be read, then send the request again.",
             ) from error
         try:
             return await self._run(action, request)

@@ -100,12 +100,12 @@ def granting(file: str) -> dict[str, tuple[Grant, ...]]:
         document = json.loads(Path(file).read_text())
         is_object = isinstance(document, dict)
         if not is_object or not all(isinstance(allows, list) for allows in document.values()):
-            raise ValueError("it has to be an object whose members are lists")
+            raise ValueError("it must be an object whose members are lists")
         return {text: grants_of(map(str, allows)) for text, allows in document.items()}
     except (OSError, ValueError, TypeError, AttributeError, PaimonMagicsError) as error:
         raise SetupError(
             f"The permissions in {file} can't be read: {error}",
-            hint='Write a JSON object, as {"data-engineers": ["write=shop", "read"]}.',
+            hint='Write a JSON object such as {"data-engineers": ["write=shop", "read"]}.',
         ) from error
 
 
@@ -138,8 +138,8 @@ class IssuerKeys:
             await asyncio.shield(self._reading)
         if self._age > _USED_SECONDS_MAX:
             raise SetupError(
-                f"The issuer {self._url} can't be asked for its keys: {self._problem}.",
-                hint="Try again. If the error stays, look at the issuer.",
+                f"The keys of the issuer {self._url} can't be fetched: {self._problem}.",
+                hint="Try again. If the error persists, check the issuer.",
             )
         return self._keys.get(id)
 
@@ -155,11 +155,11 @@ class IssuerKeys:
             async with asyncio.timeout(_ANSWER_SECONDS), client:
                 document = await self._document(client, self._url + _DISCOVERY)
                 if str(document.get("issuer", "")).rstrip("/") != self._url:
-                    raise ValueError(f"it calls itself {document.get('issuer')}")
+                    raise ValueError(f"its document names the issuer {document.get('issuer')}")
                 keys = PyJWKSet.from_dict(await self._document(client, str(document["jwks_uri"])))
         except Exception as error:  # whatever it answers: the last keys are used
             self._problem = str(error).rstrip(".") or type(error).__name__
-            _log.error("The issuer %s can't be asked for its keys: %s", self._url, self._problem)
+            _log.error("The keys of the issuer %s can't be fetched: %s", self._url, self._problem)
         else:
             self._keys = {key.key_id or "": key for key in keys.keys}
             self._read_at = self._requested_at
@@ -167,17 +167,17 @@ class IssuerKeys:
 
     async def _document(self, client: httpx.AsyncClient, url: str) -> dict[str, Any]:
         if not url.startswith("https://") and self._url.startswith("https://"):
-            raise ValueError(f"it names {url}, which is in the clear")
+            raise ValueError(f"it names {url}, which is not encrypted")
         async with client.stream("GET", url) as answer:
             answer.raise_for_status()
             content = b""
             async for part in answer.aiter_bytes():
                 content += part
                 if len(content) > _BYTES_MAX:
-                    raise ValueError(f"{url} has more than {_BYTES_MAX:,} bytes")
+                    raise ValueError(f"{url} returns more than {_BYTES_MAX:,} bytes")
         document = json.loads(content)
         if not isinstance(document, dict):
-            raise ValueError(f"{url} has no JSON object")
+            raise ValueError(f"{url} does not return a JSON object")
         return document
 
 
@@ -220,8 +220,10 @@ class IssuedTokens:
         """See `Authoriser.challenge`."""
         if _is_jwt(bearer_token(connection)):
             return unauthorised(
-                "The token is not one of the issuer's for this coordinator, or it has ended.",
-                f"Get a new one from {self._issuer.url} for the audience {self._issuer.audience}.",
+                "The issuer did not issue this token for this coordinator, or the token has "
+                "expired.",
+                f"Get a new token from {self._issuer.url} for the audience "
+                f"{self._issuer.audience}.",
             )
         return self._others.challenge(connection)
 

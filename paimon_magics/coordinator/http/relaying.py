@@ -106,7 +106,7 @@ class Relay:
                 await _answer(response, first, parts, send)
             except Exception as error:
                 # The connection ends without the rest, by which the client knows.
-                _log.warning("The coordinator at %s has broken off: %s", self.address, error)
+                _log.warning("The coordinator at %s broke off its answer: %s", self.address, error)
         return True
 
     async def pass_on_socket(self, scope: Scope, receive: Receive, send: Send) -> bool:
@@ -133,7 +133,7 @@ class Relay:
             await send({"type": "websocket.close", "code": _UNAUTHORISED})
             return True
         except Exception as error:  # whatever it is, nothing was sent
-            _log.info("The coordinator at %s takes no stream: %r", self.address, error)
+            _log.info("The coordinator at %s accepts no stream: %r", self.address, error)
             return False
         async with inner:
             await receive()  # websocket.connect
@@ -182,7 +182,7 @@ class Relay:
         try:
             await asyncio.wait({answer, over}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
-                raise _OverError("it owns the warehouse no more")
+                raise _OverError("it no longer owns the warehouse")
             return answer.result()
         finally:
             over.cancel()
@@ -261,6 +261,6 @@ def _broke_off(scope: Scope, address: str, error: Exception) -> Response:
     return error_answer(
         503 if may_repeat else 502,
         BrokeOffError.__name__,
-        f"The coordinator at {address} got the request and has not answered: {error}.",
-        "The request may have been carried out. Look before you send it again.",
+        f"The coordinator at {address} received the request but has not answered: {error}.",
+        "The request may have been carried out. Check its effect before you send it again.",
     )

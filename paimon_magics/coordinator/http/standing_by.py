@@ -89,7 +89,7 @@ class StandingBy:
         gauge.set_function(lambda: self._waiting)
         self._answers = Counter(
             "paimon_coordinator_relayed_total",
-            "Requests to a coordinator that stands by, by what became of them.",
+            "Requests to a standby coordinator, by outcome.",
             ["outcome"],
             registry=self._registry,
         )
@@ -223,17 +223,23 @@ class StandingBy:
             message, hint = "No coordinator owns the warehouse's commits yet.", _UNKNOWN
         elif not self._may_trust(lease.address):
             message = (
-                f"The coordinator at {lease.address} owns the warehouse's commits. This one stands "
-                "by, and was not told to trust it."
+                f"The coordinator at {lease.address} owns the warehouse's commits. This "
+                "coordinator is a standby that is not configured to trust that address."
             )
-            hint = f"Ask there. Its administrator names it with --peer {lease.address}."
+            hint = (
+                "Send the request there. Or ask the administrator to start this standby with "
+                f"--peer {lease.address}."
+            )
         else:
             seconds = lease.lease_ms / 1000
             message = (
-                f"The coordinator of {lease.who} at {lease.address} owns the warehouse's commits, "
-                "and does not answer."
+                f"The coordinator of {lease.who} at {lease.address} owns the warehouse's "
+                "commits, but does not answer."
             )
-            hint = f"Send it again: {seconds:.0f} s after the owner's end another one takes over."
+            hint = (
+                f"Send the request again: a standby takes over {seconds:.0f} s after the "
+                "owner ends."
+            )
         hint = f"{hint} {self.trouble}".rstrip()
         return error_answer(503, NoOwnerError.__name__, message, hint)
 

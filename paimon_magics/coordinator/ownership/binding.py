@@ -84,8 +84,10 @@ class WarehouseBinding:
             what = "nothing" if there is None else f"another warehouse (id {there})"
             raise SetupError(
                 f"The warehouse {self._catalog.warehouse} is gone: in its place is {what}.",
-                hint="Mount it again, or move it back. The coordinator goes on as soon as it is "
-                "there.",
+                hint=(
+                    "Mount the warehouse again, or move it back. The coordinator resumes as "
+                    "soon as it is there."
+                ),
             )
 
     def _is_unmarked(self) -> bool:
@@ -115,8 +117,10 @@ class WarehouseBinding:
         return SetupError(
             f"The state folder {self._folder.path} belongs to the warehouse {belongs_to}, not to "
             f"{self._catalog.warehouse}{shown}.",
-            hint="Start the coordinator with that warehouse, or name another state folder by "
-            "--state.",
+            hint=(
+                "Start the coordinator with that warehouse, or name another state folder with "
+                "--state."
+            ),
         )
 
 

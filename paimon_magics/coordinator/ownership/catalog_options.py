@@ -37,8 +37,10 @@ def catalog_options(
         except (OSError, UnicodeDecodeError) as error:
             raise SetupError(
                 f"The catalog options in {file} can't be read: {error}",
-                hint="Name a JSON file with an object of Paimon's catalog options, whose values "
-                "are texts.",
+                hint=(
+                    "Name a JSON file with an object of Paimon's catalog options. Its values "
+                    "must be strings."
+                ),
             ) from error
         options |= _parsed(text, file)
     options |= environment_options(environment)
@@ -46,13 +48,13 @@ def catalog_options(
         key, sign, value = assignment.partition("=")
         if not sign or not key.strip():
             raise SetupError(
-                f"--catalog-option is '{key}', without a value.",
+                f"--catalog-option has '{key}' without a value.",
                 hint="Write --catalog-option KEY=VALUE.",
             )
         if is_secret_name(key):
             raise SetupError(
-                f"--catalog-option gives '{key.strip()}', which every user of this machine could "
-                "read in the list of processes.",
+                f"--catalog-option contains '{key.strip()}', which every user of this machine "
+                "could read in the process list.",
                 hint=f"Put it into the file that --catalog names, or the variable {ENVIRONMENT}.",
             )
         options[key.strip()] = value
@@ -60,8 +62,8 @@ def catalog_options(
         options["warehouse"] = warehouse
     if not options.get("warehouse"):
         raise SetupError(
-            "No warehouse is named.",
-            hint="Name its folder or URI with --warehouse, or among the catalog options.",
+            "No warehouse is specified.",
+            hint="Specify its folder or URI with --warehouse, or in the catalog options.",
         )
     return options
 
@@ -89,8 +91,8 @@ def _parsed(text: str, where: str) -> dict[str, str]:
     for key, value in document.items():
         if not isinstance(value, str | int | float | bool):
             raise SetupError(
-                f"The catalog option '{key}' in {where} is not a text.",
-                hint="Write the option's value as a text.",
+                f"The catalog option '{key}' in {where} is not a string.",
+                hint="Write the option's value as a string.",
             )
     return {key: _text(value) for key, value in document.items()}
 

@@ -215,8 +215,8 @@ class LeaseFolder:
             return self._store.read(path)
         except IsADirectoryError as error:
             raise SetupError(
-                f"{path} is a folder, where a lease of the warehouse has to be.",
-                hint="Remove it. No coordinator makes such a folder.",
+                f"{path} is a folder, but must be a file with a lease of the warehouse.",
+                hint="Remove the folder. No coordinator creates it.",
             ) from error
 
     def create(self, lease: Lease) -> bool:
@@ -232,7 +232,7 @@ class LeaseFolder:
         if content is None and failed is not None:
             raise SetupError(
                 f"The lease of the warehouse's commits could not be written: {failed}",
-                hint="The coordinator goes on once the warehouse can be written.",
+                hint="The coordinator resumes when the warehouse can be written.",
             ) from failed
         mine = None if content is None else lease_of(content, lease.epoch)
         return mine is not None and mine.instance == lease.instance
@@ -327,15 +327,18 @@ def owned_elsewhere(lease: Lease | None) -> NotOwnerError:
     if lease is None:
         return NotOwnerError(
             "Another coordinator owns the warehouse's commits.",
-            hint="Use that one, or stop it first.",
+            hint="Use that coordinator, or stop it first.",
         )
     return NotOwnerError(
-        f"The warehouse's commits are owned by the coordinator of {lease.who} at "
-        f"{lease.address} (epoch {lease.epoch}).",
-        hint=f"Connect with coordinator='{lease.address}' and its token. People with accounts of "
-        "their own share a service. Start it with `paimon-coordinator --warehouse … --state …`. "
-        "Make a token for each with `paimon-coordinator token add NAME --allow write --state …`. "
-        "Everybody connects with coordinator='http://HOST:PORT' and the token. Or wait until that "
-        f"one has stopped; {lease.lease_ms / 1000:.0f} s after it died another one takes over.",
+        f"The coordinator of {lease.who} at {lease.address} (epoch {lease.epoch}) owns the "
+        "warehouse's commits.",
+        hint=(
+            f"Connect with coordinator='{lease.address}' and its token. Or wait until it stops; "
+            f"{lease.lease_ms / 1000:.0f} s after its death another coordinator takes over. "
+            "Users with separate accounts share a service: start it with `paimon-coordinator "
+            "--warehouse … --state …`, and make a token for each user with `paimon-coordinator "
+            "token add NAME --allow write --state …`. Each user connects with "
+            "coordinator='http://HOST:PORT' and the token."
+        ),
         address=lease.address,
     )

@@ -204,8 +204,11 @@ class Ownership:
         self._check_known()
         if self.epoch and self._now_ms() >= self._until_ms:
             raise SetupError(
-                f"The coordinator's lease of the warehouse has run out. {self.trouble}".strip(),
-                hint="It is taken again as soon as the warehouse's store answers. Ask again.",
+                f"The coordinator's lease of the warehouse has expired. {self.trouble}".strip(),
+                hint=(
+                    "The coordinator takes it again as soon as the warehouse's store answers. "
+                    "Send the request again."
+                ),
             )
 
     def _check_known(self) -> None:
@@ -359,7 +362,7 @@ class Ownership:
         owner = self._leases.read(epoch)
         self._lost = DeposedError(
             "This coordinator no longer owns the warehouse's commits: they were taken over by "
-            + (owner.who if owner else "another one")
+            + (owner.who if owner else "another coordinator")
             + f" (epoch {epoch}).",
             hint="Connect to the newer coordinator" + (f" at {owner.address}." if owner else "."),
             address=owner.address if owner else "",

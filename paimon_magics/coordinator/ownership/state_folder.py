@@ -75,13 +75,13 @@ class StateFolder:
         except OSError as error:
             raise SetupError(
                 f"The coordinator's state folder {path} can't be used: {error.strerror or error}.",
-                hint="Name another folder on a local disk, to which you may write.",
+                hint="Name another folder, on a local disk, that you may write to.",
             ) from error
         kind = network_file_system(path)
         if kind is not None:
             raise SetupError(
                 f"The coordinator's state folder {path} is on a network file system ({kind}), "
-                "where its database would not survive.",
+                "where its database is not safe.",
                 hint="Name a folder on a local disk of this machine.",
             )
 
@@ -134,7 +134,7 @@ class StateFolder:
                 shown = f" (process {running.pid} at {running.address})" if running else ""
                 raise SetupError(
                     f"The state folder {self.path} is in use by another process{shown}.",
-                    hint="Stop that coordinator, or give this one another state folder.",
+                    hint="Stop that coordinator, or give this coordinator another state folder.",
                 )
             time.sleep(_PAUSE_SECONDS)  # another process may just be checking whether it is held
         self._lock = lock
@@ -222,7 +222,7 @@ class StateFolder:
         except UnicodeDecodeError as error:
             raise SetupError(
                 f"The file {path} can't be read: it is not text.",
-                hint="Restore it from a backup. Or remove it: the next start makes another one.",
+                hint="Restore it from a backup. Or remove it: the next start makes a new file.",
             ) from error
 
 

@@ -60,10 +60,15 @@ def parser() -> argparse.ArgumentParser:
     text(
         "--audit-table",
         metavar="DATABASE.TABLE",
-        help="keep who did what in this table of the warehouse, as ops.audit (default: nowhere)",
+        help=(
+            "write an audit log to this table of the warehouse, such as ops.audit (default: no "
+            "audit log)"
+        ),
     )
     number(
-        "--audit-every-ms", default=_AUDIT_EVERY_MS, help="how often its entries are written there"
+        "--audit-every-ms",
+        default=_AUDIT_EVERY_MS,
+        help="how often audit entries are written to the table",
     )
     number("--ownership-lease-ms", default=_OWNERSHIP_LEASE_MS)
     _add_standby(arguments)
@@ -80,19 +85,21 @@ def _add_place(arguments: _Arguments) -> None:
     arguments.text("--warehouse", help="the warehouse's folder or URI")
     arguments.text(
         "--catalog",
-        help="a JSON file of catalog options, for keys that no command line should show",
+        help="a JSON file of catalog options, for secrets that must not be on a command line",
     )
     arguments.many(
         "--catalog-option",
         metavar="KEY=VALUE",
-        help="one of Paimon's catalog options, as s3.endpoint; may be repeated",
+        help="one of Paimon's catalog options, such as s3.endpoint; may be repeated",
     )
     arguments.many(
         "--external-root",
         metavar="URI",
-        help="a folder outside the warehouse in which tables may have files; whoever may write a "
-        "table can have files there deleted; may be repeated (default: none; with --embedded those "
-        "that tables' options name)",
+        help=(
+            "a folder outside the warehouse where tables may have files; users with write "
+            "permission on a table can have files below it deleted; may be repeated (default: "
+            "none; with --embedded, the folders that tables' options name)"
+        ),
     )
     arguments.text(
         "--state", required=True, help="a folder on a local disk for its database and token"
@@ -103,9 +110,12 @@ def _add_network(arguments: _Arguments) -> None:
     arguments.text(
         "--host",
         default=LOOPBACK,
-        help="the address to listen at; 0.0.0.0 is all of this machine's (default: 127.0.0.1)",
+        help=(
+            "the address to listen on; 0.0.0.0 means all addresses of this machine (default: "
+            "127.0.0.1)"
+        ),
     )
-    arguments.number("--port", default=0, help="the port there (default: any)")
+    arguments.number("--port", default=0, help="the port to listen on (default: any)")
     arguments.file(
         "--tls-cert", help="the certificate with its chain, in PEM; read again when it changes"
     )
@@ -113,18 +123,22 @@ def _add_network(arguments: _Arguments) -> None:
     arguments.many(
         "--behind-proxy",
         metavar="ADDRESS",
-        help="a proxy that ends TLS: its X-Forwarded headers are believed, and nobody else may ask "
-        "in the clear; an address or network, may be repeated",
+        help=(
+            "the address or network of a proxy that ends TLS: its X-Forwarded headers are "
+            "trusted, and other clients may not connect without TLS; may be repeated"
+        ),
     )
-    arguments.flag("--insecure-http", help="take tokens in the clear, if the network is trusted")
-    arguments.text("--root-path", default="", help="the path below which everything is, as /lake")
+    arguments.flag("--insecure-http", help="accept tokens without TLS, if the network is trusted")
     arguments.text(
-        "--advertise", default="", metavar="URL", help="the address by which others reach it"
+        "--root-path", default="", help="the path prefix of all endpoints, such as /lake"
+    )
+    arguments.text(
+        "--advertise", default="", metavar="URL", help="the address by which clients reach it"
     )
     arguments.number(
         "--drain-ms",
         default=0,
-        help="how long after SIGTERM it still answers, not ready, while clients go elsewhere",
+        help="how long after SIGTERM it still answers, as not ready, while clients go elsewhere",
     )
 
 
@@ -136,9 +150,11 @@ def _add_standby(arguments: _Arguments) -> None:
     arguments.many(
         "--peer",
         metavar="URL",
-        help="the address of another coordinator, to which tokens may be passed on while that one "
-        "owns the warehouse; may have `*` for a part of its host's name, and be repeated "
-        "(default: those of this machine's loopback)",
+        help=(
+            "the address of another coordinator, which may receive tokens while it owns the "
+            "warehouse; `*` stands for a part of its host's name; may be repeated (default: the "
+            "addresses of this machine's loopback)"
+        ),
     )
     arguments.file(
         "--peer-ca", help="a PEM file with the certificates to trust at the other coordinators"
@@ -147,32 +163,34 @@ def _add_standby(arguments: _Arguments) -> None:
 
 def _add_issuer(arguments: _Arguments) -> None:
     arguments.text(
-        "--oidc-issuer", metavar="URL", help="take the tokens of this OpenID Connect issuer, too"
+        "--oidc-issuer", metavar="URL", help="also accept tokens of this OpenID Connect issuer"
     )
-    arguments.text("--oidc-audience", help="the audience that they must be for")
+    arguments.text("--oidc-audience", help="the audience that these tokens must have")
     arguments.text(
         "--oidc-user-claim", default="sub", help="the claim with the user's name (default: sub)"
     )
     arguments.text(
         "--oidc-scope-claim",
         default="scope",
-        help="the claim that says what is allowed, as scope or groups (default: scope)",
+        help="the claim with the permissions, such as scope or groups (default: scope)",
     )
     arguments.file(
         "--oidc-grants",
-        help="a JSON file of what each text of that claim allows (default: texts as "
-        "paimon-coordinator:write=shop.orders_*)",
+        help=(
+            "a JSON file that maps each text of that claim to permissions (default: texts such "
+            "as paimon-coordinator:write=shop.orders_*)"
+        ),
     )
     arguments.file("--oidc-ca", help="a PEM file with the certificates to trust there")
 
 
 def _add_client_limits(arguments: _Arguments) -> None:
     for option, what, default in (
-        ("--client-requests-max", "requests of one client in flight", 256),
-        ("--client-rate-max", "requests of one client in a second", 2000),
-        ("--client-streams-max", "streams of one client", 1024),
+        ("--client-requests-max", "requests in flight per client", 256),
+        ("--client-rate-max", "requests per second and client", 2000),
+        ("--client-streams-max", "streams per client", 1024),
     ):
-        limit = f"0 is no limit (default: {default}, on the loopback none)"
+        limit = f"0 means no limit (default: {default}; on the loopback, no limit)"
         arguments.number(option, help=f"{what}; {limit}")
 
 
@@ -181,12 +199,14 @@ def _add_compaction(arguments: _Arguments) -> None:
     arguments.text(
         "--compact",
         choices=("auto", "off"),
-        help="auto: compact tables by itself, but for those with auto_compact=false (default with "
-        "--embedded); off: only tables with auto_compact=true",
+        help=(
+            "auto: compact all tables except those with auto_compact=false (default with "
+            "--embedded); off: compact only tables with auto_compact=true"
+        ),
     )
     arguments.number("--compact-workers", default=budget.workers, help="processes that compact")
     arguments.number(
-        "--compact-memory-bytes", default=budget.memory_bytes, help="the memory of each of them"
+        "--compact-memory-bytes", default=budget.memory_bytes, help="the memory of each process"
     )
     arguments.number(
         "--compact-bytes-max",
@@ -196,5 +216,5 @@ def _add_compaction(arguments: _Arguments) -> None:
     arguments.number(
         "--compact-settle-ms",
         default=_COMPACT_SETTLE_MS,
-        help="how long after a commit a table is looked at",
+        help="how long after a commit a table is checked",
     )

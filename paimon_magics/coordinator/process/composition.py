@@ -345,8 +345,8 @@ class _Composition:
         database, dot, table = text.partition(".")
         if not (database and dot and table) or set(text) & set("/\\$` ") or "." in table:
             raise SetupError(
-                f"`{text}` is not a table's name for the audit log.",
-                hint="Give its database and its own name, as --audit-table ops.audit.",
+                f"`{text}` is not a valid table name for the audit log.",
+                hint="Give the names of its database and table, such as --audit-table ops.audit.",
             )
         coordinator = self.coordinator
 
@@ -432,19 +432,19 @@ def _issuer(options: argparse.Namespace) -> Issuer | None:
     if not options.oidc_audience:
         raise SetupError(
             "--oidc-audience is required with --oidc-issuer.",
-            hint="Give it: without it, a token for any other service would be taken here.",
+            hint="Without it, this coordinator would accept a token for any other service.",
         )
     if options.hub or options.embedded:
         word = "--hub" if options.hub else "--embedded"
         raise SetupError(
-            f"A coordinator with {word} takes no tokens of another issuer.",
+            f"A coordinator with {word} accepts no tokens of another issuer.",
             hint=f"Leave out {word} or --oidc-issuer.",
         )
     Addresses.of(url)  # raises
     parts = urlsplit(url)
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
         raise SetupError(
-            f"The keys of {url} would come in the clear, so others could replace them.",
+            f"The keys of {url} would come unencrypted, so others could replace them.",
             hint="Name the issuer by its https:// address.",
         )
     grants = None if options.oidc_grants is None else granting(options.oidc_grants)

@@ -96,8 +96,8 @@ def network_of(options: argparse.Namespace) -> Network:
     )
     if not _HOST.fullmatch(network.host):
         raise SetupError(
-            f"The coordinator can't listen on `{network.host}`: it is no address.",
-            hint="Name an address of this machine with --host, as 0.0.0.0 for all of them.",
+            f"The coordinator can't listen on `{network.host}`: it is not an address.",
+            hint="Name an address of this machine with --host, or 0.0.0.0 for all its addresses.",
         )
     if network.key is not None and network.certificate is None:
         raise SetupError(
@@ -107,14 +107,14 @@ def network_of(options: argparse.Namespace) -> Network:
     if (options.hub or options.embedded) and network.differs:
         word = "--hub" if options.hub else "--embedded"
         raise SetupError(
-            f"A coordinator with {word} listens on {LOOPBACK} without TLS, and nowhere else.",
+            f"A coordinator with {word} listens only on {LOOPBACK}, without TLS.",
             hint=f"Leave out {word}, or --host, --tls-cert, --behind-proxy, --root-path and "
             "--advertise.",
         )
     is_safe = network.certificate is not None or network.peers.all or network.is_insecure
     if not network.is_local and not is_safe:
         raise SetupError(
-            f"On {network.host} tokens would travel in the clear, and everybody on the network "
+            f"On {network.host} tokens would travel unencrypted, and everybody on the network "
             "could use them.",
             hint="Give --tls-cert and --tls-key; or --behind-proxy with the address of the proxy "
             "that ends TLS; or --insecure-http where the network itself is trusted.",
@@ -127,7 +127,7 @@ def listen(host: str, port: int) -> socket.socket:
     that is in use or is none, and an address that this machine does not have."""
     try:
         if not 0 <= port <= _PORT_MAX:  # `create_server` would leave its socket open
-            raise OSError("it is no port")
+            raise OSError("it is not a port")
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family)
     except OSError as error:
@@ -147,9 +147,7 @@ def _file(name: str | None, option: str) -> Path | None:
         return None
     path = Path(name)
     if not path.is_file():
-        raise SetupError(
-            f"{option} names {name}, which is no file.", hint="Name a file in the format PEM."
-        )
+        raise SetupError(f"{option} names {name}, which is not a file.", hint="Name a PEM file.")
     return path
 
 
@@ -158,7 +156,7 @@ def _root(text: str) -> str:
     if root and not _ROOT.fullmatch(root):
         raise SetupError(
             f"--root-path can't be `{text}`.",
-            hint="Write the path that the proxy sends, as /lake or /services/lake.",
+            hint="Write the path that the proxy sends, such as /lake or /services/lake.",
         )
     return root
 
@@ -174,7 +172,7 @@ def _advertised(url: str) -> str:
     if not is_good or parts.query or parts.fragment or parts.username is not None:
         raise SetupError(
             f"--advertise can't be `{url}`.",
-            hint="Write the address that clients use, as https://lake.example.org/coordinator.",
+            hint="Write the address that clients use, such as https://lake.example.org/coordinator.",
         )
     return url.rstrip("/")
 

@@ -117,7 +117,7 @@ def _check(options: argparse.Namespace) -> None:
         )
     if store_address(options.store) is None and options.log != "warehouse":
         raise SetupError(
-            "With --standby the next owner must find acknowledged inserts, and this coordinator "
+            "With --standby the next owner must find acknowledged inserts, but this coordinator "
             "would keep them on its own disk.",
             hint="Give --store postgresql://…, or --log warehouse.",
         )

@@ -125,7 +125,7 @@ class Succession:
                 parts = self._taken_over(ending)
             except Exception as error:  # whatever it is, another one may have more luck
                 if not self._closing.is_set():
-                    self.app.trouble = f"This one could not take over: {error}"
+                    self.app.trouble = f"This coordinator could not take over: {error}"
                     _log.error("Could not take over: %s", error)
                 return
             self.parts = parts
@@ -160,7 +160,7 @@ class Succession:
         if not parts.coordinator.state_thread.waits_for_store:
             self._writable_ms = now_ms
         elif now_ms - self._writable_ms > self._lease_ms and not self._steps_down:
-            _log.error("Steps down, since its store does not work.")
+            _log.error("The coordinator steps down, because its store does not work.")
             self._steps_down = True
             self._shutdown.request()
 
@@ -185,8 +185,10 @@ class PeerNames:
             if parts is None:
                 raise SetupError(
                     f"--peer can't be `{text}`.",
-                    hint="Write the address of another coordinator, as "
-                    "https://lake-1.example.org:8123 or https://lake-*.example.org:8123.",
+                    hint=(
+                        "Write the address of another coordinator, such as "
+                        "https://lake-1.example.org:8123 or https://lake-*.example.org:8123."
+                    ),
                 )
             peers.append(parts)
         return cls(tuple(peers))

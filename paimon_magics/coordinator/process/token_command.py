@@ -43,11 +43,11 @@ def token_command(arguments: Sequence[str]) -> list[str]:
                 return [run.add(options.name, options.allow or ["read"], expires_in_ms)]
             case "renew":
                 renewed = run.renew(options.name, expires_in_ms)
-                return _table(renewed) if renewed else ["It was revoked: make a new one."]
+                return _table(renewed) if renewed else ["The token was revoked: make a new token."]
             case "revoke":
                 revoked = run.revoke(options.name)
                 lines = [f"{token['id']} of {token['name']} is revoked." for token in revoked]
-                return lines or ["It had ended before."]
+                return lines or ["The token had ended before."]
             case _:
                 return _table(run.all())
 
@@ -106,14 +106,14 @@ def _commands(options: argparse.Namespace, ending: ExitStack) -> _Running | _Sto
         return _asking(At(addresses, token, tls=tls), ending)
     if options.state is None:
         raise SetupError(
-            "The command names no coordinator.",
+            "The command does not specify a coordinator.",
             hint="Give --state with its state folder, or --address with its address and its token "
             "in PAIMON_COORDINATOR_TOKEN.",
         )
     if not Path(options.state).is_dir():
         raise SetupError(
             f"There is no state folder {options.state}.",
-            hint="Name the folder that the coordinator has as its --state.",
+            hint="Name the folder that the coordinator uses as its --state.",
         )
     folder = StateFolder(Path(options.state))
     running = folder.running() if folder.is_held() else None
@@ -158,7 +158,8 @@ def _ms(text: str) -> int:
     match = _TIME.fullmatch(text)
     if match is None:
         raise InvalidValueError(
-            f"`{text}` is no time.", hint="Write it as 90d, 12h or 30m, or as never."
+            f"`{text}` is not a duration.",
+            hint="Write a duration such as 90d, 12h or 30m, or never.",
         )
     return int(match[1]) * _UNITS_MS[match[2]]
 
@@ -168,19 +169,23 @@ def _parser() -> argparse.ArgumentParser:
         prog="paimon-coordinator token", description="Makes, lists and revokes tokens."
     )
     words = parser.add_subparsers(dest="word", required=True)
-    add = words.add_parser("add", help="make a token, and print it this once")
-    add.add_argument("name", help="whose it is: the user in commits")
+    add = words.add_parser("add", help="make a token, and print it once")
+    add.add_argument("name", help="the token's user, whom commits name")
     add.add_argument(
         "--allow",
         action="append",
         metavar="SCOPE[=DATABASE[.TABLE]]",
-        help="read, write or admin, on everything or on tables by pattern: write=shop.orders_*; "
-        "may be given many times (default: read)",
+        help=(
+            "read, write or admin, on everything or on tables by pattern: write=shop.orders_*; "
+            "may be repeated (default: read)"
+        ),
     )
     show = words.add_parser("list", help="list tokens, without their secrets")
-    revoke = words.add_parser("revoke", help="end a token at once")
+    revoke = words.add_parser("revoke", help="revoke a token at once")
     revoke.add_argument("name", help="its id, or a name for all that have it")
-    renew = words.add_parser("renew", help="give a token another end, also after the old one")
+    renew = words.add_parser(
+        "renew", help="change when a token expires, even if it has expired already"
+    )
     renew.add_argument("name", help="its id, or a name for all that have it")
     for command in (add, renew):
         command.add_argument(

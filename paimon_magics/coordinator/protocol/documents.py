@@ -174,7 +174,7 @@ def _decoded(document: Any, key: str) -> tuple[bytes, ...]:
     try:
         return tuple(base64.b64decode(text, validate=True) for text in texts)
     except (binascii.Error, TypeError, ValueError) as error:
-        raise InvalidValueError(f"`{key}` must be texts in Base64.") from error
+        raise InvalidValueError(f"`{key}` must be strings in Base64.") from error
 
 
 def _change_document(change: Change) -> dict[str, Any]:
@@ -268,7 +268,7 @@ def read_set_of(document: Any) -> ReadSet:
             raise InvalidValueError("The member `files` must be a list of texts.")
     lookup = member(document, "found", object)
     if files is None and lookup is None:
-        raise InvalidValueError("Without `files` the member `found` must say what was looked for.")
+        raise InvalidValueError("Without the member `files`, the member `found` is required.")
     return ReadSet(
         snapshot_id=member(document, "snapshot_id", int),
         files=files,
@@ -287,7 +287,7 @@ def _condition_of(document: Any) -> ColumnPredicate:
     operator = member(document, "operator", str)
     values = tuple(map(_value_of, member(document, "values", Sequence)))
     if operator not in _OPERATORS:
-        raise InvalidValueError(f"The member `operator` is {operator!r}, which compares nothing.")
+        raise InvalidValueError(f"The member `operator` is {operator!r}, which is not an operator.")
     if bool(values) == (operator in _WITHOUT_VALUES):
         raise InvalidValueError(f"The operator {operator!r} can't have {len(values)} values.")
     return ColumnPredicate(member(document, "column", str), operator, values)
@@ -313,7 +313,7 @@ def _value_of(document: Any) -> PredicateValue:
         if kind == "date":
             return datetime.date.fromisoformat(value)
     except (InvalidOperation, TypeError, ValueError) as error:
-        raise InvalidValueError(f"{value!r} is no {kind}.") from error
+        raise InvalidValueError(f"{value!r} is not a valid {kind}.") from error
     if kind == "value" and isinstance(value, bool | int | str):
         return value
     raise InvalidValueError(f"A value can't be {document!r}.")

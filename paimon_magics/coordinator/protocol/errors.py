@@ -16,8 +16,8 @@ RETRY_AFTER = "5"
 """The header `retry-after` for a client that was refused in a pause, in seconds."""
 
 RESUME_HINT = (
-    "The table takes no commits until an administrator has looked at it and resumed it: "
-    "`%paimon coordinator resume TABLE`."
+    "The table takes no commits until an administrator has checked and resumed it: `%paimon "
+    "coordinator resume TABLE`."
 )
 
 
@@ -59,9 +59,10 @@ class PausedError(SetupError):
         super().__init__(
             f"The coordinator was paused by {pause.by or 'somebody'} at {when:%Y-%m-%d %H:%M:%S} "
             "UTC: no new transaction or insert begins.",
-            hint="Transactions that are open can still be committed. Run the statement again "
-            "when an "
-            "administrator has resumed the coordinator by `%paimon coordinator resume`.",
+            hint=(
+                "Open transactions can still be committed. Run the statement again when an "
+                "administrator has resumed the coordinator with `%paimon coordinator resume`."
+            ),
         )
 
 

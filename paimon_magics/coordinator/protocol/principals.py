@@ -66,7 +66,7 @@ class Grant:
             scope = Scope(name.strip().lower())
         except ValueError:
             raise InvalidValueError(
-                f"`{text}` allows nothing that is known here.", hint=f"Write {_FORM.lower()}."
+                f"`{text}` is not a known permission.", hint=f"Write {_FORM.lower()}."
             ) from None
         if not equals:
             return cls(scope)
@@ -240,7 +240,7 @@ def check_right(principal: Principal, needed: Scope, database: str, table: str |
     if not principal.may_on(needed, database, table):
         shown = f"`{database}`" if table is None else f"`{database}.{table}`"
         raise NotTheirsError(
-            f"{principal.name} may not do that with {shown}: it takes the scope "
+            f"{principal.name} lacks permission for this on {shown}: it requires the scope "
             f"`{needed.value}` there.",
             hint=f"Ask an administrator for a token that allows {needed.value}={database}."
             f"{table or '*'}.",

@@ -95,7 +95,7 @@ def rest_catalog_routes(context: Context, warehouse: str | None = None) -> list[
 async def _no_endpoint(request: Request) -> Response:
     if b"%2f" in (request.scope.get("raw_path") or b"").lower():
         return error_response(bad_request("A name in the path contains a slash."))
-    message = f"There is no {request.method} {request.scope['path']} here."
+    message = f"There is no endpoint {request.method} {request.scope['path']}."
     return error_response(RestError(404, message))
 
 
@@ -211,8 +211,8 @@ def _create_table(call: Call) -> Any:
     call.report(name)
     if name.database != database:
         raise bad_request(
-            f"The table is to be created in `{database}` by the path and in `{name.database}` by "
-            "its identifier."
+            f"The path names the database `{database}` for the new table, but its identifier "
+            f"names `{name.database}`."
         )
     if name.branch is not None:
         raise bad_request(f"`{name}` is a branch: create it from its table.")
@@ -287,7 +287,7 @@ def _taken_column(schema: TableSchema, changes: list[TableChange]) -> str | None
 def _drop_table(call: Call) -> Any:
     name = call.name
     if "$" in call.names["table"]:  # also the branch `main`, which is not the whole table
-        raise bad_request(f"`{call.names['table']}` is a branch: drop it as one.")
+        raise bad_request(f"`{call.names['table']}` is a branch: drop it as a branch.")
     with contextlib.suppress(TableDamagedError):
         call.table()
     yield from _change_table(call, TableDrop(name), name)
@@ -299,7 +299,7 @@ def _rename_table(call: Call) -> Any:
     call.report(source, detail=f"to {target}")
     for name in (source, target):
         if name.branch is not None:
-            raise bad_request(f"`{name}` is a branch: rename it as one.")
+            raise bad_request(f"`{name}` is a branch: rename it as a branch.")
     call.require_right(Scope.WRITE, source)
     check_right(call.principal, Scope.WRITE, target.database or "", target.table)
     table_of(call.context, source)
@@ -319,7 +319,7 @@ def _change_table(call: Call, change: DefinitionChange, name: TableName) -> Any:
 # ---- not supported ----
 
 _no_permissions = refusing("permissions", lambda call: None)
-_no_registering = refusing("registering tables that are there already", Call.database)
+_no_registering = refusing("registering existing tables", Call.database)
 
 _DATABASE = "/databases/{database}"
 _ENDPOINTS: list[tuple[str, str, Handler]] = [

@@ -78,8 +78,8 @@ def _published(
             raise not_found(
                 "TABLE",
                 str(name),
-                f"`{name}` is another table than the one that was written: it was dropped and "
-                "created again, or renamed.",
+                f"`{name}` is not the table that was written: that table was dropped and created "
+                "again, or renamed.",
             )
         check_snapshot(table, snapshot)
         pause = None if context.watch is None else context.watch.pause()

@@ -61,8 +61,8 @@ def _function_name(name: str) -> str:
     """Return `name` if a function may have it; else raise 400."""
     if not _FUNCTION_NAME.fullmatch(name):
         raise bad_request(
-            f"`{name}` is not a valid name of a function: it takes letters, digits, `.`, `_` and "
-            "`-`, at least one of them a letter."
+            f"`{name}` is not a valid name of a function: use letters, digits, `.`, `_` and `-`, "
+            "with at least one letter."
         )
     return safe_name(name, "function")
 
@@ -358,8 +358,8 @@ def _name_in_body(sort: _Sort, call: Call, database: str) -> TableName:
     name = _identifier(call.body.get("identifier"), "identifier")
     if name.database != database:
         raise bad_request(
-            f"The view is to be created in `{database}` by the path and in `{name.database}` by "
-            "its identifier."
+            f"The path names the database `{database}` for the new view, but its identifier "
+            f"names `{name.database}`."
         )
     return name
 

@@ -280,7 +280,9 @@ def object_name(database: str, name: str) -> TableName:
     if rest and rest[0].startswith("branch_"):
         branch = safe_name(rest.pop(0).removeprefix("branch_"), "branch")
     if rest:
-        raise _NoTableError(f"`{name}` is no table: this catalog serves tables and branches only.")
+        raise _NoTableError(
+            f"`{name}` is not a table: this catalog serves tables and branches only."
+        )
     return TableName(
         safe_name(table, "table"), database, branch=None if branch == "main" else branch
     )
@@ -329,7 +331,7 @@ def whole_number(request: Request, parameter: str) -> int:
         if number < 2**63:
             return number
     shown = shortened(text, _DIGITS_MAX)
-    raise bad_request(f"'{shown}' is no whole number below 2^63, which is what {parameter} takes.")
+    raise bad_request(f"'{shown}' is not a whole number below 2^63, which {parameter} requires.")
 
 
 def like_filter(request: Request, parameter: str) -> Callable[[str], bool]:

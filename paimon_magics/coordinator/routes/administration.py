@@ -42,7 +42,7 @@ TEXT_CHARACTERS_MAX = 500
 
 _STARTED_AT_MS = int(time.time() * 1000)  # a time of day
 
-COMPACTION_COLUMNS = ("table", "state", "#buckets", "#bytes to read", "what stands in its way")
+COMPACTION_COLUMNS = ("table", "state", "#buckets", "#bytes to read", "obstacle")
 
 
 def administration_routes(
@@ -305,4 +305,7 @@ def _obstacle(watched: Watched) -> str:
         return obstacle
     buckets = count_text(seen.large_buckets, "bucket")
     verb = "is" if seen.large_buckets == 1 else "are"
-    return f"{buckets} ({size_text(seen.large_bytes)}) {verb} too large here: CALL sys.compact"
+    return (
+        f"{buckets} ({size_text(seen.large_bytes)}) {verb} too large for the coordinator: "
+        "CALL sys.compact"
+    )

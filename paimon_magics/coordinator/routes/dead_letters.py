@@ -168,7 +168,7 @@ class DeadLetterForms:
         until = values[-1]
         if not is_good or not until.isdigit() or int(until) < time.time() or not action:
             return notice(
-                403, "The button is too old, or was made by another page.", "Load the page again."
+                403, "The button has expired, or belongs to another page.", "Reload the page."
             )
         try:
             table_info = await self._letters.table(fields["database"], fields["table"])

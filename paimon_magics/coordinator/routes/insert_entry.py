@@ -201,6 +201,6 @@ def validated_stream(
 
 def _no_memory() -> NoMemoryError:
     return NoMemoryError(
-        "The coordinator's memory does not suffice to check the insert.",
-        hint="Nothing of it was taken. Send less at once, or send it again later.",
+        "The coordinator does not have enough memory to check the insert.",
+        hint="No row was accepted. Send less at once, or send the insert again later.",
     )

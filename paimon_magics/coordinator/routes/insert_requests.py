@@ -46,19 +46,19 @@ _REFUSALS = {
         "The insert is larger than the table's queue",
         "Send less at once, or raise the coordinator's limit: --log-bytes-max.",
     ),
-    Reason.BUSY: (503, "TableBusy", "The table takes no inserts now", "Send the insert again."),
+    Reason.BUSY: (503, "TableBusy", "The table accepts no inserts now", "Send the insert again."),
     Reason.CLOSED: (
         409,
         "TableClosed",
         "The table takes no inserts",
-        "`%paimon queue` shows its state. An administrator can open it again: "
-        "`%paimon queue TABLE reopen`.",
+        "`%paimon queue` shows its state. An administrator can open it again with `%paimon queue "
+        "TABLE reopen`.",
     ),
     Reason.MISMATCH: (
         422,
         "LabelUsed",
         "The label, or channel and offset, was used before",
-        "Give each insert a label of its own, and repeat it with the same rows only.",
+        "Give each insert its own label, or channel and offset. Repeat it with the same rows only.",
     ),
     Reason.RANGE: (
         416,
@@ -69,20 +69,20 @@ _REFUSALS = {
     Reason.BEFORE: (
         416,
         "OffsetOutOfRange",
-        "The insert comes before the first one of its channel",
+        "The insert comes before the first insert of its channel",
         "Send it in another channel, or with a label. Wait for the answer to a new channel's first "
         "insert before you send others.",
     ),
     Reason.DEAD: (
         422,
         "DeadLetter",
-        "The rows were taken, and could not be loaded",
+        "The rows were accepted, but could not be loaded",
         "They are kept as a dead letter: `%paimon queue` shows it.",
     ),
     Reason.STORE: (
         502,
         "StoreRefusedError",
-        "The rows are durable in the coordinator's log, and can't be loaded, since the store "
+        "The rows are durable in the coordinator's log, but can't be loaded, because the store "
         "refuses the coordinator's credentials",
         NEW_CREDENTIALS,
     ),
@@ -154,12 +154,17 @@ def named_by(label: str | None, channel: str | None, offset: str | int | None) -
         return _NAMELESS
     if label is not None:
         if channel is not None or offset is not None:
-            raise InvalidValueError("An insert has a label, or a channel and an offset: not both.")
+            raise InvalidValueError(
+                "An insert can't have both a label and a channel with an offset."
+            )
         return Named(f"l:{_checked(label, 'label')}", -1, label)
     if channel is None or offset is None:
         raise InvalidValueError(
-            "An insert has a channel and an offset, or neither.",
-            hint="Number the inserts of a channel one by one: Paimon-Channel, Paimon-Offset.",
+            "An insert needs both a channel and an offset, or neither.",
+            hint=(
+                "Send the headers Paimon-Channel and Paimon-Offset, and number the inserts of a "
+                "channel consecutively."
+            ),
         )
     return Named(f"c:{_checked(channel, 'channel')}", offset_of(offset))
 
@@ -233,5 +238,5 @@ def _checked(text: str, what: str) -> str:
             f"A {what} has 1 to {LABEL_CHARACTERS_MAX} characters, not {len(text):,}."
         )
     if not is_storable(text):
-        raise InvalidValueError(f"A {what} has no NUL and no lone surrogate.")
+        raise InvalidValueError(f"A {what} can't contain NUL or a lone surrogate.")
     return text

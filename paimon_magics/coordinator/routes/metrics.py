@@ -35,10 +35,14 @@ QUEUE_COLUMNS = (
 )
 
 _COUNTED = (
-    ("records", "insert_requests", "Inserts that were acknowledged, but for repeated ones."),
+    ("records", "insert_requests", "Acknowledged inserts, without repeated inserts."),
     ("rows", "inserted_rows", "Rows of inserts that were acknowledged."),
     ("duplicates", "insert_duplicates", "Repeated inserts, which got the first one's answer."),
-    ("groups", "log_syncs", "How often the log was synced, each time for all that had come."),
+    (
+        "groups",
+        "log_syncs",
+        "How often the log was synced, each time for all inserts that had arrived.",
+    ),
     ("flushes", "insert_batches", "Batches of inserts that were loaded."),
 )
 
@@ -51,7 +55,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.answers = Counter(
             "paimon_coordinator_answers_total",
-            "Answers to requests about transactions, by what was asked and what was answered.",
+            "Answers to requests about transactions, by request and answer.",
             ["asked", "answer"],
             registry=self.registry,
         )
@@ -115,10 +119,10 @@ def _coordinator_metrics(coordinator: Coordinator) -> Iterator[Metric]:
     )
     yield _gauge("owner", "Whether this coordinator owns the warehouse's commits.", is_owner)
     epoch = coordinator.worker.epoch or 0
-    yield _gauge("epoch", "The epoch in which it owns them, one more at each takeover.", epoch)
+    yield _gauge("epoch", "The epoch in which it owns them, which each takeover increments.", epoch)
     yield _counters(
         "finished",
-        "Transactions that were finished since the start, by how.",
+        "Transactions that were finished since the start, by outcome.",
         "phase",
         ((phase.value, finished.get(phase, 0)) for phase in FINISHED),
     )
@@ -126,7 +130,7 @@ def _coordinator_metrics(coordinator: Coordinator) -> Iterator[Metric]:
     yield _gauge("paused", "1 while nothing new may begin, else 0.", is_paused)
     yield _gauge(
         "stopped_tables",
-        "Tables that take no commits until somebody has looked at them.",
+        "Tables that take no commits until an administrator has checked them.",
         len(state.stopped),
     )
     yield _gauge(
@@ -158,10 +162,10 @@ def health_metrics(monitor: HealthMonitor) -> Iterator[Metric]:
     """The facts of the coordinator's health, and whether it is ready."""
     health = monitor.now()
     is_ready = health.is_ready
-    yield _gauge("ready", "1 while inserts and commits would be taken, else 0.", is_ready)
+    yield _gauge("ready", "1 while inserts and commits are accepted, else 0.", is_ready)
     problems = GaugeMetricFamily(
         "paimon_coordinator_problem",
-        "1 for a fact with something wrong; with blocks=1 nothing is taken.",
+        "1 for a fact with a problem; with blocks=1 no insert or commit is accepted.",
         labels=["fact", "subject", "blocks"],
     )
     families: dict[str, GaugeMetricFamily] = {}
@@ -199,7 +203,7 @@ def compaction_metrics(compactions: CompactionScheduler) -> Iterator[Metric]:
     states = collections.Counter(state for state, _ in tables)
     yield _gauges(
         "compaction_tables",
-        "Tables that are looked after, by what becomes of them.",
+        "Tables whose compaction is scheduled here, by state.",
         "state",
         ((state.value, states[state]) for state in State),
     )
@@ -229,7 +233,7 @@ def audit_metrics(trail: Trail) -> Iterator[Metric]:
     """The audit log's metric."""
     yield _counter(
         "audit_not_kept",
-        "Refused requests of which only the number is kept, since there were too many.",
+        "Refused requests that were only counted, because there were too many.",
         trail.not_kept,
     )
 
@@ -249,7 +253,7 @@ def insert_metrics(
     by_reason = {reason.value: counts[f"refused_{reason.value}"] for reason in Reason}
     yield _counters(
         "inserts_refused",
-        "Inserts that were refused whatever their rows are, by why.",
+        "Inserts that were refused regardless of their rows, by reason.",
         "reason",
         [*by_reason.items(), *refused.items()],
     )
@@ -258,7 +262,7 @@ def insert_metrics(
         "How long appending to the log took since the start, syncs included.",
         group.owner.appending.append_seconds,
     )
-    what = "Inserts that were acknowledged and could not be loaded."
+    what = "Inserts that were acknowledged but could not be loaded."
     yield _gauge("dead_letters", what, dead_letters)
     tables = list(group.tables.values())
     names = [str(table.name) for table in tables]
@@ -269,7 +273,7 @@ def insert_metrics(
 
 
 _WAITING = (
-    ("waiting_rows", "Rows that are acknowledged and not visible."),
+    ("waiting_rows", "Rows that are acknowledged but not visible."),
     ("waiting_bytes", "Their bytes in the log."),
     ("oldest_seconds", "How long the oldest of them has waited."),
 )
@@ -288,9 +292,9 @@ def insert_facts(group: GroupCommit, now_ms: int) -> Iterator[Fact]:
         problem = ""
         if overdue > _OVERDUE_SECONDS_MAX:
             why = f": {queue.last_error}" if queue.last_error else "."
-            problem = f"Rows of `{name}` wait since {overdue:.0f} s longer than they should{why}"
+            problem = f"Rows of `{name}` have waited {overdue:.0f} s longer than they should{why}"
         yield Fact("insert_overdue_seconds", overdue, problem, subject=name, table=table.name)
-        problem = f"`{name}` takes no inserts: {queue.closed}" if queue.closed else ""
+        problem = f"`{name}` accepts no inserts: {queue.closed}" if queue.closed else ""
         yield Fact("insert_closed", int(bool(problem)), problem, subject=name, table=table.name)
     yield Fact("child_busy_seconds", group.flusher.busy_seconds, subject="flusher")
 

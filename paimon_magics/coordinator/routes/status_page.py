@@ -70,8 +70,8 @@ def status_page(
 # ---- the parts ----
 
 _LETTERS = (
-    "Rows that were acknowledged and could not be loaded. Retry inserts them again; discard takes "
-    "them off this list. The table paimon_magics.dead_letters keeps what they were."
+    "Acknowledged rows that could not be loaded. Retry inserts them again; discard removes them "
+    "from this list. The table paimon_magics.dead_letters keeps their contents."
 )
 _PROBLEMS = ("about", "problem")
 _TABLES = ("table", "#snapshot", "@committed", "#open", "state")
@@ -109,7 +109,7 @@ def _head(coordinator: Coordinator, warehouse: str, health: Health) -> str:
     ]
     if not health.is_ready:
         lines += [
-            f'<p class="bad">It takes nothing: {html.escape(problem.problem)}</p>'
+            f'<p class="bad">Not accepting requests: {html.escape(problem.problem)}</p>'
             for problem in health.problems
             if problem.blocks
         ]

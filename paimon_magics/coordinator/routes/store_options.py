@@ -59,10 +59,10 @@ class StoreOptions:
                     hint="Ask its administrator to change them.",
                 )
             if any(options.get(key) != present.get(key) for key in _SAME):
-                raise SetupError("The options are those of another warehouse.")
+                raise SetupError("The options belong to another warehouse.")
             report = probe_store(options)
             if report.read_only:
-                raise SetupError(f"With these options the warehouse is read only: {report}.")
+                raise SetupError(f"With these options the warehouse is read-only: {report}.")
             if endpoint_of(options) != endpoint_of(present):
                 self._check_is_there(options)
             self._catalog.renew(options)
@@ -90,6 +90,6 @@ class StoreOptions:
         lease = current_lease(open_store(warehouse, options), warehouse)
         if self._ownership is None or lease is None or not self._ownership.has_written(lease):
             raise SetupError(
-                f"The endpoint {endpoint_of(options)} leads to another store than this "
+                f"The endpoint {endpoint_of(options)} leads to a different store from this "
                 "coordinator's."
             )

@@ -162,7 +162,7 @@ class ChildProcess:
                     meanwhile()
                 silence = SILENCE_SECONDS if self._has_started else _START_SECONDS_MAX
                 if now - heard > silence:
-                    raise TimeoutError(f"stood still for {silence:.0f} s and was ended")
+                    raise TimeoutError(f"did not respond for {silence:.0f} s and was ended")
                 if now - began > _JOB_SECONDS_MAX:
                     raise TimeoutError(f"took longer than {_JOB_SECONDS_MAX:.0f} s and was ended")
 

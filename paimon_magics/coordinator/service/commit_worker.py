@@ -137,7 +137,10 @@ class CommitWorker:
         try:
             table = self._catalog.load(transaction.table)
             if has_other_creation(table, transaction):
-                reason = f"`{table.name}` is another table now: its own was dropped or renamed."
+                reason = (
+                    f"`{table.name}` is another table now: the transaction's table was "
+                    "dropped or renamed."
+                )
                 return CommitUndetermined(id, reason, self._now_ms())
             decoded_request = decoded(table, request)
             receipt = find_commit(table, transaction) or unnamed_receipt(decoded_request)

@@ -43,7 +43,7 @@ _PAUSED_MS = 1_000.0
 _AGAIN_MS = 10_000.0
 _TRIES_MAX = 10
 _PRESSURE_MS = 60_000  # a changed option is noticed after so long
-_HINDERED = "Others compact or change the same buckets."
+_HINDERED = "Other transactions compact or change the same buckets."
 
 _log = logging.getLogger(__name__)
 

@@ -269,7 +269,7 @@ class DefinitionChanges:
                     context.databases.drop(name, cascade=change.cascade)
                     return True
         raise CommitConflictError(
-            f"The database `{name}` was not dropped: others make tables in it.",
+            f"The database `{name}` was not dropped: other users are creating tables in it.",
             hint="Run the statement again.",
         )
 
@@ -313,7 +313,10 @@ class RecentChanges:
             if known.digest != digest:
                 raise InvalidValueError(
                     f"The id `{id}` was given to another change.",
-                    hint="Give each change an id of its own, and only its repeats the same one.",
+                    hint=(
+                        "Give each change its own id, and use that id again only to repeat the "
+                        "change."
+                    ),
                 )
             return _answer((yield known.outcome))
         try:

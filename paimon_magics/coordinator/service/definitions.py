@@ -128,8 +128,8 @@ class Definitions:
     def _need_store(self, kind: Kind) -> DefinitionTable:
         if self._store is None or not self._keeps_here:
             raise UnsupportedStatementError(
-                f"Nothing here keeps {kind}s: they are kept for warehouses in a file system, in "
-                "the coordinator's store."
+                f"This catalog can't keep {kind}s: a coordinator's store keeps them, for "
+                "warehouses in a file system."
             )
         return self._store
 
@@ -245,8 +245,9 @@ class Databases:
             own = self._catalog.database_folder(name)
             if (local_path(location) or location).rstrip("/") != (local_path(own) or own):
                 raise InvalidTableError(
-                    f"The database `{name}` can't have the location {location}: databases are "
-                    f"found by their names, in folders of the warehouse, this one as {own}.",
+                    f"The database `{name}` can't have the location {location}: a database is "
+                    "found by its name, in a folder of the warehouse. This database must be in "
+                    f"{own}.",
                     hint="Leave LOCATION out, or connect to a warehouse at that location.",
                 )
             return {key: value for key, value in properties.items() if key != _LOCATION}

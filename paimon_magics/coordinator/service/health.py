@@ -21,24 +21,24 @@ from paimon_magics.statements.statement import TableName
 NAMES = {
     "running": "1 while the coordinator takes requests, 0 after it has stopped.",
     "draining": "1 while it is about to end.",
-    "store_seconds": "Since its own store has last taken a write.",
-    "log_seconds": "Since the log of small inserts has last taken a write.",
+    "store_seconds": "Since its own store last accepted a write.",
+    "log_seconds": "Since the log of small inserts last accepted a write.",
     "lease_seconds": "Until its lease on the warehouse ends, unless it is renewed.",
     "disk_free_bytes": "Left on the disk of its state folder.",
-    "thread_busy_seconds": "For how long a thread has done one piece of work, by thread.",
-    "thread_waiting": "What waits for a thread, by thread.",
-    "thread_failures": "What a thread could not do since the start, by thread.",
-    "request_seconds": "For how long the oldest request has been in a thread, by class.",
-    "child_busy_seconds": "For how long a process has had one job, by process.",
-    "insert_overdue_seconds": "For how long acknowledged rows wait beyond the table's interval.",
-    "insert_closed": "1 while somebody has to look at the table first, else 0.",
+    "thread_busy_seconds": "How long a thread has done its current piece of work, by thread.",
+    "thread_waiting": "Items that wait for a thread, by thread.",
+    "thread_failures": "Failures of a thread since the start, by thread.",
+    "request_seconds": "How long the oldest request has been in a thread, by class.",
+    "child_busy_seconds": "How long a process has had its current job, by process.",
+    "insert_overdue_seconds": "How long acknowledged rows have waited beyond the table's interval.",
+    "insert_closed": "1 while an administrator must check the table first, else 0.",
     "commit_retries": "How often a commit or check of a table was tried again without an outcome.",
-    "table_stopped": "1 for a table that takes no commits until somebody has looked at it.",
+    "table_stopped": "1 for a table that takes no commits until an administrator has checked it.",
     "upkeep": "1 while snapshots expire as they should, 0 after a failure.",
-    "audit_waiting": "Entries of the audit log that are in the store and not in its table yet.",
+    "audit_waiting": "Entries of the audit log that are in the store but not in its table yet.",
     "compaction_failed": "Tables whose last compaction failed.",
     "certificate_seconds": "Until the certificate ends.",
-    "part": "0 for a part whose facts can't be had.",
+    "part": "0 for a part whose facts are unavailable.",
 }
 """What the facts are about. `/metrics` has each as `paimon_coordinator_NAME`."""
 
@@ -125,8 +125,8 @@ class HealthMonitor:
             try:
                 facts += source()
             except Exception as error:  # what can't be looked at does not work
-                _log.error("The facts about %s can't be had: %r", part, error)
-                problem = f"The facts about {part} can't be had: {error!r}"
+                _log.error("The facts about %s are unavailable: %r", part, error)
+                problem = f"The facts about {part} are unavailable: {error!r}"
                 facts.append(Fact("part", 0, problem, blocks=True, subject=part))
         return Health(tuple(facts))
 
@@ -216,7 +216,11 @@ def _of_coordinator(coordinator: Coordinator, is_draining: Callable[[], bool]) -
     problem = coordinator.problem or ""
     yield Fact("running", int(not problem), problem, blocks=True)
     ends = is_draining()
-    problem = "It is about to end: ask another one, or again when it is back." if ends else ""
+    problem = (
+        "The coordinator is about to end: ask another coordinator, or ask again when it is back."
+        if ends
+        else ""
+    )
     yield Fact("draining", int(ends), problem, blocks=True)
     for location, stopped in coordinator.state.stopped.items():
         yield Fact("table_stopped", 1, stopped.reason, subject=location, location=location)
@@ -247,7 +251,7 @@ def _of_threads(runtime: Runtime) -> Iterator[Fact]:
         if work.ended:
             problem = f"The thread `{work.name}` has ended. {work.trouble}".rstrip()
         elif work.busy_ms > limit_ms:
-            problem = f"The thread `{work.name}` stands still since {work.busy_ms / 1000:.0f} s."
+            problem = f"The thread `{work.name}` has stood still for {work.busy_ms / 1000:.0f} s."
         blocks = work.ended or work.name in _OWNERS
         yield Fact("thread_busy_seconds", work.busy_ms / 1000, problem, blocks, work.name)
         yield Fact("thread_waiting", work.waiting, subject=work.name)

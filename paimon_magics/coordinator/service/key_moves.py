@@ -100,9 +100,9 @@ class KeyMover:
         others = [job.user for job in jobs.values() if job.last_id > first]
         why = ""
         if obstacle is not None:
-            why = f"A table with {obstacle} has its keys stay in their buckets."
+            why = f"In a table with {obstacle}, keys must stay in their buckets."
         elif others:
-            why = f"The streaming job {others[0]} writes the table too."
+            why = f"The streaming job {others[0]} also writes the table."
         if why:
             raise StaleIndexError(f"{refused.message} {why}", hint=refused.hint) from refused
 

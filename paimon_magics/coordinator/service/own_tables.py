@@ -99,4 +99,4 @@ class OwnTable:
             self._transactions.abort(id, "its rows could not be written")
             raise
         if not isinstance(answer, Committed):
-            raise SetupError(f"The commit was answered by {answer}.")
+            raise SetupError(f"The commit got the answer {answer}.")

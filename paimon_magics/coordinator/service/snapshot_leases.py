@@ -39,8 +39,10 @@ def check_count(leases: int) -> None:
     if leases > _LEASES_MAX:
         raise InvalidValueError(
             f"{leases} snapshots are too many for one session's read leases.",
-            hint=f"A session can read {_LEASES_MAX} at once. Release the outcomes of queries "
-            "that are no longer needed.",
+            hint=(
+                f"A session can read {_LEASES_MAX} snapshots at once. Release the outcomes of "
+                "queries that you no longer need."
+            ),
         )
 
 

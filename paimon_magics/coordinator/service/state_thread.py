@@ -308,7 +308,8 @@ class StateThread:
             return self.deposed
         reason = "." if self._failure is None else f": {self._failure}"
         return StoppedError(
-            f"The coordinator has stopped{reason}", hint="Repair the cause and start it again."
+            f"The coordinator has stopped{reason}",
+            hint="Fix the cause, then start the coordinator again.",
         )
 
     def _handle(self, item: QueuedEvent) -> None:

@@ -57,7 +57,7 @@ def change_versions(
             if error.errno in _NO_ROOM:
                 raise SetupError(
                     f"The warehouse can't be written: {error.strerror}. `{name}` was not changed.",
-                    hint="Make room in the warehouse, then run the statement again.",
+                    hint="Free space in the warehouse, then run the statement again.",
                 ) from error
             raise UnknownOutcomeError(
                 f"Whether `{name}` was changed is unknown: {error}",

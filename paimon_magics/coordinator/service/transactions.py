@@ -217,9 +217,9 @@ class Transactions:
         if request is not None and self._lost_its_place(id, table, request):
             self.adopt(id, owner, document, None, origin)
             raise CommitConflictError(
-                f"The statement on `{table.name}` was begun at another coordinator, and its place "
-                "among small inserts ended with that: rows that were acknowledged after its "
-                "beginning would be lost.",
+                f"The statement on `{table.name}` began at another coordinator, and has lost its "
+                "place among small inserts. Its commit would lose rows that were acknowledged "
+                "after it began.",
                 hint="Nothing was committed. Run the statement again.",
             )
         epoch = self._worker.epoch
@@ -344,17 +344,17 @@ def _not_opened(table: TableName, answer: Answer, now_ms: int) -> PaimonMagicsEr
             return CommitConflictError(reason, hint=RESUME_HINT)
         case Occupied(holder=None, ahead=ahead):
             return TableHeldError(
-                f"Table `{table}` has dynamic buckets, so that one transaction at a time may write "
-                f"it, and {count_text(ahead, 'statement')} came before this one.",
+                f"Table `{table}` has dynamic buckets, so only one transaction at a time may "
+                f"write it, and {count_text(ahead, 'statement')} came before this statement.",
                 ahead,
                 hint="Run the statement again: it waits for its turn.",
             )
         case Occupied(holder=TransactionState() as holder, ahead=ahead):
             seconds = (now_ms - holder.begun_at_ms) // 1000
             return TableHeldError(
-                f"Table `{table}` has dynamic buckets, so that one transaction at a time may write "
-                f"it. The transaction {holder.id} of {holder.who}, begun {seconds:,} s ago, is "
-                "open.",
+                f"Table `{table}` has dynamic buckets, so only one transaction at a time may "
+                f"write it. The transaction {holder.id} of {holder.who}, which began {seconds:,} "
+                "s ago, is open.",
                 ahead + 1,
                 hint=f"Wait for it, or end it: `%paimon abort {holder.id}`.",
             )

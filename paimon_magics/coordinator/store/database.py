@@ -135,7 +135,10 @@ class Turn:
         if not self._lock.acquire(timeout=seconds):
             raise StoreUnavailableError(
                 f"{self._name} is slow: another request waits for it.",
-                hint="Ask again. If that lasts, check the database's server or disk.",
+                hint=(
+                    "Send the request again. If the error persists, check the database's server "
+                    "or disk."
+                ),
             )
         try:
             yield
@@ -150,7 +153,9 @@ def check_warehouse(what: str, bound_id: str, id: str) -> bool:
         raise SetupError(
             f"{what} belongs to the warehouse with the id {bound_id}, not to this one with the id "
             f"{id}.",
-            hint="Start the coordinator with that warehouse, or give this one a state folder and a "
-            "store of its own.",
+            hint=(
+                "Start the coordinator with that warehouse, or give this warehouse its own "
+                "state folder and store."
+            ),
         )
     return bool(id and not bound_id)

@@ -328,13 +328,15 @@ class PostgresDatabase:
         if generation > (self._generation or 0):
             return StoreLostError(
                 f"{self.name} was taken over by another coordinator: {holder}.",
-                hint="Clients have to connect to that one.",
+                hint="Clients must connect to that coordinator.",
             )
         return StoreLostError(
-            f"{self.name} is not as this coordinator left it: {self._saved} changes were made, "
-            f"{saved} are there.",
-            hint="An older copy was restored, or a standby that was behind became the server. "
-            "Restore the latest state, then start the coordinator again.",
+            f"{self.name} is not as this coordinator left it: the coordinator made {self._saved} "
+            f"changes, but the database has {saved}.",
+            hint=(
+                "An older copy was restored, or a server that lagged behind was promoted. "
+                "Restore the latest state, then start the coordinator again."
+            ),
         )
 
     def _owned_by_another(self, connection: Session) -> SetupError:
@@ -343,12 +345,14 @@ class PostgresDatabase:
             row = connection.execute("SELECT holder, generation FROM owner").fetchone()
             holder, generation = row or (holder, 0)
             if generation == self._generation:  # nobody else has become the owner
-                return StoreUnavailableError(f"{self.name} has not ended the session before yet.")
+                return StoreUnavailableError(f"{self.name} has not ended the previous session yet.")
             if self._generation is not None:
                 return self._lost(connection)
         return SetupError(
             f"{self.name} is in use by another coordinator: {holder}.",
-            hint="Use that one, or stop it first; or give this one a database of its own.",
+            hint=(
+                "Use that coordinator, or stop it first. Or give this coordinator its own database."
+            ),
         )
 
     def _unavailable(self, error: Exception) -> StoreUnavailableError:
@@ -358,8 +362,10 @@ class PostgresDatabase:
             return UnstorableError(text)
         return StoreUnavailableError(
             text,
-            hint="Check that the server runs and takes writes. The coordinator goes on by itself "
-            "then.",
+            hint=(
+                "Check that the server runs and accepts writes. The coordinator then resumes by "
+                "itself."
+            ),
         )
 
 

@@ -152,7 +152,7 @@ class _Connected:
             return StoreLostError(text, hint="Restore the file from a backup.")
         if isinstance(error, _UNSTORABLE) and done == "written":
             return UnstorableError(text)
-        hint = "Check the disk's free space and the folder's rights."
+        hint = "Check the disk's free space and the folder's permissions."
         return StoreUnavailableError(text, hint=hint, unclear=unclear)
 
 
@@ -191,12 +191,14 @@ class SqliteDatabase(_Connected):
         except apsw.BusyError as error:
             raise SetupError(
                 f"The coordinator's database {path} is in use by another process.",
-                hint="Stop the other coordinator, or give this one another state folder.",
+                hint="Stop the other coordinator, or give this coordinator another state folder.",
             ) from error
         except Exception as error:
             raise SetupError(
                 f"The coordinator's database {path} can't be opened: {error}.",
-                hint="Check the folder's rights and free space, and that it is on a local disk.",
+                hint=(
+                    "Check the folder's permissions and free space, and that it is on a local disk."
+                ),
             ) from error
         if mode != "wal":
             raise SetupError(

@@ -146,7 +146,7 @@ def store_address(option: str | None) -> str | None:
     parts = urlsplit(option)
     if parts.password is not None or "password" in parse_qs(parts.query):
         raise SetupError(
-            "The command line holds the password of the coordinator's store.",
+            "The command line contains the password of the coordinator's store.",
             hint="Put it into ~/.pgpass or PGPASSWORD, or the whole address into "
             "PAIMON_COORDINATOR_STORE.",
         )
@@ -217,10 +217,12 @@ class StateStore:
                     self._sql.write("UPDATE meta SET format = ?", _FORMAT)
         else:
             raise SetupError(
-                f"{self.database.name} was written by another version (format {formats[0]}, "
-                f"this one is {_FORMAT}).",
-                hint="Use that version; or drain the coordinator with it, then begin with an "
-                "empty store.",
+                f"{self.database.name} was written by another version (format {formats[0]}; this "
+                f"version has format {_FORMAT}).",
+                hint=(
+                    "Use that version. Or drain the coordinator with it, then start with an "
+                    "empty store."
+                ),
             )
 
     def _bind(self, warehouse: str, warehouse_id: str) -> None:

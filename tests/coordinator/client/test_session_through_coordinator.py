@@ -321,7 +321,7 @@ def test_environment_names_the_default_coordinator(
 
 
 def test_without_a_token_the_session_is_not_opened(process: Process) -> None:
-    with pytest.raises(SetupError, match="asks for a token") as raised:
+    with pytest.raises(SetupError, match="requires a token") as raised:
         paimon_magics.connect(coordinator=process.address)
     assert "PAIMON_COORDINATOR_TOKEN" in raised.value.hint
 

@@ -166,7 +166,7 @@ def test_error_names_the_coordinator_of_another_user(catalog: Catalog, tmp_path:
             asking.begin(TABLE)
         lease = living_lease(catalog)
         assert lease is not None
-        assert f"owned by the coordinator of {lease.who} at {service.address}" in str(raised.value)
+        assert f"The coordinator of {lease.who} at {service.address} " in str(raised.value)
         assert "its token" in raised.value.hint
         assert Embedded(catalog, idle_ms=1).find(Endpoint("x", "y"), "http://evil:1") is None
     finally:

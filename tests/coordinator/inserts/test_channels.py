@@ -29,7 +29,7 @@ def check_refused(served: Served, offset: int, first: int) -> None:
     answer = send(served, offset)
     error = answer.json()["error"]
     assert (answer.status_code, error["type"]) == (416, "OffsetOutOfRange")
-    assert f"its offset is {offset}, and its channel begins with {first}" in error["message"]
+    assert f"its offset is {offset}, but its channel begins with {first}" in error["message"]
     assert "another channel, or with a label" in error["hint"]
 
 

@@ -20,7 +20,7 @@ from tests.coordinator.process import Process, create_table, read, wait_until
 from tests.coordinator.team import TOKEN, asked
 
 HEADERS = {"authorization": f"Bearer {TOKEN}"}
-UNKNOWN = "It is not known whether the rows were taken"
+UNKNOWN = "It is not known whether the rows were accepted"
 
 
 def post(process: Process, path: str, body: Any, **headers: str) -> httpx.Response:

@@ -266,7 +266,7 @@ def test_append_with_a_gap_or_overlap_is_refused(open_log: Callable[..., Log]) -
     log = open_log()
     fill(log, 2)
     for first in (1, 2, 4):
-        with pytest.raises(StoreLostError, match=f"is to go on with {first}"):
+        with pytest.raises(StoreLostError, match=f"can't continue with record {first}"):
             append(log, first, 0)
     log.close()
 

@@ -224,9 +224,11 @@ def test_unclear_append_refuses_only_inserts_behind_it(
         wait_until(lambda: kept.group.owner.appending.is_unclear)
         behind = _submitted(kept, 3)
         wait_until(lambda: _later(kept) and given.done() and behind.done())
-        with pytest.raises(BrokeOffError, match="not known whether the rows were taken"):
+        with pytest.raises(BrokeOffError, match="not known whether the rows were accepted"):
             given.result()
-        with pytest.raises(StoreUnavailableError, match="not taken, since the log does not work"):
+        with pytest.raises(
+            StoreUnavailableError, match="not accepted, because the log does not work"
+        ):
             behind.result()
         Troubled.is_clear.set()
         wait_until(lambda: _later(kept) and not kept.group.owner.appending.is_unclear)
@@ -265,5 +267,5 @@ def test_synchronous_insert_has_an_unknown_outcome_at_shutdown(kept: Kept) -> No
     waiting = _submitted(kept, 1, Mode.SYNC)
     wait_until(lambda: kept.group.tables[table_info.identity].queue.acknowledged == 1)
     kept.end()
-    with pytest.raises(BrokeOffError, match="not known whether the rows were taken"):
+    with pytest.raises(BrokeOffError, match="not known whether the rows were accepted"):
         waiting.result(30)

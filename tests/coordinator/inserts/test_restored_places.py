@@ -159,7 +159,7 @@ def test_coordinator_without_the_statement_refuses_it_and_loses_no_row(tmp_path:
         service.insert(3)
         answer = service.truncate(begun)
         assert answer.status_code == 409, answer.text
-        assert "its place among small inserts ended" in answer.text
+        assert "lost its place among small inserts" in answer.text
         wait_until(lambda: service.queue()["published"] == 3)
         assert service.ids() == [1, 2, 3]
         assert service.truncate(begun).status_code == 410, "it has ended"

@@ -46,14 +46,14 @@ def test_options_prefer_command_line_over_environment_over_file(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"assignments": ["s3.endpoint"]}, "--catalog-option is 's3.endpoint', without a value"),
-        ({"assignments": ["=x"]}, "--catalog-option is ''"),
-        ({"assignments": ["password=secret"]}, "could read in the list of processes"),
+        ({"assignments": ["s3.endpoint"]}, "--catalog-option has 's3.endpoint' without a value"),
+        ({"assignments": ["=x"]}, "--catalog-option has '' without a value"),
+        ({"assignments": ["password=secret"]}, "could read in the process list"),
         ({"environment": "secret"}, f"in the variable {ENVIRONMENT} are not JSON"),
         ({"environment": '["secret"]'}, "are not a JSON object"),
-        ({"environment": '{"a": {"secret": 1}}'}, "'a' in the variable .* is not a text"),
+        ({"environment": '{"a": {"secret": 1}}'}, "'a' in the variable .* is not a string"),
         ({"file": "nowhere.json"}, "in nowhere.json can't be read"),
-        ({"warehouse": None}, "No warehouse is named"),
+        ({"warehouse": None}, "No warehouse is specified"),
     ],
 )
 def test_unreadable_options_are_reported_without_their_text(

@@ -183,7 +183,7 @@ def test_abort_ends_only_an_open_transaction_with_the_given_id(
     done = client.begin(TABLE)
     id = client.transactions.id_of(done)
     client.commit(CommitRequest(done, Append(), write(catalog, done, [{"k": 4}])))
-    with pytest.raises(CommitConflictError, match="can't be ended: it is committed"):
+    with pytest.raises(CommitConflictError, match="can't be aborted: it is committed"):
         administration.abort(id)
 
 

@@ -45,9 +45,9 @@ def test_an_answer_is_sent_as_its_document(answer: Answer, label: str | None) ->
 
 @pytest.mark.parametrize("bad", ["a\0b", "\ud800", "x\udfff"])
 def test_unstorable_labels_and_channels_are_refused(bad: str) -> None:
-    with pytest.raises(InvalidValueError, match="no NUL and no lone surrogate"):
+    with pytest.raises(InvalidValueError, match="can't contain NUL or a lone surrogate"):
         named_by(bad, None, None)
-    with pytest.raises(InvalidValueError, match="no NUL and no lone surrogate"):
+    with pytest.raises(InvalidValueError, match="can't contain NUL or a lone surrogate"):
         named_by(None, bad, 0)
     assert named_by("😀", None, None).label == "😀"
     assert sender_of(Principal(bad, None), None).encode().decode().isprintable()

@@ -162,7 +162,7 @@ def test_too_large_bucket_is_reported_and_not_compacted(start: Start) -> None:
     assert "1 bucket" in found.why and "CALL sys.compact" in found.why
     assert levels(catalog) == [0] * 5
     page = httpx.get(process.address, headers={"Authorization": f"Bearer {process.token()}"}).text
-    assert "too large here" in page
+    assert "too large for the coordinator" in page
 
 
 def test_compactor_exceeding_its_memory_is_ended(start: Start) -> None:

@@ -401,7 +401,7 @@ def test_key_of_another_streaming_job_is_not_moved(lake: Lake) -> None:
     first.write(0, [(1, "first")])
     with pytest.raises(Exception) as caught:
         second.write(3, [(1, "second")])
-    assert "writes the table too" in told(caught)
+    assert "also writes the table" in told(caught)
     assert lake.rows() == [(1, "first"), (2, "second")]
 
 

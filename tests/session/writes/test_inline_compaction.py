@@ -112,7 +112,7 @@ def test_insert_skips_and_call_awaits_bucket_compacted_by_others(session: Sessio
     assert not outcome.notes
     assert kinds(session) == ["APPEND", "APPEND"]
     wait_for_others(session, 10)
-    with pytest.raises(OutdatedPlanError, match="Others are compacting 1 bucket"):
+    with pytest.raises(OutdatedPlanError, match="Other transactions are compacting 1 bucket"):
         session.run("CALL sys.compact('t')")
     wait_for_others(session, 60_000)
     ending = threading.Timer(0.5, connection.committer.abort, [other])
@@ -135,7 +135,7 @@ def test_call_awaits_append_partition_compacted_by_others(session: Session) -> N
     other = connection.committer.begin(table.name, compacts=True)
     assert connection.committer.claim_buckets(other, [first]) == (0,)
     wait_for_others(session, 10)
-    with pytest.raises(OutdatedPlanError, match="Others are compacting 1 bucket"):
+    with pytest.raises(OutdatedPlanError, match="Other transactions are compacting 1 bucket"):
         session.run("CALL sys.compact('a')")
     files = session.run("SELECT partition, count(*) AS n FROM a$files GROUP BY partition")
     assert sorted(row["n"] for row in files.to_pylist()) == [1, 6]

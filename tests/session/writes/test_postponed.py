@@ -162,7 +162,7 @@ def check_not_moved_again(session: Session, monkeypatch: pytest.MonkeyPatch) -> 
         claim(*arguments)  # type: ignore[arg-type]
         monkeypatch.setattr(settling, "_claim", claim)
         session.run("INSERT INTO t VALUES (100, 'late', 'x')")
-        with pytest.raises(OutdatedPlanError, match="Others are moving"):
+        with pytest.raises(OutdatedPlanError, match="Another transaction is moving"):
             session.run(COMPACT)
         monkeypatch.setattr(settling, "_claim", lambda *_: None)  # as another engine would
         session.run(COMPACT)

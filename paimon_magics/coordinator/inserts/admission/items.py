@@ -77,9 +77,12 @@ def fail_items(items: Iterable[Item], error: PaimonMagicsError) -> None:
 def not_known(insert: Insert, why: PaimonMagicsError) -> BrokeOffError:
     """The error for the sender of an insert that may have been taken."""
     error = BrokeOffError(
-        f"It is not known whether the rows were taken: {why.message}",
-        hint="Send the request again with its `Idempotency-Key`, or its channel and offset: then "
-        "they are taken once. The rows of a request without may be in the table: look first.",
+        f"It is not known whether the rows were accepted: {why.message}",
+        hint=(
+            "Send the request again with its `Idempotency-Key`, or its channel and offset: then "
+            "the rows are inserted once. If the request has none, check first whether its rows "
+            "are in the table."
+        ),
         may_repeat=bool(insert.key),
         address=why.address if isinstance(why, NotOwnerError) else "",
     )

@@ -342,7 +342,7 @@ def _fraction(digits: str | None, precision: int, value: Any) -> str:
     fraction = (digits or "").ljust(9, "0")
     if fraction[precision:].strip("0"):
         limit = f"{precision} digits" if precision else "no digits"
-        raise ValueError(f"{_shown(value)} where {limit} of a second are kept")
+        raise ValueError(f"{_shown(value)} where the column keeps {limit} of a second")
     return fraction
 
 

@@ -142,8 +142,8 @@ def _condition(name: TableName, schema: TableSchema, document: Any, hint: str) -
     if values and not (isinstance(column.type, AtomicType) and column.type.name in _COMPARED):
         raise InvalidValueError(
             f"Column `{column.name}` of `{name}` can't be compared when a change is loaded: only "
-            "whole numbers, decimals, texts, dates and truth values can.",
-            hint="Run it as a statement of a session, which compares all types.",
+            "integers, decimals, strings, dates and booleans can.",
+            hint="Run the change as a statement of a session, which compares all types.",
         )
     compared = replace(column, type=_compared_as(column.type))
     value = _value(name, compared, tuple(values), f"`{column.name}` of `where`:")
@@ -168,7 +168,7 @@ def _assigned(name: TableName, schema: TableSchema, document: Any, hint: str) ->
             raise InvalidValueError(
                 f"Column `{column.name}` of `{name}` belongs to the key or orders the rows of a "
                 "key: a small UPDATE can't assign it.",
-                hint="DELETE the key and insert its row anew, or run UPDATE as a statement.",
+                hint="DELETE the key and insert its row again, or run UPDATE as a statement.",
             )
         if any(assignment.column == column for assignment in assignments):
             raise InvalidValueError(f"`{column.name}` is assigned twice.", hint=hint)
@@ -206,7 +206,7 @@ def _value(name: TableName, column: Column, values: tuple[Any, ...], where: str)
     if reader is None:
         raise InvalidValueError(
             f"Values of column `{column.name}` of `{name}` can't be sent as JSON.",
-            hint="Run it as a statement of a session.",
+            hint="Run the change as a statement of a session.",
         )
     for number, value in enumerate(values, 1):
         try:
@@ -214,6 +214,6 @@ def _value(name: TableName, column: Column, values: tuple[Any, ...], where: str)
         except (ValueError, RecursionError) as error:
             place = f"{where} {number}" if where.endswith("key") else where.removesuffix(":")
             raise InvalidValueError(
-                f"Value of {place}: {error}.", hint="Nothing of the request was taken."
+                f"Value of {place}: {error}.", hint="No part of the request was accepted."
             ) from error
     return Value(column, reader, values)

@@ -467,8 +467,8 @@ def _main_branch(database: str, table: str) -> TableName:
     main, mark, _ = table.partition("$")
     if mark:
         raise UnsupportedStatementError(
-            f"`{database}.{table}` takes no small inserts: only the main branch of a table does.",
-            hint=f"Insert into `{database}.{main}`, or write a branch by a statement.",
+            f"`{database}.{table}` accepts no small inserts: only the main branch of a table does.",
+            hint=f"Insert into `{database}.{main}`, or write the branch with a statement.",
         )
     return TableName(table, database)
 
@@ -476,30 +476,34 @@ def _main_branch(database: str, table: str) -> TableName:
 def _check(name: TableName, schema: TableSchema) -> None:
     if not schema.flag("auto_batch_load"):
         raise InvalidTableError(
-            f"Table `{name}` does not take small inserts: its option 'auto_batch_load' is not "
+            f"Table `{name}` does not accept small inserts: its option 'auto_batch_load' is not "
             "true.",
-            hint=f"ALTER TABLE {name} SET TBLPROPERTIES ('auto_batch_load' = 'true'), or write it "
-            "by a statement.",
+            hint=(
+                f"Run ALTER TABLE {name} SET TBLPROPERTIES ('auto_batch_load' = 'true'), or "
+                "write the table with a statement."
+            ),
         )
     check_adds_rows(name, schema)
     deep = next((c.name for c in schema.columns if depth_of(c.type) > _DEPTH_MAX), None)
     if deep is not None:
         raise UnsupportedStatementError(
-            f"Table `{name}` takes no small inserts: the type of its column `{deep}` has more than "
-            f"{_DEPTH_MAX} levels.",
+            f"Table `{name}` accepts no small inserts: the type of its column `{deep}` has more "
+            f"than {_DEPTH_MAX} levels.",
             hint="Write it by statements.",
         )
     hidden = rows_hidden_by(schema)
     if hidden is not None and not schema.write_only:
         raise UnsupportedStatementError(
-            f"Table `{name}` takes no small inserts: rows would stay invisible until a compaction "
-            f"({hidden}).",
-            hint="Write it by statements, which compact what they write.",
+            f"Table `{name}` accepts no small inserts: rows would stay invisible until a "
+            f"compaction ({hidden}).",
+            hint="Write the table with statements, which compact what they write.",
         )
     if schema.bucket_mode == "KEY_DYNAMIC":
         raise UnsupportedStatementError(
-            f"Table `{name}` takes no small inserts: its keys can move between partitions, so that "
-            "one statement at a time writes it.",
-            hint="Write it by statements, or create it anew with the partition columns in its "
-            "primary key.",
+            f"Table `{name}` accepts no small inserts: its keys can move between partitions, so "
+            "only one statement at a time may write it.",
+            hint=(
+                "Write the table with statements, or re-create it with the partition columns in "
+                "its primary key."
+            ),
         )

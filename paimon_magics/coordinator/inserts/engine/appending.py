@@ -216,7 +216,7 @@ class Appending:
 
 def _not_taken(error: Exception) -> StoreUnavailableError:
     return StoreUnavailableError(
-        f"The insert was not taken, since the log does not work: {error}",
+        f"The insert was not accepted, because the log does not work: {error}",
         hint="Send the insert again.",
     )
 

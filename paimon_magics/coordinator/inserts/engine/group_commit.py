@@ -341,4 +341,6 @@ class Backlog:
     def why_not_loaded(self, identity: str) -> str:
         """Why a table's rows are not loaded."""
         table = self._owner.tables.get(identity)
-        return (table.queue.last_error if table is not None else "") or "loading them takes long"
+        return (
+            table.queue.last_error if table is not None else ""
+        ) or "loading them takes a long time"

@@ -300,11 +300,13 @@ class StatementHolds:
             return
         why = why or self._why_not(hold.table_id)
         error = CommitConflictError(
-            f"Rows of `{hold.name}` were acknowledged before this statement, and could "
-            f"not be loaded in time: {why}.",
-            hint="Nothing was written. `%paimon queue` shows the rows that wait. Where they can "
-            "never be loaded, an administrator gives them up: reopen the table with "
-            "`accept_loss`.",
+            f"Rows of `{hold.name}` were acknowledged before this statement, but could not be "
+            f"loaded in time: {why}.",
+            hint=(
+                "Nothing was written. `%paimon queue` shows the waiting rows. If they can never "
+                "be loaded, an administrator can discard them by reopening the table with "
+                "`accept_loss`."
+            ),
         )
         self._fail(hold, error)
 

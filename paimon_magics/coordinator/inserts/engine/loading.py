@@ -156,7 +156,7 @@ class LoadPool:
         def begin() -> None:
             queue = table.queue
             if accept_loss and queue.batches and queue.last_error and not queue.closed:
-                why = "The rows that wait are given up, since they can't be loaded: "
+                why = "The waiting rows are discarded, because they can't be loaded: "
                 self._owner.happen(table, Closed(f"{why}{queue.last_error}", self._now_ms()))
             self.pool.effect(f"reopening {table.name}", reopen, self._lost, deliver)
 
@@ -261,7 +261,7 @@ class LoadPool:
         if missing and not accept_loss:
             raise SetupError(
                 f"`{table.name}` stays closed: {missing}.",
-                hint="Restore the log, or give these rows up: reopen it with `accept_loss`.",
+                hint="Restore the log. Or discard these rows: reopen the table with `accept_loss`.",
             )
         if accept_loss and not (missing and self._goes_on(table)):
             self._begin_anew(table)

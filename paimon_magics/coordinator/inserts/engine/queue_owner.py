@@ -157,7 +157,7 @@ class QueueOwner:
             return self.failure
         return SetupError(
             self.problem or "The coordinator is stopping.",
-            hint="Send the request again when the coordinator runs again.",
+            hint="Send the request again when the coordinator is running again.",
         )
 
     # ---- outcomes of slow work, in the owner's thread ----
@@ -165,7 +165,7 @@ class QueueOwner:
     def happen(self, table: TableQueue, event: Event) -> None:
         """Have a table's queue decide about an event, and carry its effects out."""
         if isinstance(event, Closed) and event.why:
-            _log.error("`%s` takes no inserts: %s", table.name, event.why)
+            _log.error("`%s` accepts no inserts: %s", table.name, event.why)
         table.queue, effects = step(table.queue, event)
         if isinstance(event, Closed):
             self.work.note_closed(table)

@@ -44,7 +44,7 @@ def recovered(log: Log, table: LogTable, thresholds: Thresholds) -> Recovered:
             records, read_chain = read_segments(segments, after, chain)
             if not records or read_chain is None:
                 raise DamagedError(
-                    after + 1, f"it and all after it to {table.acknowledged} are gone"
+                    after + 1, f"it and all records after it up to {table.acknowledged} are gone"
                 )
             after, chain = records[-1].lsn, read_chain
             _add(batches, records, thresholds, 0 if table.flush is None else table.flush.last)

@@ -64,7 +64,7 @@ class Replies:
             raise
         except PaimonMagicsError as error:
             if not self._is_refused:  # it is tried again and again
-                _log.error("What is stored can't be acknowledged yet: %s", error)
+                _log.error("Stored records can't be acknowledged yet: %s", error)
             self._is_refused = True
         else:
             self._is_refused = False
@@ -88,7 +88,7 @@ class Replies:
 
 def dropped(name: TableName) -> UnknownNameError:
     """The error for callers that know a table which is gone."""
-    return UnknownNameError(f"`{name}` was dropped.", hint="SHOW TABLES lists what is there.")
+    return UnknownNameError(f"`{name}` was dropped.", hint="SHOW TABLES lists the existing tables.")
 
 
 def shown(error: Exception) -> PaimonMagicsError:
@@ -97,7 +97,7 @@ def shown(error: Exception) -> PaimonMagicsError:
         return error
     return SetupError(
         f"The coordinator failed unexpectedly: {error!r}",
-        hint="Send the request again. The coordinator's log says more.",
+        hint="Send the request again. The coordinator's log has the details.",
     )
 
 

@@ -30,17 +30,17 @@ State = Literal["waiting", "retried", "discarded"]
 
 _SQL = """
 CREATE TABLE dead_letters (
-    table_identity STRING NOT NULL COMMENT 'where the table lies, and when it was made',
+    table_identity STRING NOT NULL COMMENT 'the identity of the table that the rows were sent to',
     record BIGINT NOT NULL COMMENT 'the number of its record, in the order of acknowledgement',
     table_name STRING COMMENT 'the name of the table',
     state STRING COMMENT 'waiting, retried or discarded',
     reason STRING COMMENT 'why it could not be loaded',
     row_count INT,
-    schema_id INT COMMENT 'of the schema that its rows fitted',
+    schema_id INT COMMENT 'the schema that its rows matched',
     acknowledged_at TIMESTAMP_LTZ(3),
     buried_at TIMESTAMP_LTZ(3),
-    request STRING COMMENT 'the insert as it was sent, where that was JSON',
-    arrow BYTES COMMENT 'or as an Arrow stream'
+    request STRING COMMENT 'the insert as it was sent, if it was JSON',
+    arrow BYTES COMMENT 'the insert as an Arrow stream, if it was not JSON'
 ) TBLPROPERTIES ('primary-key' = 'table_identity,record', 'bucket' = '1')
 """
 

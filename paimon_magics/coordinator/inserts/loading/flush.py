@@ -254,8 +254,8 @@ class BatchLoader:
         if (position.first, position.last, position.dead) != (batch.first, batch.last, 0):
             raise StuckError(
                 f"Snapshot {position.snapshot_id} of `{table.name}` has records {position.first} "
-                f"to {position.last}, {position.dead} of them left out, which the log does not "
-                f"know: records {batch.first} to {batch.last} are not loaded again"
+                f"to {position.last}, without {position.dead} dead letters. The log does not "
+                f"know of this load: records {batch.first} to {batch.last} are not loaded again"
             )
         segments = self._log.read(table_id, batch.first, batch.last)
         try:
@@ -362,7 +362,7 @@ class BatchLoader:
             if state is None:
                 return None
         if state.phase is Phase.ACTIVE:
-            reason = "what became of its batch is not known"
+            reason = "the outcome of its batch is not known"
             answer = yield self._transactions.abort_soon(id, reason)
             if not isinstance(answer, Aborted | NotCommitted | Gone):
                 raise StuckError(_unknown(name, 0, 0, str(answer)))

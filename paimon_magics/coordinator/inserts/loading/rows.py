@@ -442,7 +442,7 @@ def check_spread(table: pa.Table, bytes_max: int) -> None:
             size_bytes += sum(map(_spread_bytes, leaves(array)))
     if size_bytes > bytes_max:
         raise OversizedError(
-            f"texts of {size_bytes:,} bytes where each row has its own, more than {bytes_max:,}"
+            f"texts of {size_bytes:,} bytes when each row has its own copy, more than {bytes_max:,}"
         )
 
 
@@ -450,7 +450,7 @@ def leaves(array: pa.Array) -> Iterator[pa.Array]:
     """The arrays of the innermost values of an array. Raises ValueError for views of lists, which
     Arrow does not cast to lists."""
     if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
-        raise ValueError(f"{array.type} is not read: send lists")
+        raise ValueError(f"{array.type} is not supported: send lists")
     if pa.types.is_struct(array.type):
         parts = array.flatten()
     elif pa.types.is_map(array.type):

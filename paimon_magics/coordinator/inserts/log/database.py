@@ -156,9 +156,9 @@ class DatabaseLog:
         ):
             if last + 1 != first:
                 raise StoreLostError(
-                    f"The log {self.name} has records of {table_id} up to {last}, and is to go on "
-                    f"with {first}.",
-                    hint="Start the coordinator again: it reads what the log has.",
+                    f"The log {self.name} has records of {table_id} up to {last}, so it can't "
+                    f"continue with record {first}.",
+                    hint="Restart the coordinator, which then reads the log again.",
                 )
 
     def tables(self) -> list[LogTable]:
@@ -351,7 +351,7 @@ class DatabaseLog:
             return new
         if len(rows) != 1 or rows[0][0] != _FORMAT:
             raise StoreLostError(
-                f"The log {self.name} has another format than this version's.",
+                f"The log {self.name} has a different format from this version's.",
                 hint="Start the version of paimon-magics that wrote it.",
             )
         _, id, bound_id = rows[0]

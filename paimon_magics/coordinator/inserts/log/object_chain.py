@@ -109,7 +109,9 @@ class ObjectChain:
             document = {**change.document, "id": change.id}
             content, check = seal_entry(number, self._check, document, change.parts)
         except (UnicodeError, ValueError, TypeError) as error:
-            raise UnstorableError(f"The log {self._folder.name} can't hold it: {error}") from error
+            raise UnstorableError(
+                f"The log {self._folder.name} can't store the change: {error}"
+            ) from error
         try:
             is_there = self._folder.create_entry(number, content)
         except SetupError as error:  # it was not created now
@@ -138,7 +140,7 @@ class ObjectChain:
             if not is_failure(error):
                 raise
             raise StoreUnavailableError(
-                f"The log {self._folder.name} can't be read on: {error}"
+                f"The log {self._folder.name} can't be read further: {error}"
             ) from error
 
     def _catch_up(self) -> None:
@@ -160,7 +162,7 @@ class ObjectChain:
     def _taken_over(self) -> StoreLostError:
         return StoreLostError(
             f"Another coordinator has written to the log {self._folder.name}.",
-            hint="Only one of them may own the warehouse; this one stops.",
+            hint="Only one coordinator may own the warehouse, so this coordinator stops.",
         )
 
     def _tidy(self) -> None:
@@ -206,7 +208,7 @@ class ObjectChain:
             return
         raise SetupError(
             f"The log {self._folder.name} is being written by another coordinator.",
-            hint="Stop that one first.",
+            hint="Stop that coordinator first.",
         )
 
     def _recover(self) -> bool:
@@ -292,9 +294,11 @@ class ObjectFolder:
         if content is None:
             if self.listed() != ([], []):
                 raise StoreLostError(
-                    f"The log {self.name} has lost the file that says which log it is.",
-                    hint=f"Restore {path}, or remove the whole folder and lose the rows that "
-                    "wait in it.",
+                    f"The log {self.name} has lost the file with its id.",
+                    hint=(
+                        f"Restore {path}. Or remove the whole folder, which loses the rows that "
+                        "wait in it."
+                    ),
                 )
             document = {"format": _FORMAT, "id": uuid.uuid4().hex, "warehouse_id": warehouse_id}
             self._store.create(path, json.dumps(document).encode())
@@ -307,7 +311,7 @@ class ObjectFolder:
             format, id, bound_id = None, "", ""
         if format not in _FORMATS_READ:
             raise StoreLostError(
-                f"The log {self.name} has another format than this version's.",
+                f"The log {self.name} has a different format from this version's.",
                 hint="Start the version of paimon-magics that wrote it.",
             )
         if check_warehouse(f"The log {self.name}", bound_id, warehouse_id) or format != _FORMAT:

@@ -96,7 +96,7 @@ class _Group:
         channel; None for a new insert."""
         if known is not None:
             if known.digest != arrival.digest:
-                return Refused(Reason.MISMATCH, "the earlier insert had other rows")
+                return Refused(Reason.MISMATCH, "the earlier insert had different rows")
             return Accepted(known.lsn, Mode.ASYNC, duplicate=True)
         last = self._last_offsets.get(arrival.key, arrival.last_offset)
         if arrival.offset < 0 or last is None or arrival.offset == last + 1:
@@ -105,14 +105,14 @@ class _Group:
         if first is not None and arrival.offset < first:
             return Refused(
                 Reason.BEFORE,
-                f"its offset is {arrival.offset}, and its channel begins with {first}, so it was "
-                "never taken",
+                f"its offset is {arrival.offset}, but its channel begins with {first}, so it was "
+                "never accepted",
             )
         if arrival.offset <= last:
             return Accepted(0, Mode.ASYNC, duplicate=True)
         return Refused(
             Reason.RANGE,
-            f"its offset is {arrival.offset}, the next one of its channel is {last + 1}",
+            f"its offset is {arrival.offset}, but the next offset of its channel is {last + 1}",
         )
 
     def _refusal(self, arrival: Arrival) -> Refused | None:

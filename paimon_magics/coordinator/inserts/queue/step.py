@@ -159,7 +159,7 @@ def _granted(queue: Queue) -> tuple[Queue, list[Effect]]:
 
 def _without_hold(queue: Queue, id: str) -> tuple[Queue, list[Effect]]:
     ended = [hold for hold in queue.holds if hold.id == id]
-    late = Refused(Reason.LATE, queue.last_error or "loading them takes long")
+    late = Refused(Reason.LATE, queue.last_error or "loading them takes a long time")
     holds = tuple(hold for hold in queue.holds if hold.id != id)
     return replace(queue, holds=holds), [Reply(h.ask, late) for h in ended if not h.granted]
 
