@@ -5,7 +5,7 @@ SIGTERM end it after the commits under way; with TLS SIGHUP reads the certificat
 code is 0 after a signal, 2 when it can't start, 3 when another coordinator has taken the warehouse
 over, and 4 when its store or its log is not as this process left it.
 
-With `--standby` a process that owns the warehouse no more begins anew instead, to stand by.
+With `--standby`, a process that no longer owns the warehouse starts again as a standby instead.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def command() -> NoReturn:
-    """Carry out the command line and end the process with its exit code. A thread that waits for a
-    file of a warehouse for ever does not keep it."""
+    """Carry out the command line and end the process with its exit code. The process ends even if a
+    thread waits forever for a file of a warehouse.
+    """
     code = main()
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:

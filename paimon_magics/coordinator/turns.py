@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 Turn = Callable[[str], AbstractContextManager[None]]
-"""Gives one caller at a time the table at a location, which is that of `StoredTable`."""
+"""Gives one caller at a time the table at a location (see `StoredTable`)."""
 
 
 class Turns:

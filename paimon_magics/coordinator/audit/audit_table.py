@@ -48,7 +48,7 @@ TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '1', 'auto_compact' = 'true'
 
 
 class AuditTable:
-    """Writes entries to the table, by transactions of the coordinator. For one thread."""
+    """Writes entries to the table in transactions of the coordinator. For one thread."""
 
     def __init__(
         self, catalog: Catalog, transactions: Transactions, settings: Settings, name: TableName
@@ -63,8 +63,9 @@ class AuditTable:
         self._own.write([_row(entry) for entry in entries])
 
     def expire(self) -> None:
-        """Remove the days that are older than the table keeps them; does so once an hour. Raises
-        as `write` does."""
+        """Remove the days that have passed the table's retention, once an hour. Raises as `write`
+        does.
+        """
         if time.monotonic() - self._expired_at < _EXPIRE_SECONDS:
             return
         self._expired_at = time.monotonic()

@@ -15,7 +15,7 @@ _TOKEN = re.compile(r"(pmt_[0-9a-f]{12}_)[\w-]+|(?<=\beyJ)[\w-]+\.[\w.-]+")
 
 
 class Outcome(StrEnum):
-    """What became of a request. UNKNOWN: the coordinator ended before it was known."""
+    """The outcome of a request. UNKNOWN: the coordinator ended before the outcome was known."""
 
     BEGUN = "begun"
     DONE = "done"
@@ -28,9 +28,9 @@ class Outcome(StrEnum):
 class Entry:
     """One request, or one load of small inserts.
 
-    `id` begins with its time, so that ids are in the order of time. `user` is the verified name,
-    `claimed` whom the client has named where no name is verified, `credential` by what the sender
-    was known, `address` where they asked from. `status` is HTTP's.
+    `id` begins with its time, so ids sort by time. `user` is the verified name; `claimed` is the
+    name that the client gave if no name is verified. `credential` is how the sender was identified,
+    `address` the sender's address, `status` the HTTP status.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Entry:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more is to come of it."""
+        """Whether its outcome is final."""
         return self.outcome is not Outcome.BEGUN
 
     @property
@@ -61,12 +61,12 @@ class Entry:
 
 
 def _without_tokens(text: str) -> str:
-    """A text in which tokens have no secrets: somebody may have put one into a path."""
+    """The text with the secrets of tokens removed: somebody may have put a token into a path."""
     return _TOKEN.sub(lambda match: f"{match[1] or ''}…", text)
 
 
 def entry_of(id: str, body: str) -> Entry:
-    """Read an entry's text in the store; one that can't be read becomes an entry that says so."""
+    """Read an entry's text in the store; an unreadable text becomes an entry that says so."""
     try:
         document = json.loads(body)
         known = {key: value for key, value in document.items() if key in _MEMBERS}
@@ -80,5 +80,5 @@ _MEMBERS = frozenset(member.name for member in fields(Entry))  # a later version
 
 
 def entry_id(at_ms: int, of: str = "") -> str:
-    """A new id, or that of the publication `of`, which is the same each time."""
+    """A new id. With `of`, the id of that publication, which is the same each time."""
     return f"{at_ms:013d}-{of or uuid.uuid4().hex}"

@@ -1,13 +1,13 @@
-"""The way of entries: into the store before anything is carried out, from there into the table.
+"""The path of entries: into the store before anything is carried out, from there into the table.
 
-One thread makes entries durable, all that have come together; another loads those that nothing more
-is to come of into the table. An entry is deleted from the store when it is in the table. Neither
-ends by an error: what could not be done is done again, and health tells why.
+One thread makes entries durable, all that arrived together. Another thread loads final entries into
+the table. An entry is deleted from the store when it is in the table. No error ends a thread: it
+retries its work, and health reports the reason.
 
-If the process dies, every request that was carried out is in the store: as it ended, or as begun,
-of which the next start says that its outcome is unknown. Loading entries twice changes nothing,
-since they have ids. Refused requests are written without anybody waiting for it: those of the last
-moment may be lost, and of more than a few in a second only the number is kept.
+If the process dies, every request that was carried out is in the store, either with its outcome or
+as begun. The next start marks the outcome of begun requests as unknown. Loading entries twice
+changes nothing, since they have ids. Nobody waits until a refused request is written, so the last
+refused requests may be lost. If there are more than a few in a second, only their number is kept.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Bucket:
-    """How many refused requests may still be kept, each with its entry."""
+    """How many refused requests may still be kept, each with its own entry."""
 
     left: float = _REFUSED_AT_ONCE
     at: float = 0.0
@@ -64,7 +64,7 @@ class _Bucket:
 
 @dataclass(slots=True)
 class _Item:
-    """An entry on its way, new or the end of one that is there."""
+    """An entry on its way: a new entry, or the outcome of an earlier entry."""
 
     entry: Entry
     is_new: bool
@@ -76,7 +76,7 @@ class _Item:
 
 
 class _TryAgain:
-    """Has the writer try again what it could not do."""
+    """Makes the writer retry what it could not do."""
 
 
 _Arrived = _Item | Publication | _TryAgain
@@ -85,8 +85,8 @@ _Arrived = _Item | Publication | _TryAgain
 class Trail:
     """Keeps entries. For any thread.
 
-    `table` is where they go, at least every `every_ms`; `properties_of` tells whose rows a load of
-    small inserts has.
+    `table` receives the entries, at least every `every_ms`. `properties_of` returns whose rows a
+    load of small inserts contains.
     """
 
     def __init__(
@@ -126,12 +126,13 @@ class Trail:
 
     @property
     def not_kept(self) -> int:
-        """How many refused requests were only counted since the start."""
+        """The number of refused requests that were only counted since the start."""
         return self._refused.dropped
 
     def start(self, recent: Sequence[Publication]) -> None:
-        """Note what the process before has left, and start. `recent` are the last publications:
-        of loads among them that have no entry one is made."""
+        """Note what the previous process left, and start. `recent` are the last publications: each
+        load among them without an entry gets one.
+        """
         for id, body in self._log.first(_WAITING_MAX, done=False):
             left = replace(entry_of(id, body), outcome=Outcome.UNKNOWN)
             self._log.save([(left.id, left.body, True)])
@@ -143,7 +144,7 @@ class Trail:
             self.published(publication)
 
     def stop(self) -> None:
-        """Make durable what has come, load it, and end."""
+        """Make all received entries durable, load them, and end."""
         if self._retry is None or self._loader is None:
             return
         self._retry.stop()
@@ -162,8 +163,9 @@ class Trail:
         yield Fact("audit_waiting", self.waiting, problem, blocks=is_full)
 
     def begin(self, entry: Entry) -> Future[None]:
-        """Keep the entry of what is about to be carried out. The future is done when it is durable;
-        it raises errors of ours, and then nothing may be carried out."""
+        """Keep the entry of a request that is about to be carried out. The future is done when the
+        entry is durable. If it raises an error of ours, the request must not be carried out.
+        """
         if self.waiting >= _WAITING_MAX:
             failed: Future[None] = Future()
             failed.set_exception(
@@ -177,7 +179,9 @@ class Trail:
         return self._put(entry, is_new=True)
 
     def end(self, entry: Entry) -> Future[None]:
-        """Keep what became of it. The future is done when it is durable, and never raises."""
+        """Keep the outcome of a request. The future is done when the outcome is durable, and never
+        raises.
+        """
         return self._put(entry, is_new=False)
 
     def refuse(self, entry: Entry) -> None:
@@ -204,7 +208,7 @@ class Trail:
             self._writer.put(_TryAgain())
 
     def _write(self, arrived: Sequence[_Arrived]) -> None:
-        """Make durable what has arrived, and what could not be before."""
+        """Make new entries durable, and entries whose earlier write failed."""
         together, self._again = [*self._again, *arrived], []
         items: list[_Item] = []
         for item in together:
@@ -231,8 +235,9 @@ class Trail:
             self._loader.wake()
 
     def _keep_for_later(self, items: Sequence[_Arrived], error: Exception) -> None:
-        """Nothing of what is about to begin may be carried out. What has happened is told, though
-        its end is not durable yet."""
+        """No request that is about to begin may be carried out. Finished requests are reported,
+        though their outcome is not durable yet.
+        """
         if not isinstance(error, PaimonMagicsError):
             error = SetupError(f"The audit log can't be kept: {error!r}", hint="Ask again.")
         _log.error("The audit log can't be kept: %s", error)
@@ -246,7 +251,8 @@ class Trail:
         del self._again[:-_LOAD_MAX]
 
     def _of_load(self, publication: Publication) -> list[Entry]:
-        """The entries of a load, one for each user whose rows it has; none of another commit."""
+        """The entries of a load, one for each user whose rows it contains. Other commits have
+        none."""
         facts = noted(dict(self._properties_of(publication)))
         return _load_entries(publication, facts) if facts.get("engine") == _LOADER else []
 

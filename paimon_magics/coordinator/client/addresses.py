@@ -1,9 +1,9 @@
-"""The address of a coordinator that runs as a service: whom a client trusts there, and the token
-that it sends.
+"""The address of a coordinator that runs as a service: which certificates a client trusts there,
+and which token it sends.
 
-Several addresses are those of coordinators that may own the same warehouse's commits, or of one by
-several ways. A token goes to an address in this list, and to this machine's own, but to none that
-somebody else has named.
+Several addresses may be those of several coordinators that can own the same warehouse's commits, or
+several addresses of one coordinator. A token goes to an address in this list, and to this machine's
+own address, but never to an address from another source.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Addresses:
         return address in self.all
 
     def after(self, failed: str) -> tuple[str, ...]:
-        """All but `failed`, those behind it first."""
+        """All addresses except `failed`, first those after it."""
         if failed not in self.all:
             return self.all
         at = self.all.index(failed)
@@ -57,7 +57,7 @@ class Addresses:
 
 
 def is_address(text: str) -> bool:
-    """Whether a text names a coordinator by its address, or several."""
+    """Whether a text is the address of a coordinator, or several addresses."""
     return text.startswith(_SCHEMES)
 
 
@@ -68,10 +68,11 @@ def ca_of(option: str, environment: Mapping[str, str]) -> str:
 
 
 def tls_context(addresses: Addresses | None, ca: str = "") -> ssl.SSLContext:
-    """Whom a client of these addresses trusts: the certificates in the PEM file `ca`, else the
-    system's. Raises SetupError for a file that can't be used.
+    """The TLS context of a client of these addresses. It trusts the certificates in the PEM file
+    `ca`, else the system's. Raises SetupError for an unusable file.
 
-    Without an https address it trusts nobody, since reading the system's certificates takes 20 ms.
+    Without an https address it trusts no certificate, since reading the system's certificates takes
+    20 ms.
     """
     if addresses is None or not any(each.startswith("https://") for each in addresses.all):
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -79,8 +80,9 @@ def tls_context(addresses: Addresses | None, ca: str = "") -> ssl.SSLContext:
 
 
 def trusting(ca: str) -> ssl.SSLContext:
-    """A client's context of TLS that trusts the certificates in the PEM file `ca`, else the
-    system's. Raises SetupError for a file that can't be used."""
+    """A client's TLS context, which trusts the certificates in the PEM file `ca`, else the
+    system's. Raises SetupError for an unusable file.
+    """
     try:
         return ssl.create_default_context(cafile=ca or None)
     except OSError as error:  # ssl.SSLError is one
@@ -137,8 +139,9 @@ class Token:
         return self._text
 
     def renewed(self, refused: str) -> str | None:
-        """The token to use instead of a refused one; None if there is no other. Raises SetupError
-        if none can be read."""
+        """The token to use instead of a refused token; None if there is no other. Raises SetupError
+        if no token can be read.
+        """
         with self._turn:
             if self._text == refused and self._read is not None:
                 self._text = _checked(self._read())

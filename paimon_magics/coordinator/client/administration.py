@@ -50,11 +50,11 @@ class StoppedTable:
 class Status:
     """The state of a coordinator: where and whose it is, and whether new work may begin.
 
-    `problem` is why it takes nothing at all. `pending_commits` describes the engines' commits that
-    are being published. `store` is how the coordinator reaches the warehouse, `store_trouble` why
-    that failed the last time. `waiting` describes the tables whose small inserts can't be loaded.
-    `is_ready` tells whether inserts and commits would be taken, `problems` what is wrong, the worst
-    first.
+    `problem` is why it accepts no requests at all. `pending_commits` describes the engines' commits
+    that are being published. `store` is how the coordinator reaches the warehouse, `store_trouble`
+    why that failed the last time. `waiting` describes the tables whose small inserts can't be
+    loaded. `is_ready` is whether inserts and commits are accepted. `problems` lists what is wrong,
+    the worst problem first.
     """
 
     address: str
@@ -228,9 +228,10 @@ def _pause(document: Any) -> Pause | None:
 
 @dataclass(frozen=True, slots=True)
 class CompactedTable:
-    """A table that the coordinator looks after. `state` is tidy, due, waiting, running, left or
-    failed; `buckets` with `size_bytes` to read are above their triggers since `since_ms`,
-    `large_buckets` are too large for the coordinator. `why` says what stands in the way."""
+    """A table that the coordinator compacts. `state` is tidy, due, waiting, running, left or
+    failed. `buckets` with `size_bytes` to read are above their triggers since `since_ms`;
+    `large_buckets` are too large for the coordinator. `why` is the obstacle.
+    """
 
     table: TableName
     state: str
@@ -244,8 +245,9 @@ class CompactedTable:
 
 @dataclass(frozen=True, slots=True)
 class CompactionStatus:
-    """What the coordinator compacts by itself. `is_auto` if that includes tables whose options say
-    nothing on it. `compacted_buckets` and `compacted_bytes` count since its start."""
+    """What the coordinator compacts by itself. `is_auto` if that includes tables without an option
+    for it. `compacted_buckets` and `compacted_bytes` count since its start.
+    """
 
     is_auto: bool
     pause: Pause | None
@@ -289,14 +291,15 @@ class CompactionAdministration:
 
 
 class TooLateError(SetupError):
-    """A wait has ended without its result."""
+    """A wait ended without a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingInserts:
     """The queue of one table. Records up to `acknowledged` are durable, those up to `published`
     visible (in `snapshot_id`). `oldest_ms` is when the oldest waiting record arrived. `closed` is
-    why nothing is taken, `held_by` the number of statements with a place."""
+    why the queue accepts no inserts, `held_by` the number of statements with a place.
+    """
 
     table: TableName
     acknowledged: int
@@ -314,9 +317,10 @@ class WaitingInserts:
 
 @dataclass(frozen=True, slots=True)
 class BufferedInserts:
-    """The acknowledged records that the snapshot `snapshot_id` (0 for none), the table's latest at
-    that moment, does not show: those above `published`, in segments of the log by their first
-    lsns."""
+    """The acknowledged records that are not in `snapshot_id`, the table's latest snapshot at that
+    moment (0 for none). These are the records above `published`, in segments of the log by their
+    first lsns.
+    """
 
     snapshot_id: int
     published: int
@@ -348,8 +352,9 @@ class QueueAdministration:
         )
 
     def flush(self, table: TableName, wait_ms: int) -> tuple[int, int | None]:
-        """Have everything acknowledged loaded. Return the last record's lsn, and the snapshot where
-        it is known. Raises SetupError if that takes longer than `wait_ms`, or the store refuses."""
+        """Load all acknowledged records. Return the last record's lsn, and the snapshot if it is
+        known. Raises SetupError if that takes longer than `wait_ms`, or the store refuses.
+        """
         deadline = time.monotonic() + wait_ms / 1000
         while True:
             left_ms = max(0, int((deadline - time.monotonic()) * 1000))
@@ -365,7 +370,8 @@ class QueueAdministration:
 
     def buffer(self, table: TableName) -> BufferedInserts:
         """The acknowledged records that are not visible yet. Raises CommitConflictError while they
-        are unknown, InvalidValueError where they are too many bytes."""
+        are unknown, InvalidValueError if they have too many bytes.
+        """
         _, document = self._ask("GET", f"{table_path(table)}/buffer")
         segments = document["segments"]
         decoded = tuple((int(first), base64.b64decode(body)) for first, body in segments)
@@ -377,7 +383,7 @@ class QueueAdministration:
         return tuple(_read(DeadLetter, letter) for letter in document["dead_letters"])
 
     def retry(self, table: TableName, lsn: int) -> int:
-        """Insert a dead letter's rows anew. Return the lsn of their new record."""
+        """Insert a dead letter's rows again. Return the lsn of their new record."""
         _, document = self._ask("POST", f"{table_path(table)}/dead-letters/{lsn}/retry")
         return int(document["lsn"])
 
@@ -386,5 +392,5 @@ class QueueAdministration:
         self._ask("DELETE", f"{table_path(table)}/dead-letters/{lsn}")
 
     def reopen(self, table: TableName, *, accept_loss: bool) -> None:
-        """Open a closed table again, with `accept_loss` without the missing records."""
+        """Open a closed table again; with `accept_loss`, without the missing records."""
         self._ask("POST", f"{table_path(table)}/reopen", {"accept_loss": accept_loss})

@@ -88,7 +88,7 @@ def running_coordinator(
 
 
 def default_coordinator(catalog: Catalog) -> str:
-    """The committer of a catalog when none is chosen: EMBEDDED where that is possible."""
+    """The default committer of a catalog: EMBEDDED where that is possible."""
     # A REST catalog compares and publishes by itself: there is nothing to own.
     return EMBEDDED if can_start() and catalog.metastore != "rest" else IN_PROCESS
 

@@ -1,10 +1,10 @@
-"""Compacts a table: plan, claim, rewrite, commit; or leave the table as it was.
+"""Compacts a table: plan, claim, rewrite and commit, or leave the table unchanged.
 
-Statements, INSERTs and the coordinator's own worker compact by this one function; what differs
-among them is their `CompactionEngine`. Every run plans on one snapshot. Where another commit has
-changed what was planned, the buckets concerned are planned anew, and the others are committed. If
-this process dies before the commit, the table is unchanged and unreferenced files stay, which the
-end of the transaction's lease removes; during the commit, the committer settles it.
+Statements, INSERTs and the coordinator's own worker all compact with this function; they differ in
+their `CompactionEngine`. Every run plans on one snapshot. If another commit changed some planned
+buckets, these are planned again, and the others are committed. If this process dies before the
+commit, the table is unchanged. Unreferenced files stay until the transaction's lease expires, which
+removes them. If it dies during the commit, the committer settles it.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """pypaimon's messages of a compaction. `repeated` if some tasks may have run twice, so that
-    files of an attempt that does not count may be left. `again_bytes` were rewritten once more."""
+    """pypaimon's messages of a compaction. `repeated` if some tasks may have run twice, so a failed
+    attempt may have left files. `again_bytes` were rewritten once more.
+    """
 
     messages: Sequence[Any]
     repeated: bool = False
@@ -61,7 +62,7 @@ class Messages:
 
 
 class CompactionEngine(Protocol[_P]):
-    """Where a compaction runs, and how its transaction begins and ends there."""
+    """Where a compaction runs, and how its transaction begins and ends."""
 
     @property
     def client(self) -> CoordinatorClient:
@@ -69,13 +70,13 @@ class CompactionEngine(Protocol[_P]):
 
     @property
     def reruns_max(self) -> int:
-        """How often it is planned anew when others have changed the files."""
+        """Upper bound on reruns after other commits changed the files."""
 
     def planned(self, table: Table, scope: CompactionScope) -> _P | None:
         """The plan on the table's latest snapshot; None if there is nothing to do."""
 
     def wait(self, seconds: float, reason: str) -> None:
-        """Sleep, while others are in the way: `reason` says who."""
+        """Sleep while other transactions block this one; `reason` names them."""
 
     def begun(self, table: TableName, base: int, attempts: Attempts) -> Transaction:
         """An open transaction that only compacts, planned on the snapshot `base`."""
@@ -101,12 +102,11 @@ class _Left:
 def compact_plan(
     engine: CompactionEngine[_P], plan: _P, scope: CompactionScope, *, claims_wait_ms: int
 ) -> Compacted:
-    """Run a planned compaction, and plan again for buckets that others changed meanwhile. Buckets
-    that others are compacting are waited for, `claims_wait_ms` at most; with 0 they are left to
-    them.
+    """Run a planned compaction, and plan again for buckets that others changed meanwhile. Wait up
+    to `claims_wait_ms` for buckets that others are compacting; with 0, leave these to them.
 
-    Raises JobError if the job fails, OutdatedPlanError if others changed the files again and again
-    while they were compacted, or have not ended their compaction in time.
+    Raises JobError if the job fails, OutdatedPlanError if others kept changing the files during the
+    compaction, or did not end their own compaction in time.
     """
     attempts = Attempts(engine.reruns_max)
     deadline = time.monotonic() + claims_wait_ms / 1000
@@ -138,7 +138,9 @@ def compact_plan(
 def _run_once(
     engine: CompactionEngine[_P], planned: _P, scope: CompactionScope, attempts: Attempts
 ) -> tuple[Compacted, _Left, _Left]:
-    """What was committed, the buckets that others have changed, and those that others compact."""
+    """The committed result, the buckets that others changed, and the buckets that others are
+    compacting.
+    """
     table = planned.table
     transaction = engine.begun(table.name, planned.snapshot_id, attempts)
     try:
@@ -189,8 +191,9 @@ def rewritten_again(
     scope: CompactionScope,
     transaction: Transaction,
 ) -> Messages:
-    """The messages with those of what is picked after them. An attempt of which no file is left
-    does not count, so that the transaction is swept."""
+    """These messages and those of the files picked after them. Attempts without remaining files are
+    left out, so that the transaction is swept.
+    """
     repeated = first.repeated
 
     def rewrite(second: CompactionPlan) -> Sequence[Any]:
@@ -203,7 +206,7 @@ def rewritten_again(
 
 
 def claimed_plan(client: CoordinatorClient, plan: _P, transaction: Transaction) -> tuple[_P, _Left]:
-    """The plan without the buckets that others are compacting, and those."""
+    """The plan without the buckets that others are compacting, and those buckets."""
     keys = plan.unit_keys()
     wanted = list(dict.fromkeys(keys))
     positions = client.claim_buckets(transaction, wanted)
@@ -220,10 +223,11 @@ def claimed_plan(client: CoordinatorClient, plan: _P, transaction: Transaction) 
 
 @dataclass(frozen=True, slots=True)
 class CompactionReceipt:
-    """What became of a compaction. `receipt` is None if all of its messages conflicted; then its
+    """The outcome of a compaction. `receipt` is None if all of its messages conflicted; then its
     transaction has ended and its files are removed. `request` is the last one, for
     `CoordinatorClient.sweep`. `conflicting` are the positions of messages that conflict with other
-    commits: their buckets have to be planned anew. `reason` explains one of them."""
+    commits: their buckets must be planned again. `reason` explains one of the conflicts.
+    """
 
     receipt: CommitReceipt | None
     request: CommitRequest
@@ -243,11 +247,10 @@ class CompactionCommit:
         self._reason = ""
 
     def run(self) -> CompactionReceipt:
-        """Commit. A call that was interrupted may be repeated: the same messages are asked for
-        again.
+        """Commit. An interrupted call may be repeated: it commits the same messages.
 
-        Raises what `CoordinatorClient.commit` raises for other reasons; a CommitConflictError among
-        them says that nothing of it can be committed.
+        Raises what `CoordinatorClient.commit` raises for other reasons. A CommitConflictError means
+        that no part of the compaction can be committed.
         """
         while True:
             request = self._next_request()

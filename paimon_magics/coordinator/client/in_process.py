@@ -1,7 +1,7 @@
 """The committer inside the session's own process.
 
 Any number of processes may commit to one table this way. The snapshot file is created only if it
-does not exist (`publish`): of two commits that race for one snapshot id one wins, and the other is
+does not exist (`publish`): of two commits that race for one snapshot id, one wins, and the other is
 planned again on top of it. A commit is idempotent by its commit user and identifier, which are in
 the snapshot.
 
@@ -71,7 +71,9 @@ class InProcessCommitter(CoordinatorClient):
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """See `Renewed`. The parent may have committed since what was certainly uncommitted."""
+        """See `Renewed`. The parent may have committed transactions that were uncommitted at the
+        fork.
+        """
         self._turn, self._claiming = threading.Lock(), threading.Lock()
         self._uncommitted, self._tickets, self._claims = set(), {}, {}
 
@@ -217,7 +219,7 @@ class _Lines:
     first in each line has its turn. Safe for several threads.
 
     They order the transactions of this process only; commits find conflicts with other processes.
-    A transaction that never leaves keeps those behind it waiting until their wait is over.
+    If a transaction never leaves, those behind it wait until their wait times out.
     """
 
     def __init__(self) -> None:
@@ -232,9 +234,11 @@ class _Lines:
     def wait(
         self, location: str, id: str, wait_ms_max: int, waits: Callable[[Waiting], None]
     ) -> None:
-        """Join the line, and return when it is this transaction's turn, or after `wait_ms_max`:
-        others may then write at the same time, and the commits find conflicts. `waits` is called
-        again and again with what is in front. An interrupted transaction leaves the line."""
+        """Join the line, and return when it is this transaction's turn, or after `wait_ms_max`.
+        After that timeout others may write at the same time, and the commits find conflicts.
+        `waits` is called repeatedly with the number of transactions in front. An interrupted
+        transaction leaves the line.
+        """
         deadline = time.monotonic() + wait_ms_max / 1000
         with self._changed:
             self._lines[location].append(id)

@@ -57,9 +57,9 @@ class CoordinatorClient(Protocol):
 
         `base_snapshot_id` is the table's latest snapshot when the statement was planned, by default
         the latest one now. An overwrite is checked against the snapshots after it. `engine` names
-        the writer in lists of open transactions. Where a table takes one transaction at a time,
-        this waits; `waits` is called again and again with what is in the way. A transaction that
-        only `compacts` does not wait, and keeps nobody waiting.
+        the writer in lists of open transactions. If a table allows one transaction at a time, this
+        waits and calls `waits` repeatedly with the obstacle. A transaction that only `compacts`
+        neither waits nor blocks others.
         """
 
     def commit(self, request: CommitRequest) -> CommitReceipt:
@@ -67,16 +67,17 @@ class CoordinatorClient(Protocol):
 
         Calling it again with the same transaction returns the first call's receipt. Raises
         UnknownOutcomeError when it is unknown whether the snapshot was published. After any other
-        error it certainly was not, and `abort` may follow; CommitConflictError means that another
-        commit is the reason.
+        error it was certainly not published, and `abort` may follow. CommitConflictError means that
+        another commit is the reason.
         """
 
     def claim_buckets(
         self, transaction: Transaction, buckets: Sequence[tuple[bytes, int]]
     ) -> tuple[int, ...]:
-        """Claim buckets, each with its serialised partition, for an open transaction that compacts;
-        return the positions of those that no other transaction compacts. A claim ends with the
-        transaction. It is advice: a commit is checked in any case."""
+        """Claim buckets, each with its serialised partition, for an open transaction that compacts.
+        Return the positions of the buckets that no other transaction compacts. A claim ends with
+        the transaction. It is only advisory: every commit is checked.
+        """
 
     def abort(self, transaction: Transaction) -> int:
         """Delete the files of a transaction that is certainly not committed.
@@ -86,15 +87,17 @@ class CoordinatorClient(Protocol):
         """
 
     def key_of(self, transaction: Transaction) -> str:
-        """What the coordinator knows a transaction by that this client has begun; with it another
-        process can `end` the transaction. "" where nothing is needed."""
+        """The coordinator's key of a transaction that this client began. With it, another process
+        can `end` the transaction. "" if no key is needed.
+        """
         return ""
 
     def end(self, transaction: Transaction, key: str) -> bool:
-        """End a transaction that a process which died has begun, and `key_of` gave the key of.
+        """End a transaction of a process that died; `key_of` returned its key.
 
-        Returns True if it is certainly not committed, and never will be: its files are deleted.
-        Returns False while it is committed, or its commit is under way: then its snapshot tells.
+        Returns True if it is certainly not committed and never will be: its files are deleted.
+        Returns False if it is committed or its commit is under way: then its snapshot shows the
+        outcome.
         """
 
     def sweep(self, request: CommitRequest) -> int:
@@ -112,18 +115,18 @@ class CoordinatorClient(Protocol):
         """Create, alter, rename or drop a table or a database; `Definitions` has a method for each.
         Return whether anything was created or dropped.
 
-        Raises what `Catalog` raises for it, with nothing changed; SetupError without the right; and
-        UnknownOutcomeError when it is unknown whether the change was made.
+        Raises what `Catalog` raises for it, with nothing changed; SetupError without the
+        permission; and UnknownOutcomeError when it is unknown whether the change was made.
         """
 
     def visibility(self) -> Visibility | None:
-        """What the user may see, as the coordinator says; None for everything that the store lets
-        them see."""
+        """What the user may see according to the coordinator; None if only the store limits it."""
         return None
 
     def database_properties(self, name: str) -> dict[str, str]:
-        """The properties of a database, as the coordinator keeps them. Raises SetupError where no
-        coordinator answers."""
+        """The properties of a database, as the coordinator keeps them. Raises SetupError if no
+        coordinator answers.
+        """
 
     def lease(self, table: TableName, snapshot_id: int) -> bool:
         """Keep a snapshot from expiring until `release`. Return False if it has expired already.
@@ -145,18 +148,21 @@ class CoordinatorClient(Protocol):
         """
 
     def delay(self) -> str:
-        """What the client waits for at this moment, as progress text: a coordinator that gives no
-        answer. "" while nothing is in the way."""
+        """What the client waits for now, as progress text: a coordinator that does not answer. ""
+        if it does not wait.
+        """
         return ""
 
     def close(self) -> None:
-        """Close the client's connections and threads; open transactions end by their leases."""
+        """Close the client's connections and threads. Open transactions end when their leases
+        expire.
+        """
         return None
 
 
 class Attempts:
-    """The runs of one statement, one and up to `reruns_max` reruns, and the notes on them for the
-    user.
+    """The runs of one statement: the first and up to `reruns_max` reruns, and the notes on them for
+    the user.
 
     With a coordinator, two statements that write a table with dynamic buckets take turns. Other
     writers (another engine, a session without a coordinator) may still commit in between.
@@ -220,8 +226,8 @@ class Definitions:
     """Changes tables and databases of the warehouse that `catalog` reads, by `change`, which
     returns whether anything was created or dropped. All names have their databases.
 
-    A coordinator checks rights and ownership and carries a change out; without one it is carried
-    out in this process, by the same service.
+    A coordinator checks permissions and ownership, then carries out a change. Without a
+    coordinator, the same service carries it out in this process.
     """
 
     def __init__(self, catalog: Catalog, change: Callable[[DefinitionChange], bool]) -> None:

@@ -1,9 +1,8 @@
 """The read leases of one client of a coordinator.
 
-Several queries may read one snapshot at once: its lease lasts until the last of them is done. A
-thread renews all leases together while there are any. If the process dies, they expire. A lease
-that is never released (a notebook keeps the outcome of every cell) ends some time after it was last
-taken.
+Several queries may read one snapshot at once: its lease lasts until the last query is done. A
+thread renews all leases together. If the process dies, they expire. A lease that is never released
+(a notebook keeps the outcome of every cell) expires some time after it was last taken.
 """
 
 from __future__ import annotations
@@ -28,8 +27,9 @@ _SECONDS_MIN = 0.05
 _log = logging.getLogger(__name__)
 
 Post = Callable[[Any], Any]
-"""Sends a document to the coordinator's `/v1/leases`, once, and returns the answer. Raises
-SetupError where no answer comes."""
+"""Sends a document to the coordinator's `/v1/leases` once, and returns the answer. Raises
+SetupError if no answer comes.
+"""
 
 
 class ReadLeases:
@@ -49,7 +49,8 @@ class ReadLeases:
 
     def after_fork(self) -> None:
         """See `Renewed`: another holder, without leases. The counts stay, since copies of the
-        parent's readers may give up theirs here: a lease of this process never ends by that."""
+        parent's readers may release their leases here. That must not end a lease of this process.
+        """
         self._holder = uuid.uuid4().hex
         self._taken: dict[tuple[TableName, int], float] = {}  # when last, in monotonic seconds
         self._guard, self._sending = threading.Lock(), threading.Lock()
@@ -79,12 +80,13 @@ class ReadLeases:
         return not is_gone
 
     def give_up(self, table: TableName, snapshot_id: int) -> None:
-        """Give up one lease of a snapshot. The coordinator learns of it with the next renewal.
-        Takes no lock, since finalizers call it."""
+        """Release one lease of a snapshot. The coordinator learns of it with the next renewal.
+        Takes no lock, since finalizers call it.
+        """
         self._released.append((table, snapshot_id))
 
     def close(self) -> None:
-        """Give up all leases."""
+        """Release all leases."""
         with self._guard:
             self._closed = True
             had_any = self._thread is not None

@@ -71,8 +71,9 @@ _ABORT_SECONDS = 5.0  # a transaction that nobody aborts ends by its lease
 _AGAIN_SECONDS = 10.0
 
 ENDED_MAX = 1_000
-"""How many ended transactions are kept: far more than end at the same time. The requests that
-follow the end of a transaction come at once."""
+"""Upper bound on the ended transactions that are kept: far more than end at the same time. The
+requests that follow the end of a transaction come at once.
+"""
 
 _HEARTBEATS_PER_LEASE = 4
 
@@ -81,10 +82,10 @@ class RemoteCoordinator:
     """A `CoordinatorClient` that talks HTTP. Safe for several threads.
 
     `finder` finds the coordinator. `coordinator_wait_ms` is how long requests are repeated while it
-    gives no answer. `exclusive_wait_ms` is how long `begin` waits for a table that
-    takes one transaction at a time, `read_lease_ms_max` how long a read lease lasts that is never
-    released. `transactions` has the transactions that this client has opened. `is_own` is for the
-    user's own coordinator, which lets them do everything.
+    gives no answer. `exclusive_wait_ms` is how long `begin` waits for a table that allows one
+    transaction at a time. `read_lease_ms_max` is how long an unreleased read lease lasts.
+    `transactions` has the transactions that this client opened. `is_own` is for the user's own
+    coordinator, which allows them everything.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class RemoteCoordinator:
         return str(member(about, "warehouse", str))
 
     def store(self) -> Mapping[str, str]:
-        """How the coordinator reaches the warehouse; empty if it does not tell."""
+        """How the coordinator reaches the warehouse; empty if it does not report that."""
         facts = self._requests.repeat("GET", "/v1/coordinator").get("store", {})
         return facts if isinstance(facts, dict) else {}
 
@@ -265,8 +266,9 @@ class RemoteCoordinator:
         return not response.is_success or "expires_at_ms" in response.json()
 
     def _open(self, document: Mapping[str, Any], waits: Callable[[Waiting], None] | None) -> Any:
-        """Open a transaction; wait for its turn where the table takes one at a time. Each repeated
-        request, with the same ticket, keeps the place in the coordinator's line."""
+        """Open a transaction. Wait for its turn if the table allows one transaction at a time. Each
+        repeated request has the same ticket, which keeps the place in the coordinator's line.
+        """
         ticket = uuid.uuid4().hex
         deadline = time.monotonic() + self._exclusive_wait_ms / 1000
         try:
@@ -318,9 +320,9 @@ def _sender(engine: str) -> dict[str, Any]:
 class _SeenNames:
     """Which databases and tables a user may see: a `Visibility`. For any thread.
 
-    `ask` sends one request to the coordinator. It is asked when a name is first looked at, and
-    again after some seconds, so that a changed right holds soon. While it does not answer the last
-    answer counts; without one names can't be looked at.
+    `ask` sends one request to the coordinator: when a name is first looked up, and again after some
+    seconds, so that a changed permission holds soon. While the coordinator does not answer, its
+    last answer counts. Before the first answer no name can be looked up.
     """
 
     def __init__(self, ask: Ask) -> None:
@@ -364,10 +366,10 @@ class _Open:
 class OpenTransactions:
     """A client's transactions, by commit user. Safe for several threads.
 
-    A thread renews the lease of each open transaction, until it ends here or the coordinator says
-    that it has ended: `renew` does so for an id, and returns whether it is still open. When `renew`
-    raises, it is called again later. The ids of the last ended ones are kept, since a commit may be
-    repeated, its left-out files swept, or a refused transaction aborted.
+    A thread renews the lease of each open transaction until the transaction ends here or the
+    coordinator reports its end. `renew` does so for an id, and returns whether the transaction is
+    still open. If `renew` raises, it is called again later. The ids of the last ended transactions
+    are kept: a commit may be repeated, its left-out files swept, or a refused transaction aborted.
     """
 
     def __init__(self, renew: Callable[[str], bool]) -> None:
@@ -417,8 +419,9 @@ class OpenTransactions:
                 del self._ended[next(iter(self._ended))]
 
     def id_of(self, transaction: Transaction) -> str:
-        """The coordinator's id of a transaction. Raises UnknownNameError for one that this client
-        has not opened, or that ended long ago."""
+        """The coordinator's id of a transaction. Raises UnknownNameError if this client did not
+        open the transaction, or it ended long ago.
+        """
         user = transaction.commit_user
         with self._turn:
             known = self._open.get(user)

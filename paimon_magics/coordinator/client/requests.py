@@ -77,8 +77,8 @@ class BinaryBody:
 class Requests:
     """Sends requests to the coordinator that `finder` finds. Safe for several threads.
 
-    `tls` is whom it trusts. `repeat` asks again for `wait_ms`. Meanwhile `delay` says what it waits
-    for; else it is "".
+    `tls` has the certificates that it trusts. `repeat` asks again for `wait_ms`. Meanwhile `delay`
+    is what it waits for; else "".
     """
 
     def __init__(
@@ -113,7 +113,8 @@ class Requests:
 
     def post_leases(self, document: Any) -> Any:
         """Post a document to `/v1/leases` once. Readers don't start or wait for a coordinator,
-        since nothing expires without one. Raises SetupError where none answers."""
+        since nothing expires without a coordinator. Raises SetupError if none answers.
+        """
         if not self._moving.acquire(blocking=False):
             raise SetupError("The search for the coordinator is still running.")
         try:
@@ -141,14 +142,14 @@ class Requests:
         """Send a request, repeated while the coordinator can't be reached or is starting. Return
         the answer's document.
 
-        A request that opens a transaction is repeated only where it certainly has not arrived. For
-        one that may have, `broke_off` is true of the SetupError.
+        A request that opens a transaction is repeated only if it certainly did not arrive. If it
+        may have arrived, `broke_off` is true of the SetupError.
 
-        A request that `settles` something may have done so although no answer came. From then on
+        A request that `settles` something may have succeeded although no answer came. From then on
         only an answer about the thing itself (200, 409, 410) counts; anything else raises
         UnknownOutcomeError. `again` is the document of repetitions, if it differs. `wait_seconds`
-        replaces the client's own. That begins anew when a coordinator lived and ended in the middle
-        of an answer, since another one takes over, and is five times as long at most.
+        replaces the client's own wait. The wait starts again when a coordinator dies in the middle
+        of an answer, since a standby takes over. In total it is at most five times as long.
         """
         waits = (self._wait_seconds, _WAITS_MAX) if wait_seconds is None else (wait_seconds, 1)
         try:
@@ -166,7 +167,9 @@ class Requests:
         *,
         settles: bool,
     ) -> Any:
-        """Repeat a request for so many seconds, and so many times these while owners die."""
+        """Repeat a request. `waits` is the wait in seconds, and the upper bound on waits while
+        owners die.
+        """
         wait_seconds, waits_max = waits
         pause = _PAUSE_SECONDS
         began = time.monotonic()
@@ -206,7 +209,8 @@ class Requests:
 
     def once(self, method: str, path: str, document: Any = None) -> tuple[str, Any]:
         """Send a request once to the warehouse's owner. Return its address and the document. Raises
-        UnknownOutcomeError for a change without a clear answer."""
+        UnknownOutcomeError for a change without a clear answer.
+        """
         for _ in range(_PLACES_MAX):
             endpoint = self._where()
             outcome = self._request(endpoint, method, path, document)
@@ -248,7 +252,7 @@ class Requests:
     def _ask(
         self, endpoint: Endpoint, method: str, path: str, document: Any = None
     ) -> httpx.Response:
-        """Send a request, once more where the token was refused and there is a new one."""
+        """Send a request. Send it once more if the token was refused and there is a new token."""
         response = self._send(endpoint, method, path, document)
         if response.status_code != _UNAUTHORISED:
             return response
@@ -273,7 +277,7 @@ class Requests:
         )
 
     def _note_socket(self, event: str, info: Mapping[str, Any]) -> None:
-        """Keep the socket of a new connection in mind, when the HTTP client tells of one."""
+        """Remember the socket of a new connection, when the HTTP client reports it."""
         if event in _CONNECTED:
             self._sockets.add(info["return_value"].get_extra_info("socket"))
 
@@ -285,8 +289,10 @@ class Requests:
             return self._endpoint
 
     def _move(self, failed: Endpoint, address: str | None = None, *, start: bool = True) -> bool:
-        """Move on from a failed endpoint. Return whether there is another one. `address` is the
-        owner that it named, "" if it answered and named none, None if it did not answer."""
+        """Move on from a failed endpoint. Return whether there is another endpoint. `address` is
+        the owner that it named, "" if it answered without naming an owner, None if it did not
+        answer.
+        """
         if address == "":
             return False
         with self._moving:
@@ -300,13 +306,13 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a request: done (without an `error`), refused by a rule, or not known yet.
+    """The outcome of a request: done (without an `error`), refused by a rule, or not known yet.
 
-    A refusal is an answer that says that nothing was done. No answer, one of a proxy, and one that
-    says that something at the coordinator does not work are not known: the request may have been
-    carried out, unless it was `untouched`. With `may_repeat` the same request may be answered
-    otherwise in a moment. `status` is that of the answer, None without one. `owner` is the owner's
-    address in it, "" if it names none.
+    A refusal says that nothing was done. The outcome is unknown without an answer, after the answer
+    of a proxy, and if the coordinator reports a failure of its own. Then the request may have been
+    carried out, unless it was `untouched`. With `may_repeat`, the same request may get another
+    answer in a moment. `status` is the answer's status, None without an answer. `owner` is the
+    owner's address in it, "" if it names none.
     """
 
     document: Any = None
@@ -373,7 +379,9 @@ def _new_address(response: httpx.Response) -> str:
 
 
 def _failure(response: httpx.Response) -> tuple[PaimonMagicsError, str]:
-    """The error in an answer, by its status and type, and the type; "" for no error of ours."""
+    """The error in an answer, by its status and type, and the type. The type is "" if it is not an
+    error of ours.
+    """
     try:
         error = response.json()["error"]
         message, hint, kind = str(error["message"]), str(error["hint"]), str(error["type"])

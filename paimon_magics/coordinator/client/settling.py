@@ -1,8 +1,8 @@
-"""Gives waiting rows of tables with postponed buckets their buckets, by one commit.
+"""Gives waiting rows of tables with postponed buckets their buckets, in one commit.
 
-As in `compacting`, a run plans on one snapshot, and the table is left as it was if anything fails.
-All of it is committed or nothing: rows must not be in their bucket and wait for it at a time. The
-buckets that get rows are compacted in the same commit, as a writer would; those that others are
+As in `compacting`, a run plans on one snapshot, and the table stays unchanged if anything fails. A
+run commits everything or nothing: rows must not be in their bucket while they still wait for it.
+Buckets that get rows are compacted in the same commit, as a writer does. Buckets that others are
 compacting are left to them. Source: `SparkPostponeCompactProcedure`.
 """
 
@@ -40,7 +40,7 @@ _RUN_AGAIN = "No row was moved. Run the statement again later."
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What was done: `receipt` is None where no row had waited."""
+    """The result: `receipt` is None if no row waited."""
 
     receipt: CommitReceipt | None = None
     rows: int = 0
@@ -52,8 +52,9 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The messages of a job that has written waiting rows into their buckets, as its tasks gave
-    them, with the number of its rows. `repeated`: see `Messages`."""
+    """The messages of a job that wrote waiting rows into their buckets, as its tasks returned them,
+    and the number of these rows. `repeated`: see `Messages`.
+    """
 
     written: Sequence[bytes]
     rows: int
@@ -76,7 +77,7 @@ class SettlingEngine(CompactionEngine[Plan], Protocol):
 def settle_postponed(engine: SettlingEngine, table: Table, scope: CompactionScope) -> Settled:
     """Move the waiting rows into buckets, and plan again if others changed the files meanwhile.
 
-    Raises JobError if the job fails, OutdatedPlanError if others changed them again and again.
+    Raises JobError if the job fails, OutdatedPlanError if others kept changing the files.
     """
     attempts = Attempts(engine.reruns_max)
     while True:
@@ -127,7 +128,7 @@ def _compacted(
     scope: CompactionScope,
     transaction: Transaction,
 ) -> Messages:
-    """The messages of the moved rows, and of what is compacted once they are in their buckets."""
+    """The messages of the moved rows, and of the compaction after they are in their buckets."""
     following = planned_after(plan.table, plan.snapshot_id, scope, moved.messages)
     granted, _ = claimed_plan(engine.client, following, transaction)
     if granted.is_empty or not isinstance(granted, CompactionPlan):
@@ -138,7 +139,9 @@ def _compacted(
 
 
 def _claim(engine: SettlingEngine, plan: PostponedRows, transaction: Transaction) -> None:
-    """Claim the waiting rows. Raises OutdatedPlanError while somebody else moves some of them."""
+    """Claim the waiting rows. Raises OutdatedPlanError while another transaction moves some of
+    them.
+    """
     keys = [(partition, POSTPONED_BUCKET) for partition in plan.partitions]
     if len(engine.client.claim_buckets(transaction, keys)) < len(keys):
         raise OutdatedPlanError(

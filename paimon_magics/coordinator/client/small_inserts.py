@@ -59,9 +59,10 @@ class InsertReceipt:
     """The acknowledgement of an insert, with the lsn of its record; or of a change of rows, where
     `rows` is the number of keys.
 
-    `mode` is `async_mode` (durable), or `sync_mode` or `off_mode` (visible, in `snapshot_id` where
-    that is known). `fallback` is why the mode is not the requested one. `duplicate` tells that the
-    label was used before with the same rows. `trouble` is why the table's last load failed.
+    `mode` is `async_mode` (durable), or `sync_mode` or `off_mode` (visible, in `snapshot_id` if
+    that is known). `fallback` is why the mode differs from the requested mode. `duplicate` is
+    whether the label was used before with the same rows. `trouble` is why the table's last load
+    failed.
     """
 
     lsn: int
@@ -122,7 +123,7 @@ class SmallInserts:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """See `Renewed`: the parent sends what it was given, and gets the answers."""
+        """See `Renewed`: the parent sends the inserts that it was given, and gets the answers."""
         self._inbox = queue.SimpleQueue()
         self._turn = threading.Lock()
         self._thread = None
@@ -164,7 +165,7 @@ class SmallInserts:
         return waiting.answer
 
     def close(self) -> None:
-        """Send what was given, and end."""
+        """Send all given inserts, and end."""
         with self._turn:
             self._closed = True
             thread = self._thread
@@ -182,7 +183,8 @@ class SmallInserts:
 
     def _gathered(self, first: _Waiting) -> tuple[list[_Waiting], _Waiting | None, bool]:
         """The inserts to send together with the first; the next item, None for the end; and whether
-        that was read."""
+        a next item was read.
+        """
         together = [first]
         if first.label is not None:
             return together, None, False
@@ -276,8 +278,9 @@ def table_path(table: TableName) -> str:
 
 def buffered_entries(buffered: BufferedInserts, table: Table) -> list[pa.RecordBatch | Change]:
     """The rows of `buffered`, in the present columns of `table`, and the changes between them.
-    Records of older schemas are converted as loading will convert them. A record that can't be
-    loaded, and will be a dead letter, is left out. Raises CommitConflictError for damaged ones."""
+    Records of older schemas are converted as loading will convert them. Records that can't be
+    loaded, and will be dead letters, are left out. Raises CommitConflictError for damaged records.
+    """
     from paimon_magics.coordinator.inserts.loading.rows import entries_of
     from paimon_magics.tables.schema.history import Definitions
 

@@ -4,7 +4,7 @@ It runs in its own process and process session, so that it outlives the kernel a
 interrupted with it. It ends by itself after a while without work. Each user has one state folder
 for each warehouse: the running coordinator holds a lock on it, and one process at a time may start
 a coordinator there. The catalog's options, credentials among them, are passed in the environment.
-They are also sent to a coordinator that runs already, since its own may be old (`store_options`).
+They are also sent to a running coordinator, whose own options may be old (`store_options`).
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def can_start() -> bool:
 def state_path(
     options: Mapping[str, str], environment: Mapping[str, str], id: str | None = None
 ) -> Path:
-    """The state folder of a user's coordinator for the warehouse with these catalog options, which
-    may not be there yet. `id` is the warehouse's id, if it is known: by that the folder is found
-    however the warehouse is spelled. Without it all spellings of its location lead to one folder.
+    """The state folder of a user's coordinator for the warehouse with these catalog options. The
+    folder may not exist yet. `id` is the warehouse's id, if known: it finds the folder for any
+    spelling of the warehouse. Without it, all spellings of its location lead to one folder.
     """
     base = environment.get("XDG_STATE_HOME") or ""
     # By the XDG specification a relative path counts as not set.
@@ -142,8 +142,8 @@ def state_at(
 class Embedded:
     """A `Finder` of the user's own coordinator for a warehouse; starts it when there is none.
 
-    `idle_ms` is how long it runs without work. `problem` is why a coordinator that was found did
-    not take the catalog's options, "" if it did.
+    `idle_ms` is how long it runs without work. `problem` is why a running coordinator did not
+    accept the catalog's options, "" if it did.
     """
 
     def __init__(self, catalog: Catalog, *, idle_ms: int) -> None:
@@ -178,8 +178,9 @@ class Embedded:
         return None
 
     def _send_options(self, endpoint: Endpoint) -> None:
-        """Send this session's catalog options to a coordinator that runs already. If it does not
-        take them, it goes on with its own; later requests show whether those work."""
+        """Send this session's catalog options to a running coordinator. If it does not accept them,
+        it keeps its own options; later requests show whether those work.
+        """
         if endpoint == self._informed:
             return
         try:
@@ -205,8 +206,9 @@ class Embedded:
         return _endpoint(lease, failed)
 
     def _running(self, folder: StateFolder, failed: Endpoint | None) -> Endpoint | None:
-        """The coordinator that holds the state folder, if any. Raises SetupError if that is the
-        `failed` one and does not end."""
+        """The coordinator that holds the state folder, if any. Raises SetupError if it is the
+        `failed` coordinator and does not end.
+        """
         running = folder.running() if folder.is_held() else None
         if running is None:
             return None
@@ -250,7 +252,7 @@ def _endpoint(lease: Lease, failed: Endpoint | None) -> Endpoint | None:
 
 
 def _known_id(stores: Stores, options: Mapping[str, str]) -> str | None:
-    """The id of the warehouse; None for one that has none, or where its store does not answer."""
+    """The id of the warehouse; None if it has no id, or its store does not answer."""
     if options.get("metastore") == "rest":
         return None
     with contextlib.suppress(PaimonMagicsError, OSError):
@@ -260,7 +262,8 @@ def _known_id(stores: Stores, options: Mapping[str, str]) -> str | None:
 
 def _begin(folder: StateFolder, options: Mapping[str, str], idle_ms: int) -> Running:
     """Start a coordinator and wait until it answers. Raises SetupError with its output if it does
-    not."""
+    not answer.
+    """
     folder.retract()
     log_bytes = _cut(folder.log_file)
     root = str(Path(__file__).resolve().parents[3])
@@ -328,8 +331,8 @@ class Endpoint:
 
 
 class Finder(Protocol):
-    """Finds the coordinator that owns a warehouse's commits. For any thread. `tls` is whom its
-    clients trust.
+    """Finds the coordinator that owns a warehouse's commits. For any thread. `tls` has the
+    certificates that its clients trust.
 
     Every coordinator of a warehouse on disks or in an object store keeps a lease with its address
     there, and its token in a state folder that only its user can read. So a client whose
@@ -345,21 +348,23 @@ class Finder(Protocol):
         owns the warehouse and may have named the owner's `address`. With `start`, a coordinator may
         be started.
 
-        None when there is no endpoint other than `failed`. Raises SetupError when the owner is out
-        of reach, or no coordinator can be started.
+        None when there is no endpoint other than `failed`. Raises SetupError when the owner is
+        unreachable, or no coordinator can be started.
         """
 
     def renewed(self, refused: Endpoint) -> Endpoint | None:
-        """The same place with another token, where that of `refused` was not taken; None if there
-        is no other. Raises SetupError when none can be read."""
+        """The same endpoint with another token, after the token of `refused` was rejected. None if
+        there is no other token. Raises SetupError if no token can be read.
+        """
 
 
 class At:
-    """Finds a coordinator at known addresses: the first that answers, where there are several. When
-    that is gone, the next one, or the warehouse's next owner on this machine. The token is the new
-    owner's if this user can read it, else the same.
+    """Finds a coordinator at known addresses: the first address that answers. When that coordinator
+    is gone, it finds the next address, or the warehouse's next owner on this machine. The token is
+    the new owner's if this user can read it, else the same.
 
-    `catalog` is the warehouse's, once that is known. `tls` is whom the client trusts.
+    `catalog` is the warehouse's, once that is known. `tls` has the certificates that the client
+    trusts.
     """
 
     def __init__(
@@ -412,8 +417,8 @@ def living_lease(catalog: Catalog) -> Lease | None:
     """The lease of the coordinator that owns the warehouse's commits, if it may be alive; None if
     there is none, or it can't be read.
 
-    Raises SetupError, which names host and user, for a coordinator on another machine that only
-    that machine can reach. To find out whether that lives takes it some seconds.
+    Raises SetupError, which names host and user, for a coordinator that only its own, other machine
+    can reach. Finding out whether it is alive takes some seconds.
     """
     lease = _lease(catalog)
     if lease is None or lease.home.host == socket.gethostname():
@@ -430,7 +435,7 @@ def _lease_here(catalog: Catalog) -> Lease | None:
 
 
 def _lease(catalog: Catalog) -> Lease | None:
-    """The lease of a coordinator that can be reached on its own machine only, if any."""
+    """The lease of a coordinator that is reachable on its own machine only, if any."""
     if catalog.metastore == "rest":
         return None
     try:
@@ -445,9 +450,10 @@ def _lease(catalog: Catalog) -> Lease | None:
 
 
 def check_answers(address: str, ca: str = "") -> None:
-    """Ask a coordinator once whether it lives, without its token, to find a wrong address at once:
-    a client's requests are repeated for a minute. Of several addresses one has to answer; `ca` is
-    the file of certificates that are trusted. Raises SetupError where none does."""
+    """Ask a coordinator once whether it is alive, without its token, to detect a wrong address at
+    once: a client's requests are repeated for a minute. At least one of several addresses must
+    answer. `ca` is the file of trusted certificates. Raises SetupError if none answers.
+    """
     addresses = Addresses.of(address)
     tls = tls_context(addresses, ca_of(ca, os.environ))
     problems = []
@@ -468,7 +474,7 @@ def check_answers(address: str, ca: str = "") -> None:
 
 
 def _problem_at(address: str, tls: ssl.SSLContext) -> str:
-    """Why no coordinator answers at an address; "" if one does."""
+    """Why no coordinator answers at an address; "" if a coordinator answers."""
     try:
         answer = httpx.get(
             f"{address}/health/live", timeout=_PROBE_SECONDS_MAX, trust_env=False, verify=tls
@@ -479,8 +485,9 @@ def _problem_at(address: str, tls: ssl.SSLContext) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is on this machine. An address that was read from a warehouse gets a token
-    only then."""
+    """Whether an address is on this machine. Only then does an address that was read from a
+    warehouse get a token.
+    """
     try:
         return urlsplit(address).hostname in ("127.0.0.1", "localhost", "::1")
     except ValueError:

@@ -11,11 +11,11 @@ A transaction's life:
       └── abort asked, lease expired ──────────┴──> ABORTING ── files removed ──> ABORTED
 
 A COMMITTING transaction becomes ACTIVE again when only some messages of a compaction conflict: its
-owner can commit the others. An UNCLEAR one becomes UNDETERMINED when no look-up can tell its
-outcome any more. A COMMITTED one becomes LOST when an outside writer overwrote its snapshot and it
-can't be published again.
+owner can commit the others. An UNCLEAR transaction becomes UNDETERMINED when no look-up can
+determine its outcome any more. A COMMITTED transaction becomes LOST when an outside writer
+overwrote its snapshot and it can't be published again.
 
 Invariants: a table has at most one commit under way; the files of a committed transaction are never
-removed; an answer is given only after what it says was saved; the same question about a transaction
+removed; an answer is given only after its content is saved; the same question about a transaction
 gets the same answer, also after a restart.
 """

@@ -1,7 +1,7 @@
-"""Events and effects: what happens to the coordinator's core, and what it wants done, as values.
+"""Events and effects as values: what happens to the coordinator's core, and what it requests.
 
-An event about a transaction that is not in the state has it in `finished`, if the store has it as a
-finished one. `ask` is the number of the question that the event asks.
+If an event is about a transaction that is not in the state, `finished` has it, provided that the
+store has it as finished. `ask` is the number of the event's question.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from paimon_magics.statements.statement import TableName
 
 @dataclass(frozen=True, slots=True)
 class BeginRequested:
-    """A client requests a new `transaction`, with a fresh id. An exclusive one is the only one of
-    its table; `waits`: the client is in the table's line, by TurnRequested with the same id.
-    `in_pause`: it loads rows that were acknowledged before, so it may begin in a pause."""
+    """A client requests a new `transaction`, with a fresh id. An exclusive transaction is the only
+    transaction of its table. `waits`: the client is in the table's line, after TurnRequested with
+    the same id. `in_pause`: it loads rows that were acknowledged before, so it may begin in a
+    pause.
+    """
 
     transaction: TransactionState
     now_ms: int
@@ -36,7 +38,8 @@ class BeginRequested:
 @dataclass(frozen=True, slots=True)
 class TurnRequested:
     """A client that will open the transaction `id` asks whether it is its turn, on a table that
-    takes one transaction at a time."""
+    allows one transaction at a time.
+    """
 
     id: str
     location: str
@@ -68,8 +71,9 @@ class CommitRequested:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """The owner brings a `transaction` that another coordinator opened: to commit it, with the
-    `digest` of CommitRequested, or to end it, with None."""
+    """The owner brings a `transaction` that another coordinator opened. With the `digest` of
+    CommitRequested, it commits the transaction; with None, it ends it.
+    """
 
     transaction: TransactionState
     digest: str | None
@@ -81,8 +85,8 @@ class Adopted:
 class CommitPublished:
     """The commit is in the table, by this attempt or an earlier one.
 
-    `findings` are those of the check before it; none of them is in the way. `publication` is None
-    where no snapshot was made or nobody can overwrite it.
+    `findings` are those of the check before it; none of them blocks it. `publication` is None if no
+    snapshot was made or nobody can overwrite it.
     """
 
     id: str
@@ -116,7 +120,7 @@ class CommitUnclear:
 
 @dataclass(frozen=True, slots=True)
 class CommitUndetermined:
-    """Whether the commit succeeded is unknown, and no look-up will tell."""
+    """Whether the commit succeeded is unknown, and no look-up can determine it."""
 
     id: str
     reason: str
@@ -155,7 +159,7 @@ class CheckFinished:
     """A table's publications were checked.
 
     `finished` has the finished transactions whose publications were published again or lost.
-    `before` is the commit that this check came before and that has not been tried, "" for none.
+    `before` is the commit that was put off for this check and not tried yet, "" for none.
     """
 
     location: str
@@ -220,8 +224,9 @@ class ChainCut:
 
 @dataclass(frozen=True, slots=True)
 class SlotRequested:
-    """A statement wants that no commit of a table is under way: it is about to change what the
-    table's name means. Answered with Done when it is so."""
+    """A statement requests that no commit of a table is under way: it is about to change what the
+    table's name means. Answered with Done when no commit is under way.
+    """
 
     location: str
     ask: int
@@ -229,7 +234,7 @@ class SlotRequested:
 
 @dataclass(frozen=True, slots=True)
 class SlotEnded:
-    """The statement with that question has ended, or waits no more."""
+    """The statement with that question has ended, or no longer waits."""
 
     location: str
     slot: int
@@ -264,7 +269,7 @@ class ResumeRequested:
 
 @dataclass(frozen=True, slots=True)
 class PauseRequested:
-    """An administrator wants nothing new to begin; what has begun goes on."""
+    """An administrator requests that nothing new begins; open work continues."""
 
     by: str
     now_ms: int

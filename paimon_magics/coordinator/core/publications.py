@@ -1,5 +1,5 @@
-"""Decisions about publications: to publish one again that an outside writer has overwritten, or to
-stop its table until an administrator has looked at it.
+"""Decisions about publications: publish one again after an outside writer overwrote it, or stop its
+table until an administrator checks it.
 
 A check of a table takes its turn among the table's commits. A commit that is about to run checks
 its table first, and overwritten publications come before it.
@@ -67,7 +67,9 @@ def published(
     findings: tuple[PublicationFinding, ...],
     now_ms: int,
 ) -> Step:
-    """After a commit: watch its publication, and stop watching those that the findings settle."""
+    """After a commit: watch its publication, and stop watching publications that the findings
+    settle.
+    """
     state, effects = _settle(state, location, findings)
     if publication is None:
         return state, effects
@@ -162,7 +164,7 @@ def republished(state: State, event: Republished) -> Step:
 
 
 def republish_unclear(state: State, event: RepublishUnclear) -> Step:
-    """Check again: nothing may be published before it is known what is in the table."""
+    """Check again: nothing may be published before the table's contents are known."""
     state = replace(state, overwritten=without(state.overwritten, event.location))
     return state, (CheckTable(event.location),)
 
@@ -170,7 +172,7 @@ def republish_unclear(state: State, event: RepublishUnclear) -> Step:
 def note(state: State, event: Noted) -> Step:
     """Watch a publication outside transactions that was made or is about to be made.
 
-    One that is about to be made is refused in a pause.
+    In a pause, a publication that is about to be made is refused.
     """
     if state.pause is not None and not event.publication.certain:
         return state, (Reply(event.ask, Suspended(state.pause)),)
@@ -199,7 +201,7 @@ def cut_chain(state: State, event: ChainCut) -> Step:
 
 
 def drop_table(state: State, event: TableDropped) -> Step:
-    """Forget all that is known of a dropped table."""
+    """Forget everything about a dropped table."""
     effects: list[Effect] = [ForgetPublications(event.location)]
     if event.location in state.stopped:
         effects.append(SaveStopped(event.location, None))
@@ -212,7 +214,7 @@ def drop_table(state: State, event: TableDropped) -> Step:
 
 
 def move_table(state: State, event: TableMoved) -> Step:
-    """Keep what is known of a table, or a branch of it, under its new name."""
+    """Keep what is known about a table, or a branch of it, under its new name."""
     effects: list[Effect] = []
     remaining, moved = [], []
     for p in state.watched.get(event.location, ()):
@@ -267,7 +269,7 @@ def _settle(state: State, location: str, findings: tuple[PublicationFinding, ...
 
 
 def _unwatch(state: State, location: str, ids: set[str], *, lost: bool = False) -> Step:
-    """Stop watching publications; uncertain and lost ones are deleted from the store."""
+    """Stop watching publications; delete uncertain and lost publications from the store."""
     watched = state.watched.get(location, ())
     effects = tuple(
         DropPublication(p.id) if lost or not p.certain else SavePublication(p, watched=False)

@@ -29,29 +29,31 @@ from paimon_magics.coordinator.core.values import (
 from paimon_magics.planning.commits.publications import Publication
 
 CHECKING = ""
-"""Stands in `State.running` for a check of a table's publications and what follows from it."""
+"""The value in `State.running` for a check of a table's publications and its consequences."""
 
 _V = TypeVar("_V")
 
 WAITER_MS = 5_000
 """How long a silent waiter keeps its place, in milliseconds: many times the pause between two of
-its questions, and still short for those who wait behind one that died."""
+its questions, but short for clients behind a waiter that died.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """What the core knows.
 
-    `transactions` has the unfinished ones by id; finished ones are in the store alone, because
-    there may be many. `asks` has, by transaction, the questions that wait for its commit.
+    `transactions` has the unfinished transactions by id; finished transactions are only in the
+    store, because there may be many. `asks` has, by transaction, the questions that wait for its
+    commit.
 
     These are by a table's location: `running` has the transaction whose commit is under way, or
     CHECKING, and `queues` the transactions that wait behind it, in the order of asking. `watched`
     has the publications that an outside writer could overwrite, oldest first, `checked_at_ms` the
     time of their last check, `check_asks` the questions that wait for a check, and `overwritten`
     the ids of the publications to publish again, in this order. `stopped` tables take no commits.
-    `lines` has the clients that wait for a table that takes one transaction at a time, in the order
-    of asking.
+    `lines` has the clients that wait for a table that allows one transaction at a time, in the
+    order of asking.
 
     In a `pause` nothing new begins. `forgot_at_ms` is the time of the last deletion of finished
     transactions, `ticked_at_ms` that of the last tick.
@@ -75,7 +77,7 @@ class State:
 
     @property
     def is_restored(self) -> bool:
-        """Whether it has what was stored before the start."""
+        """Whether the state from before the start is loaded."""
         return self.ticked_at_ms > 0
 
 
@@ -90,7 +92,7 @@ def pending_transactions(state: State) -> tuple[TransactionState, ...]:
 
 
 def pending_commits(state: State) -> tuple[Publication, ...]:
-    """The commits outside transactions that are being published, or may have been."""
+    """The commits outside transactions that are being published, or may have been published."""
     return tuple(p for watched in state.watched.values() for p in watched if not p.certain)
 
 
@@ -108,7 +110,7 @@ def aborting(
 
 
 def next_job(state: State, location: str) -> Step:
-    """Start the next work for a table that has nothing under way any more."""
+    """Start the next work for a table that has nothing under way."""
     state = replace(state, running=without(state.running, location))
     if location in state.check_asks:
         return run_check(state, location)
@@ -144,7 +146,7 @@ def run_check(state: State, location: str) -> Step:
 
 
 def give_slot(state: State, location: str, asks: tuple[int, ...]) -> Step:
-    """Let the first of the statements that ask have a table on which nothing is under way."""
+    """Give a table on which nothing is under way to the first statement that asks for it."""
     first, *rest = asks
     running = {**state.running, location: slot_name(first)}
     slot_asks = updated(state.slot_asks, location, tuple(rest))
@@ -152,7 +154,7 @@ def give_slot(state: State, location: str, asks: tuple[int, ...]) -> Step:
 
 
 def slot_name(ask: int) -> str:
-    """What stands in `State.running` for a statement that has a table's slot."""
+    """The value in `State.running` for a statement that has a table's slot."""
     return f"slot {ask}"
 
 
@@ -217,15 +219,17 @@ Claims = Mapping[CompactedBucket, str]
 
 
 def still_claimed(claims: Claims, open_ids: Collection[str]) -> dict[CompactedBucket, str]:
-    """The claims of transactions that are still open: those of others ended with them."""
+    """The claims of transactions that are still open: other claims ended with their
+    transactions."""
     return {bucket: id for bucket, id in claims.items() if id in open_ids}
 
 
 def claimed(
     claims: Claims, wanted: Sequence[CompactedBucket], id: str
 ) -> tuple[dict[CompactedBucket, str], tuple[int, ...]]:
-    """Give a transaction the buckets among `wanted` that no other one has. Return the new claims,
-    and the positions of the buckets that it may compact."""
+    """Give a transaction the buckets among `wanted` that no other transaction has. Return the new
+    claims, and the positions of the buckets that it may compact.
+    """
     free = tuple(at for at, bucket in enumerate(wanted) if claims.get(bucket, id) == id)
     return {**claims, **{wanted[at]: id for at in free}}, free
 
@@ -276,7 +280,7 @@ def leave(state: State, id: str) -> State:
 
 
 def _holder(state: State, location: str) -> TransactionState | None:
-    """The exclusive transaction of a table that may still commit, None without one."""
+    """The exclusive transaction of a table that may still commit; None if there is none."""
     ended = (Phase.ABORTING, Phase.ABORTED)
     return next(
         (

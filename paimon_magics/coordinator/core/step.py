@@ -179,7 +179,8 @@ def _ask_turn(state: State, event: TurnRequested) -> Step:
 
 
 def _pause(state: State, event: PauseRequested) -> Step:
-    """Let nothing new begin; what has begun may be committed. A repeated pause keeps the first."""
+    """Let nothing new begin; open transactions may be committed. A repeated pause keeps the
+    first."""
     if state.pause is not None:
         return state, (Reply(event.ask, Suspended(state.pause)),)
     pause = Pause(event.by, event.now_ms)
@@ -352,7 +353,9 @@ def _ask_slot(state: State, event: SlotRequested) -> Step:
 
 
 def _end_slot(state: State, event: SlotEnded) -> Step:
-    """Go on with what waits for the table; or with others, where the statement waited itself."""
+    """Continue with the work that waits for the table. If the statement itself waited, only remove
+    it from the waiters.
+    """
     location = event.location
     if state.running.get(location) == slot_name(event.slot):
         return next_job(state, location)

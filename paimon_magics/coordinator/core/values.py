@@ -51,14 +51,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a transaction comes from, as its client says: "" for what the client does not know."""
+    """Where a transaction comes from, according to its client: "" for unknown parts."""
 
     notebook: str = ""
     host: str = ""
     engine: str = ""
 
     def describe(self, owner: str) -> str:
-        """The owner and what is known of the origin, for a message."""
+        """The owner and the known parts of the origin, for a message."""
         parts = [owner or "somebody"]
         parts += [f"in {self.notebook}"] if self.notebook else []
         parts += [f"on {self.host}"] if self.host else []
@@ -74,15 +74,16 @@ NOWHERE = Origin()
 class TransactionState:
     """A transaction as the coordinator knows it; all of it is stored.
 
-    `digest` tells a repeated commit request from a different one. An `exclusive` transaction writes
-    dynamic buckets; a table has one of them at a time, and the others wait (see `state`).
-    `expires_at_ms` is the end of the lease while ACTIVE, the time to remove files while ABORTING,
-    and the end of retention once finished. `adopted` is the epoch in which it was taken over from
-    another coordinator, which opened it and may have been interrupted while publishing it; 0 for
-    this one's own. `location` is the table's location, `table` its name when the transaction began.
-    `ended_at_ms` is when its outcome was decided, 0 before. `files` is the number of files that it
-    commits, if its client says so. `placed` is the id of the table among whose small inserts it has
-    a place, "" for none: those that are acknowledged after its beginning are loaded after its end.
+    `digest` distinguishes a repeated commit request from a different request. An `exclusive`
+    transaction writes dynamic buckets; a table has one exclusive transaction at a time, and others
+    wait (see `state`). `expires_at_ms` is the end of the lease while ACTIVE, the time to remove
+    files while ABORTING, and the end of retention once finished. `adopted` is the epoch in which
+    this coordinator took it over from another coordinator, which opened it and may have been
+    interrupted while publishing it. It is 0 for the coordinator's own transactions. `location` is
+    the table's location, `table` its name when the transaction began. `ended_at_ms` is when its
+    outcome was decided, 0 before. `files` is the number of files that it commits, if its client
+    says so. `placed` is the id of the table among whose small inserts it has a place, "" for none.
+    Inserts that are acknowledged after its beginning are loaded after its end.
     """
 
     id: str
@@ -110,8 +111,9 @@ class TransactionState:
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A client in line for a table that takes one transaction at a time. `id` will be the
-    transaction's id; `seen_ms` is when the client last asked for its turn."""
+    """A client in line for a table that allows one transaction at a time. `id` will be the
+    transaction's id; `seen_ms` is when the client last asked for its turn.
+    """
 
     id: str
     seen_ms: int
@@ -127,7 +129,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A pause, in which nothing new begins: who asked for it, and since when."""
+    """A pause, in which nothing new begins: who requested it, and since when."""
 
     by: str
     since_ms: int
@@ -151,9 +153,10 @@ class Committed:
 
 
 class Cause(StrEnum):
-    """Why a commit was refused: it conflicts with another commit, some buckets of a compaction
-    do, the statement was planned on an outdated snapshot, the table could not be written, or the
-    request was wrong."""
+    """Why a commit was refused: the commit or some buckets of a compaction conflict with another
+    commit, the statement was planned on an outdated snapshot, the table could not be written, or
+    the request was wrong.
+    """
 
     CONFLICT = "conflict"
     COMPACTION = "compaction"
@@ -165,7 +168,8 @@ class Cause(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """The commit was refused. The transaction is over, unless messages of a compaction are
-    `conflicting`: then the others can be committed by it."""
+    `conflicting`: then it can commit the other messages.
+    """
 
     reason: str
     cause: Cause = Cause.CONFLICT
@@ -186,7 +190,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Undetermined:
-    """Whether the transaction is in the table is unknown, and will stay so."""
+    """Whether the transaction is in the table is unknown, and will stay unknown."""
 
     reason: str
 
@@ -217,8 +221,9 @@ class Overwritten:
 
 @dataclass(frozen=True, slots=True)
 class Occupied:
-    """The table takes one such transaction at a time: `holder` is open, or `ahead` clients are in
-    line before this one."""
+    """The table allows one such transaction at a time: `holder` is open, or `ahead` clients are in
+    line before this client.
+    """
 
     holder: TransactionState | None
     ahead: int = 0
@@ -240,14 +245,14 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True)
 class Unchecked:
-    """Whether the published snapshots are still there can't be found out now."""
+    """It can't be determined now whether the published snapshots still exist."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Nothing is in the way, or the request is done and stored."""
+    """Nothing blocks the request, or it is done and stored."""
 
 
 Answer = (

@@ -1,1 +1,1 @@
-"""What all routes share: bodies, answers, who may ask, pages."""
+"""What all routes share: bodies, answers, authorization, pages."""

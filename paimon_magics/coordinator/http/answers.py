@@ -1,15 +1,15 @@
 """The responses and errors of a coordinator, in one form for every client.
 
 Errors are JSON: `{"error": {"type", "message", "hint"}}`. The status says what the caller must do:
-400 change the request, 401 send the token, 403 ask for the right, 404 no such table or transaction,
-409 conflict, 410 the transaction has ended, 413 send less, 423 wait for what is under way, 429 send
-less often, 500 look up whether it happened, 502 the store refuses access, 503 ask again, 507 make
-room.
+400 change the request, 401 send the token, 403 ask for the permission, 404 no such table or
+transaction, 409 conflict, 410 the transaction has ended, 413 send less, 423 wait for work under
+way, 429 send less often, 500 look up whether it happened, 502 the store refuses access, 503 ask
+again, 507 free space.
 
-4xx and 507 say that nothing was done. Where the coordinator's own store does not work it is not
-known yet: that is 503 StoreUnavailableError, with Retry-After, and never a refusal. BrokeOffError
-says that it may have been done: 503 where the request has a name and may be sent again, else 502,
-which no client repeats by itself.
+4xx and 507 say that nothing was done. If the coordinator's own store does not work, the outcome is
+not known yet: the answer is 503 StoreUnavailableError with Retry-After, never a refusal.
+BrokeOffError says that the request may have been done: 503 if the request has a name and may be
+sent again, else 502, which no client repeats by itself.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ from paimon_magics.tables.commits.fencing import NotOwnerError
 from paimon_magics.tables.stores.store import StoreRefusedError
 
 AT_ONCE = "paimon_magics.answer_at_once"
-"""The extension of a request's scope that answers it with JSON and the status 200: a function of
-the content, which returns False where the answer has to be sent in the usual way."""
+"""The extension of a request's scope that answers it with JSON and the status 200. It is a function
+of the content, which returns False if the answer must be sent in the usual way.
+"""
 
 NEW_CREDENTIALS = (
     "Connect again with valid credentials (%paimon connect --close …): your own coordinator then "
@@ -143,8 +144,9 @@ def answer_response(answer: core.Answer) -> Response:
 
 
 async def on_error(request: Request | None, error: Exception) -> Response:
-    """Return the response to a request that raised an error of ours. Hints with names that are
-    there go only to those who may read everything."""
+    """Return the response to a request that raised an error of ours. Hints with existing names go
+    only to principals who may read everything.
+    """
     assert isinstance(error, PaimonMagicsError)
     if isinstance(error, NotOwnerError):
         return _elsewhere(503, error, error.address)
@@ -239,8 +241,9 @@ async def json_body(request: Request) -> dict[str, Any]:
 
 
 class WhileInPlace:
-    """Answers requests below a path only while the warehouse is in its place, by `misplaced`: what
-    a missing warehouse seems to hold is not true."""
+    """Answers requests below a path only while the warehouse is in its place, according to
+    `misplaced`: the apparent contents of a missing warehouse are wrong.
+    """
 
     def __init__(
         self, app: ASGIApp, path: str, misplaced: Callable[[], PaimonMagicsError | None]

@@ -1,8 +1,8 @@
 """Endpoints whose requests are kept in the audit log.
 
-`authorisation.ACTIONS` has those that change something. Of every other endpoint only refused
-requests are kept. A request is carried out when its entry is durable, and answered when its outcome
-is durable. Handlers `report` what only they know.
+`authorisation.ACTIONS` has the endpoints that change something. For every other endpoint, only
+refused requests are kept. A request is carried out when its entry is durable, and answered when its
+outcome is durable. Handlers `report` details that only they know.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def report(scope: Scope, **facts: Any) -> None:
 
 
 def refused_entry(scope: Scope, status: int) -> Entry:
-    """The entry of a request that did not get as far as its endpoint."""
+    """The entry of a request that did not reach its endpoint."""
     return replace(_entry(scope, ""), status=status)
 
 
@@ -65,7 +65,7 @@ def _request_text(scope: Scope) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """An endpoint; `actions` has the names of those of its methods that are kept."""
+    """An endpoint; `actions` has the names of its audited methods."""
 
     app: ASGIApp
     trail: Trail
@@ -93,7 +93,7 @@ class Audited:
 
 
 class _Answered:
-    """The way of an answer: held back until its entry is durable."""
+    """Holds an answer back until its entry is durable."""
 
     def __init__(
         self, trail: Trail, scope: Scope, action: str, facts: dict[str, Any], send: Send

@@ -2,8 +2,8 @@
 
 An authoriser finds the sender of a request and their scope: `TokenFile`, where everybody with the
 token may do everything, or JupyterHub (`hub`). Every endpoint is listed in `SCOPES`, `STREAMS` or
-`PUBLIC`; no other is served. That only its owner may use a transaction is not checked here, but
-where the transaction is looked up.
+`PUBLIC`; no other endpoint is served. A transaction's owner is not checked here, but at the look-up
+of the transaction.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ class Authoriser(Protocol):
     """Finds the sender of a request."""
 
     async def principal(self, connection: HTTPConnection) -> Principal | None:
-        """Return the sender, None without a valid token. Raises SetupError while that can't be
-        checked."""
+        """Return the sender, None without a valid token. Raises SetupError while the token can't be
+        checked.
+        """
 
     def challenge(self, connection: HTTPConnection) -> Response:
         """Return the response to a request without a valid token."""
@@ -127,8 +128,9 @@ class NamedTokens:
         return principal
 
     async def _read(self) -> None:
-        """Read the tokens again; go on with those that are known where that takes long. Raises
-        errors of the store where they may not be used any more."""
+        """Read the tokens again; use the known tokens if that takes long. Raises errors of the
+        store when the known tokens may not be used any more.
+        """
         if self._reading is None or self._reading[0].done():
             reading = asyncio.ensure_future(run_in_threadpool(self._tokens.read))
             self._reading = reading, time.monotonic()
@@ -157,10 +159,10 @@ def bearer_token(connection: HTTPConnection) -> str | None:
     """The token in the header `Authorization: Bearer …`, or `token …` as JupyterHub writes it.
 
     Paimon's clients with `token.provider = dlf` read their token from a file, again and again, and
-    send it in a header of its own (`DLFAuthProvider`). Their signature is not looked at: it tells
-    nothing that the token does not.
+    send it in a header of its own (`DLFAuthProvider`). Their signature is ignored: it adds nothing
+    to the token.
 
-    The scope keeps it: several authorisers ask for it.
+    The ASGI scope caches it, since several authorisers need it.
     """
     if _TOKEN not in connection.scope:
         connection.scope[_TOKEN] = _token_of(connection)
@@ -189,8 +191,9 @@ _DLF = "DLF4-HMAC-SHA256"
 _DLF_TOKEN = "x-dlf-security-token"
 
 PUBLIC = frozenset({"/health/live", "/health/owner", "/health/ready", "/dead-letters"})
-"""Paths that are open to everybody. `/dead-letters` asks for a proof of its own, and
-`/health/ready` has names only for those with a token."""
+"""Paths that are open to everybody. `/dead-letters` requires a proof of its own, and
+`/health/ready` shows names only to clients with a token.
+"""
 
 _ENDPOINTS = """
 read   GET    /v1/databases/{database}
@@ -301,8 +304,8 @@ admin* POST   /v1/paimon/permissions/revoke                    - not offered
 """Every endpoint: its scope, method and path, and what the audit log keeps.
 
 A `*` after the scope: it is needed on all tables. Other endpoints are about tables, where the
-sender's rights are checked besides. `=` names an action that is kept. `-` is the reason why of an
-endpoint that is no GET only refused requests are kept.
+sender's permissions are checked too. `=` names an audited action. `-` is the reason why the audit
+log keeps only refused requests of a non-GET endpoint.
 """
 
 _SHORT = {
@@ -321,7 +324,7 @@ ACTIONS: dict[str, str] = {}
 """The actions that the audit log keeps, by method and path."""
 
 UNAUDITED: dict[str, str] = {}
-"""Endpoints that are no GET and of which only refused requests are kept, with the reason."""
+"""Non-GET endpoints of which only refused requests are kept, with the reason."""
 
 for _line in _ENDPOINTS.split("\n")[1:-1]:
     _match = _ENDPOINT.fullmatch(_line)
@@ -339,12 +342,12 @@ STREAMS: Mapping[str, Scope] = {"/v1/inserts/{database}/{table}/stream": Scope.W
 
 
 class Tokens:
-    """Tokens with names, scopes and ends, which administrators make and revoke. For any thread.
+    """Tokens with names, scopes and expiry, which administrators make and revoke. For any thread.
 
-    A token is `pmt_ID_SECRET`. The id finds its row. Of the secret, 256 random bits, the SHA-256 is
-    stored, and compared in constant time. Rows are read again after a few seconds, so that a token
-    that was revoked at another coordinator of the same store ends here, too. While the store does
-    not answer, the last rows count for some minutes: nobody can revoke a token then.
+    A token is `pmt_ID_SECRET`. The id finds its row. The secret has 256 random bits; its SHA-256 is
+    stored, and compared in constant time. Rows are read again after a few seconds: a token that
+    another coordinator of the same store revoked then ends here, too. While the store does not
+    answer, the last rows count for some minutes: nobody can revoke a token then.
 
     If the process dies between storing a token and answering, nobody has the token; it shows in the
     list and can be revoked.
@@ -368,12 +371,13 @@ class Tokens:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the rows count where the store does not answer."""
+        """Whether the rows still count while the store does not answer."""
         return time.monotonic() - self._read_at < _USED_SECONDS_MAX
 
     def principal(self, text: str) -> Principal | None:
-        """Whose token a text is, by the rows that were read last; None for one that is none, or has
-        ended."""
+        """The principal of a token, by the rows that were read last; None if the text is not a
+        token, or the token has ended.
+        """
         match = _TOKEN_TEXT.fullmatch(text)
         if match is None:
             return None
@@ -385,10 +389,9 @@ class Tokens:
     def add(
         self, name: str, allows: Sequence[str], expires_in_ms: int | None = None
     ) -> tuple[str, StoredToken]:
-        """Make a token; return its text, which is not kept, and what is stored of it.
+        """Make a token. Return its text, which is not kept, and its stored form.
 
-        Raises InvalidValueError for a name that is none, and for permissions or a time that are
-        wrong."""
+        Raises InvalidValueError for an invalid name, invalid permissions or an invalid time."""
         if not is_name(name):
             raise InvalidValueError(
                 f"`{name}` is not a valid name of a token.",
@@ -413,11 +416,11 @@ class Tokens:
         return f"pmt_{id}_{secret}", stored
 
     def all(self) -> list[StoredToken]:
-        """All tokens, those that have ended among them."""
+        """All tokens, including ended tokens."""
         return self._table.all()
 
     def revoke(self, named: str) -> list[StoredToken]:
-        """End the token with an id, or all those of a name. Return them. Raises
+        """End the token with an id, or all tokens of a name. Return them. Raises
         UnknownNameError."""
         now = now_ms()
         good = [token for token in self._named(named) if token.is_good(now)]
@@ -427,9 +430,11 @@ class Tokens:
         return good
 
     def renew(self, named: str, expires_in_ms: int | None = None) -> list[StoredToken]:
-        """Give the token with an id, or all of a name, another end from now, also after the old
-        one: clients whose token can't be exchanged go on with it. Return them, without revoked
-        ones. Raises UnknownNameError, and InvalidValueError for a time that is wrong."""
+        """Set a new expiry, from now, for the token with an id, or for all tokens of a name. This
+        also works after the old expiry: clients whose token can't be exchanged continue with it.
+        Return the tokens, without revoked tokens. Raises UnknownNameError, and InvalidValueError
+        for an invalid time.
+        """
         end = _end_ms(expires_in_ms, now_ms())
         renewed = [token for token in self._named(named) if not token.revoked_at_ms]
         for token in renewed:
@@ -459,7 +464,7 @@ class Tokens:
 
 
 def is_name(name: str) -> bool:
-    """Whether a text can be the name of a token's user. Names of a hub's services can't."""
+    """Whether a text is a valid name of a token's user. Names of a hub's services are not valid."""
     return _NAME.fullmatch(name) is not None and not name.startswith("service:")
 
 

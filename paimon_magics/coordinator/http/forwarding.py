@@ -1,7 +1,8 @@
-"""Proxies in front of a coordinator: what they say of the client, and who may ask in the clear.
+"""Proxies in front of a coordinator: what they report about the client, and who may send requests
+unencrypted.
 
-Headers such as X-Forwarded-For are believed where the connection comes from a proxy that the
-administrator has named; anybody else could write them.
+Headers such as X-Forwarded-For are trusted only if the connection comes from a proxy that the
+administrator named; anybody else could forge them.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ _CLOSED = 4403  # the code that a refused WebSocket is closed with
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """The proxies that are believed, as networks."""
+    """The trusted proxies, as networks."""
 
     all: tuple[_Net, ...] = ()
 
     @classmethod
     def of(cls, options: Sequence[str]) -> Peers:
-        """Read addresses and networks, several of them with commas between. Raises SetupError."""
+        """Read comma-separated addresses and networks. Raises SetupError."""
         texts = [text for option in options for text in option.replace(" ", "").split(",") if text]
         try:
             return cls(tuple(ipaddress.ip_network(text, strict=False) for text in texts))
@@ -48,10 +49,11 @@ class Peers:
 
 
 class Forwarding:
-    """An ASGI application around another one, which gets the client and scheme that a proxy tells.
+    """An ASGI application around another application, which gets the client and scheme that a proxy
+    reports.
 
-    Without TLS it answers nobody but the proxies and this machine. A request that a proxy took in
-    the clear is refused, unless `is_insecure`.
+    Without TLS it answers only the proxies and this machine. A request that a proxy received
+    unencrypted is refused, unless `is_insecure`.
     """
 
     def __init__(self, app: ASGIApp, peers: Peers, *, is_insecure: bool = False) -> None:

@@ -63,7 +63,7 @@ _OWN_TABLES = ("/v1/inserts", "/v1/databases")
 _log = logging.getLogger(__name__)
 
 UNAUTHORISED = 4401
-"""The code that a stream is closed with whose sender is not known, or not any more."""
+"""The close code of a stream whose sender is unknown, or no longer known."""
 
 _AGAIN_SECONDS = 5.0  # how long what a stream's token allows is taken as said
 
@@ -79,9 +79,9 @@ def guarded(
     threads: Threads | None = None,
 ) -> list[BaseRoute]:
     """Put each route behind its scope in `SCOPES` or `STREAMS`, and return the routes. Routes with
-    a database and table in their paths look at the rights on that, too; those of the REST catalog
-    decode names by themselves, and so look themselves. `load` loads a table; `trail` keeps what is
-    asked; `threads` are those that requests use.
+    a database and table in their paths also check the permissions on it. Routes of the REST catalog
+    decode names by themselves, so they check themselves. `load` loads a table, `trail` keeps the
+    requests, `threads` are the threads that requests use.
 
     Raises KeyError for a route without a scope: it would be open to everybody.
     """
@@ -119,7 +119,8 @@ def principal_in(scope: Scope) -> Principal:
 
 
 async def check_named(request: Request, needed: Needed, name: TableName, load: Load) -> None:
-    """Report the table that a request names, and raise unless its sender has the right on it."""
+    """Report the table that a request names, and raise unless its sender has the permission
+    on it."""
     report(request.scope, database=name.database, table=name.object_name)
     await run_in_threadpool(check_table, principal_of(request), needed, name, load)
 
@@ -128,8 +129,8 @@ class Guard:
     """Lets requests of known principals through, and counts the bytes of bodies as they arrive.
 
     `root` is the path below which everything is served, such as "/services/paimon-coordinator".
-    `limits` are those of each client, `threads` those that requests use. `trail` keeps what is
-    refused here; its table is for administrators.
+    `limits` are the limits of each client, `threads` the threads that requests use. `trail` keeps
+    the requests that are refused here; its table is for administrators.
     """
 
     def __init__(
@@ -253,8 +254,10 @@ class Guard:
             await send({"type": "websocket.close", "code": UNAUTHORISED})
 
     async def _principal(self, connection: HTTPConnection) -> Principal | None:
-        """The sender, who sees the audit log only as an administrator. Outside an endpoint what
-        blocks runs in threads of no class, so a slow issuer of tokens takes none of theirs."""
+        """The sender, who sees the audit log only as an administrator. Outside an endpoint,
+        blocking work runs in threads of no class, so a slow issuer of tokens takes no thread from a
+        class.
+        """
         principal = await self._authoriser.principal(connection)
         return None if principal is None else principal.without(self._closed)
 
@@ -322,7 +325,7 @@ class _Scoped:
                 await answer(scope, receive, send)
 
     async def _refusal(self, scope: Scope, method: str) -> Response | None:
-        """The answer to a sender who may not do this; None for one who may."""
+        """The answer to a sender without the permission; None for a sender with it."""
         principal: Principal = scope[PRINCIPAL]
         needed = self.needed[method]
         may = principal.may_everywhere if method in self.everywhere else principal.may
@@ -377,7 +380,7 @@ async def on_too_large(_: Request | None, error: Exception) -> Response:
 
 
 def _client_of(scope: Scope) -> str | None:
-    """The client whose limits count; None for this machine's own without a name."""
+    """The client whose limits count; None for this machine's own client without a name."""
     principal: Principal | None = scope.get(PRINCIPAL)
     if principal is not None and principal.name is not None:
         return principal.name
@@ -411,8 +414,9 @@ def _too_large(bytes_max: int) -> Response:
 @dataclass(slots=True)
 class _StreamSender:
     """The sender of a WebSocket's messages. A stream may outlive its token, so its sender is looked
-    up again every few seconds. When that has changed, no further message is taken; those that were
-    are answered."""
+    up again every few seconds. If the sender has changed, no further message is accepted; accepted
+    messages are still answered.
+    """
 
     ask: Callable[[HTTPConnection], Awaitable[Principal | None]]
     connection: HTTPConnection
@@ -422,7 +426,7 @@ class _StreamSender:
     checked_at: float = field(default_factory=time.monotonic)
 
     async def receive(self) -> Message:
-        """The next message; the end of the connection where its sender may send no more."""
+        """The next message; the end of the connection if its sender may not send any more."""
         message = await self.arriving()
         if message["type"] == "websocket.receive" and (
             self.has_ended or time.monotonic() - self.checked_at > _AGAIN_SECONDS
@@ -442,10 +446,10 @@ class _StreamSender:
 
 
 class LoginThrottle:
-    """A limit on guessing tokens, by address. For one thread, the server's. `wrong_max` wrong ones
-    are taken in a minute. `clock` is in seconds.
+    """Throttles guesses of tokens, by address. For one thread, the server's. It allows `wrong_max`
+    wrong tokens in a minute. `clock` is in seconds.
 
-    Tokens that were right before from an address are still looked at: one guest of a network must
+    Tokens that were right before from this address are still checked: one client of a network must
     not lock out the others.
     """
 
@@ -458,7 +462,7 @@ class LoginThrottle:
         self._right: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def wait_seconds(self, address: str, token: str) -> float:
-        """How long no token from an address is looked at; 0 if this one is."""
+        """How long tokens from an address are throttled; 0 if this token is checked."""
         wrong = self._wrong.get(address)
         if wrong is None or wrong[0] < self._wrong_max or (address, token) in self._right:
             return 0.0

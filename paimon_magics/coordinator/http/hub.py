@@ -1,7 +1,7 @@
 """Authorisation by JupyterHub: tokens of its users, their servers and services, and a login.
 
-A request carries a token of the hub in its header. The hub says whose it is and which scopes it
-has, and the answer is cached for a short time; a revoked or expired token is refused after that.
+A request carries a token of the hub in its header. The hub returns the token's user and scopes, and
+this answer is cached for a short time. A revoked or expired token is refused after that.
 
 A browser that asks for the status page without a token is sent to log in at the hub (OAuth). It
 comes back with a cookie, signed here, that holds a token of the hub for this service. The cookie
@@ -52,10 +52,11 @@ _SERVICE = "service:"
 
 @dataclass(frozen=True, slots=True)
 class HubService:
-    """What the hub told the service that it started: its port and path, and how to authorise.
+    """The settings that the hub passed to the service that it started: its port and path, and how
+    to authorise.
 
-    `root` is the path below which the hub's proxy and everybody else reaches it, without a slash
-    at its end.
+    `root` is the path prefix by which the hub's proxy and all clients reach it, without a slash at
+    its end.
     """
 
     port: int

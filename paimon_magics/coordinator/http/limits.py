@@ -1,7 +1,7 @@
-"""How much of a coordinator one client may have, and the threads of each class of endpoints.
+"""How much of a coordinator one client may use, and the threads of each class of endpoints.
 
-A client is a verified name, and an address where there is none. What is over the limit is answered
-429 before anything of it is looked at, with the time after which it may be sent again.
+A client is a verified name, or an address if there is no name. A request over the limit is answered
+429 before it is read, with the time after which it may be sent again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from paimon_magics.errors import SetupError
 from paimon_magics.statements.statement import TableName
 
 REQUEST_BYTES_MAX = 16 * 2**20
-"""The largest request that is taken, unless the coordinator is started with another limit."""
+"""The largest accepted request, unless the coordinator is started with another limit."""
 
 _CLIENTS_MAX = 10_000  # that are remembered
 _BURST_SECONDS = 2.0
@@ -45,8 +45,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """The limits of each client; 0 is no limit. `rate_max` is in requests a second, of which those
-    of two seconds may come at once."""
+    """The limits of each client; 0 means no limit. `rate_max` is in requests per second; a burst
+    may have the requests of two seconds.
+    """
 
     in_flight_max: int = 0
     rate_max: int = 0
@@ -75,8 +76,9 @@ class Turnstile:
         self._clients: OrderedDict[str, _Client] = OrderedDict()
 
     def enter(self, name: str, *, is_stream: bool = False) -> float:
-        """Let a request in, which `leave` ends: return 0. Or return how many seconds the client has
-        to wait, of which nothing is counted."""
+        """Admit a request until `leave`, and return 0. Or return how many seconds the client must
+        wait; such a request is not counted.
+        """
         limits, now = self._limits, self._clock()
         client = self._of(name, now)
         if is_stream:
@@ -115,8 +117,9 @@ class Turnstile:
         return client
 
     def _forget_idle(self) -> None:
-        """Forget the client that was away longest, if there are many; one at a time, so that a
-        request costs the same however many there are."""
+        """Forget the client that was idle longest, if there are many clients. Forget one at a time,
+        so that the cost of a request does not depend on their number.
+        """
         if len(self._clients) <= _CLIENTS_MAX:
             return
         name, client = next(iter(self._clients.items()))
@@ -131,8 +134,8 @@ class Capacity(Enum):
     sixty requests that wait for one table must not keep a heartbeat or a commit of another table
     from being answered.
 
-    The guard sets the class of a request. `run_in_threadpool` runs what blocks in a thread of that
-    class. What waits for an event rather than for I/O needs no thread: `settled`, `run_steps`.
+    The guard sets the class of a request. `run_in_threadpool` runs blocking work in a thread of
+    that class. Waiting for an event rather than for I/O needs no thread: `settled`, `run_steps`.
     """
 
     HEALTH = "health", 4
@@ -174,7 +177,7 @@ class Lanes:
         self._of_no_table = _Lane(self._threads, None, "", self._running)
 
     def of(self, table: str = "") -> _Lane:
-        """What a request uses; `table` names its table, "" for none."""
+        """The threads that a request uses; `table` names its table, "" for none."""
         if not table:
             return self._of_no_table
         limiter = self._tables.get(table)
@@ -183,8 +186,9 @@ class Lanes:
         return _Lane(self._threads, limiter, table, self._running)
 
     def oldest(self) -> tuple[float, str] | None:
-        """For how many seconds the oldest request has had a thread, and its table, "" for none;
-        None without requests. For any thread."""
+        """How many seconds the oldest request has had a thread, and its table ("" for none). None
+        without requests. For any thread.
+        """
         began = min(self._running.copy().values(), default=None)
         return None if began is None else (time.monotonic() - began[0], began[1])
 
@@ -199,8 +203,9 @@ class _Lane:
     _running: dict[object, tuple[float, str]]
 
     async def run(self, action: Callable[[], _T]) -> _T:
-        """Run what blocks in a thread. Raises SetupError where others have occupied the threads of
-        its table for too long."""
+        """Run blocking work in a thread. Raises SetupError if others occupy the threads of its
+        table for too long.
+        """
         request = object()
         if self._of_table is None:
             return await self._run(action, request)
@@ -279,8 +284,9 @@ class Using:
 async def run_in_threadpool(
     action: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs
 ) -> _T:
-    """Run what blocks in a thread of the request's class, and return its result. Raises SetupError
-    where the request's table has no thread for too long."""
+    """Run blocking work in a thread of the request's class, and return its result. Raises
+    SetupError if the request's table gets no thread for too long.
+    """
     lane = _lane.get()
     blocking = partial(action, *arguments, **named)
     return await (anyio.to_thread.run_sync(blocking) if lane is None else lane.run(blocking))
@@ -288,7 +294,8 @@ async def run_in_threadpool(
 
 async def run_steps(steps: Steps[_T]) -> _T:
     """Run steps in threads of the request's class, and return their result. Between two steps no
-    thread waits. Steps that are given up end their `with` blocks."""
+    thread waits. Abandoned steps end their `with` blocks.
+    """
     settled_future: Future[Any] | None = None
     try:
         while True:
@@ -303,6 +310,7 @@ async def run_steps(steps: Steps[_T]) -> _T:
 
 
 async def settled(future: Future[_T], seconds: float) -> _T:
-    """The result of a future, without a thread that waits for it. Raises TimeoutError after so many
-    seconds; the future goes on, and whoever made it ends it."""
+    """The result of a future, without a thread that waits for it. Raises TimeoutError after the
+    given seconds. The future continues, and its creator must end it.
+    """
     return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), seconds)

@@ -1,12 +1,12 @@
 """Tokens of an OpenID Connect issuer: JWTs, checked with the keys that it publishes.
 
-The issuer's discovery document names its keys (JWKS). They are fetched again after ten minutes, and
-for a token that names another key, so that a rotation is noticed; at most twice a minute, so that
-made-up keys cost the issuer nothing. Tokens whose key is known never wait for that. While the
-issuer does not answer, the last keys are used for a day.
+The issuer's discovery document names its keys (JWKS). They are fetched again after ten minutes. A
+token that names an unknown key also triggers a fetch, so that a rotation is noticed; at most twice
+a minute, so that forged key ids don't load the issuer. Tokens with a known key never wait for that.
+While the issuer does not answer, the last keys are used for a day.
 
-Only asymmetric signatures are taken. Issuer, audience and end must be in a token; a clock may be a
-minute off.
+Only asymmetric signatures are accepted. A token must have issuer, audience and expiry; a clock may
+be a minute off.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """An issuer, as its tokens name it, and what of them counts.
+    """An issuer, as its tokens name it, and which of their claims count.
 
-    `user_claim` has the user's name, `scope_claim` texts (a list, or one with spaces between) that
-    `grants_by_text` leads to grants. Where that is None, the texts say them after a prefix:
-    `paimon-coordinator:write=shop.orders_*`.
+    `user_claim` has the user's name. `scope_claim` has texts (a list, or one text with spaces
+    between), which `grants_by_text` maps to grants. If that is None, the texts name grants after a
+    prefix: `paimon-coordinator:write=shop.orders_*`.
     """
 
     url: str
@@ -76,7 +76,7 @@ class Issuer:
     grants_by_text: Mapping[str, tuple[Grant, ...]] | None = field(default=None, hash=False)
 
     def grants(self, claims: Mapping[str, Any]) -> tuple[Grant, ...]:
-        """What a token's claims allow; texts that are about something else allow nothing."""
+        """What a token's claims allow; other texts allow nothing."""
         claim = claims.get(self.scope_claim, ())
         texts = claim.split() if isinstance(claim, str) else claim
         if not isinstance(texts, list | tuple):
@@ -125,9 +125,10 @@ class IssuerKeys:
         self._problem = ""
 
     async def key(self, id: str) -> PyJWK | None:
-        """The key with an id; None if the issuer has no such key. Waits for the issuer only where
-        the key is not known. Raises SetupError while there are no keys because it does not
-        answer."""
+        """The key with an id; None if the issuer has no such key. Waits for the issuer only if the
+        key is unknown. Raises SetupError while there are no keys because the issuer does not
+        answer.
+        """
         is_due = self._age > _FRESH_SECONDS or id not in self._keys
         may_ask = self._reading is None and self._clock() - self._requested_at > _PAUSE_SECONDS
         if is_due and may_ask:
@@ -182,7 +183,7 @@ class IssuerKeys:
 
 
 class IssuedTokens:
-    """An authoriser that also knows the tokens of an issuer. All others are for `others`.
+    """An authoriser that also knows the tokens of an issuer. All other tokens are for `others`.
 
     Raises SetupError without the package that checks signatures.
     """

@@ -1,12 +1,11 @@
-"""Relaying requests to the coordinator that owns the warehouse, by one that stands by.
+"""Relays requests from a standby to the coordinator that owns the warehouse.
 
 A request is passed on as it came, with its token, and the owner's answer as it comes; streams of
-small inserts likewise. Who may do what is decided by the owner alone. `PASSED_ON` marks what was
-passed on once, so that two coordinators that take each other for the owner don't pass a request to
-and fro.
+small inserts likewise. Only the owner checks permissions. `PASSED_ON` marks relayed requests: two
+coordinators that take each other for the owner must not pass a request to and fro.
 
-If the owner dies while it has a request, nobody knows whether it was carried out, and the answer
-says so; a request that certainly did not arrive may be passed to the next owner.
+If the owner dies while it has a request, nobody knows whether the request was carried out, and the
+answer says so. A request that certainly did not arrive may be passed to the next owner.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ _UNAUTHORISED = 4401
 class Relay:
     """Passes requests on to one owner. For one event loop.
 
-    `address` is the owner's URL, with the path below which everything is there, `root` that path
-    here; `tls` is whom it is trusted by.
+    `address` is the owner's URL with its path prefix, `root` the path prefix here. `tls` has the
+    certificates to trust.
     """
 
     def __init__(self, address: str, root: str, tls: ssl.SSLContext) -> None:
@@ -68,7 +67,9 @@ class Relay:
         )
 
     async def close(self) -> None:
-        """End: this is the owner no more. What it still has is answered as broken off."""
+        """End: this coordinator is no longer the owner. Its open requests are answered as broken
+        off.
+        """
         self._over.set()
         await self._http.aclose()
 
@@ -86,7 +87,8 @@ class Relay:
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> bool:
         """Pass a request on, and its answer back. Return False when it certainly did not arrive;
-        then nothing of it was read, and nothing answered."""
+        then it was neither read nor answered.
+        """
         request = self._request(scope, receive)
         async with contextlib.AsyncExitStack() as resources:
             try:
@@ -176,7 +178,7 @@ class Relay:
         return target + (f"?{query.decode('latin-1')}" if query else "")
 
     async def _until_over(self, request: Coroutine[Any, Any, httpx.Response]) -> httpx.Response:
-        """The answer. Raises _OverError when the owner is the owner no more."""
+        """The answer. Raises _OverError when the owner is no longer the owner."""
         answer = asyncio.ensure_future(request)
         over = asyncio.ensure_future(self._over.wait())
         try:
@@ -191,7 +193,7 @@ class Relay:
 
 
 class _OverError(Exception):
-    """The owner that has a request was succeeded by another one."""
+    """Another coordinator succeeded the owner that has a request."""
 
 
 async def _answer(
@@ -228,7 +230,7 @@ async def _to_client(inner: ClientConnection, send: Send) -> None:
 
 
 def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """The headers of a request that is passed on: its own, who sent it, and the mark."""
+    """The headers of a relayed request: its own, who sent it, and the mark."""
     passed = [(name, value) for name, value in scope["headers"] if name not in _HOP_BY_HOP]
     hops = [value for name, value in passed if name == b"x-forwarded-for"]
     client = (scope.get("client") or ("", 0))[0]
@@ -253,8 +255,9 @@ async def _body(receive: Receive) -> AsyncIterator[bytes]:
 
 
 def _broke_off(scope: Scope, address: str, error: Exception) -> Response:
-    """The answer to a request that may have been carried out. Engines send a request that is
-    answered 503 again by themselves, so only those that may be sent twice are."""
+    """The answer to a request that may have been carried out. Engines repeat a request that is
+    answered 503, so only requests that may be sent twice get 503.
+    """
     may_repeat = scope["method"] in ("GET", "HEAD") or scope["path"].endswith("/commit")
     names = {name for name, _ in scope["headers"]}
     may_repeat = may_repeat or b"idempotency-key" in names or names >= _CHANNEL

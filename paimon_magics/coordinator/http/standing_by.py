@@ -1,13 +1,12 @@
-"""What a coordinator answers while it stands by, and, once it owns the warehouse, what it answers
-then.
+"""The answers of a coordinator while it stands by, and once it owns the warehouse.
 
-While it stands by, requests are relayed to the owner. In a takeover there is none for a moment:
-requests wait, unread, and are answered by the next owner; after `_HOLD_SECONDS` they are answered
-503, with an error that names the owner that does not answer, or says that there is none.
+While it stands by, requests are relayed to the owner. In a takeover there is no owner for a moment:
+requests wait, unread, for the next owner. After `_HOLD_SECONDS` they are answered 503, with an
+error that names the unresponsive owner, or says that there is none.
 
-Of its own it answers `/health/live`, `/health/owner`, `/health/ready` and `/metrics`. The last one
-takes what it takes everywhere: a token that the owner lets in, or that of its own state folder; and
-the owner's address is for those with such a token.
+It answers `/health/live`, `/health/owner`, `/health/ready` and `/metrics` itself. `/metrics`
+requires a token that the owner accepts, or the token of its own state folder. Only clients with
+such a token see the owner's address.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ class StandingBy:
     """An ASGI application. `saw` and `become` may be called from any thread, all else belongs to
     the event loop.
 
-    `address` is its own, `root` the path below which everything is, `token` that of its own state
-    folder. A token is relayed to an owner whose address `may_trust` allows, over TLS that `tls`
-    trusts.
+    `address` is its own address, `root` the path prefix of all endpoints, `token` the token of its
+    own state folder. A token is relayed to an owner whose address `may_trust` allows, over TLS that
+    `tls` trusts.
     """
 
     def __init__(
@@ -95,18 +94,18 @@ class StandingBy:
         )
 
     def saw(self, lease: Lease | None) -> None:
-        """Note the lease of the present owner; None where there is none that can be read."""
+        """Note the lease of the present owner; None if there is no readable lease."""
         self._lease = lease
         self._give_up_others()
 
     def become(self, owner: ASGIApp) -> None:
-        """Let `owner` answer all requests from now on, also those that wait."""
+        """Let `owner` answer all requests from now on, including waiting requests."""
         self._owner = owner
         self._lease = None
         self._give_up_others()
 
     def _give_up_others(self) -> None:
-        """Give up what a coordinator has not answered that is the owner no more."""
+        """Abandon the open requests at a coordinator that is no longer the owner."""
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._present_relay)
@@ -160,8 +159,9 @@ class StandingBy:
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
     async def _owners_answer(self, scope: Scope, path: str) -> httpx.Response | Response:
-        """The owner's answer to a path if it is 200; else the response to send, 503 without an
-        owner that answers."""
+        """The owner's answer to a path if it is 200. Else the response to send: 503 if no owner
+        answers.
+        """
         relay = self._present_relay()
         answer = None if relay is None else await relay.get(path, scope)
         if answer is None:
@@ -174,7 +174,7 @@ class StandingBy:
     # ---- the owner's ----
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have the owner answer, once there is one."""
+        """Let the owner answer, once there is an owner."""
         until = time.monotonic() + _HOLD_SECONDS
         was_passed_on = any(name == PASSED_ON.encode() for name, _ in scope["headers"])
         self._waiting += 1
@@ -202,8 +202,9 @@ class StandingBy:
             await self._no_owner()(scope, receive, send)
 
     def _present_relay(self) -> Relay | None:
-        """The way to the present owner; None where there is none, or none that may be trusted, or
-        where this address had the last lease."""
+        """The relay to the present owner. None if there is no owner, it may not be trusted, or this
+        address had the last lease.
+        """
         lease = self._lease
         address = "" if lease is None or lease.released else lease.address
         if address == self._address:

@@ -1,9 +1,9 @@
 """The binding of a state folder to one warehouse, by the warehouse's id.
 
-A coordinator knows its warehouse by a UUID, so that every spelling is the same one, and that its
-state, which has acknowledged rows and labels, never meets another warehouse. A folder of an older
-version has no binding: it is bound to the first warehouse that it is opened for, if its contents
-speak of no other one.
+A coordinator identifies its warehouse by a UUID. So all spellings mean the same warehouse, and its
+state, which has acknowledged rows and labels, is never used with another warehouse. A folder of an
+older version has no binding: it is bound to the first warehouse that opens it, if its contents name
+no other warehouse.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class WarehouseBinding:
 
     def begin(self, *, writes: bool) -> None:
         """Check that the folder belongs to the warehouse. With `writes`, mark the warehouse and
-        bind the folder where that has not been done.
+        bind the folder if that has not been done.
 
-        Raises SetupError where the folder belongs to another warehouse, and the store's errors.
+        Raises SetupError if the folder belongs to another warehouse, and the store's errors.
         """
         if self._catalog.metastore == "rest":
             return
@@ -75,8 +75,9 @@ class WarehouseBinding:
         return self.id
 
     def look(self) -> None:
-        """Raise SetupError where another warehouse is in the place of the one that is bound, or
-        none; and the store's errors."""
+        """Raise SetupError if another warehouse, or none, is in the place of the bound warehouse;
+        and the store's errors.
+        """
         if not self.id:
             return
         there = read_warehouse_id(self._catalog.stores, self._catalog.warehouse)
@@ -107,7 +108,7 @@ class WarehouseBinding:
             raise self._refusal(f"{bound.location} (id {bound.id})", id)
 
     def _check_contents(self) -> None:
-        """Refuse a folder of an older version that speaks of another warehouse's tables only."""
+        """Refuse a folder of an older version that names only another warehouse's tables."""
         locations = set(_old_locations(self._folder.path))
         if locations and not any(at.startswith(f"{self._location}/") for at in locations):
             raise self._refusal(f"of the table at {min(locations)}", "")

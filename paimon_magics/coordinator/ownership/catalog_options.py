@@ -1,5 +1,5 @@
-"""The options of a catalog: a coordinator's from a file, the environment and arguments, a session's
-from the environment where it is given none.
+"""The options of a catalog: a coordinator's from a file, the environment and arguments; a session's
+from the environment if it is given none.
 
 Secrets belong in the file or the environment: every user of a machine can see command lines.
 """
@@ -27,8 +27,8 @@ def catalog_options(
     """Return Paimon's catalog options. A later source wins over an earlier one: the JSON object in
     `file`, the one in the environment, `assignments` (`key=value`), `warehouse`.
 
-    Raises SetupError for a source that can't be read, for a secret among `assignments`, and when no
-    warehouse is named.
+    Raises SetupError for an unreadable source, for a secret among `assignments`, and when no
+    warehouse is specified.
     """
     options: dict[str, str] = {}
     if file is not None:
@@ -69,8 +69,9 @@ def catalog_options(
 
 
 def environment_options(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the options in the variable PAIMON_CATALOG_OPTIONS, a JSON object; none where it is
-    not set. Raises SetupError for another text."""
+    """Return the options in the variable PAIMON_CATALOG_OPTIONS, a JSON object; none if it is not
+    set. Raises SetupError for another text.
+    """
     return _parsed(environment.get(ENVIRONMENT) or "{}", f"the variable {ENVIRONMENT}")
 
 

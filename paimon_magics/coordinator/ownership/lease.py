@@ -1,7 +1,7 @@
-"""The lease on a warehouse's commits, as a value and a JSON document, and when it has run out.
+"""The lease on a warehouse's commits, as a value and a JSON document, and when it has expired.
 
 This module does no I/O. The document of epoch E is an object of its own, `owner-E.json`, which is
-created only if it is absent: of two coordinators that want to succeed the same lease, one wins.
+created only if it is absent: of two coordinators that try to succeed the same lease, one wins.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from paimon_magics.tables.commits.fencing import NotOwnerError
 from paimon_magics.tables.stores.store import Store
 
 FOLDER = ".paimon-magics"
-"""The folder of a warehouse for coordinators' objects. It is no database: their folders end in
-`.db`."""
+"""The folder of a warehouse for coordinators' objects. It is not a database: the folders of
+databases end in `.db`.
+"""
 
 _NAME = re.compile(r"owner-([1-9][0-9]{0,17})\.json")
 
@@ -66,8 +67,8 @@ class Lease:
     """The ownership of a warehouse's commits. `instance` is fresh for each process. `warehouse` is
     the warehouse's id, "" in a lease of an older version: in a copy there is the original's lease.
 
-    It has run out `lease_ms` after the last change of its object; `expires_at_ms` is that time by
-    the owner's clock. A `released` lease can be succeeded at once.
+    It expires `lease_ms` after the last change of its object; `expires_at_ms` is that time by the
+    owner's clock. A `released` lease can be succeeded at once.
     """
 
     epoch: int
@@ -220,8 +221,10 @@ class LeaseFolder:
             ) from error
 
     def create(self, lease: Lease) -> bool:
-        """Create the object of a lease's epoch; return whether it has this lease now, False when
-        another's is there. Raises SetupError when there is none, for example on a full disk."""
+        """Create the object of a lease's epoch; return whether it has this lease now, False when it
+        has another coordinator's lease. Raises SetupError when there is no lease, for example on a
+        full disk.
+        """
         failed: OSError | None = None
         try:
             if self._store.create(self._path(lease.epoch), lease.document()):
@@ -260,16 +263,17 @@ def look_seconds(lease_ms: int) -> float:
 
 
 def current_lease(store: Store, warehouse: str) -> Lease | None:
-    """Return the lease of the highest epoch, which may have run out; None without one that can be
-    read."""
+    """Return the lease of the highest epoch, which may have expired; None without a readable
+    lease."""
     leases = LeaseFolder(store, warehouse)
     epoch = leases.highest()
     return leases.read(epoch) if epoch else None
 
 
 def is_renewed(store: Store, warehouse: str, lease: Lease) -> bool:
-    """Whether a coordinator at work renews a lease, or has succeeded it: its object is watched for
-    two renewals. Clocks of two machines are not compared. Raises what the store raises."""
+    """Whether a running coordinator renews a lease, or has succeeded it: its object is watched for
+    two renewals. Clocks of two machines are not compared. Raises what the store raises.
+    """
     watch = LeaseWatch(LeaseFolder(store, warehouse), Clock().steady_ms)
     watch.look()
     if watch.lease != lease:
@@ -283,9 +287,10 @@ def is_renewed(store: Store, warehouse: str, lease: Lease) -> bool:
 
 
 class LeaseWatch:
-    """The lease of the highest epoch, as it is seen again and again, by the watcher's own clock,
-    which never goes back. `lease` is the one that was seen, None without one, or where it can't be
-    read. Not for several threads."""
+    """The repeatedly observed lease of the highest epoch, by the watcher's own clock, which never
+    goes back. `lease` is the observed lease, None if there is none or it can't be read. Not for
+    several threads.
+    """
 
     def __init__(self, leases: LeaseFolder, now_ms: Callable[[], float]) -> None:
         self._leases = leases
@@ -296,8 +301,9 @@ class LeaseWatch:
         self.lease: Lease | None = None
 
     def look(self) -> bool:
-        """Look, and return whether anything has changed since the last look. Raises errors of the
-        store; then it is as if nobody had looked."""
+        """Look, and return whether anything has changed since the last look. If it raises an error
+        of the store, this look does not count.
+        """
         looked_ms = self._now_ms()
         epoch = self._leases.highest()
         content = self._leases.content(epoch) if epoch else None
@@ -310,20 +316,20 @@ class LeaseWatch:
         return has_changed
 
     def has_run_out(self, lease_ms: int) -> bool:
-        """Whether the lease has run out for its owner too: it was seen unchanged for a whole lease,
+        """Whether the lease has expired for its owner too: it was seen unchanged for a whole lease,
         and the owner counts from before it wrote.
 
         The time before the last look counts, so that a watcher that stands still between its look
         and this question does not take a living owner for dead. Clocks of two machines are not
-        compared, and may be any time apart. `lease_ms` is the length to assume for a lease that
-        can't be read.
+        compared, and may differ by any time. `lease_ms` is the length to assume for an unreadable
+        lease.
         """
         length_ms = lease_ms if self.lease is None else self.lease.lease_ms
         return self.epoch >= 0 and self._looked_ms - self._since_ms >= length_ms
 
 
 def owned_elsewhere(lease: Lease | None) -> NotOwnerError:
-    """Return the error for a coordinator that needs a warehouse which another one owns."""
+    """Return the error for a coordinator that needs a warehouse of another owner."""
     if lease is None:
         return NotOwnerError(
             "Another coordinator owns the warehouse's commits.",

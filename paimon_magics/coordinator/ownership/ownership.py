@@ -1,15 +1,16 @@
-"""Owning a warehouse's commits: a lease in the warehouse that is taken, renewed, lost and released.
+"""Ownership of a warehouse's commits: a lease in the warehouse that is taken, renewed, lost and
+released.
 
 `<warehouse>/.paimon-magics/owner-E.json` is the lease of epoch E. A coordinator takes over by
 creating the object of epoch E + 1, which only one coordinator can do. It does so only when the
-lease of E was released, has run out, or belongs to the same state folder. Only the owner rewrites
-its object. It is the owner while its lease has not run out by its own clock and no higher epoch
+lease of E was released, has expired, or belongs to the same state folder. Only the owner rewrites
+its object. It is the owner while its lease has not expired by its own clock and no higher epoch
 exists. The clocks of machines need not agree for that: others wait until they have seen the object
 unchanged for a whole lease.
 
-If the process dies, its lease runs out, or the next process on the same state folder succeeds it at
-once. A process that stood still for longer than the lease takes the next epoch itself if nobody
-else has.
+If the process dies, its lease expires, or the next process on the same state folder succeeds it at
+once. A process that stood still for longer than the lease takes the next epoch itself, unless
+another coordinator has taken it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ Saw = Callable[[Lease | None], None]
 class Ownership:
     """This coordinator's side of the lease. Safe for several threads.
 
-    `binding` is that of the state folder; without one any warehouse will do.
+    `binding` is that of the state folder; without a binding any warehouse will do.
     """
 
     def __init__(
@@ -79,8 +80,9 @@ class Ownership:
         """Whether a coordinator with another state folder owned the warehouse before this one."""
 
     def when_lost(self, tell: Callable[[DeposedError], None]) -> None:
-        """Have `tell` called once, from any thread, when another coordinator has taken over; at
-        once if one has. The callbacks run in the order of registration."""
+        """Call `tell` once, from any thread, when another coordinator has taken over; at once if
+        that has happened already. The callbacks run in the order of registration.
+        """
         with self._turn:
             if self._lost is None:
                 self._when_lost.append(tell)
@@ -104,7 +106,7 @@ class Ownership:
 
     @property
     def lease_ms(self) -> int:
-        """How long a lease lasts that was just renewed."""
+        """How long a lease lasts after a renewal."""
         return self._mine.lease_ms
 
     @property
@@ -113,10 +115,11 @@ class Ownership:
         return self._until_ms - self._now_ms()
 
     def acquire(self) -> int:
-        """Own the warehouse's commits, and return the epoch; wait for a lease to run out if needed.
+        """Own the warehouse's commits, and return the epoch; wait for a lease to expire if needed.
 
-        Raises NotOwnerError, which names the owner, when another coordinator renews its lease,
-        DeposedError when one has taken over from this one, and errors of the store.
+        Raises NotOwnerError, which names the owner, when another coordinator renews its lease;
+        DeposedError when another coordinator has taken over from this coordinator; and errors of
+        the store.
         """
         with self._turn:
             self._check_known()
@@ -131,11 +134,11 @@ class Ownership:
         self, may_take: Callable[[], bool] = lambda: True, saw: Saw = lambda lease: None
     ) -> int:
         """Wait as long as other coordinators own the warehouse's commits, then own them, and return
-        the epoch. `saw` gets each lease that is seen, None where there is none that can be read; it
-        and the lease's end are looked at 30 times a lease.
+        the epoch. `saw` gets each observed lease, None if there is no readable lease. The lease and
+        its expiry are checked 30 times per lease.
 
-        `may_take` is asked each time before a free lease is taken. Errors of the store are in
-        `trouble` and waited for. Raises SetupError after `release`.
+        `may_take` is called each time before a free lease is taken. Errors of the store are in
+        `trouble`; it waits until they end. Raises SetupError after `release`.
         """
         pause = look_seconds(self._mine.lease_ms)
         watch = LeaseWatch(self._leases, self._now_ms)
@@ -162,7 +165,7 @@ class Ownership:
         return Fence(self.acquire(), self.check, self.outrank, self._looked_to)
 
     def outrank(self, epoch: int) -> Fence:
-        """Go on with an epoch above `epoch`, which was found in a table without a lease.
+        """Continue with an epoch above `epoch`, which was found in a table but has no lease.
 
         Raises DeposedError when another coordinator has a lease above this one's epoch.
         """
@@ -192,15 +195,17 @@ class Ownership:
 
     def check_time(self) -> None:
         """Like `check`, but without reading from the store while the lease runs. When the lease has
-        run out, take the next epoch or raise DeposedError."""
+        expired, take the next epoch or raise DeposedError.
+        """
         self._check_known()
         if self.epoch and self._now_ms() >= self._until_ms:
             with self._turn:
                 self._take_again()
 
     def check_lease(self) -> None:
-        """Like `check_time`, but never ask the store: raise SetupError while the lease has run out
-        and is not taken again yet, which the renewal does."""
+        """Like `check_time`, but never access the store: raise SetupError while the lease has
+        expired and the renewal has not taken it again yet.
+        """
         self._check_known()
         if self.epoch and self._now_ms() >= self._until_ms:
             raise SetupError(
@@ -264,9 +269,11 @@ class Ownership:
         return True
 
     def _take_again(self) -> None:
-        """Take the next epoch, unless another coordinator has, after the lease ran out while this
+        """Take the next epoch, unless another coordinator has, after the lease expired while this
         process stood still or could not write. The lease can't be renewed: others may have seen it
-        run out. An epoch that this process wrote when it was told otherwise has run out as well."""
+        expire. An epoch that this process wrote although the store reported a failure has expired
+        as well.
+        """
         if self._lost is not None:
             raise self._lost
         if self._now_ms() < self._until_ms:
@@ -296,8 +303,9 @@ class Ownership:
         return True
 
     def _is_outdated(self, epoch: int) -> bool:
-        """Whether the lease that was just created came too late: another coordinator has a higher
-        epoch, and has removed the object that stood in the way."""
+        """Whether the new lease came too late: another coordinator has a higher epoch, and has
+        removed the object that would have prevented this lease.
+        """
         highest = self._leases.highest()
         if highest > epoch:
             self._remove_older(highest)
@@ -307,7 +315,7 @@ class Ownership:
         self.runtime.attempt("removing leases", lambda: self._leases.remove_older(epoch))
 
     def _is_free(self, watch: LeaseWatch) -> bool:
-        """Whether the lease that was seen may be succeeded now."""
+        """Whether the observed lease may be succeeded now."""
         lease = watch.lease
         if not watch.epoch or (lease is not None and (lease.released or self._is_own(lease))):
             return True
@@ -317,8 +325,9 @@ class Ownership:
         return lease is not None and lease.home == self._mine.home
 
     def _free(self) -> tuple[int, Lease | None]:
-        """Wait until the present lease may be succeeded; return its epoch, 0 for none, and what it
-        says. Raises NotOwnerError as soon as its owner renews it."""
+        """Wait until the present lease may be succeeded. Return its epoch, 0 for none, and the
+        lease. Raises NotOwnerError as soon as its owner renews it.
+        """
         watch = LeaseWatch(self._leases, self._now_ms)
         watch.look()
         epoch = watch.epoch
@@ -336,7 +345,7 @@ class Ownership:
     # ---- keeping ----
 
     def _renew(self) -> None:
-        """Renew the lease. After any error it is tried again; the lease may run out meanwhile."""
+        """Renew the lease. It retries after any error; the lease may expire meanwhile."""
         if self._lost is not None or self._closing.is_set():
             if self._renewer is not None:
                 self._renewer.stop()

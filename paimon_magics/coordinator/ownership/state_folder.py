@@ -1,9 +1,9 @@
 """The state folder of one coordinator: made, checked, and locked by one process.
 
-It has the database, the token, the log, and the address of the running process. It must lie on a
-local disk: SQLite's write-ahead log and the lock that shows whether a process is alive don't work
-on a network file system. The lock ends with its process, however that ends; the next holder knows
-that the process before is dead.
+It has the database, the token, the log, and the address of the running process. It must be on a
+local disk: SQLite's write-ahead log, and the lock that shows whether a process is alive, don't work
+on a network file system. The lock ends with its process in any case, so the next holder knows that
+the previous process is dead.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The warehouse that a state folder belongs to: its id, and where it was last."""
+    """The warehouse that a state folder belongs to: its id and its last location."""
 
     id: str
     location: str
@@ -110,8 +110,9 @@ class StateFolder:
             self._write("warehouse.json", json.dumps(asdict(binding)))
 
     def name_by_id(self, id: str) -> None:
-        """Have the folder found by its warehouse's id among the state folders beside it, unless
-        another one is there under that id."""
+        """Make the folder discoverable by its warehouse's id among the state folders beside it,
+        unless another folder has that id.
+        """
         names = self.path.parent / BY_ID
         with contextlib.suppress(OSError):
             names.mkdir(exist_ok=True, mode=0o700)
@@ -126,7 +127,9 @@ class StateFolder:
         return token
 
     def hold(self) -> None:
-        """Lock the folder until this process ends. Raises SetupError when another one has it."""
+        """Lock the folder until this process ends. Raises SetupError when another process has the
+        lock.
+        """
         deadline = time.monotonic() + _PROBES_SECONDS_MAX
         while (lock := self._locked("lock", _EXCLUSIVE)) is None:
             if time.monotonic() > deadline:
@@ -179,12 +182,12 @@ class StateFolder:
         return file
 
     def announce(self, running: Running) -> None:
-        """Write down the address of this process."""
+        """Note the address of this process."""
         self._write("running.json", json.dumps(asdict(running)))
 
     def running(self) -> Running | None:
-        """The process that holds the folder, or held it last and died; None when none is written
-        down."""
+        """The process that holds the folder, or held it last and died; None if no process is
+        noted."""
         try:
             return Running(**json.loads((self.path / "running.json").read_text()))
         except (OSError, ValueError, TypeError):
@@ -204,7 +207,9 @@ class StateFolder:
         temporary.replace(self.path / name)
 
     def _read_or_make(self, name: str, make: Callable[[], str]) -> str:
-        """Return the text of a file. It is made once, atomically, readable by its owner alone."""
+        """Return the text of a file. The file is created once, atomically, readable by its owner
+        alone.
+        """
         path = self.path / name
         if not path.exists():
             temporary = self.path / f".{name}-{uuid.uuid4()}.tmp"
@@ -234,7 +239,7 @@ def _unlock(lock: IO[bytes]) -> None:
 
 
 def binding_of(folder: Path) -> Binding | None:
-    """The warehouse that a state folder belongs to; None where it is not bound, or not there."""
+    """The warehouse that a state folder belongs to; None if it is not bound, or does not exist."""
     try:
         return Binding(**json.loads((folder / "warehouse.json").read_text()))
     except (OSError, ValueError, TypeError):
@@ -245,8 +250,8 @@ def token_of(home: Home) -> str | None:
     """Return the token in a coordinator's folder, None unless the folder is on this machine and
     this user's own.
 
-    Anybody who can write to the warehouse can have named the folder. So it must have the id that
-    the home says, and be closed to other users.
+    Anybody who can write to the warehouse may have named the folder. So it must have the home's id,
+    and be closed to other users.
     """
     folder = Path(home.folder)
     if home.host != socket.gethostname() or not folder.is_absolute():

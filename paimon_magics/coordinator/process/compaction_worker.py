@@ -1,7 +1,7 @@
 """The process that compacts tables for a coordinator, with little priority.
 
-It is a client of its coordinator like any other: it opens a transaction, claims buckets, and asks
-for the commit. If it dies, its transaction's lease ends, which removes its files.
+It is an ordinary client of its coordinator: it opens a transaction, claims buckets, and requests
+the commit. If it dies, its transaction's lease expires, which removes its files.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _Worker:
         self._client: RemoteCoordinator | None = None
 
     def answer(self, job: CompactionJob) -> CompactionAnswer:
-        """Do a job. The answer reports what fails; nothing is raised."""
+        """Do a job. The answer reports failures; nothing is raised."""
         _keep_within(job.budget.memory_bytes)
         try:
             compactor = self._of(job)
@@ -125,7 +125,9 @@ class Compactor:
         self._manifests: OrderedDict[str, ManifestCache] = OrderedDict()
 
     def look(self, name: TableName, budget: Budget) -> Seen:
-        """What a table has above its triggers. Raises UnknownNameError for a table that is gone."""
+        """The buckets of a table above its triggers. Raises UnknownNameError for a table that is
+        gone.
+        """
         table = self._catalog.load(name)
         left = self._left(table)
         if left:
@@ -138,8 +140,9 @@ class Compactor:
         return replace(seen, fullest=fullest_bucket(table, self._cache(table)))
 
     def compact(self, name: TableName, budget: Budget) -> CompactionAnswer:
-        """Compact the smallest of what a table has above its triggers, within the budget. Rows that
-        wait for their buckets get them before."""
+        """Compact the smallest buckets above a table's triggers, within the budget. Rows that wait
+        for their buckets get them first.
+        """
         table = self._catalog.load(name)
         left = self._left(table)
         waiting = None if left else self.waiting(table, _SCOPE)
@@ -202,7 +205,7 @@ class Compactor:
         return cache
 
     def _left(self, table: Table) -> str:
-        """Why the table is left to others; "" if it is not."""
+        """Why the table is left to others; "" if it is compacted here."""
         unfit = not_compacted(table.schema)
         if unfit is not None:
             return f"tables with {unfit} are not compacted here"
@@ -213,9 +216,10 @@ class Compactor:
 
 @dataclass
 class _LocalEngine:
-    """A `CompactionEngine` and `SettlingEngine` in this process. What is planned anew is no more
-    than a portion either: the buckets may have got more files meanwhile, and a partition of an
-    append table holds other groups of files. The rest waits for the next portion."""
+    """A `CompactionEngine` and `SettlingEngine` in this process. A new plan is also limited to a
+    portion: the buckets may have got more files meanwhile, and a partition of an append table holds
+    other groups of files. The rest waits for the next portion.
+    """
 
     compactor: Compactor
     client: CoordinatorClient
@@ -273,7 +277,8 @@ class _LocalEngine:
 
 
 def _portion(sizes: Sequence[int], budget: Budget) -> list[int]:
-    """The places of the smallest units that are read together; none that is too large."""
+    """The positions of the smallest units that are read together, without units that are too
+    large."""
     chosen: list[int] = []
     read = 0
     for at in sorted(range(len(sizes)), key=sizes.__getitem__):
@@ -285,7 +290,7 @@ def _portion(sizes: Sequence[int], budget: Budget) -> list[int]:
 
 
 def _seen(unit_bytes: Sequence[int], budget: Budget, without: Sequence[int] = ()) -> Seen:
-    """What is to be done of units of these sizes, without those at some places."""
+    """The work to do for units of these sizes, without the units at some positions."""
     left_out = set(without)
     sizes = [size for at, size in enumerate(unit_bytes) if at not in left_out]
     large = [size for size in sizes if size > budget.bytes_max]
@@ -301,7 +306,7 @@ _limit_bytes = 0
 
 
 def _keep_within(memory_bytes: int) -> None:
-    """Have this process end when it has taken more memory than this."""
+    """End this process when it takes more memory than this."""
     global _limit_bytes
     is_watched = bool(_limit_bytes)
     _limit_bytes = memory_bytes
@@ -316,7 +321,7 @@ def _watch_memory() -> None:
 
 
 def _memory_bytes() -> int:
-    """The memory that this process has now; where that is unknown, what it had at most."""
+    """The present memory of this process; if that is unknown, its peak."""
     with suppress(FileNotFoundError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

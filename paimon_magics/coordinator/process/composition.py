@@ -1,8 +1,7 @@
-"""Puts together what answers for a warehouse. Each part is made after the parts that it needs, and
-closed before them, also when a later part can't be made or started.
+"""Composes the parts that answer for a warehouse. Each part is made after the parts that it needs,
+and closed before them, also when a later part can't be made or started.
 
-Ownership comes before everything that writes to the warehouse, and is released after that has
-ended.
+Ownership comes before all parts that write to the warehouse, and is released after they have ended.
 """
 
 from __future__ import annotations
@@ -93,8 +92,9 @@ _STREAMS_MAX = 1_024
 
 @dataclass(frozen=True, slots=True)
 class OwnerParts:
-    """The parts that answer for the warehouse, started. `group` takes small inserts; it is None
-    without ownership."""
+    """The started parts that answer for the warehouse. `group` accepts small inserts; it is None
+    without ownership.
+    """
 
     coordinator: Coordinator
     group: GroupCommit | None
@@ -116,8 +116,8 @@ def start_owner(
 ) -> OwnerParts:
     """Make the parts that answer for the warehouse, and start them; `ending` stops and closes them.
 
-    The warehouse may be owned already; else it is now, or by an embedded coordinator when it first
-    writes. Raises errors of ours.
+    The warehouse may be owned already. Otherwise it is owned from now on, or for an embedded
+    coordinator from its first write. Raises errors of ours.
     """
     parts = _Composition(options, place, ownership, shutdown, ending).started()
     _spare_garbage_collection()
@@ -332,8 +332,9 @@ class _Composition:
         )
 
     def _trail(self) -> Trail | None:
-        """The audit log, None if none is asked for. Raises SetupError for an invalid name, and for
-        a coordinator that can't keep one."""
+        """The audit log, None if it is not requested. Raises SetupError for an invalid name, and
+        for a coordinator that can't keep an audit log.
+        """
         text: str | None = self.options.audit_table
         if text is None:
             return None
@@ -363,8 +364,9 @@ class _Composition:
 
 
 def ownership_of(options: argparse.Namespace, place: Place, ending: ExitStack) -> Ownership | None:
-    """This process's side of the lease on the warehouse; None where its catalog publishes by its
-    own compare-and-swap. `ending` releases it."""
+    """This process's side of the lease on the warehouse; None if its catalog publishes by its own
+    compare-and-swap. `ending` releases it.
+    """
     if place.catalog.metastore == "rest":
         return None
     files = place.catalog.stores.of(place.catalog.warehouse)
@@ -385,7 +387,9 @@ def _limits(options: argparse.Namespace) -> Limits:
 
 
 def _client_limits(options: argparse.Namespace, network: Network) -> ClientLimits:
-    """The limits of each client: on the network some, on the loopback those that are asked for."""
+    """The limits of each client: defaults on the network; on the loopback, only the requested
+    limits.
+    """
     default = ClientLimits()
     if not network.is_local or network.peers.all:
         default = ClientLimits(_REQUESTS_MAX, _RATE_MAX, _STREAMS_MAX)
@@ -398,8 +402,9 @@ def _client_limits(options: argparse.Namespace, network: Network) -> ClientLimit
 
 
 def _spare_garbage_collection() -> None:
-    """Collect garbage seldom: inserts make many objects but no reference cycles, and the objects of
-    the start stay anyway. Collection was a sixth of an insert's cost."""
+    """Collect garbage rarely: inserts make many objects but no reference cycles, and the objects of
+    the start stay anyway. Collection was a sixth of an insert's cost.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTION, 20, 20)
@@ -408,8 +413,9 @@ def _spare_garbage_collection() -> None:
 def _authoriser(
     options: argparse.Namespace, place: Place, secret: str, tokens: Tokens
 ) -> Authoriser:
-    """Who knows whose a token is. `secret` is the token of the coordinator's own processes. Raises
-    SetupError for options that contradict each other."""
+    """The authoriser, which knows the owners of tokens. `secret` is the token of the coordinator's
+    own processes. Raises SetupError for options that contradict each other.
+    """
     # A hub's users have tokens of its own.
     hub = place.hub
     users: Authoriser = TokenFile(place.folder.token()) if hub is None else hub.authoriser

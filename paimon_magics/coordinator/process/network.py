@@ -1,7 +1,7 @@
-"""Where a coordinator listens, and how its tokens are kept from others on the way.
+"""Where a coordinator listens, and how its tokens are protected on the network.
 
-Loopback needs nothing. On any other address a request brings a token that others could read, so it
-takes TLS, a proxy in front that ends it, or the explicit word that the network is trusted.
+Loopback needs no protection. On any other address, others could read a request's token. So it
+requires TLS, a proxy in front that ends TLS, or an explicit option that the network is trusted.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What the command line says of the network.
+    """The network options of the command line.
 
-    `port` 0 is any free one. `certificate` and `key` are PEM files, or None without TLS. `peers`
-    are the proxies whose word on the client counts. `root` is the path below which everything is
-    served, "" or as "/lake". `advertised` is the URL at which others reach it, "" for the one that
-    it listens at. With `is_insecure` tokens may come in the clear.
+    `port` 0 means any free port. `certificate` and `key` are PEM files, or None without TLS.
+    `peers` are the proxies whose headers about the client are trusted. `root` is the path prefix of
+    all endpoints, "" or such as "/lake". `advertised` is the URL by which clients reach it, "" for
+    the address that it listens on. With `is_insecure`, tokens may come unencrypted.
     """
 
     host: str = LOOPBACK
@@ -63,7 +63,7 @@ class Network:
 
     @property
     def differs(self) -> bool:
-        """Whether it is anything but plain HTTP at the loopback's root, whatever the port."""
+        """Whether it differs from plain HTTP at the loopback's root, regardless of the port."""
         return self != Network(port=self.port, is_insecure=self.is_insecure)
 
     @property
@@ -82,8 +82,9 @@ class Network:
 
 
 def network_of(options: argparse.Namespace) -> Network:
-    """Return what the command line says. Raises SetupError for words that contradict each other,
-    and for tokens in the clear."""
+    """Return the network options of the command line. Raises SetupError for options that contradict
+    each other, and for unencrypted tokens.
+    """
     network = Network(
         options.host,
         options.port,
@@ -123,8 +124,9 @@ def network_of(options: argparse.Namespace) -> Network:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens there; port 0 means any free one. Raises SetupError for a port
-    that is in use or is none, and an address that this machine does not have."""
+    """Return a socket that listens there; port 0 means any free port. Raises SetupError for a port
+    that is invalid or in use, and an address that this machine does not have.
+    """
     try:
         if not 0 <= port <= _PORT_MAX:  # `create_server` would leave its socket open
             raise OSError("it is not a port")
@@ -211,8 +213,10 @@ class Certificate:
         yield Fact("certificate_seconds", left, problem)
 
     def look(self) -> bool:
-        """Read the files again if they have changed; return whether a new certificate is in use.
-        One that can't be used leaves the old one: they may be in the middle of being replaced."""
+        """Read the files again if they have changed; return whether a new certificate is in use. If
+        the new certificate can't be used, the old one stays: the files may be in the middle of a
+        replacement.
+        """
         try:
             state = self._looked()
         except OSError:  # one is just being replaced

@@ -73,7 +73,7 @@ class Place:
 
 
 def place_of(options: argparse.Namespace, ending: ExitStack) -> Place:
-    """Take the place that the command line names; `ending` leaves it. Raises SetupError."""
+    """Set up the place that the command line names; `ending` leaves it. Raises SetupError."""
     _check(options)
     network = network_of(options)
     hub = hub_service(options.hub_cache_ms) if options.hub else None

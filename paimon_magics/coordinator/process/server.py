@@ -65,10 +65,11 @@ class Shutdown:
     def take_signals(
         self, first: Callable[[], object], reload: Callable[[], bool] | None = None
     ) -> None:
-        """Let a signal that would end the process drain it first, and a second one end it at once.
-        `first` is called in a thread of its own when it ends. SIGHUP calls `reload` instead, if
-        there is something to read again; it returns whether that is in use. Each signal leaves a
-        line in the log."""
+        """Let a signal that would end the process drain it first, and a second signal end it at
+        once. `first` is called in a thread of its own when it ends. SIGHUP calls `reload` instead,
+        if given, which returns whether the new certificate is in use. Each signal leaves a line in
+        the log.
+        """
 
         def end(name: str, wait: float) -> None:
             _log.warning("%s: the coordinator ends%s.", name, f" in {wait:.0f} s" if wait else "")
@@ -97,7 +98,7 @@ class Shutdown:
             signal.signal(number, requested)
 
     def request_after(self, seconds: float) -> None:
-        """Request the shutdown after this time; requests until then are still answered."""
+        """Request the shutdown after this time; until then requests are still answered."""
         timer = threading.Timer(seconds, self.request)
         timer.daemon = True
         timer.start()
@@ -105,7 +106,7 @@ class Shutdown:
 
 class Server(uvicorn.Server):
     """Serves until a shutdown is requested. It handles no signals: uvicorn would end the process on
-    one before its parts are closed.
+    a signal before its parts are closed.
 
     `certificate` is for the sockets that `run_on` gets as `encrypted`.
     """
@@ -189,10 +190,10 @@ class Bounds:
     A head may take `head_seconds` and have `head_bytes_max`; a body may take `body_seconds` and a
     second more for each `body_bytes_per_second` of it; an answer may stand still for
     `answer_seconds`, a connection without a request for `idle_seconds`. An address other than those
-    in `free` has at most `connections_max`, all together have `process_max`. A new one beyond that
-    takes the place of the one that has been idle longest, then of the slowest head, of the same
-    address or of the one with the most connections. It is refused only if each of these has a
-    request under way. Streams are WebSockets: the server pings those instead.
+    in `free` has at most `connections_max`, all together have `process_max`. A new connection
+    beyond that replaces the connection that has been idle longest, then the one with the slowest
+    head, of the same address or of the address with the most connections. It is refused only if
+    each of these has a request under way. Streams are WebSockets: the server pings them instead.
 
     `resting` has the connections without a complete head, by address, in the order in which they
     began to rest.
@@ -213,7 +214,8 @@ class Bounds:
     )
 
     def admits(self, address: str) -> bool:
-        """Whether a new connection may stay, after another one has perhaps made room for it."""
+        """Whether a new connection may stay; another connection may be closed to make room
+        for it."""
         if self.opened[address] >= self.connections_max and address not in self.free:
             return self._evicts(address)
         if self.opened.total() >= self.process_max:
@@ -276,12 +278,12 @@ class _BoundedConnection(HttpToolsProtocol):
         self.transport.abort()
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection over to a protocol of its own, which does not tell its end here."""
+        """Hand the connection over to a protocol of its own, which does not report its end here."""
         self._forget()
         super().handle_websocket_upgrade()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; refuse what grows too large before or after a body."""
+        """Take bytes; refuse heads and trailers that grow too large."""
         if self._is_ended:
             return
         self._pending_bytes += len(data)
@@ -325,7 +327,7 @@ class _BoundedConnection(HttpToolsProtocol):
             self.scope["extensions"] = extensions
 
     def on_response_complete(self) -> None:
-        """Rest until the next request, unless that has come already."""
+        """Rest until the next request, unless it has come already."""
         super().on_response_complete()
         if self._is_counted and not self._is_answering:
             self._rest()
@@ -404,11 +406,11 @@ class _BoundedConnection(HttpToolsProtocol):
 
 class _AtOnce:
     """Answers a request with JSON and the status 200, by one call of the system: uvicorn writes
-    head and body one after the other. False if nothing is done: the answer has to be sent in the
+    head and body one after the other. False if nothing is done: the answer must be sent in the
     usual way.
 
-    Its request refers to it, so that it forgets the request when it has answered: what refers to
-    each other is left to the collector of garbage.
+    Its request refers to it, so it drops the request after the answer: only the garbage collector
+    frees reference cycles.
     """
 
     __slots__ = ("_cycle",)
@@ -438,8 +440,9 @@ class _AtOnce:
 
 
 def process_connections_max() -> int:
-    """How many connections a process may have: half of the files that it may open, after it has
-    raised that number as far as it may."""
+    """Upper bound on a process's connections: half of its limit on open files, after raising that
+    limit as far as allowed.
+    """
     try:
         import resource
     except ImportError:  # Windows

@@ -1,12 +1,12 @@
 """Standing by: waiting for the ownership of a warehouse, taking over, and stepping down.
 
 The lease in the warehouse decides who owns it (`ownership.ownership`). Only then is the store
-opened, whose last owner may still have a session there. A coordinator whose own store takes no
-writes does not take over, and one whose store has taken none for a whole lease steps down: another
-one may reach it.
+opened, whose last owner may still have a session there. A coordinator whose own store accepts no
+writes does not take over. A coordinator whose store accepted no write for a whole lease steps down,
+since another coordinator may reach the store.
 
-What can't be started after a takeover gives the lease back, and the process goes on to stand by. If
-the process dies at any step, its lease runs out.
+If a part can't be started after a takeover, the lease is released, and the process stays a standby.
+If the process dies at any step, its lease expires.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ _PORTS = {"http": 80, "https": 443}
 class Succession:
     """One process's way from standing by to owning, and to its end. For any thread.
 
-    `app` answers all along; `parts` has what answers for the warehouse, None before.
+    `app` always answers; `parts` has the parts that answer for the warehouse, None before the
+    takeover.
     """
 
     def __init__(self, options: argparse.Namespace, place: Place, shutdown: Shutdown) -> None:
@@ -88,7 +89,7 @@ class Succession:
 
     @property
     def has_lost(self) -> bool:
-        """Whether it has owned the warehouse and does so no more; ask before `close`."""
+        """Whether it owned the warehouse and lost it; ask before `close`."""
         is_lost = self._ownership is not None and self._ownership.is_lost
         return self.parts is not None and (is_lost or self._steps_down)
 
@@ -155,7 +156,7 @@ class Succession:
         return not trouble
 
     def _watch(self, parts: OwnerParts) -> None:
-        """Step down when the store has taken no writes for a whole lease."""
+        """Step down when the store has accepted no writes for a whole lease."""
         now_ms = self._runtime.clock.steady_ms()
         if not parts.coordinator.state_thread.waits_for_store:
             self._writable_ms = now_ms
@@ -170,15 +171,15 @@ class PeerNames:
     """The other coordinators to which a token may be passed on: schemes, patterns of hosts, ports.
 
     The address of a warehouse's owner is read from the warehouse, where everybody who writes tables
-    could have put another one. So a token goes to the addresses that the administrator has named,
-    and to this machine's loopback.
+    could have put another one. So a token goes only to addresses that the administrator named, and
+    to this machine's loopback.
     """
 
     all: tuple[tuple[str, str, int], ...] = ()
 
     @classmethod
     def of(cls, options: Sequence[str]) -> PeerNames:
-        """Read addresses, several of them with commas between. Raises SetupError."""
+        """Read comma-separated addresses. Raises SetupError."""
         peers = []
         for text in (text.strip() for option in options for text in option.split(",")):
             parts = _parts(text)
@@ -204,7 +205,7 @@ class PeerNames:
 
 
 def _fits(host: str, pattern: str) -> bool:
-    """Whether a host fits a pattern, whose `*` stand for text without dots."""
+    """Whether a host matches a pattern; each `*` stands for text without dots."""
     labels, wanted = host.split("."), pattern.split(".")
     return len(labels) == len(wanted) and all(map(fnmatchcase, labels, wanted))
 
@@ -231,19 +232,19 @@ class CoordinatorProcess:
 
     @property
     def parts(self) -> OwnerParts | None:
-        """What answers for the warehouse; None while it stands by."""
+        """The parts that answer for the warehouse; None while it stands by."""
         return self.owner if self.succession is None else self.succession.parts
 
     @property
     def stands_by_again(self) -> bool:
-        """Whether it ends to begin anew; ask before the parts are closed."""
+        """Whether it ends in order to start again; ask before the parts are closed."""
         if self.succession is None or self.shutdown.was_signalled:
             return False
         return self.succession.has_lost
 
     @property
     def announcement(self) -> str:
-        """What it says when it answers: its address, and where tokens come from."""
+        """The line that it prints when it answers: its address, and where tokens come from."""
         return f"paimon-coordinator {self.place.address} {self.place.tokens}"
 
     def serve(self) -> None:

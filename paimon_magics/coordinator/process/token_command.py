@@ -1,7 +1,7 @@
 """`paimon-coordinator token add|list|renew|revoke`: tokens from the command line.
 
-A running coordinator is asked, with the token in its state folder or the one in
-PAIMON_COORDINATOR_TOKEN; where none runs, its store is opened and changed here.
+A running coordinator gets the request, with the token in its state folder or in
+PAIMON_COORDINATOR_TOKEN. If no coordinator runs, the command opens and changes its store itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The machine's clock, and how long leases last.
 
 An answer says how long a lease lasts from now on (`lease_ms`), since the clocks of two machines may
-be any time apart.
+differ by any time.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ def lease_members(expires_at_ms: int) -> dict[str, int]:
 
 
 def lease_ms_of(answer: Mapping[str, Any]) -> int:
-    """How long the lease in an answer lasts from now on. Of an older coordinator's answer it is
-    reckoned by this machine's clock."""
+    """How long the lease in an answer lasts from now on. For an older coordinator's answer, it is
+    computed by this machine's clock.
+    """
     if "lease_ms" in answer:
         return int(member(answer, "lease_ms", int))
     return int(member(answer, "expires_at_ms", int)) - now_ms()

@@ -1,10 +1,10 @@
-"""Changes of definitions as values and as JSON documents: tables and databases that are created,
-altered, renamed and dropped; tags, branches and history of tables.
+"""Changes of definitions as values and as JSON documents: creating, altering, renaming and dropping
+tables and databases; tags, branches and history of tables.
 
 This module does no I/O. `kind` is the name of the change's class. Decoding a malformed document
-raises InvalidValueError, which names the member. `created_at_ms` is when the table that is meant
-was created, and `base_schema_id` the schema on which the change was planned: a request that comes
-again is compared with them (see `service.definition_changes`).
+raises InvalidValueError, which names the member. `created_at_ms` is when the intended table was
+created, and `base_schema_id` the schema on which the change was planned. A repeated request is
+compared with them (see `service.definition_changes`).
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def origin_document(origin: Origin) -> dict[str, Any]:
 
 
 def origin_of(document: Any) -> Origin:
-    """The origin in a document; a member that is missing or no text counts as unknown."""
+    """The origin in a document; a member that is missing or not a string counts as unknown."""
     if not isinstance(document, Mapping):
         return Origin()
     known = {field.name: document.get(field.name) for field in fields(Origin)}
@@ -124,7 +124,9 @@ def request_body(request: CommitRequest) -> bytes:
 
 
 def digest_of(body: bytes) -> str:
-    """The digest of a `request_body`, which tells a repeated request from a different one."""
+    """The digest of a `request_body`, which distinguishes a repeated request from a different
+    request.
+    """
     return hashlib.sha256(body).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Errors that a coordinator answers with, and their hints."""
+"""Errors in a coordinator's answers, and their hints."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ class StoppedError(SetupError):
 
 
 class NoOwnerError(SetupError):
-    """No coordinator owns the warehouse at the moment, or it can't be reached: nothing of the
-    request was looked at."""
+    """No coordinator owns the warehouse at the moment, or the owner can't be reached: the request
+    was not read.
+    """
 
 
 class BrokeOffError(SetupError):
-    """The request may have been carried out: the owner died while it had it, or can't say any more
-    what became of it. `may_repeat`: it has a name, by which a repeat is recognised;
-    `address` is the next owner's, "" if unknown."""
+    """The request may have been carried out: the owner died while it had the request, or can no
+    longer report its outcome. `may_repeat`: it has a name, by which a repeat is recognised;
+    `address` is the next owner's, "" if unknown.
+    """
 
     def __init__(
         self, message: str, *, hint: str = "", may_repeat: bool = True, address: str = ""
@@ -44,7 +46,9 @@ class BrokeOffError(SetupError):
 
 
 class TableHeldError(CommitConflictError):
-    """The table takes one transaction at a time, and `in_front` others come before this one."""
+    """The table allows one transaction at a time, and `in_front` other transactions come before
+    this one.
+    """
 
     def __init__(self, message: str, in_front: int, *, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -52,7 +56,7 @@ class TableHeldError(CommitConflictError):
 
 
 class PausedError(SetupError):
-    """The coordinator takes nothing new until it is resumed."""
+    """The coordinator accepts nothing new until it is resumed."""
 
     def __init__(self, pause: Pause) -> None:
         when = datetime.datetime.fromtimestamp(pause.since_ms / 1000, tz=datetime.UTC)
@@ -67,11 +71,11 @@ class PausedError(SetupError):
 
 
 class NotTheirsError(PaimonMagicsError):
-    """The transaction or object asked for belongs to somebody else."""
+    """The requested transaction or object belongs to somebody else."""
 
 
 class OversizedError(InvalidValueError):
-    """What the request stands for is larger than a request may be."""
+    """The content of the request is larger than a request may be."""
 
     def __init__(self, what: str) -> None:
         super().__init__(

@@ -1,5 +1,4 @@
-"""JSON in UTF-8, as requests carry it: decoded, with members and texts of the kinds that are
-expected."""
+"""JSON in UTF-8, as requests carry it: decoded, with members and texts of the expected kinds."""
 
 from __future__ import annotations
 
@@ -91,9 +90,10 @@ def _no_constant(name: str) -> Any:
 
 
 def _has_all_members(value: Any, text: str) -> bool:
-    """Whether each member of the text is in its value, so that none is given twice; False also
-    where a short look does not tell. It tells for an object, and for lists of objects in it: by the
-    most objects and members that the text can have, which a call for each object would cost more.
+    """Whether each member of the text is in its value, so that none is given twice; False also if a
+    quick check can't decide. The check works for an object, and for lists of objects in it: it
+    compares upper bounds on the objects and members of the text. A call for each object would cost
+    more.
     """
     objects = members = 0
     if type(value) is dict:
@@ -114,7 +114,7 @@ def _has_all_members(value: Any, text: str) -> bool:
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, none of whose members may be given twice: only one of them would count."""
+    """An object. No member may be given twice: only one of them would count."""
     document = dict(members)
     if len(document) < len(members):
         seen: set[str] = set()
@@ -163,7 +163,9 @@ def dataclass_members(value: Any) -> dict[str, Any]:
 
 
 dataclass_json: Callable[[Any], str] = json.JSONEncoder(default=dataclass_members).encode
-"""A dataclass as JSON, and those in its fields, each an object with a member for each field."""
+"""A dataclass as JSON: an object with a member for each field. Dataclasses in its fields become
+objects, too.
+"""
 
 
 # Texts that clients send and that are stored: not every database can hold any of them.
@@ -175,7 +177,7 @@ def is_storable(text: str) -> bool:
 
 
 def storable_text(text: str) -> str:
-    """The text with � for each character that not every database can hold."""
+    """The text with � in place of each character that not every database can hold."""
     return _UNSTORABLE.sub("\ufffd", text)
 
 

@@ -40,7 +40,7 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
     def includes(self, needed: Scope) -> bool:
-        """Whether this scope is enough for what takes `needed`."""
+        """Whether this scope includes the scope `needed`."""
         return _ORDER.index(self) >= _ORDER.index(needed)
 
 
@@ -95,7 +95,9 @@ class Grant:
 
 
 def grants_of(texts: Iterable[str]) -> tuple[Grant, ...]:
-    """Read grants, each once. Raises InvalidValueError for none, for too many, or a wrong one."""
+    """Read grants, each once. Raises InvalidValueError for no grants, too many, or an invalid
+    grant.
+    """
     grants = tuple(dict.fromkeys(map(Grant.of, texts)))
     if not 0 < len(grants) <= _GRANTS_MAX:
         raise InvalidValueError(
@@ -107,12 +109,12 @@ def grants_of(texts: Iterable[str]) -> tuple[Grant, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The sender of a request, and the greatest scope that they have, None without any.
+    """The sender of a request, and their greatest scope, None without a scope.
 
-    `name` is None where no name is verified: then senders may call themselves as they like.
-    `grants` say on which tables; None is everywhere. On the tables in `closed` (`closed_table`)
-    everything takes ADMIN. `credential` is by what they are known, for the audit log; `is_own` are
-    the coordinator's own processes.
+    `name` is None if no name is verified: then senders may claim any name. `grants` limit the scope
+    to tables; None means everywhere. On the tables in `closed` (`closed_table`) everything requires
+    ADMIN. `credential` is how they were identified, for the audit log. `is_own` marks the
+    coordinator's own processes.
     """
 
     name: str | None
@@ -138,17 +140,17 @@ class Principal:
 
     @property
     def is_free(self) -> bool:
-        """Whether what they may, they may on all tables."""
+        """Whether their permissions hold on all tables."""
         return self.grants is None and not self.closed
 
     def without(self, closed: frozenset[str]) -> Principal:
-        """The principal where these tables are for administrators only."""
+        """The principal, with these tables closed to all but administrators."""
         if not closed or self.is_own or self.may_everywhere(Scope.ADMIN):
             return self
         return replace(self, closed=closed)
 
     def may(self, needed: Scope) -> bool:
-        """Whether the principal has this scope, on some table at least."""
+        """Whether the principal has this scope on at least one table."""
         return self.scope is not None and self.scope.includes(needed)
 
     def may_everywhere(self, needed: Scope) -> bool:
@@ -178,8 +180,9 @@ class Principal:
 
 @functools.lru_cache(maxsize=4_096)
 def closed_table(database: str, table: str) -> str:
-    """A table in `Principal.closed`: a digest, since its name is not for those whom it is closed
-    to."""
+    """A table in `Principal.closed`: a digest, since principals without access must not learn its
+    name.
+    """
     return hashlib.sha256(f"{database}\0{table}".encode(errors="replace")).hexdigest()
 
 
@@ -221,8 +224,9 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def check_table(principal: Principal, needed: Scope, name: TableName, load: Load) -> None:
-    """Raise UnknownNameError for a table that is hidden from a principal, NotTheirsError for one
-    that they may only read less of. `load` may block."""
+    """Raise UnknownNameError for a table that is hidden from a principal, NotTheirsError if they
+    lack the scope on it. `load` may block.
+    """
     if principal.is_free:
         return
     database, table = name.database or "", name.table.partition("$")[0]

@@ -1,8 +1,8 @@
 """Paimon's REST catalog protocol over a catalog: its databases and tables, and all routes.
 
 The protocol is Paimon's `rest-catalog-open-api.yaml`, version 1. Engines find the catalog by
-`/v1/config`, read and write data files themselves, and commit through it. A part of the protocol
-that is not supported is answered 501, with its name.
+`/v1/config`, read and write data files themselves, and commit through the catalog. An unsupported
+part of the protocol is answered 501, with its name.
 """
 
 from __future__ import annotations
@@ -159,7 +159,9 @@ def _drop_database(call: Call) -> Any:
 
 
 def _stored_database(call: Call) -> str:
-    """The same without `default` before it is made. Its tables can be made all the same."""
+    """The database as stored: `default` is missing until it is created, though tables can be
+    created in it.
+    """
     name = call.database()
     if not call.context.catalog.is_stored(name):
         raise not_found("DATABASE", name)
@@ -240,7 +242,7 @@ def _get_table(call: Call) -> Any:
 
 
 def _get_table_by_id(call: Call) -> Any:
-    """Nothing notes ids: the tables are looked at one after the other."""
+    """There is no index of ids: the tables are checked one after the other."""
     for database in call.seen_databases():
         for name in call.seen_tables(database):
             with suppress_missing():
@@ -309,7 +311,7 @@ def _rename_table(call: Call) -> Any:
 
 
 def _change_table(call: Call, change: DefinitionChange, name: TableName) -> Any:
-    """Make a change of a table, which others may have taken away while this one has waited."""
+    """Make a change of a table, which others may have removed while this change waited."""
     try:
         yield from _make(call, change)
     except UnknownNameError as error:

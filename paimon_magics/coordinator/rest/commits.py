@@ -1,8 +1,8 @@
 """A commit through the REST catalog: the table is checked, the commit published and remembered.
 
 A commit is stored in the ledger before it is published, and again afterwards. A client that gets no
-answer may find its commit in the table and go on, so the commit must be known from its first
-moment. If the process dies in between, the next look at the table finds out.
+answer may find its commit in the table and continue, so the commit must be known from its first
+moment. If the process dies in between, the next look at the table determines the outcome.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def commit_prepared(
     has_base_uuid: bool,
     statistics: Sequence[Document],
 ) -> Steps[bool]:
-    """Publish a commit that a client has prepared. Return False if it must be prepared anew: also
-    after keys were moved for it, which the table had in other buckets.
+    """Publish a commit that a client has prepared. Return False if it must be prepared again, also
+    after moving keys for it that the table had in other buckets.
 
-    Raises RestError 404 if the table is not the one that was written, 409 if the table takes no
+    Raises RestError 404 if the table is not the table that was written, 409 if the table takes no
     commits, PausedError (503) in a pause, and the errors of `publish_prepared`.
     """
     written = table_of(context, name)
@@ -102,8 +102,9 @@ def _published(
 
 
 def require_looked_at(context: Context, name: TableName, location: str) -> None:
-    """Have a table checked before a commit is published on it. Raises RestError 409 for a table
-    that takes no commits, 503 for one that can't be checked."""
+    """Require a check of a table before a commit is published on it. Raises RestError 409 for a
+    table that takes no commits, 503 for a table that can't be checked.
+    """
     if context.watch is None:
         return
     match context.watch.before_change(location):

@@ -1,8 +1,8 @@
 """The endpoints of views and functions. Engines define them, and use them.
 
 Their documents are Paimon's (`ViewSchema`, `ViewChange`, `CreateFunctionRequest`,
-`FunctionDefinition`, `FunctionChange`). The texts in them are kept as they came: only engines read
-them. For a sender with grants they count like tables of their names.
+`FunctionDefinition`, `FunctionChange`). Their texts are stored unchanged: only engines read them.
+For a sender with grants, they count as tables of the same name.
 """
 
 from __future__ import annotations
@@ -103,8 +103,9 @@ def _function_from(body: Mapping[str, Any]) -> Document:
 
 
 def _changed(sort: _Sort, document: Document, changes: Any, name: str) -> Document:
-    """What an `AlterViewRequest` or `AlterFunctionRequest` makes of `name`: all of its changes, or
-    none. Raises 404 and 409 for the part that a change names."""
+    """The result of an `AlterViewRequest` or `AlterFunctionRequest` for `name`: all of its changes,
+    or none. Raises 404 and 409 for the part that a change names.
+    """
     parts = dict(document[sort.parts])
     changed = document | {sort.parts: parts, "options": dict(document["options"])}
     for position, item in enumerate(sequence_of(changes, "changes")):
@@ -136,7 +137,7 @@ def _change_part(
 
 
 def _change(changed: Document, action: str, change: Mapping[str, Any], where: str) -> None:
-    """A change that views and functions have both."""
+    """A change that both views and functions have."""
     match action:
         case "setOption":
             changed["options"][text_of(change, "key", where)] = text_of(change, "value", where)
@@ -170,8 +171,10 @@ def _definition(document: Any, where: str) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class _Sort:
-    """What the endpoints of views and of functions differ in. Their documents have named parts in
-    the member `parts`. `part` is in the names of changes, whose member `part_key` names a part."""
+    """The differences between the endpoints of views and of functions. Their documents have named
+    parts in the member `parts`. `part` is in the names of changes, whose member `part_key` names a
+    part.
+    """
 
     kind: Kind
     new: Callable[[Any], Document]
@@ -330,7 +333,7 @@ def _seen(sort: _Sort, call: Call, database: str) -> list[str]:
 
 
 def _name(sort: _Sort, call: Call, needed: Scope) -> TableName:
-    """What the path names, for a sender who may do what they ask with it."""
+    """The name in the path, if the sender has the permission for the request."""
     name = TableName(call.names["name"], call.database())
     try:
         sort.safe(name.table)
@@ -343,8 +346,9 @@ def _name(sort: _Sort, call: Call, needed: Scope) -> TableName:
 
 
 def _check_seen(sort: _Sort, call: Call, name: TableName, needed: Scope) -> None:
-    """Raise 404 for what is hidden from the sender, after the same look at the store, and 403 for
-    what they may not do."""
+    """Raise 404 for a name that is hidden from the sender, after the same look at the store, and
+    403 without the permission.
+    """
     if not call.principal.may_on(Scope.READ, name.database or "", name.table):
         with suppress_missing():
             _load(sort, call, TableName(uuid.uuid4().hex, name.database))

@@ -2,7 +2,7 @@
 
 A handler gets the decoded request and returns a JSON value, or steps that return one (see
 `runtime.interface`). It runs in a thread, because catalogs and disks block; a wait between two
-steps occupies none. Errors that it raises become Paimon's error bodies in one place.
+steps occupies no thread. Its errors become Paimon's error bodies in one place.
 """
 
 from __future__ import annotations
@@ -111,8 +111,9 @@ class Call:
         return [name for name in names if may(Scope.READ, database, name)]
 
     def require_right(self, needed: Scope, name: TableName) -> None:
-        """Raise 404 TABLE for a table that is hidden from the sender, NotTheirsError (403) for one
-        on which they lack a scope."""
+        """Raise 404 TABLE for a table that is hidden from the sender, NotTheirsError (403) if they
+        lack a scope on it.
+        """
         try:
             check_table(self.principal, needed, name, partial(load_stored, self.context.catalog))
         except UnknownNameError:
@@ -132,14 +133,15 @@ class Call:
         return integer_of(self.body, key, _BODY)
 
     def report(self, name: TableName, **facts: Any) -> None:
-        """Report to the audit log which table it is about, or with "" as its name which
-        database."""
+        """Report to the audit log which table the request is about; with "" as the table's name,
+        which database.
+        """
         table = name.object_name or None
         report(self.request.scope, **{"database": name.database, "table": table, **facts})
 
 
 Handler = Callable[[Call], Any]
-"""Carries out a call and returns its JSON answer, None for an empty one; or steps that do so."""
+"""Carries out a call and returns its JSON answer, None for an empty answer; or steps that do so."""
 
 
 def table_of(context: Context, name: TableName) -> StoredTable:
@@ -175,8 +177,9 @@ def endpoint(context: Context, method: str, template: str, handler: Handler) -> 
 
 
 def refusing(what: str, check: Handler) -> Handler:
-    """A handler of what is not supported. `check` raises 404 for what the path names: clients tell
-    404 and 501 apart."""
+    """A handler of an unsupported request. `check` raises 404 if the name in the path does not
+    exist: clients distinguish 404 and 501.
+    """
 
     def handler(call: Call) -> Any:
         check(call)
@@ -186,8 +189,9 @@ def refusing(what: str, check: Handler) -> Handler:
 
 
 def _steps(handler: Handler, call: Call, which: str) -> Steps[Any]:
-    """The steps of a handler, after the sender's rights were checked. Changes are made and
-    acknowledged only while this coordinator owns the warehouse."""
+    """The steps of a handler, after checking the sender's permissions. Changes are made and
+    acknowledged only while this coordinator owns the warehouse.
+    """
     if not call.principal.is_free:
         _check_rights(call, which)
     fence = None if which.startswith("GET ") else call.context.fence
@@ -202,8 +206,9 @@ def _steps(handler: Handler, call: Call, which: str) -> Steps[Any]:
 
 
 def _check_rights(call: Call, which: str) -> None:
-    """Check that a sender with grants may see the table or database that the path names, and change
-    it if the endpoint changes it."""
+    """Check that a sender with grants may see the table or database in the path, and may change it
+    if the endpoint changes it.
+    """
     needed = SCOPES[which]
     database, table = call.names.get("database"), call.names.get("table")
     if database is not None and table is not None:
@@ -221,7 +226,8 @@ _OPTIONS_LOOKED_AT = 200  # a comparison of one with all known keys takes a mill
 
 def warn_of_spelling(name: TableName, options: Iterable[tuple[str, str]]) -> None:
     """Log a warning for each of the first options of a table that looks mistyped. Engines have
-    options that are not known here, so a REST catalog keeps what it does not know."""
+    options that are not known here, so a REST catalog keeps unknown options.
+    """
     for key, _ in islice(options, _OPTIONS_LOOKED_AT):
         try:
             check_option_key(key)
@@ -258,7 +264,8 @@ def _path_names(request: Request, template: str) -> dict[str, str]:
 
 def safe_name(name: str, what: str) -> str:
     """Return `name` if it is safe as a folder's name, and can't lead out of its parent; else raise
-    400."""
+    400.
+    """
     if (
         not name
         or len(name.encode(errors="replace")) > NAME_BYTES_MAX
@@ -335,9 +342,10 @@ def whole_number(request: Request, parameter: str) -> int:
 
 
 def like_filter(request: Request, parameter: str) -> Callable[[str], bool]:
-    """A function that tells whether a name is LIKE the pattern in a query parameter. Without the
-    parameter every name is. The protocol knows one wildcard, `%`, at the end only: raises 400 where
-    it is elsewhere (Paimon's `RESTUtil.validatePrefixSqlPattern`)."""
+    """A function that returns whether a name is LIKE the pattern in a query parameter. Without the
+    parameter every name matches. The protocol has one wildcard, `%`, at the end only: raises 400 if
+    it is elsewhere (Paimon's `RESTUtil.validatePrefixSqlPattern`).
+    """
     pattern = request.query_params.get(parameter)
     if not pattern:
         return lambda name: True

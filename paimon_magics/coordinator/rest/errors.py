@@ -106,8 +106,9 @@ def not_found(resource_type: str, name: str, message: str = "") -> RestError:
 
 @contextmanager
 def suppress_missing() -> Iterator[None]:
-    """Go on where the body finds that a resource is not there, or that it is too damaged to be
-    described: one such table is no trouble of others."""
+    """Continue if the body finds that a resource is missing, or too damaged to be described: one
+    such table must not affect others.
+    """
     try:
         yield
     except TableDamagedError as error:
@@ -118,7 +119,7 @@ def suppress_missing() -> Iterator[None]:
 
 
 def already_exists(resource_type: str, name: str, message: str = "") -> RestError:
-    """409 for a name that is taken."""
+    """409 for an existing name."""
     text = message or f"The {resource_type.lower()} `{name}` exists already."
     return RestError(409, text, resource_type, name)
 
@@ -185,7 +186,8 @@ def _known(error: Exception) -> RestError:
 
 
 def _for_engines(error: PaimonMagicsError) -> str:
-    """The error's text, without a hint that sends a person to another engine: one has asked."""
+    """The error's text, without a hint that refers a person to another engine: an engine has
+    asked."""
     return error.message if _ANOTHER_ENGINE.search(error.hint) else str(error)
 
 
@@ -211,8 +213,9 @@ def _is_unwritable(error: BaseException | None) -> bool:
 
 
 def unmasked(message: str) -> str:
-    """The message without markers: in other words, or with `…` for what is part of a name. The sign
-    of percent is another one."""
+    """The message without markers: in other words, or with `…` if the marker is part of a name. The
+    percent sign becomes another character.
+    """
     message = message.replace("%", _PERCENT)
     message = _KNOWN_WORD.sub(lambda match: _WORDS[match[0].lower()], message)
     message = _ACROSS.sub(lambda match: f"{match[1]}just ", message)

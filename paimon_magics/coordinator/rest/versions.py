@@ -77,7 +77,7 @@ def _replace_table(call: Call) -> Any:
     removes all rows, then the new schema, with the next number. Earlier snapshots and schemas stay.
     If the process dies in between, the table is empty and has its old schema.
 
-    A table that can't be replaced this way is answered 501: then engines drop it and create it
+    If a table can't be replaced this way, the answer is 501: then engines drop it and create it
     again."""
     context, name = call.context, call.name
     if name.branch is not None:
@@ -291,8 +291,9 @@ def _delete_tag(call: Call) -> Any:
 def _changed(
     call: Call, table: StoredTable, change: VersionChange, kind: str, name: str
 ) -> Steps[bool]:
-    """Make a change, and return whether anything was changed. What is missing is the table, which
-    somebody may have dropped meanwhile, or what `kind` and `name` name."""
+    """Make a change, and return whether anything was changed. A missing resource is the table,
+    which somebody may have dropped meanwhile, or the resource that `kind` and `name` name.
+    """
     try:
         return bool((yield from change_versions(call.context, table.name, change)).changed)
     except UnknownNameError as error:

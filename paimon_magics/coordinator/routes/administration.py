@@ -1,8 +1,8 @@
 """Administration over HTTP: status, pause and resume of the coordinator, of tables, and of
 compactions; tokens.
 
-In a pause neither a transaction nor an engine's commit begins. Transactions that have begun may be
-committed, so that after a while nothing is pending. A pause outlasts restarts, until it is ended.
+In a pause neither a transaction nor an engine's commit begins. Open transactions may be committed,
+so that after a while nothing is pending. A pause outlasts restarts, until an administrator ends it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from paimon_magics.tables.stores.probes import store_facts
 from paimon_magics.version import __version__
 
 TEXT_CHARACTERS_MAX = 500
-"""The length to which the names and reasons of clients are cut."""
+"""The length to which clients' names and reasons are cut."""
 
 _STARTED_AT_MS = int(time.time() * 1000)  # a time of day
 
@@ -95,8 +95,9 @@ def owner_of(principal: Principal, body: Mapping[str, Any]) -> str:
 
 
 def about(coordinator: Coordinator, warehouse: str, principal: Principal) -> dict[str, Any]:
-    """The document of the coordinator's status: which one it is, whether it takes new work, what is
-    pending on the tables that somebody may read."""
+    """The document of the coordinator's status: its identity, whether it accepts new work, and what
+    is pending on the tables that the principal may read.
+    """
     state = coordinator.state
     return {
         "protocol": 1,
@@ -127,7 +128,7 @@ def about(coordinator: Coordinator, warehouse: str, principal: Principal) -> dic
 
 
 def problems_document(health: Health, principal: Principal) -> list[dict[str, Any]]:
-    """What is wrong, as far as somebody may see it."""
+    """The problems that the principal may see."""
     return [
         {key: getattr(problem, key) for key in ("name", "subject", "problem", "blocks")}
         for problem in health.problems
@@ -143,8 +144,8 @@ def pause_document(pause: Pause | None) -> dict[str, Any] | None:
 def table_routes(coordinator: Coordinator) -> list[Route]:
     """The routes that list the stopped tables, check a table, and resume one.
 
-    A table is stopped when a published snapshot is no longer there, and publishing it again would
-    be wrong or impossible. Its commits are refused until an administrator resumes it; it goes on
+    A table is stopped when a published snapshot no longer exists, and publishing it again would be
+    wrong or impossible. Its commits are refused until an administrator resumes it; it continues
     with its contents at that time.
     """
 
@@ -171,7 +172,7 @@ def table_routes(coordinator: Coordinator) -> list[Route]:
 
 
 def stopped_document(coordinator: Coordinator, principal: Principal) -> list[dict[str, Any]]:
-    """The stopped tables that somebody may read: location, why, and since when."""
+    """The stopped tables that the principal may read: location, reason, and since when."""
     return [
         {"location": location, "reason": stopped.reason, "since_ms": stopped.since_ms}
         for location, stopped in sorted(coordinator.state.stopped.items())
@@ -183,8 +184,8 @@ def token_routes(tokens: Tokens) -> list[Route]:
     """The routes of tokens, for administrators.
 
     `POST /v1/tokens` with `{name, allow, expires_in_ms?}` answers `{token, …}`, the only time that
-    the token's text is shown. `DELETE /v1/tokens/ID` ends one, or all those of a name;
-    `POST /v1/tokens/ID/renew` with `{expires_in_ms?}` gives them another end.
+    the token's text is shown. `DELETE /v1/tokens/ID` revokes a token, or all tokens of a name;
+    `POST /v1/tokens/ID/renew` with `{expires_in_ms?}` changes their expiry.
     """
 
     async def add(request: Request) -> Response:
@@ -245,8 +246,9 @@ def token_document(token: StoredToken) -> dict[str, Any]:
 
 
 def compaction_routes(compactions: CompactionScheduler) -> list[Route]:
-    """The routes that list the tables that are looked after, each with its state (tidy, due,
-    waiting, running, failed, or left to another engine), and that pause compactions."""
+    """The routes that list the tables that the coordinator compacts, each with its state (tidy,
+    due, waiting, running, failed, or left to another engine), and that pause compactions.
+    """
 
     def pause(owner: str) -> Pause:
         present = compactions.set_pause(owner)
@@ -298,7 +300,7 @@ def _document(compactions: CompactionScheduler, principal: Principal) -> dict[st
 
 
 def _obstacle(watched: Watched) -> str:
-    """What stands in the way of a table's compaction; "" if nothing does."""
+    """The obstacle to a table's compaction; "" if there is none."""
     seen = watched.seen
     obstacle = watched.problem or seen.left
     if obstacle or not seen.large_buckets:

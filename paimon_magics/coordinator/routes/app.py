@@ -1,7 +1,7 @@
 """The coordinator over HTTP: all its routes, health, metrics, and the status page.
 
-Without a valid token only `/health/live` and `/health/owner` are answered, and routes that carry
-their own proof. The size of bodies is limited. See `http.answers` for the form of errors.
+Without a valid token, only `/health/live`, `/health/owner` and routes with their own proof are
+answered. The size of bodies is limited. See `http.answers` for the form of errors.
 """
 
 from __future__ import annotations
@@ -84,10 +84,11 @@ _HOLDER_CHARACTERS_MAX = 100
 
 @dataclass(frozen=True)
 class Parts:
-    """What answers requests. `warehouse` is the path that clients on the same machine may open
-    themselves. `inserts` has the endpoints of small inserts, None if the coordinator takes none;
-    `compactions` is None if it compacts nothing by itself. `monitor` knows how the coordinator is.
-    `trail` is the audit log, if it keeps one."""
+    """The parts that answer requests. `warehouse` is the path that clients on the same machine may
+    open themselves. `inserts` has the endpoints of small inserts, None if the coordinator accepts
+    none; `compactions` is None if it compacts nothing by itself. `monitor` knows the coordinator's
+    health. `trail` is the audit log, if there is one.
+    """
 
     coordinator: Coordinator
     warehouse: str
@@ -109,8 +110,8 @@ def application(
     """The ASGI application, below the path `root`.
 
     `authoriser` identifies the sender of a request; `authorisation.SCOPES` has the scopes that
-    routes need. `routes` are further ones, behind the same authoriser and limits; those of small
-    inserts are among them. `limits` are those of each client.
+    routes need. `routes` are further routes, behind the same authoriser and limits, including the
+    routes of small inserts. `limits` are the limits of each client.
     """
     coordinator, inserts, compactions = parts.coordinator, parts.inserts, parts.compactions
     group = None if inserts is None else inserts.group
@@ -174,7 +175,7 @@ class _Handlers:
         return JSONResponse({"status": "standby"}, status_code=503)
 
     async def ready(self, request: Request) -> Response:
-        """Who brings no token, as a probe, gets no names and no texts."""
+        """A client without a token, such as a probe, gets no names and no texts."""
         health = self.parts.monitor.now()
         principal: Principal | None = request.scope.get(PRINCIPAL)
         status = 200 if health.is_ready else 503
@@ -218,9 +219,9 @@ def _lease_routes(coordinator: Coordinator) -> list[Route]:
     """The route that takes and renews read leases.
 
     `POST /v1/leases` with `{holder, leases: [{table, snapshot_id}]}` lists all snapshots that a
-    holder reads, and replaces its earlier list. A holder of another principal is another one, also
-    by the same name. The answer is `{expires_at_ms, lease_ms, gone}`: the snapshots in `gone` have
-    expired, and are not leased.
+    holder reads, and replaces its earlier list. Holders of different principals are different, even
+    with the same name. The answer is `{expires_at_ms, lease_ms, gone}`: the snapshots in `gone`
+    have expired, and are not leased.
     """
 
     async def renew(request: Request) -> Response:

@@ -33,7 +33,8 @@ _ID_CHARACTERS_MAX = 100
 
 
 def catalog_routes(context: Context, warehouse: str | None = None) -> list[Route]:
-    """The routes. `warehouse` is a name that REST clients may use beside the warehouse's own."""
+    """The routes. `warehouse` is a name that REST clients may use beside the warehouse's own
+    name."""
     return [
         *rest_catalog_routes(context, warehouse),
         _version_route(context),
@@ -60,7 +61,7 @@ def _version_route(context: Context) -> Route:
 
 
 def _definition_routes(context: Context) -> list[Route]:
-    """The routes by which sessions change definitions, and see databases and rights.
+    """The routes by which sessions change definitions, and see databases and permissions.
 
     `POST /v1/changes` with `{id, change, repeated}` makes a change (`protocol.definition_changes`),
     and answers whether anything was created, dropped or changed. A client that got no answer sends
@@ -95,7 +96,7 @@ def _definition_routes(context: Context) -> list[Route]:
 
 
 def _report(request: Request, change: DefinitionChange) -> None:
-    """Report to the audit log what is to be done with what."""
+    """Report to the audit log the requested change and its object."""
     name = change.name if isinstance(change.name, TableName) else TableName("", change.name)
     facts = {"detail": f"to {change.new_name}"} if isinstance(change, TableRename) else {}
     action = _ACTIONS[type(change).__name__]

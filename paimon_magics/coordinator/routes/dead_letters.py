@@ -79,7 +79,7 @@ class DeadLetterRoutes:
         return await self.discard(table_info, request.path_params["lsn"])
 
     async def on_retry(self, request: Request) -> Response:
-        """Insert a dead letter's rows anew; a repeated request inserts them only once."""
+        """Insert a dead letter's rows again; a repeated request inserts them only once."""
         table_info = await self._entry.table_info(request)
         return await self.retry(table_info, request.path_params["lsn"])
 
@@ -94,7 +94,7 @@ class DeadLetterRoutes:
         return JSONResponse({"status": "discarded"})
 
     async def retry(self, table_info: TableInfo, lsn: str) -> Response:
-        """Insert the rows of the dead letter of that number anew."""
+        """Insert the rows of the dead letter of that number again."""
         letter = await self._letter(table_info, lsn)
         record = _record(letter)
         # The schema was probably changed just now, to make the rows fit.
@@ -127,9 +127,9 @@ def _record(letter: DeadLetter) -> Record:
 class DeadLetterForms:
     """Dead letters on the status page, each with buttons to retry and to discard it.
 
-    A browser's cookie allows only to read the page. So each form carries a proof, made for the
+    A browser's cookie only allows reading the page. So each form carries a proof, made for the
     letter and the reader of the page, and valid for a quarter of an hour. Nobody can make a proof
-    without reading the page, and no other site can press the button.
+    without reading the page, so no other site can press the button.
     """
 
     def __init__(self, group: GroupCommit, letters: DeadLetterRoutes) -> None:

@@ -1,5 +1,6 @@
-"""What all endpoints of small inserts share: finding the named table, checking whether it takes
-inserts now, and handing an insert over."""
+"""What all endpoints of small inserts share: finding the named table, checking whether it accepts
+inserts now, and handing an insert over.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +42,14 @@ class NoRoomError(SetupError):
 
 
 class NoMemoryError(SetupError):
-    """The memory of the coordinator does not suffice to check an insert."""
+    """The coordinator does not have enough memory to check an insert."""
 
 
 class InsertEntry:
-    """The entry of inserts into group commit. `disk` is that of the log, if it is on a disk of this
-    machine. A request has at most `bytes_max` bytes, also unpacked. `refused` counts the inserts
-    that were not let in, by why."""
+    """The entry of inserts into group commit. `disk` is the log's disk, if it is on this machine. A
+    request has at most `bytes_max` bytes, also unpacked. `refused` counts the refused inserts, by
+    reason.
+    """
 
     def __init__(
         self,
@@ -81,8 +83,9 @@ class InsertEntry:
         return table_info
 
     def problem(self, table_info: TableInfo) -> PaimonMagicsError | None:
-        """Why no insert is taken now: the warehouse is not in its place, the coordinator paused,
-        the table stopped, or the disk full; None if inserts are taken."""
+        """Why no insert is accepted now: the warehouse is not in its place, the coordinator is
+        paused, the table is stopped, or the disk is full. None if inserts are accepted.
+        """
         if (misplaced := self._coordinator.misplaced) is not None:
             return misplaced
         state = self._coordinator.state
@@ -131,9 +134,10 @@ class InsertEntry:
         user: str = "",
         receive: Receive | None = None,
     ) -> Answer:
-        """Hand over an insert of `user`, and wait for its answer. Raises ClientDisconnect when the
-        client has gone, which `receive` tells, before its rows are visible: whoever has gone takes
-        nobody's place."""
+        """Hand over an insert of `user`, and wait for its answer. Raises ClientDisconnect when
+        `receive` reports that the client has gone before its rows are visible: a gone client must
+        not keep its place.
+        """
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         waits_until = mode_of(mode, table_info.mode)
         self.send(table_info, validated, waits_until, named, user, future)

@@ -1,8 +1,8 @@
 """The headers of insert requests, and the answers as documents.
 
-A client may send these headers beside the rows: `Idempotency-Key`, a label by which a repeat gets
-the first answer; or `Paimon-Channel` with `Paimon-Offset`, for streams; and `group_commit`, the
-mode. Nothing here waits.
+A client may send these headers with the rows: `Idempotency-Key`, a label by which a repeat gets the
+first answer; or `Paimon-Channel` with `Paimon-Offset`, for streams; and `group_commit`, the mode.
+Nothing here waits.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ _DURABLE = Accepted(0, Mode.ASYNC)[1:]
 
 def header_text(value: bytes) -> str:
     """The text of a header: decoded as UTF-8, which most clients send, else as HTTP's Latin-1.
-    White space around it is no part of it (RFC 9110, 5.5)."""
+    Surrounding white space is not part of it (RFC 9110, 5.5).
+    """
     value = value.strip(b" \t")
     try:
         return value.decode()
@@ -126,8 +127,9 @@ def header_of(request: HTTPConnection, name: str) -> str | None:
 
 
 def header_bytes(request: HTTPConnection, name: str) -> bytes | None:
-    """The content of a request's header; None if it is missing. Raises InvalidValueError for one
-    that comes several times: nobody knows which is meant."""
+    """The content of a request's header; None if it is missing. Raises InvalidValueError for a
+    repeated header: it is ambiguous.
+    """
     values = request.headers.getlist(name)
     if len(values) > 1:
         raise InvalidValueError(
@@ -137,8 +139,9 @@ def header_bytes(request: HTTPConnection, name: str) -> bytes | None:
 
 
 def sender_of(principal: Principal, claimed: bytes | None) -> str:
-    """Who sends an insert: the name of their token, or where it has none, whom the header
-    `Paimon-User` names ("" without it)."""
+    """The sender of an insert: the name of their token. If the token has no name, the name in the
+    header `Paimon-User` ("" without it).
+    """
     if principal.name is not None:
         return storable_text(principal.name)
     text = header_text(claimed or b"")[:_USER_CHARACTERS_MAX]
@@ -181,8 +184,9 @@ def offset_of(text: str | int) -> int:
 
 
 def digest_of(validated: ValidatedInsert) -> bytes:
-    """The digest by which a repeat is told from another insert under the same name. JSON is
-    normalized, since a repeat may have other spaces, or its members in another order."""
+    """The digest that distinguishes a repeat from another insert with the same name. JSON is
+    normalized, since a repeat may have different spaces, or its members in another order.
+    """
     payload = validated.payload
     if validated.format.is_json:
         payload = json.dumps(json.loads(payload), sort_keys=True, separators=(",", ":")).encode()
@@ -209,8 +213,9 @@ def answer_document(answer: Answer, label: str | None = None) -> dict[str, Any]:
 
 
 def answer_json(answer: Answer, label: str | None = None) -> bytes:
-    """The document of an answer as JSON. Most are of inserts that are durable and nothing else:
-    theirs is not put together anew each time."""
+    """The document of an answer as JSON. Most answers only say that an insert is durable: their
+    document is not built each time.
+    """
     if label is None and isinstance(answer, Accepted) and answer[1:] == _DURABLE:
         return b'{"lsn": %d, "label": null, "mode": "async_mode"}' % answer.lsn
     return json.dumps(answer_document(answer, label)).encode()

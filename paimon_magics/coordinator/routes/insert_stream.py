@@ -4,13 +4,13 @@ The client opens `/v1/inserts/DATABASE/TABLE/stream?channel=NAME`. Each message 
 JSON text as over HTTP, or (binary) an Arrow stream. The inserts of a channel have offsets: the
 first message has `&offset=N`, each following message one more. Without a channel inserts have no
 names, and a repeat is a new insert. Answers come in the order of the messages, several in one text:
-`[{"offset": N, "lsn": …}, …]`. A refused insert ends the stream after its answer. In a channel no
-message behind it is taken, since an offset is missing.
+`[{"offset": N, "lsn": …}, …]`. A refused insert ends the stream after its answer. In a channel, no
+message behind it is accepted, since an offset is missing.
 
 At most `WINDOW` messages may wait for their answers; no more are read until then.
 
-If the process dies, messages without an answer may or may not be durable. Sent again with their
-offsets, each is inserted once.
+If the process dies, messages without an answer may or may not be durable. If they are sent again
+with their offsets, each is inserted once.
 """
 
 from __future__ import annotations

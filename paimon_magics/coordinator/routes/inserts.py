@@ -48,9 +48,10 @@ _BUFFER_BYTES_MAX = 256 * 2**20
 
 
 class InsertRoutes:
-    """The endpoints of small inserts. `group` is the group commit that takes them, `entry` its
+    """The endpoints of small inserts. `group` is the group commit that accepts them, `entry` its
     entry, for requests of at most `bytes_max` bytes; `letters` has the endpoints of dead letters,
-    `dead` their number."""
+    `dead` their number.
+    """
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class InsertRoutes:
     # ---- inserting ----
 
     async def insert(self, request: Request) -> Response:
-        """Take one insert; the answer comes when its mode says."""
+        """Take one insert; the answer comes when its mode says so."""
         table_info = await self.entry.table_info(request)
         named = named_by(
             header_of(request, "idempotency-key"),
@@ -137,7 +138,7 @@ class InsertRoutes:
         return JSONResponse({"tables": documents})
 
     async def flush(self, request: Request) -> Response:
-        """Load what waits; the answer comes when it is visible, or after `wait_ms`."""
+        """Load waiting rows; the answer comes when they are visible, or after `wait_ms`."""
         database, table = (str(request.path_params[name]) for name in ("database", "table"))
         name = TableName(table, database)
         try:
@@ -186,7 +187,7 @@ class InsertRoutes:
     # ---- repair ----
 
     async def reopen(self, request: Request) -> Response:
-        """Open a closed table again, with `accept_loss` without the missing records."""
+        """Open a closed table again; with `accept_loss`, without the missing records."""
         table_info = await self.entry.table_info(request)
         body = await json_body(request) if await request.body() else {}
         accept_loss = body.get("accept_loss", False) is True

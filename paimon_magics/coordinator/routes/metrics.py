@@ -68,7 +68,7 @@ class Metrics:
         self.add(lambda: _coordinator_metrics(coordinator))
 
     def add(self, collect: Callable[[], Iterable[Metric]]) -> None:
-        """Have `collect` return further metrics whenever they are asked for. For any thread."""
+        """Register `collect`, which returns further metrics at each scrape. For any thread."""
         self.registry.register(_Collected(collect))
 
 
@@ -245,8 +245,9 @@ def audit_metrics(trail: Trail) -> Iterator[Metric]:
 def insert_metrics(
     group: GroupCommit, now_ms: int, refused: Mapping[str, int], dead_letters: int
 ) -> Iterator[Metric]:
-    """Counts of small inserts since the start, and what waits in each table now. `refused` counts
-    those that were refused before their rows were looked at."""
+    """Counts of small inserts since the start, and the rows that wait in each table now. `refused`
+    counts inserts that were refused before their rows were checked.
+    """
     counts = group.owner.replies.counts
     for key, name, what in _COUNTED:
         yield _counter(name, what, counts[key])
@@ -280,8 +281,7 @@ _WAITING = (
 
 
 def insert_facts(group: GroupCommit, now_ms: int) -> Iterator[Fact]:
-    """The facts about small inserts: what waits longer than it should, closed tables, the process
-    that writes files."""
+    """The facts about small inserts: overdue rows, closed tables, the process that writes files."""
     if group.problem is not None:
         yield Fact("running", 0, group.problem, blocks=True, subject="small inserts")
     for table in list(group.tables.values()):

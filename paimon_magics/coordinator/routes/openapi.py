@@ -1,7 +1,7 @@
-"""The coordinator's OpenAPI document, made of the routes that are served.
+"""The coordinator's OpenAPI document, made from its routes.
 
-`GET /openapi.json` answers it. Every endpoint is in it, with the scope that it takes; bodies are
-described as far as they have members of their own. The REST catalog's are Paimon's
+`GET /openapi.json` answers it. Every endpoint is in it, with the scope that it requires; bodies are
+described if they have members of their own. The REST catalog's bodies are Paimon's
 (`rest-catalog-open-api.yaml`), and are objects here.
 """
 

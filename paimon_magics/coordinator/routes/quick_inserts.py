@@ -1,7 +1,7 @@
 """A fast path for inserts of a few rows, for which routing would cost more than the insert.
 
-It does what `InsertRoutes.insert` does, for a JSON body and a table that was loaded within the last
-second and takes inserts now. All other requests go on to the routes. It stands behind the guard.
+It does the same as `InsertRoutes.insert`, for a JSON body and a table that was loaded within the
+last second and accepts inserts now. All other requests go to the routes. It is behind the guard.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The status page: plain HTML without scripts, and with nothing else to load.
 
-It is made from what the coordinator has in memory and in its store; no table is opened for it.
-All texts come from users or other programs, and are escaped.
+It is made from the coordinator's memory and its store; no table is opened for it. All texts come
+from users or other programs, and are escaped.
 """
 
 from __future__ import annotations
@@ -237,7 +237,8 @@ def _section(
     title: str, headings: Sequence[str], rows: Sequence[_Cells], none: str, about: str = ""
 ) -> str:
     """A heading and a table. Columns whose heading begins with `#` are numbers, with `@` times.
-    `about` is a text above the rows, if there are any; `none` stands in their place."""
+    `about` is a text above the rows; `none` is shown if there are no rows.
+    """
     if not rows:
         return f'<h2>{title}</h2><p class="none">{none}</p>'
     kinds = {"#": ' class="n"', "@": ' class="t"'}

@@ -1,10 +1,10 @@
-"""The catalog options of a user's own coordinator: those of the session that connected last.
+"""The catalog options of a user's own coordinator: the options of the session that connected last.
 
 A coordinator outlives the notebook that started it, and the keys, token, region or address that the
-notebook had. So each session that finds a coordinator sends it its own catalog options, over the
-loopback and with the coordinator's token. They are tried before they are taken: the warehouse must
-be readable and writable with them. If they name another endpoint, the coordinator's own lease must
-be found there, which no other store has.
+notebook had. So each session that finds a coordinator sends its own catalog options, over the
+loopback and with the coordinator's token. The coordinator tests the options before it uses them:
+the warehouse must be readable and writable with them. If they name another endpoint, the
+coordinator's own lease must exist there, which no other store has.
 
 A coordinator that runs as a service keeps the options that its administrator started it with.
 """
@@ -47,8 +47,9 @@ class StoreOptions:
 
     def renew(self, options: Mapping[str, str]) -> bool:
         """Use these options from now on. Return whether they differ from the present ones. Raises
-        SetupError for options that don't work or lead to another store, and where they may not be
-        renewed; the present ones stay then."""
+        SetupError for options that don't work or lead to another store, and if they may not be
+        renewed. Then the present options stay.
+        """
         with self._turn:
             present = self._catalog.options
             if dict(options) == present:

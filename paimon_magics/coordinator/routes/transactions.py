@@ -1,7 +1,7 @@
 """Transactions over HTTP: begin, renew, commit, abort, sweep, list.
 
-A transaction belongs to the user who began it, by the authoriser's name for them. Nobody else may
-use it, except that an administrator may abort it.
+A transaction belongs to the user who began it, by the authoriser's name for them. Only that user
+may use it, but an administrator may abort it.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class _Handlers:
         return self._counted("abort", answer)
 
     def _report(self, request: Request, body: dict[str, Any], answer: Answer) -> None:
-        """Say in the audit log what a commit is about."""
+        """Report a commit's details to the audit log."""
         opened = self._stored.opened(str(request.path_params["id"]))
         document = body.get("transaction")
         facts: dict[str, Any] = {}
@@ -255,8 +255,9 @@ class _Handlers:
         )
 
     async def _check_right(self, principal: Principal, transaction: Transaction) -> None:
-        """Raise unless the sender may write the transaction's table now: the right may have gone
-        since it was begun, with another token of the same name."""
+        """Raise unless the sender may write the transaction's table now: another token of the same
+        name may lack the permission that the transaction began with.
+        """
         if not principal.is_free:
             load = self._coordinator.load
             await run_in_threadpool(check_table, principal, Scope.WRITE, transaction.table, load)
@@ -267,8 +268,9 @@ class _Handlers:
 
 
 def _transaction_state_document(state: TransactionState, compacted: int = 0) -> dict[str, Any]:
-    """The document of a transaction, which compacts that many buckets, for everybody who may
-    read."""
+    """The document of a transaction, which compacts that many buckets, for everybody with read
+    permission.
+    """
     compacts = f"compacts {count_text(compacted, 'bucket')}" if compacted else ""
     same = ("id", "owner", "begun_at_ms", "expires_at_ms", "ended_at_ms")
     return {

@@ -1,12 +1,12 @@
 """A process beside the coordinator that does jobs, so that they slow nothing down.
 
 It reads jobs from its standard input and answers on its standard output; each message is a length
-and a pickle. It ends when its input does. What is unpickled comes from the process at the pipe's
-other end, which runs the same program for the same user.
+and a pickle. It ends when its input ends. Pickles come only from the process at the pipe's other
+end, which runs the same program for the same user.
 
 When it has started, and every two seconds while it works, it sends a message without content. A
 process that sends nothing for `SILENCE_SECONDS` stands still: it is ended, and its job fails as if
-it had died. A job that takes longer than `_JOB_SECONDS_MAX` is ended as well.
+the process had died. A job that takes longer than `_JOB_SECONDS_MAX` is ended as well.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ChildProcess:
 
     @property
     def busy_seconds(self) -> float:
-        """How long the present job has lasted; 0 without one."""
+        """How long the present job has lasted; 0 without a job."""
         since = self._busy_since
         return 0.0 if since is None else time.monotonic() - since
 
@@ -71,8 +71,9 @@ class ChildProcess:
             self._running()
 
     def ask(self, job: Any, meanwhile: Callable[[], object] = lambda: None) -> Any:
-        """Have a job done, and call `meanwhile` twice a second until the answer comes. Raises
-        ChildDiedError when the process has ended, or stands still."""
+        """Run a job, and call `meanwhile` twice a second until the answer comes. Raises
+        ChildDiedError when the process has ended, or stands still.
+        """
         with self._turn:
             process = self._running()
             self._busy_since = time.monotonic()
@@ -188,7 +189,7 @@ def _piece(fd: int) -> bytes:
 
 
 def _taken(received: bytearray) -> bytes | None:
-    """Take the first message from what was received; None while it is not complete."""
+    """Take the first message from the received bytes; None while it is not complete."""
     if len(received) < _LENGTH_BYTES:
         return None
     end = _LENGTH_BYTES + int.from_bytes(received[:_LENGTH_BYTES], "big")

@@ -5,11 +5,12 @@
 - A *timer* calls a function that does not wait. A *loop* repeats work that may wait.
 
 An exception of any type in an item, an effect, a timer or a loop is logged and reported; it ends
-nothing. An owner alone may name types that end it: those that mean that its state can't be relied
-on any more. What nobody expected is caught here alone, so that it is never lost: it is logged,
+nothing. Only an owner may name types that end it: types that mean that its state is no longer
+reliable. Only this module catches unexpected exceptions, so that none is lost: each is logged,
 counted in `progress`, and handed on as an event.
 
-`progress` tells what each of them is doing, and since when. So a thread that stands still is seen.
+`progress` shows what each of them is doing, and since when, so a thread that stands still is
+visible.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ E = TypeVar("E")
 
 
 class Runtime:
-    """Makes everything that runs. `clock` is the clock of all of it."""
+    """Makes owners, pools, timers and loops. `clock` is their common clock."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock or Clock()
@@ -96,7 +97,7 @@ class Runtime:
     def attempt(
         self, label: str, call: Callable[[], object], *, fatal: tuple[type[Exception], ...] = ()
     ) -> Exception | None:
-        """Do something whose failure is the caller's to report, in the calling thread.
+        """Do something in the calling thread; the caller reports a failure.
 
         Return its exception, which is logged and counted; None after a success. Exceptions of a
         `fatal` type are raised.
@@ -107,14 +108,14 @@ class Runtime:
         return error
 
     def progress(self) -> list[Progress]:
-        """What everything that this runtime has made is doing."""
+        """The progress of everything that this runtime has made."""
         return [report.progress() for report in list(self._reports)]
 
 
 class Owner(Generic[T]):
     """A thread that alone changes some state. Any thread may call `put`, which hands over an item.
 
-    `failure` is what ended it early; None while it runs, and after `end`.
+    `failure` is the exception that ended it early; None while it runs, and after `end`.
     """
 
     def __init__(
@@ -170,7 +171,7 @@ class Owner(Generic[T]):
             self.work.ended = True
 
     def _left(self) -> list[T]:
-        """The items that nobody takes any more."""
+        """The items that the owner no longer takes."""
         left: list[T] = []
         while not self._inbox.empty():
             item = self._inbox.get()
@@ -225,8 +226,8 @@ class Pool:
         """Run `work`, and deliver the event that it returns: exactly one.
 
         If `work` raises an exception, the event is what `crashed` makes of it. The wait of
-        `after_ms` occupies no thread. Once the pool is ending nothing more begins: what an effect
-        would have done is found at the next start.
+        `after_ms` occupies no thread. Once the pool is ending, nothing more begins: the next start
+        finds the open work.
         """
 
         def carry_out() -> None:
@@ -265,7 +266,7 @@ class Pool:
         advance(None)
 
     def run(self, label: str, work: Callable[[], object], *, after_ms: float = 0) -> None:
-        """Run `work`, whose outcome nobody waits for."""
+        """Run `work` without waiting for its outcome."""
         if after_ms > 0:
             self._alarms.set(after_ms, lambda: self.run(label, work))
             return
@@ -282,7 +283,7 @@ class Pool:
                 thread.start()
 
     def end(self) -> None:
-        """Wait for the work that has begun; begin nothing more."""
+        """Wait for work under way; begin nothing more."""
         with self._turn:
             self._is_ending = True
             workers = list(self._workers)
@@ -409,7 +410,7 @@ class Timer:
         alarms.set(interval_ms, self._ring)
 
     def stop(self) -> None:
-        """Call it no more."""
+        """Stop calling the function."""
         self.work.ended = True
 
     def _ring(self) -> None:

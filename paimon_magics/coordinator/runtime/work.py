@@ -87,7 +87,8 @@ class Work:
 
 
 def as_exception(raised: BaseException) -> Exception:
-    """The exception as one that handlers expect: a panic of a library in Rust is none."""
+    """The exception in a form that handlers expect; a panic of a Rust library is not in that
+    form."""
     if isinstance(raised, Exception):
         return raised
     error = RuntimeError(f"{type(raised).__name__}: {raised}")

@@ -1,11 +1,11 @@
 """A coordinator's slow work: commits, look-ups and removals, each of which returns an event.
 
 All of it may be interrupted anywhere, and is done again when the coordinator restarts or a client
-asks the next one. A commit is looked up in the table's snapshots first. Files are removed only
-after that, under a claim that no other coordinator can hold for a commit.
+asks the next coordinator. A commit is looked up in the table's snapshots first. Files are removed
+only after that, under a claim that no other coordinator can hold for a commit.
 
-A commit is refused by an error that is a rule, or that a store has told before anything was
-published. After any other error its outcome is unknown: the caller makes an event of that.
+A commit is refused if a rule is violated, or if a store reported an error before anything was
+published. After any other error its outcome is unknown, and the caller makes an event of that.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class CommitWorker:
         """Publish a commit that a client asked for.
 
         `adopted` is the epoch in which this coordinator took the transaction over from another
-        one, 0 for its own. `again`: it was tried before, so that a table that can't be read now is
-        looked at later.
+        coordinator, 0 for its own. `again`: it was tried before, so a table that can't be read now
+        is checked later.
         """
         try:
             return self._publish(id, request, adopted)
@@ -132,7 +132,7 @@ class CommitWorker:
             return CommitRefused(id, str(error), self._now_ms(), _cause(error), conflicting)
 
     def look_up(self, id: str, request: CommitRequest, adopted: int) -> Event:
-        """Look for a commit that may have happened; publish it when it certainly has not."""
+        """Look for a commit that may have happened; publish it if it certainly has not."""
         transaction = request.transaction
         try:
             table = self._catalog.load(transaction.table)
@@ -207,8 +207,9 @@ class CommitWorker:
         return None if self._ownership is None else self._ownership.epoch
 
     def own(self) -> None:
-        """Own the warehouse from now on. Once in each epoch drop the claims about which no client
-        can ask any more. Raises what `Ownership.acquire` raises."""
+        """Own the warehouse from now on. Once in each epoch, drop the claims that no client can use
+        any more. Raises what `Ownership.acquire` raises.
+        """
         if self._ownership is not None and self._ownership.acquire() != self._owned_epoch:
             self._owned_epoch = self._ownership.epoch
             kept_ms = self._state_thread.state.limits.receipt_retention_ms
@@ -254,13 +255,13 @@ class CommitWorker:
         return CommitPublished(id, receipt, self._now_ms(), publication, findings)
 
     def _remove_runs(self, table: Table, id: str, transaction: Transaction, adopted: int) -> None:
-        """Remove the metadata files of runs that were interrupted, in this process or an earlier
-        one."""
+        """Remove the metadata files of interrupted runs, of this process or an earlier process."""
         for run in range(1, self._store.transactions.runs(id) + 1):
             remove_run(table, transaction, _token(id, run, adopted))
 
     def _tidy(self, table: Table, id: str, transaction: Transaction, adopted: int) -> None:
-        """Remove what interrupted runs left of a commit that is known to be in the table."""
+        """Remove the files that interrupted runs of a commit left, once the commit is in the
+        table."""
         self._attempt("clean-up", lambda: self._remove_runs(table, id, transaction, adopted))
 
     def _may_be_others(self, adopted: int) -> bool:
@@ -278,8 +279,9 @@ class CommitWorker:
         cause: Cause = Cause.CONFLICT,
     ) -> Event:
         """The event of a refusal. An earlier coordinator that was interrupted while publishing the
-        transaction can still succeed until this one has published on its table: until then the
-        outcome is undetermined, and where the store was the reason, it is tried again."""
+        transaction can still succeed until this coordinator publishes on its table. Until then the
+        outcome is undetermined; if the store was the reason, the commit is retried.
+        """
         if self._ownership is not None and self._may_be_others(adopted):
             table = self._catalog.load(request.transaction.table)
             if not is_fenced(table, self._ownership.epoch):

@@ -1,12 +1,12 @@
-"""Compacts what lies above the triggers of tables, a while after their commits.
+"""Compacts buckets above the triggers of tables, a while after their commits.
 
 Processes of their own do it (`ChildProcess`), as clients of this coordinator: a compaction is a
 transaction like any other, and no commit waits for it. A thread for each process asks the schedule
-what is next; one more takes note of commits. A pause of compactions, or of the coordinator, lets
-what has begun end; that of compactions outlasts restarts.
+for the next job; one more thread notes commits. In a pause of compactions, or of the coordinator,
+running compactions end normally; a pause of compactions outlasts restarts.
 
-If this process dies, what was due is forgotten: a table is known again after its next commits, and
-those with recent commits are looked at after the next start.
+If this process dies, due work is forgotten: a table is known again after its next commits, and
+tables with recent commits are checked after the next start.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ OUT_OF_MEMORY = 73
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the processes that compact find their coordinator, and the `module` that they run."""
+    """Where the compacting processes find their coordinator, and the `module` that they run."""
 
     address: str
     token: str
@@ -65,8 +65,9 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class CompactionRules:
-    """Which tables are looked after: all but those whose options say otherwise if `is_auto`, else
-    only those whose options say so; and how long after a commit."""
+    """Which tables are compacted, and how long after a commit. With `is_auto`, all tables except
+    those whose options disable it; else only tables whose options enable it.
+    """
 
     is_auto: bool
     settle_ms: int
@@ -74,8 +75,9 @@ class CompactionRules:
 
 @dataclass(frozen=True, slots=True)
 class _Arrived:
-    """A snapshot that was published, `before` the start or since, and how often it was tried to
-    note it."""
+    """A snapshot that was published, `before` the start or since, and the number of tries to note
+    it.
+    """
 
     publication: Publication
     before: bool
@@ -95,9 +97,9 @@ class _Worker:
 class CompactionScheduler:
     """Looks after the tables of a catalog, by `rules`.
 
-    `paused` returns whether nothing new may begin, `pause` says who has paused compactions alone.
-    `counts` has how many portions, buckets and bytes were compacted since the start, and how many
-    jobs failed.
+    `paused` returns whether nothing new may begin, `pause` is the pause of compactions alone.
+    `counts` has the portions, buckets and bytes that were compacted since the start, and the failed
+    jobs.
     """
 
     def __init__(
@@ -139,12 +141,12 @@ class CompactionScheduler:
 
     @property
     def has_work(self) -> bool:
-        """Whether something is being compacted, or will be soon."""
+        """Whether a compaction is running, or due soon."""
         with self._turn:
             return self._schedule.has_work and self.pause is None
 
     def tables(self) -> list[tuple[State, Watched]]:
-        """The tables that are known, each with what becomes of it."""
+        """The known tables, each with its state."""
         with self._turn:
             tables = [(table.state, replace(table)) for table in self._schedule.tables.values()]
         return sorted(tables, key=lambda entry: str(entry[1].table))
@@ -170,7 +172,7 @@ class CompactionScheduler:
             worker.loop = self._loop_of(worker)
 
     def stop(self) -> None:
-        """Stop; what a process does is given up, and ends by its transaction's lease."""
+        """Stop; running jobs are abandoned, and end when their transactions' leases expire."""
         self._stopping = True
         self._intake.end()
         self._later.end()
@@ -182,7 +184,8 @@ class CompactionScheduler:
 
     def set_pause(self, by: str | None) -> Pause | None:
         """Let no compaction begin, or with None let them begin again; return the pause. An earlier
-        one stays, with the name of whoever asked for it."""
+        pause stays, with the name of its requester.
+        """
         with self._pausing:
             pause = None if by is None else self.pause or Pause(by, self._now_ms())
             self._halts.save_compaction_pause(pause)
@@ -226,8 +229,9 @@ class CompactionScheduler:
             self._later.run(label, lambda: self._intake.put(again), after_ms=_AGAIN_MS)
 
     def _pressure(self, key: str, table: TableName) -> Pressure | None:
-        """After how many commits a table is looked at; None if that can't be said. What was found
-        counts for a while."""
+        """After how many commits a table is checked; None if unknown. The result is cached for a
+        while.
+        """
         at_ms, pressure = self._pressures.get(key, (0, None))
         if pressure is not None and self._now_ms() - at_ms < _PRESSURE_MS:
             return pressure
@@ -307,8 +311,9 @@ def _key(location: str, table: TableName) -> str:
 @dataclass(frozen=True, slots=True)
 class Budget:
     """What compactions may take: `workers` processes, each with `memory_bytes` of memory. A bucket
-    with more than `bytes_max` to read is left to people; one portion of work reads
-    `portion_bytes`, or a single bucket."""
+    with more than `bytes_max` to read is left to users; one portion of work reads `portion_bytes`,
+    or a single bucket.
+    """
 
     workers: int = 1
     memory_bytes: int = 1 << 30
@@ -318,8 +323,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class CompactionJob:
-    """Look at a table or, if it `works`, compact a portion of it, through the coordinator at
-    `address`. `options` are the catalog's."""
+    """Check a table or, if it `works`, compact a portion of it, through the coordinator at
+    `address`. `options` are the catalog's.
+    """
 
     table: TableName
     options: Mapping[str, str]
@@ -334,9 +340,10 @@ class CompactionJob:
 
 @dataclass(frozen=True, slots=True)
 class CompactionAnswer:
-    """What is left to do, and what was done. `hindered` if nothing could be done now, because
-    others compact or change the same files. `problem` says why a job failed, `is_gone` if the table
-    does not exist."""
+    """The remaining work, and the finished work. `hindered` if nothing could be done now, because
+    others compact or change the same files. `problem` is why a job failed, `is_gone` if the table
+    does not exist.
+    """
 
     seen: Seen = field(default_factory=Seen)
     buckets: int = 0

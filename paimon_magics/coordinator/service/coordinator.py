@@ -4,9 +4,9 @@ A question becomes an event for the thread that owns the state (`state_thread`),
 when the state is saved. Commits, look-ups and removals run in a pool of threads (`commit_worker`)
 and come back as events. The core sees to it that a table has one commit at a time.
 
-If the process dies, every transaction that a client was told of is stored. A commit that was under
-way is looked up in the table's snapshots at the next start, before anything else happens to its
-table.
+If the process dies, every transaction that was reported to a client is stored. A commit that was
+under way is looked up in the table's snapshots at the next start, before anything else happens to
+its table.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ _STDERR = 2
 class Coordinator:
     """Owns the commits of one warehouse. Every method may be called from any thread.
 
-    `turns` keeps changes of one table apart; everything in this process that changes a table
-    takes one. `transactions` opens and commits transactions, `stored` looks them up. `watching`
-    knows the publications, `republished` counts the commits that were published again since the
-    start, `recent_errors` has the last errors, `leases` the snapshots that are being read,
-    `compactions` the buckets that are being compacted, `commits` the commits under way,
-    `placed` the transactions with a place among small inserts that were open when it started.
-    Without `ownership` (a warehouse whose catalog publishes snapshots by its own compare-and-
-    swap) any number of coordinators may run.
+    `turns` keeps changes of one table apart; everything in this process that changes a table takes
+    a turn. `transactions` opens and commits transactions, `stored` looks them up. `watching` knows
+    the publications, `republished` counts the commits that were published again since the start,
+    `recent_errors` has the last errors, `leases` the snapshots that are being read, `compactions`
+    the buckets that are being compacted, `commits` the commits under way, `placed` the transactions
+    with a place among small inserts that were open when it started. Without `ownership` (a
+    warehouse whose catalog publishes snapshots by its own compare-and- swap) any number of
+    coordinators may run.
     """
 
     placed: tuple[tuple[TransactionState, TableName], ...] = ()
@@ -187,8 +187,9 @@ class Coordinator:
         self.upkeep.start()
 
     def _unfinished(self) -> tuple[list[TransactionState], list[tuple[str, Stopped]]]:
-        """The unfinished transactions, and the tables with one whose document can't be read. Such
-        a table takes no commits: what its transaction has begun is not known."""
+        """The unfinished transactions, and the tables with one whose document can't be read. Such a
+        table takes no commits, since it is unknown what its transaction has begun.
+        """
         stored, unreadable = [], []
         for transaction, opened in self.store.transactions.unfinished():
             try:
@@ -215,12 +216,12 @@ class Coordinator:
         self.recent_errors.end()
 
     def depose(self, error: DeposedError) -> None:
-        """Answer nothing any more: another coordinator owns the warehouse. For any thread."""
+        """Stop answering: another coordinator owns the warehouse. For any thread."""
         self.state_thread.depose(error)
 
     @property
     def problem(self) -> str | None:
-        """Why it takes nothing now: it has stopped for good, or its store does not work."""
+        """Why it accepts nothing now: it has stopped for good, or its store does not work."""
         return self.state_thread.problem
 
     @property
@@ -249,8 +250,9 @@ class Coordinator:
 
     @contextlib.contextmanager
     def slot(self, location: str) -> Iterator[Future[Answer]]:
-        """In the `with` block, once the future that it gives has an answer, no commit of the table
-        at a location is under way, nor its outcome unclear."""
+        """In the `with` block, once the returned future has an answer, no commit of the table at a
+        location is under way or unclear.
+        """
         number = 0
 
         def ask_slot(ask: int) -> QueuedEvent:
@@ -265,8 +267,9 @@ class Coordinator:
             self.state_thread.put(QueuedEvent(SlotEnded(location, number)))
 
     def pause(self, by: str) -> Pause:
-        """Let nothing new begin once this returns. An earlier pause stays, with the name of whoever
-        asked for it."""
+        """Let nothing new begin once this returns. An earlier pause stays, with the name of its
+        requester.
+        """
         self.worker.own()
         answer = self.state_thread.ask_event(lambda ask: PauseRequested(by, self._now_ms(), ask))
         assert isinstance(answer, Suspended)
@@ -319,9 +322,10 @@ class CompactionClaims:
         self._guard = threading.Lock()
 
     def claim(self, id: str, wanted: Sequence[CompactedBucket]) -> tuple[int, ...]:
-        """Let an open transaction compact the buckets that no other one compacts. Return their
-        positions in `wanted`; () for a transaction that has ended. Raises InvalidValueError for too
-        many buckets."""
+        """Let an open transaction compact the buckets that no other transaction compacts. Return
+        their positions in `wanted`; () for an ended transaction. Raises InvalidValueError for too
+        many buckets.
+        """
         if len(wanted) > _BUCKETS_MAX:
             raise InvalidValueError(
                 f"{len(wanted):,} buckets are too many for one compaction.",
@@ -355,7 +359,7 @@ class CompactionClaims:
 
 @dataclass(frozen=True, slots=True)
 class RecentError:
-    """A message, how often it was logged, and when last, in milliseconds of the epoch."""
+    """A message, how often it was logged, and when last, in milliseconds since the epoch."""
 
     message: str
     count: int
@@ -369,7 +373,7 @@ class RecentErrors(logging.Handler):
         super().__init__(logging.WARNING)
         self._kept: OrderedDict[str, RecentError] = OrderedDict()
         self.total = 0
-        """How many messages were logged since `begin`, repeated ones included."""
+        """How many messages were logged since `begin`, including repeated messages."""
 
     def begin(self) -> None:
         """Keep messages from now on."""
@@ -407,7 +411,7 @@ class RecentErrors(logging.Handler):
 
 
 class Idling:
-    """An ASGI application around another one, which notices when no request comes.
+    """An ASGI application around another application, which notices when no request comes.
 
     `end` is called once, from a thread of its own, after `idle_ms` without anything to do.
     """

@@ -1,11 +1,11 @@
-"""Changes of definitions, for sessions and for clients of the REST catalog: tables and databases
-that are created, altered, renamed and dropped.
+"""Changes of definitions, for sessions and for clients of the REST catalog: creating, altering,
+renaming and dropping tables and databases.
 
-Each change is refused to principals without the right to it, and a table that they may not see is
-like one that does not exist. It is made while nobody else changes what has its names, by a
-coordinator that owns the warehouse before and after it, and not in a pause.
+Each change requires the permission; a table that a principal may not see looks like a missing
+table. A change is made while no other change uses its names, by a coordinator that owns the
+warehouse before and after it, and not in a pause.
 
-**A request that comes again** because its answer was lost is `repeated`. While this process knows
+**A request that is sent again** because its answer was lost is `repeated`. While this process knows
 the outcome of a request, by its id, that is the answer (`RecentChanges`). Else the outcome is read
 from the catalog:
 
@@ -66,7 +66,7 @@ from paimon_magics.tables.schema.history import created_at_ms
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 
 ANYTHING = Principal(None, Scope.ADMIN)
-"""Who changes definitions in their own process."""
+"""The principal that changes definitions in its own process."""
 
 _log = logging.getLogger(__name__)
 
@@ -89,8 +89,8 @@ class DefinitionChanges:
     def make(self, change: DefinitionChange) -> Steps[bool]:
         """Make a change; return whether anything was created, dropped or changed.
 
-        Raises errors of ours: NotTheirsError without the right, UnknownNameError for what is
-        missing or hidden, StatementError and those below it for what is impossible. Nothing is
+        Raises errors of ours: NotTheirsError without the permission, UnknownNameError for a missing
+        or hidden object, StatementError and its subclasses for an impossible change. Nothing is
         changed then.
         """
         match change:
@@ -114,8 +114,9 @@ class DefinitionChanges:
         return catalog if self.principal.is_free else catalog.seen_by(self.principal)
 
     def _check_writes(self, name: TableName) -> None:
-        """Raise NotTheirsError unless the principal may write a table, UnknownNameError for one
-        that they may not see."""
+        """Raise NotTheirsError unless the principal may write a table, UnknownNameError if they may
+        not see it.
+        """
         database, table = name.database or "", name.table
         if not self.principal.sees_table(database, table):
             self._catalog.load(name)  # raises, as for a table that is not there
@@ -170,7 +171,7 @@ class DefinitionChanges:
         return True
 
     def _detach(self, change: TableDrop, location: str | None) -> Detached | None:
-        """Take a table out of its name. Raises _StaysError for one that is not to be dropped."""
+        """Detach a table from its name. Raises _StaysError for a table that must not be dropped."""
         name = change.name
         if self.repeated and not self._is_still(name, change.created_at_ms):
             raise _StaysError(is_done=True)
@@ -186,7 +187,7 @@ class DefinitionChanges:
         return detached
 
     def _is_still(self, name: TableName, created: int | None) -> bool:
-        """Whether a name has a table, which was created then; None stands for any time."""
+        """Whether a name has a table that was created then; None means any time."""
         if created is None:
             return self._catalog.table_exists(name)
         table = self._catalog.find(name)
@@ -275,8 +276,9 @@ class DefinitionChanges:
 
 
 class _StaysError(Exception):
-    """Ends a drop that leaves the table of that name alone; `is_done` where the one that was meant
-    is gone."""
+    """Ends a drop that leaves the table of that name alone; `is_done` if the intended table is
+    gone.
+    """
 
     def __init__(self, *, is_done: bool) -> None:
         super().__init__()
@@ -286,8 +288,8 @@ class _StaysError(Exception):
 class RecentChanges:
     """The outcomes of the last requests, by their ids. For any thread.
 
-    A request that comes again while it is carried out waits for the outcome. An outcome that is not
-    known yet is not kept, nor a refusal for want of a right. Of a change only its digest is kept.
+    A request that is repeated while it is carried out waits for the outcome. Unknown outcomes are
+    not kept, nor refusals for a missing permission. For each change, only its digest is kept.
     """
 
     def __init__(self) -> None:
@@ -299,7 +301,7 @@ class RecentChanges:
     ) -> Steps[bool]:
         """The outcome of the principal's request with this id; `make` makes it the first time.
 
-        Raises InvalidValueError where the id was given to another change.
+        Raises InvalidValueError if the id was given to another change.
         """
         key, digest = (principal.name, id), _digest(change)
         with self._lock:
@@ -341,7 +343,7 @@ class RecentChanges:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The digest of a change that was asked for, and what becomes of it."""
+    """The digest of a requested change, and its outcome."""
 
     digest: bytes
     outcome: Future[bool | _Refusal]
@@ -349,7 +351,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """An error without what it has of the request that it refused."""
+    """An error without its references to the refused request."""
 
     kind: type[StatementError | NotTheirsError]
     message: str

@@ -1,7 +1,7 @@
 """Databases with their properties, and the views and functions in them.
 
-A warehouse in a file system has no place for them: the coordinator's store keeps them, under the
-id in the database's folder (see `marks`), as it keeps the properties of databases.
+A warehouse in a file system has no place for them: the coordinator's store keeps them, under the id
+in the database's folder (see `marks`). It also keeps the properties of databases there.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Definitions:
     """The views and functions of a catalog's databases, which must exist. For any thread.
 
     `turn` keeps changes apart: those of the whole warehouse, since a view may move from one
-    database to another. Raises UnsupportedStatementError where nothing can keep them: without a
-    store, and for catalogs of another kind than a file system's.
+    database to another. Raises UnsupportedStatementError if nothing can keep them: without a store,
+    and for catalogs other than a file system's.
     """
 
     def __init__(self, catalog: Catalog, store: DefinitionTable | None, turn: Turn) -> None:
@@ -48,7 +48,7 @@ class Definitions:
         self._turn = turn
 
     def names(self, kind: Kind, database: str) -> list[str]:
-        """The names of a database's views or functions, in no order; none where none are kept."""
+        """The names of a database's views or functions, in no order; none if none are kept."""
         mark = self._mark(database)
         return [] if mark is None else self._need_store(kind).names(mark, kind)
 
@@ -69,7 +69,7 @@ class Definitions:
         return True
 
     def create(self, kind: Kind, name: TableName, document: Document) -> bool:
-        """Keep a new one; False when there is one of that name.
+        """Keep a new definition; False if there is a definition of that name.
 
         Raises InvalidTableError for a view with the name of a table.
         """
@@ -83,15 +83,16 @@ class Definitions:
         return True
 
     def change(self, kind: Kind, name: TableName, changed: Callable[[Document], Document]) -> None:
-        """Put what `changed` makes of a document in its place. Raises UnknownNameError."""
+        """Replace a document by the result of `changed`. Raises UnknownNameError."""
         store = self._need_store(kind)
         with self._turn(self._catalog.warehouse):
             document = changed(self.of(kind, name))
             store.save(mark_database(self._catalog, _database(name)), kind, name.table, document)
 
     def rename(self, kind: Kind, source: TableName, target: TableName) -> bool:
-        """Give one another name, or another database; False when the name is taken. Raises
-        UnknownNameError, and InvalidTableError for a view to be named like a table."""
+        """Give a definition another name, or another database; False if the name exists. Raises
+        UnknownNameError, and InvalidTableError for a view with the name of a table.
+        """
         store = self._need_store(kind)
         with self._turn(self._catalog.warehouse):
             self.of(kind, source)
@@ -104,20 +105,20 @@ class Definitions:
         return True
 
     def drop(self, kind: Kind, name: TableName) -> None:
-        """Drop one. Raises UnknownNameError."""
+        """Drop a definition. Raises UnknownNameError."""
         store = self._need_store(kind)
         with self._turn(self._catalog.warehouse):
             self.of(kind, name)
             store.delete(mark_database(self._catalog, _database(name)), kind, name.table)
 
     def drop_all(self, database: str) -> None:
-        """Drop those of a database that is about to be dropped."""
+        """Drop all definitions of a database that is about to be dropped."""
         mark = self._mark(database)
         if mark is not None and self._store is not None:
             self._store.delete_all(mark)
 
     def _mark(self, database: str) -> str | None:
-        """The id of a database; None where nothing is kept for it here."""
+        """The id of a database; None if nothing is kept for it here."""
         keeps = self._store is not None and self._keeps_here
         return database_mark(self._catalog, database) if keeps else None
 
@@ -153,7 +154,7 @@ def _database(name: TableName) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """The properties that were removed, those that were set, and those to remove that were
+    """The removed properties, the set properties, and the properties to remove that were
     missing."""
 
     removed: tuple[str, ...]
@@ -162,7 +163,7 @@ class Altered:
 
 
 class Databases:
-    """The databases of a catalog. `store` keeps properties where the catalog can't."""
+    """The databases of a catalog. `store` keeps properties if the catalog can't."""
 
     def __init__(self, catalog: Catalog, store: DatabasePropertyTable | None) -> None:
         self._catalog = catalog
@@ -172,7 +173,7 @@ class Databases:
         """Create a database; False when it exists.
 
         Raises InvalidTableError for a name that is not allowed or for another location, and
-        UnsupportedStatementError where properties can't be kept.
+        UnsupportedStatementError if properties can't be kept.
         """
         if self._catalog.is_stored(name):
             return False
@@ -214,7 +215,7 @@ class Databases:
         return Altered(removed, tuple(updates), missing)
 
     def drop(self, name: str, *, cascade: bool = False) -> None:
-        """Drop a database without tables, with `cascade` whatever else is in its folder."""
+        """Drop a database without tables; with `cascade`, also everything else in its folder."""
         mark = database_mark(self._catalog, name) if self._keeps_here else None
         self._catalog.drop_database(name, if_exists=True, cascade=cascade)
         if self._store is not None and mark is not None:
@@ -239,7 +240,8 @@ class Databases:
 
     def _without_location(self, name: str, properties: Mapping[str, str]) -> dict[str, str]:
         """The properties without a location. Raises InvalidTableError for a location other than the
-        database's folder; a rest catalog decides about it itself."""
+        database's folder; a rest catalog checks it itself.
+        """
         location = properties.get(_LOCATION)
         if location is not None and self._catalog.metastore != "rest":
             own = self._catalog.database_folder(name)

@@ -1,10 +1,10 @@
 """Upkeep of tables after commits: snapshots expire by Paimon's options, and the files that
-overwritten snapshots leave are removed. At the start dropped tables are deleted whose drop died.
+overwritten snapshots leave are removed. At the start, interrupted drops of tables are finished.
 
-A thread of its own does it some seconds after a commit, one table and a bounded number of snapshots
-at a time, so that no commit waits for it. Right before the decision it asks what must stay: the
+A separate thread does it some seconds after a commit, one table and a bounded number of snapshots
+at a time, so that no commit waits for it. Right before the decision, it asks what must stay: the
 bases of open transactions, leased snapshots, and publications that have not been checked since.
-After a failure it is tried again a minute later.
+After a failure it retries a minute later.
 
 If the process dies here, see `tables.expiry.expire_snapshots` and `overwritten_cleanup`. A table is
 known again after its next commit.
@@ -47,8 +47,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One piece of work. `run` returns the time of the next run, None without one. `problem` says
-    what a failure means."""
+    """One piece of work. `run` returns the time of the next run, None without a next run. `problem`
+    says what a failure means.
+    """
 
     problem: str
     run: Callable[[], int | None]
@@ -58,9 +59,9 @@ class _Job:
 class Upkeep:
     """Expires snapshots, and cleans up after overwritten ones.
 
-    Right before a snapshot is removed, it asks for the first one that transactions and
-    publications need, and `ownership` whether this coordinator still owns the warehouse: the owner
-    alone knows what is being read. In a pause nothing is removed: an administrator may be copying
+    Right before a snapshot is removed, it asks for the first snapshot that transactions and
+    publications need, and `ownership` whether this coordinator still owns the warehouse: only the
+    owner knows what is being read. In a pause nothing is removed: an administrator may be copying
     the warehouse.
 
     `expired` counts the snapshots that were removed since the start, `failures` the failed runs.
@@ -125,7 +126,7 @@ class Upkeep:
             self._loop.wake()
 
     def _pause_ms(self) -> float | None:
-        """The time until the next job is due; None without any."""
+        """The time until the next job is due; None without a job."""
         with self._turn:
             due_ms = min((job.due_ms for job in self._due.values()), default=None)
         return None if due_ms is None else max(0.0, due_ms - self._now_ms())
@@ -149,7 +150,7 @@ class Upkeep:
             self._plan(key, replace(job, due_ms=again_ms))
 
     def _next(self) -> tuple[_Key, _Job] | None:
-        """Take the next job that is due; None without one."""
+        """Take the next due job; None without a due job."""
         with self._turn:
             key = min(self._due, key=lambda job_key: self._due[job_key].due_ms, default=None)
             if key is None or self._due[key].due_ms > self._now_ms():
@@ -157,8 +158,9 @@ class Upkeep:
             return key, self._due.pop(key)
 
     def _clear(self) -> int | None:
-        """Remove what overwritten snapshots left; return when to run again, None without any
-        left."""
+        """Remove the files that overwritten snapshots left; return when to run again, None if none
+        are left.
+        """
         self._clean_up()
         begun = [begun_ms for _, _, begun_ms in self._publications.repetitions()]
         if not begun:
@@ -166,7 +168,7 @@ class Upkeep:
         return max(min(begun) + self._grace_ms, self._now_ms() + self._every_ms)
 
     def _finish_drops(self) -> int:
-        """Delete what drops have left that failed or whose process died; return when to run
+        """Delete the remains of drops that failed or whose process died; return when to run
         again."""
         if self._ownership is not None and not self._ownership.epoch:
             # An embedded coordinator takes the warehouse when it writes.
@@ -211,7 +213,7 @@ class Upkeep:
     # If the process dies here, the removal is done again after the next start.
 
     def _clean_up(self) -> None:
-        """Remove what is due. Raises errors of stores."""
+        """Remove due files. Raises errors of stores."""
         now_ms = self._now_ms()
         for p, runs, begun_ms in self._publications.repetitions():
             with self._turns(p.location):
@@ -227,7 +229,7 @@ class Upkeep:
                 _log.info("%d files of an overwritten snapshot of %s removed", removed, p.table)
 
     def _is_awaited(self, p: Publication) -> bool:
-        """Whether it is unknown yet if the commit is in the table again."""
+        """Whether it is still unknown if the commit is in the table again."""
         there = self._state_thread.state.watched.get(p.location, ())
         return any((q.id, q.snapshot_id) == (p.id, p.snapshot_id) for q in there)
 

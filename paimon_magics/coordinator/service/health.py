@@ -1,8 +1,9 @@
-"""How the coordinator is, as one value: `/health/ready`, `/metrics`, the page and `doctor` show it.
+"""The coordinator's health as one value: `/health/ready`, `/metrics`, the page and `doctor` show
+it.
 
-It is made of facts that threads have noted: nothing is read from a store or a disk for it, so that
-it is there at once while these stand still. Whoever owns a part yields the facts about it; a part
-whose facts can't be had is a problem itself.
+It is made of facts that threads have noted: nothing is read from a store or a disk for it, so it is
+available even while these stand still. The owner of a part yields the facts about it; a part
+without available facts is a problem itself.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ NAMES = {
     "certificate_seconds": "Until the certificate ends.",
     "part": "0 for a part whose facts are unavailable.",
 }
-"""What the facts are about. `/metrics` has each as `paimon_coordinator_NAME`."""
+"""The names of the facts, with help texts. `/metrics` has each as `paimon_coordinator_NAME`."""
 
 _STANDS_STILL_SECONDS = 10.0
 _OF_STORE = ("running", "store_seconds")
@@ -60,9 +61,9 @@ _log = logging.getLogger(__name__)
 class Fact:
     """One fact, by a name in `NAMES`, with its value in the unit that the name ends with.
 
-    `problem` says what is wrong, "" where nothing is; it `blocks` where no insert or commit would
-    be taken. `subject` is the table, thread or process that it is about. `table` or `location` are
-    there for a table, which not everybody may see.
+    `problem` says what is wrong, "" if nothing is. It `blocks` if no insert or commit is accepted.
+    `subject` is the table, thread or process that it is about. `table` or `location` is set for a
+    table, which not everybody may see.
     """
 
     name: str
@@ -74,7 +75,7 @@ class Fact:
     location: str = ""
 
     def is_seen_by(self, principal: Principal) -> bool:
-        """Whether somebody may read the table that it is about, if it is about one."""
+        """Whether a principal may read the table that it is about, if any."""
         if self.table is not None:
             name = self.table.database or "", self.table.table
             return principal.may_on(Scope.READ, *name)
@@ -89,7 +90,7 @@ class Health:
 
     @property
     def is_ready(self) -> bool:
-        """Whether inserts and commits would be taken."""
+        """Whether inserts and commits are accepted."""
         return not any(fact.problem and fact.blocks for fact in self.facts)
 
     @property
@@ -99,7 +100,7 @@ class Health:
 
     @property
     def problems(self) -> tuple[Fact, ...]:
-        """The facts with something wrong, those that block first."""
+        """The facts with a problem, blocking facts first."""
         wrong = (fact for fact in self.facts if fact.problem)
         return tuple(sorted(wrong, key=lambda fact: not fact.blocks))
 
@@ -115,7 +116,7 @@ class HealthMonitor:
         self._sources: dict[str, Source] = {}
 
     def add(self, part: str, source: Source) -> None:
-        """Have a part's facts among the others."""
+        """Add the facts of a part."""
         self._sources = {**self._sources, part: source}
 
     def now(self) -> Health:
@@ -132,8 +133,9 @@ class HealthMonitor:
 
 
 class Noted(Generic[T]):
-    """What `look` has returned last; a thread of its own calls it every `every_ms`, so that nobody
-    else waits for what it looks at. `trouble` is why it failed the last time, "" if it did not."""
+    """The last result of `look`; a separate thread calls it every `every_ms`, so that nobody else
+    waits for it. `trouble` is why the last call failed, "" if it did not.
+    """
 
     def __init__(
         self, runtime: Runtime, name: str, look: Callable[[], T], every_ms: float, first: T
@@ -150,12 +152,12 @@ class Noted(Generic[T]):
 
     @property
     def seconds(self) -> float:
-        """How long ago it has succeeded last, or since the start."""
+        """Seconds since the last success, or since the start."""
         return (self._steady_ms() - self._noted_ms) / 1000
 
     @property
     def problem(self) -> str:
-        """Why the value can't be relied on, "" where it can."""
+        """Why the value is not reliable, "" if it is."""
         if self.trouble:
             return self.trouble
         if self._steady_ms() - self._noted_ms <= self._old_ms:  # each insert asks
@@ -163,8 +165,9 @@ class Noted(Generic[T]):
         return f"no answer for {self.seconds:.0f} s"
 
     def stop(self) -> None:
-        """Look no more, without waiting for a look that does not end. What it looks at may be
-        closed then: that a look fails afterwards is no trouble."""
+        """Stop looking, without waiting for a call that does not end. The observed object may be
+        closed then: a later failure of a call is not a problem.
+        """
         self._is_stopped = True
         self._loop.stop()
 
@@ -184,14 +187,15 @@ class Noted(Generic[T]):
 
 
 def store_fact(probe: Noted[object]) -> Fact:
-    """The fact about the coordinator's store, which is written to again and again."""
+    """The fact about the coordinator's store, which is written to repeatedly."""
     problem = f"The coordinator's store does not work: {probe.problem}" if probe.problem else ""
     return Fact("store_seconds", probe.seconds, problem, blocks=True)
 
 
 def log_fact(probe: Noted[object], trouble: str) -> Fact:
-    """The fact about the log of small inserts, which is written to again and again; `trouble` is
-    why it did not take the last records."""
+    """The fact about the log of small inserts, which is written to repeatedly; `trouble` is why it
+    did not accept the last records.
+    """
     why = trouble or probe.problem
     problem = f"Inserts can't be logged: {why}" if why else ""
     return Fact("log_seconds", probe.seconds, problem, blocks=True)

@@ -1,14 +1,14 @@
 """Moves keys of a table with dynamic buckets to where a streaming job has put them, before the
 job's commit: a COMPACT snapshot of the coordinator's own, after which the job's commit fits.
 
-The job's client prepares its commit anew on that snapshot. If this process dies before the snapshot
-is published, the table is unchanged, and the transaction's files are removed; if it dies after, the
-rows are the same as before, in other buckets, whether the job's commit comes or not.
+The job's client prepares its commit again on that snapshot. If this process dies before the
+snapshot is published, the table is unchanged, and the transaction's files are removed. If it dies
+after, the rows are the same as before, in other buckets, with or without the job's commit.
 
-Which writer may have its keys moved: one that commits checkpoints, and that is alone in that. A
-batch job can be started again; the last commit of a stream that ends looks like one of a batch job,
-but other commits of its user came before. Two streaming jobs that put a key into two buckets would
-each write it where it has it.
+Only the keys of a writer that commits checkpoints, and that is the only such writer, may be moved.
+A batch job can be started again. The last commit of an ending stream looks like a batch job's
+commit, but other commits of its user came before. If two streaming jobs put a key into two buckets,
+each would write the key to its own bucket.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class KeyMover:
         """Move the keys for which the `commit` of an engine was `refused`. `first` has the least
         sequence number of its new rows in each bucket.
 
-        Raises `refused`, with the reason, where they must not be moved; CommitConflictError when
-        others write the same buckets again and again; PausedError in a pause.
+        Raises `refused`, with the reason, if they must not be moved; CommitConflictError when
+        others keep writing the same buckets; PausedError in a pause.
         """
         targets = {(keys.partition, keys.bucket) for keys in refused.misplaced}
         if not (targets and targets <= first.keys()):

@@ -1,4 +1,4 @@
-"""Opening a transaction, the same for every committer."""
+"""Opens a transaction, in the same way for every committer."""
 
 from __future__ import annotations
 

@@ -27,9 +27,10 @@ from paimon_magics.tables.writing.table_write import completed, write_spec
 
 class OwnTable:
     """A table of the warehouse, made by the statement `sql` when it is needed. Its snapshots name
-    `engine`. Rows are committed also in a pause.
+    `engine`. Rows are also committed in a pause.
 
-    If the process dies, the rows of a `write` are in the table or not; its files are removed then.
+    If the process dies, the rows of a `write` are all in the table, or none is, and then its files
+    are removed.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class OwnTable:
         self._engine = engine
 
     def load(self) -> Table:
-        """The table, made if there is none."""
+        """The table, which is made if it does not exist."""
         name = self._name
         assert name.database is not None
         if not (self._catalog.database_exists(name.database) and self._catalog.table_exists(name)):

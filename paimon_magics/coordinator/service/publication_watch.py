@@ -1,9 +1,9 @@
 """Checks publications, and publishes a commit again that an outside writer has overwritten.
 
 The core decides; this module acts, in the coordinator's pool of threads. Code that changes a table
-outside transactions (the REST catalog) tells it what it publishes and what it removes on purpose.
-If the process dies while a commit is published again, the next check finds the new snapshot by its
-property, before anything else is published on its table.
+outside transactions (the REST catalog) reports to it which snapshots it publishes and which it
+removes on purpose. If the process dies while a commit is published again, the next check finds the
+new snapshot by its property, before anything else is published on its table.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def publication_of(
 ) -> Publication | None:
     """Return the publication that a transaction's commit made.
 
-    None when there is no snapshot, or when a catalog behind this one published it.
+    None when there is no snapshot, or when a catalog behind this catalog published it.
     """
     table, request = decoded_request.table, decoded_request.request
     if receipt.snapshot_id is None or receipt.manifest_list is None or publishes_itself(table):
@@ -121,8 +121,9 @@ class PublicationMonitor:
     def finished_check(
         self, location: str, findings: tuple[PublicationFinding, ...], before: str
     ) -> Event:
-        """The event that tells the core of findings. `before` is the commit that was put off for
-        them, "" for none."""
+        """The event that reports findings to the core. `before` is the commit that was put off for
+        them, "" for none.
+        """
         if any(finding.verdict is Verdict.OVERWRITTEN for finding in findings):
             reach("watch.found")
         return CheckFinished(location, findings, self._now_ms(), self._finished(findings), before)
@@ -151,7 +152,7 @@ class PublicationMonitor:
         return self._ask(lambda ask: CheckRequested(location, ask))
 
     def forget_predecessor(self, table: Table) -> None:
-        """Let a new table at the location of a stopped one, which was dropped, take commits."""
+        """Let a new table at the location of a stopped table, which was dropped, take commits."""
         stopped = self._state_thread.state.stopped.get(table.location)
         if stopped is not None and created_since(table, stopped.since_ms):
             self.table_dropped(table.location)
@@ -169,8 +170,9 @@ class PublicationMonitor:
         return self._ask(lambda ask: NotPublished(publication, ask))
 
     def chain_cut(self, location: str, branch: str | None, above: int) -> Answer:
-        """Note that the snapshots above an id are to be removed on purpose: they are no longer
-        watched, whether they go or stay."""
+        """Note that the snapshots above an id will be removed on purpose: they are no longer
+        watched, even if their removal fails.
+        """
         return self._ask(lambda ask: ChainCut(location, branch, above, ask))
 
     def table_dropped(self, location: str) -> Answer:

@@ -71,8 +71,9 @@ class NameLocks:
         self._alarms = runtime.pool("names", 1)
 
     def lock(self, names: Iterable[str]) -> NameLock:
-        """Ask for some names. `granted` fails with CommitConflictError where that takes too long;
-        call `release` in any case."""
+        """Request the locks of some names. `granted` fails with CommitConflictError if that takes
+        too long; call `release` in any case.
+        """
         lock = NameLock(frozenset(names), Future())
         with self._turn:
             self._locks.append(lock)
@@ -134,15 +135,16 @@ class Order(Protocol):
         renamed_to: TableName | None = None,
         alters: bool = False,
     ) -> Steps[AbstractContextManager[object]]:
-        """The place of a change of a table, which it `drops`, gives the name `renamed_to`, or whose
-        definition alone it `alters`."""
+        """The place of a change of a table: the change `drops` the table, gives it the name
+        `renamed_to`, or only `alters` its definition.
+        """
 
     def has_queue(self, name: TableName) -> bool:
         """Whether a table has taken inserts, even if it takes none any more."""
 
 
 CommitPlace = AbstractContextManager[Callable[[], None]]
-"""The place of a commit. Its block gets a function, to be called when the commit is published."""
+"""The place of a commit. Its block gets a function, to call when the commit is published."""
 
 Slot = Callable[[str], AbstractContextManager[Future[Answer]]]
 """Gives the table at a location to one statement, once no commit is under way; see
@@ -154,14 +156,14 @@ class Context:
     """The catalog that is served, how its snapshots are published, and who watches it.
 
     `publish` creates snapshots, tags and branches if they are absent. `turn` keeps commits of one
-    table apart; commits need it only to spare retries, but rolling back, dropping and renaming
-    depend on it. `prefix` is that of the REST catalog's paths. `fence` returns the present right to
-    change the catalog, and is asked before and after each change; without it compare-and-swap alone
-    keeps this coordinator and others apart. `watch` is told of publications and removals. `order`
-    gives commits by engines their place among small inserts. `properties` keeps the properties of
-    databases where the catalog can't, `definition_store` their views and functions. `mover` moves
-    keys for streaming jobs; without it their commits are refused. `names` keeps changes of
-    definitions apart, `slot` keeps them apart from commits.
+    table apart; commits need it only to avoid retries, but rollback, drop and rename depend on it.
+    `prefix` is the prefix of the REST catalog's paths. `fence` returns the present permission to
+    change the catalog, before and after each change; without it only compare-and-swap protects
+    against other coordinators. `watch` gets publications and removals. `order` gives commits by
+    engines their place among small inserts. `properties` keeps the properties of databases if the
+    catalog can't, `definition_store` their views and functions. `mover` moves keys for streaming
+    jobs; without it their commits are refused. `names` keeps changes of definitions apart, `slot`
+    keeps them apart from commits.
     """
 
     catalog: Catalog
@@ -190,14 +192,16 @@ class Context:
         return Definitions(self.catalog, self.definition_store, self.turn)
 
     def removing(self, location: str) -> Removing:
-        """Tells the watch of snapshots before they are removed on purpose, so that a removal that
-        breaks off in the middle is not taken for somebody else's. Raises SetupError where that
-        can't be stored."""
+        """Reports snapshots to the watch before they are removed on purpose, so that a removal that
+        breaks off in the middle is not mistaken for an outside writer's. Raises SetupError if that
+        can't be stored.
+        """
         return removes_silently if self.watch is None else partial(self.watch.chain_cut, location)
 
     def commit_in_order(self, table: StoredTable, who: str) -> Steps[CommitPlace]:
-        """Wait until a commit of `who` follows all small inserts that were acknowledged before, as
-        it does in the `with` block of what is returned. See `Order.commit`."""
+        """Wait until a commit of `who` follows all small inserts that were acknowledged before.
+        This holds in the `with` block of the returned context manager. See `Order.commit`.
+        """
         if self.order is not None and self._takes_inserts(table):
             return (yield from self.order.commit(table.name, who))
         return contextlib.nullcontext(lambda: None)
@@ -213,14 +217,14 @@ class Context:
         in_order: bool = True,
     ) -> Steps[AbstractContextManager[str | None]]:
         """Wait until nobody else changes the definition of a table, or of a database (the table
-        ""). So it is in the `with` block of what is returned, which gives the table's location,
-        also that of a damaged table, and None if there is none. It comes `in_order` with the
-        table's small inserts (see `Order.change`), and no commit is under way where it is dropped
-        or renamed. `creates`: the table is made, so its database stays meanwhile, as it does where
-        the table is `renamed_to` another name.
+        ""). This holds in the `with` block of the returned context manager, which gives the table's
+        location, also for a damaged table, and None if there is no table. The change comes
+        `in_order` with the table's small inserts (see `Order.change`), and no commit is under way
+        while the table is dropped or renamed. `creates`: the table is created, so its database must
+        stay meanwhile, as it must if the table is `renamed_to` another name.
 
-        Raises NotOwnerError, PausedError, and CommitConflictError where the wait is too long; at
-        the end of the block BrokeOffError where ownership was lost meanwhile.
+        Raises NotOwnerError, PausedError, and CommitConflictError if the wait is too long; at the
+        end of the block BrokeOffError if ownership was lost meanwhile.
         """
         if self.fence is not None:
             self.fence()
@@ -254,8 +258,9 @@ class Context:
                 raise BrokeOffError(f"The change may have been made. {error.message}") from error
 
     def _find(self, name: TableName) -> tuple[str | None, StoredTable | None]:
-        """The location of a table, None where there is none; and the table, None where it can't be
-        read just now."""
+        """The location of a table, None if it has none; and the table, None if it can't be read
+        now.
+        """
         if not name.table:
             return None, None
         try:
@@ -268,8 +273,9 @@ class Context:
         return table.location, table
 
     def _order_of(self, name: TableName, table: StoredTable | None) -> Order | None:
-        """The order of a table's small inserts; None for one that has none. A table that can't be
-        read just now may get its first insert while it is changed."""
+        """The order of a table's small inserts; None for a table without small inserts. A table
+        that can't be read now may get its first insert while it is changed.
+        """
         order = self.order
         if order is None or name.branch is not None:
             return None
@@ -285,7 +291,7 @@ class Context:
 
 
 def _place(name: TableName) -> str:
-    """What changes of a definition take turns by: the same for branches of a table."""
+    """The key by which changes of a definition take turns: the same for all branches of a table."""
     return f"\0{name.database}\0{name.table}"
 
 
@@ -310,8 +316,9 @@ def publication_of(table: StoredTable, snapshot: Document) -> Publication:
 
 
 def watch_latest(watch: PublicationMonitor, table: StoredTable) -> None:
-    """Watch a table's latest snapshot, which came from a branch: it can be overwritten like that of
-    a commit."""
+    """Watch a table's latest snapshot, which came from a branch: it can be overwritten like a
+    commit's snapshot.
+    """
     latest = latest_document(table)
     if latest is not None:
         before = load_snapshot(table, str(latest["id"] - 1)) or {}

@@ -1,8 +1,8 @@
 """Read leases: the snapshots that are being read, which must not expire meanwhile.
 
 A holder (a session) names all the snapshots that it reads, and renews that before the lease ends.
-Leases are kept in memory only: after a start nothing expires until every holder has had the time of
-a lease to renew.
+Leases are kept in memory only: after a start, nothing expires until every holder has had the length
+of a lease to renew.
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ class Leases:
         self, holder: str, wanted: Collection[Leased], now_ms: int, principal: str = ""
     ) -> tuple[int, list[Leased]]:
         """Give the holder leases on these snapshots, and no others. Holders of different principals
-        are different ones, whatever they are called: so nobody gives up the leases of somebody
-        else.
+        are different, even with the same name, so nobody can release the leases of somebody else.
 
         Return when they end, in milliseconds of the epoch, and the snapshots that can't be leased
         because they have expired or don't exist. Raises InvalidValueError for too many snapshots,

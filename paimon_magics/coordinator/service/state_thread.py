@@ -2,9 +2,9 @@
 
 Events come in a queue. The core's decision about an event is saved in one piece; after that
 questions are answered and slow work is started. While the store can't save, questions fail at once,
-the state stays as it is stored, and events from the pool wait; each tick tries again. The thread,
-and with it the coordinator, ends only when the store is not as it was left, or another coordinator
-has taken over.
+the state stays as it is stored, and events from the pool wait; each tick retries. The thread, and
+with it the coordinator, ends only when the store is not as this coordinator left it, or another
+coordinator has taken over.
 
 If the process dies, nothing was answered or started that was not saved.
 """
@@ -89,8 +89,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QueuedEvent:
-    """An event, and what is stored with it; `body` is `request` in its stored form. What is stored
-    has the id `write_id`, however often the event is tried."""
+    """An event, and the request that is stored with it; `body` is `request` in its stored form. The
+    write has the id `write_id`, regardless of the number of tries.
+    """
 
     event: Event
     opened: Transaction | None = None
@@ -100,16 +101,16 @@ class QueuedEvent:
 
     @property
     def ask(self) -> int | None:
-        """The number of the question that the event is; None for other events."""
+        """The number of the event's question; None for other events."""
         return getattr(self.event, "ask", None)
 
 
 class StateThread:
     """Owns the state and the store's changes to it. Every method may be called from any thread.
 
-    `happened` is called with each event that was saved, after `carry_out` with each of its effects
-    other than replies. `may_answer` raises DeposedError when no answer may be given any more,
-    another SetupError when none may be given now. It does not ask the store.
+    `happened` is called with each saved event, after `carry_out` with each of its effects other
+    than replies. `may_answer` raises DeposedError when no answer may be given any more, another
+    SetupError when none may be given now. It does not access the store.
 
     `state` is the present state, a value; `stored` looks transactions up. `opened` has the
     unfinished transactions as they were opened, `requests` their commit requests since the start.
@@ -175,7 +176,7 @@ class StateThread:
         self._owner.end()
 
     def depose(self, error: DeposedError | StoreLostError) -> None:
-        """Answer nothing any more: another coordinator owns the warehouse, or the store."""
+        """Stop answering: another coordinator owns the warehouse, or the store."""
         self._failure = self._failure or error
         self.put(
             QueuedEvent(Ticked(self._now_ms()))
@@ -193,14 +194,14 @@ class StateThread:
 
     @property
     def problem(self) -> str | None:
-        """Why it takes nothing now: it has stopped for good, or its store does not work."""
+        """Why it accepts nothing now: it has stopped for good, or its store does not work."""
         if self._failure is not None:
             return self._stopped().message
         return None if self._trouble is None else self._trouble.message
 
     @property
     def waits_for_store(self) -> bool:
-        """Whether the store takes no writes at the moment."""
+        """Whether the store accepts no writes at the moment."""
         return self._trouble is not None and self._failure is None
 
     def ask_soon(self, make: Callable[[int], QueuedEvent]) -> Future[Answer]:
@@ -235,8 +236,9 @@ class StateThread:
             self._take(item)
 
     def _crashed(self, items: Sequence[QueuedEvent], error: Exception) -> None:
-        """After an exception that nobody expected, the state is as before, or is saved. Fail the
-        question; try an event from the pool again, so that its table does not stay busy."""
+        """After an unexpected exception, the state is as before, or is saved. Fail the question;
+        retry an event from the pool, so that its table does not stay busy.
+        """
         if self._failure is not None:
             return  # all questions are answered
         for item in items:
@@ -282,7 +284,7 @@ class StateThread:
     def _put_off(self, item: QueuedEvent, error: StoreUnavailableError) -> None:
         """Fail the event's question; keep the event if it must not be lost.
 
-        Kept are events from the pool, those that tell what has happened in the warehouse, and an
+        It keeps events from the pool, events that report what happened in the warehouse, and an
         event that may or may not be stored: the state matches the store again when that event has
         been handled once more.
         """
@@ -348,8 +350,9 @@ class StateThread:
             self._carry_out(effect)
 
     def _reply(self, ask: int, answer: Answer) -> None:
-        """Answer a question. A deposed coordinator acknowledges nothing, nor does one whose lease
-        has run out and can't be taken again now: who asked asks once more."""
+        """Answer a question. A deposed coordinator acknowledges nothing, nor does a coordinator
+        whose lease has expired and can't be taken again now: the client asks once more.
+        """
         try:
             self._may_answer()
         except DeposedError:
@@ -388,8 +391,9 @@ class StateThread:
 
 
 def _has_happened(item: QueuedEvent) -> bool:
-    """Whether an event tells what has happened already, so that it must be stored sooner or
-    later."""
+    """Whether an event reports something that has happened already, so that it must be stored
+    sooner or later.
+    """
     match item.event:
         case Ticked():
             return False
@@ -460,7 +464,7 @@ class StoredTransactions:
         )
 
     def opened(self, id: str) -> Transaction | None:
-        """A transaction as it was opened; None for an unknown one."""
+        """A transaction as it was opened; None for an unknown transaction."""
         opened = self._state_thread.opened.get(id)
         if opened is not None:
             return opened
@@ -468,7 +472,7 @@ class StoredTransactions:
         return None if stored is None else transaction_of(stored)
 
     def request(self, id: str) -> CommitRequest | None:
-        """A transaction's commit request; None for an unknown one, or one without a request."""
+        """A transaction's commit request; None for an unknown transaction, or without a request."""
         request = self._state_thread.requests.get(id)
         if request is not None:
             return request
@@ -479,7 +483,8 @@ class StoredTransactions:
 
     def first_needed(self, location: str, branch: str | None) -> int:
         """The first snapshot of a table's branch that an open transaction or the watch over
-        publications may still read; NO_FLOOR without any."""
+        publications may still read; NO_FLOOR if there is none.
+        """
         state = self._state_thread.state
         opened = [
             self._state_thread.opened.get(id)

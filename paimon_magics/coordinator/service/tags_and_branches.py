@@ -1,7 +1,7 @@
 """Tags, branches and rolling back, through a coordinator or inside the session's own process.
 
 Each change holds its table's turn, against commits, expiry and other changes in this process. A
-coordinator tells its watch over publications which snapshots were removed on purpose.
+coordinator reports to its watch over publications which snapshots were removed on purpose.
 
 `POST /v1/tables/versions` with `{table, change, repeated}` makes a change; the answer is its
 receipt. A client whose first request got no answer sends it again with `repeated`.

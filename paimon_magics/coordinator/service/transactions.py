@@ -1,9 +1,9 @@
-"""What clients ask of transactions: to open, renew, commit or end them.
+"""Clients' requests about transactions: to open, renew, commit or end them.
 
 A question becomes an event for the thread that owns the state, and is answered when the state is
-saved. If the process dies, every transaction that a client was told of is stored. A commit that was
-under way is looked up in the table's snapshots at the next start, before anything else happens to
-its table.
+saved. If the process dies, every transaction that was reported to a client is stored. A commit that
+was under way is looked up in the table's snapshots at the next start, before anything else happens
+to its table.
 """
 
 from __future__ import annotations
@@ -77,8 +77,10 @@ _COMMIT_USER = re.compile(r"paimon-magics-([0-9a-f-]{36})")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A transaction's place among the small inserts of the table `table_id`, "" for one that takes
-    none. `taken_by` keeps it until the transaction with an id ends; or with None, gives it up."""
+    """A transaction's place among the small inserts of the table `table_id`, "" for a table without
+    small inserts. `taken_by` keeps it until the transaction with an id ends; with None, it releases
+    the place.
+    """
 
     table_id: str
     taken_by: Callable[[str | None], None]
@@ -90,8 +92,9 @@ PlaceOf = Callable[[Table], Steps[Place]]
 
 
 class Purpose(Enum):
-    """What a transaction is for: rows of a statement, rows of the log of small inserts, which are
-    loaded also in a pause, or a compaction, which takes no turns since it adds no key."""
+    """The purpose of a transaction: rows of a statement; rows of the log of small inserts, which
+    are loaded also in a pause; or a compaction, which takes no turns since it adds no key.
+    """
 
     ROWS = "rows"
     LOGGED_ROWS = "logged rows"
@@ -141,12 +144,12 @@ class Transactions:
         place_of: PlaceOf | None = None,
     ) -> Steps[tuple[str, Transaction, Opened]]:
         """Open a transaction. Raises errors of ours for a table that can't be committed to, and
-        PausedError in a pause, unless its `purpose` is to load rows that were acknowledged.
+        PausedError in a pause, unless its `purpose` is to load acknowledged rows.
 
-        `ticket` will be the transaction's id. On a table that takes one transaction at a time it
-        stands in line from the first call on, and keeps its place by calling again; TableHeldError
-        is raised until its turn comes. The base snapshot is read after that, and after the wait
-        for the place that `place_of` gives among small inserts.
+        `ticket` will be the transaction's id. On a table that allows one transaction at a time, it
+        is in line from the first call on, and keeps its place by calling again; TableHeldError is
+        raised until its turn comes. The base snapshot is read after that, and after the wait for
+        the place among small inserts that `place_of` gives.
         """
         self._worker.own()
         pause = self._state_thread.state.pause
@@ -202,8 +205,8 @@ class Transactions:
 
         `document` is the transaction as the client has it; `request_for` makes the commit request
         for it. Raises InvalidValueError for a document that no coordinator can have made,
-        UnknownOutcomeError when the table no longer shows what became of the transaction, and
-        CommitConflictError for one that has lost its place among small inserts.
+        UnknownOutcomeError when the table no longer shows the transaction's outcome, and
+        CommitConflictError for a transaction that has lost its place among small inserts.
         """
         check_adopted_id(id)
         self._worker.own()
@@ -248,8 +251,9 @@ class Transactions:
         )
 
     def _lost_its_place(self, id: str, table: Table, request: CommitRequest) -> bool:
-        """Whether a transaction that this coordinator does not know would replace rows that others
-        added, among them small inserts that were acknowledged behind it."""
+        """Whether an unknown transaction would replace rows that others added, including small
+        inserts that were acknowledged after it.
+        """
         swallows = isinstance(request.change, OverwritePartitions) and request.change.swallow_newer
         is_unknown = self._stored.state(id) is None
         return swallows and is_unknown and table.schema.flag("auto_batch_load")

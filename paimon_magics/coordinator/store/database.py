@@ -30,7 +30,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What differs between databases in the definition of a table."""
+    """The differences between databases in the definition of a table."""
 
     integer: str
     bytes: str
@@ -40,8 +40,8 @@ class Dialect:
 class StoreUnavailableError(SetupError):
     """The database does not work now, but may recover: it is full, locked, read-only, unreachable.
 
-    Nothing of this write was done, unless `unclear`: then all of it may have been, and repeating
-    the same write settles it, whatever was written in between.
+    This write was not done, unless `unclear`: then all of it may have been done. Repeating the same
+    write settles it, regardless of writes in between.
     """
 
     def __init__(self, message: str, *, hint: str = "", unclear: bool = False) -> None:
@@ -50,12 +50,13 @@ class StoreUnavailableError(SetupError):
 
 
 class UnstorableError(StoreUnavailableError):
-    """The database can't store the values of this write. Nothing of it was done; other writes
+    """The database can't store the values of this write. The write was not done; other writes
     work."""
 
 
 class StoreLostError(SetupError):
-    """The database is not as this coordinator left it. The coordinator must not go on with it."""
+    """The database is not as this coordinator left it. The coordinator must not continue
+    with it."""
 
 
 class Database(Protocol):
@@ -73,9 +74,9 @@ class Database(Protocol):
     def write(self, changes: Sequence[Change], id: str = "") -> None:
         """Make all the changes durable, or none of them.
 
-        With an `id` they are made once, however often the call is repeated after an unclear error,
-        or soon after it has succeeded. Without one the changes must be idempotent: a repeat makes
-        them again. Raises StoreUnavailableError, UnstorableError or StoreLostError.
+        With an `id` they are made once, even if the call is repeated after an unclear error, or
+        soon after its success. Without an `id` the changes must be idempotent: a repeat makes them
+        again. Raises StoreUnavailableError, UnstorableError or StoreLostError.
         """
 
     def close(self) -> None:
@@ -83,8 +84,9 @@ class Database(Protocol):
 
 
 class KnownWrites:
-    """What became of the last writes with ids: of those whose answers were lost, and of the very
-    last ones. For one thread at a time."""
+    """The outcomes of the last writes with ids: of writes with lost answers, and of the very last
+    writes. For one thread at a time.
+    """
 
     def __init__(self) -> None:
         self._unclear: dict[str, bool | None] = {}  # whether it was done, None if that is unknown
@@ -98,7 +100,7 @@ class KnownWrites:
             del self._unclear[next(iter(self._unclear))]
 
     def settle(self, done: str = "") -> None:
-        """Note that of the writes whose end is unknown only `done` was done, if any."""
+        """Note that of the writes with an unknown outcome only `done` was done, if any."""
         for id in self._unclear:
             if self._unclear[id] is None:
                 self._unclear[id] = id == done
@@ -122,7 +124,7 @@ class KnownWrites:
 
 
 class Turn:
-    """The turn to use a connection, for which nobody waits for long."""
+    """The turn to use a connection; no thread waits long for it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -130,8 +132,9 @@ class Turn:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Have the turn in the `with` block. Raises StoreUnavailableError if it does not come
-        within some seconds."""
+        """Hold the turn in the `with` block. Raises StoreUnavailableError if it does not come
+        within some seconds.
+        """
         if not self._lock.acquire(timeout=seconds):
             raise StoreUnavailableError(
                 f"{self._name} is slow: another request waits for it.",
@@ -147,8 +150,9 @@ class Turn:
 
 
 def check_warehouse(what: str, bound_id: str, id: str) -> bool:
-    """Whether a store or log is to be bound to the warehouse with an id now ("" while that is
-    unknown). Raises SetupError for one that belongs to another warehouse."""
+    """Whether to bind a store or log to the warehouse with an id now ("" while that is unknown).
+    Raises SetupError if it belongs to another warehouse.
+    """
     if bound_id and id and bound_id != id:
         raise SetupError(
             f"{what} belongs to the warehouse with the id {bound_id}, not to this one with the id "

@@ -2,12 +2,11 @@
 
 One connection does everything. Its session holds a lock, so that there is one owner, and commits
 with synchronous_commit. Each `write` increments a counter in a row that also names the owner, and
-leaves its id there. After a lost connection is made again, that row shows whether the last commit
-arrived, that nothing was lost, and that nobody else was the owner meanwhile; otherwise
-StoreLostError is raised. The lock comes only when the session before has ended, so that row is
-final then.
+leaves its id there. After a reconnection, that row shows whether the last commit arrived, that
+nothing was lost, and that nobody else was the owner meanwhile; otherwise StoreLostError is raised.
+The lock comes only when the previous session has ended, so that row is final then.
 
-Nothing waits for the server for longer than some seconds, also where it stands still.
+Nothing waits for the server for longer than some seconds, even if the server stands still.
 
 If the process dies in a `write`, the next start finds all of it or nothing. The server releases the
 lock when it notices: at once on the same machine, and after about 25 seconds of TCP keep-alives
@@ -47,8 +46,9 @@ from paimon_magics.errors import SetupError
 SCHEMA = "paimon_coordinator"
 
 DEADLINE_SECONDS = 5.0
-"""The end of a read, of each statement of a write, and of connecting. No statement of ours takes so
-long on a server that works, and nobody's request has timed out by then."""
+"""The deadline of a read, of each statement of a write, and of connecting, in seconds. No statement
+of ours takes so long on a working server, and no client's request has timed out by then.
+"""
 
 _log = logging.getLogger(__name__)
 _BYTES_PER_SECOND = 5_000_000  # a write of many bytes, or many statements, has more time
@@ -90,8 +90,9 @@ class PostgresDatabase:
     """A `Database` on a server. `address` is in libpq's form: a URL, or `key=value` pairs.
 
     libpq finds what the address leaves out in PGPASSWORD, ~/.pgpass and so on. `is_heir` says that
-    the caller owns the commits of `warehouse` now: a session of another coordinator of the same
-    warehouse that holds the lock is ended, since its process may stand still or be out of reach.
+    the caller owns the commits of `warehouse` now. Then the session of another coordinator of the
+    same warehouse that holds the lock is ended, since its process may stand still or be
+    unreachable.
     """
 
     dialect = Dialect(integer="BIGINT", bytes="BYTEA", table_end="")
@@ -177,8 +178,9 @@ class PostgresDatabase:
         self._known.succeeded(id)
 
     def _raise_unless_cut(self, error: BaseException, connection: Session) -> None:
-        """Raise the error that a failed statement means; return where its connection was cut, so
-        that another may be tried. A connection whose state is unknown is closed."""
+        """Raise the error of a failed statement. Return if its connection was cut, so that the
+        caller can try another connection. A connection in an unknown state is closed.
+        """
         if isinstance(error, SetupError):
             raise error
         was_cut = isinstance(error, psycopg.Error) and connection.closed
@@ -194,7 +196,7 @@ class PostgresDatabase:
             raise self._unavailable(error) from error
 
     def _is_undone(self, error: psycopg.Error, connection: Session) -> bool:
-        """Whether the server has undone a transaction by this error, or does so now."""
+        """Whether the server has undone a transaction with this error, or does so now."""
         if self._is_sent and error.sqlstate is None:  # it is no answer to the commit
             return False
         try:
@@ -209,7 +211,7 @@ class PostgresDatabase:
         return self._connection is not None and not self._connection.closed
 
     def _connected_by(self, begin: float, deadline: float, was_connected: bool) -> Session:
-        """The connection; where it has broken since `begin` it is waited for, but not for long."""
+        """The connection. If it has broken since `begin`, this waits for it, but not for long."""
         until = begin + _RECONNECT_SECONDS if was_connected else begin
         while True:
             try:
@@ -220,7 +222,7 @@ class PostgresDatabase:
             time.sleep(_POLL_SECONDS)
 
     def _connected(self, deadline: float) -> Session:
-        """Return the connection, after making it and checking the owner if there is none."""
+        """Return the connection. If there is none, make it and check the owner first."""
         if self._connection is not None and not self._connection.closed:
             self._connection.deadline = deadline
             return self._connection
@@ -281,7 +283,9 @@ class PostgresDatabase:
             time.sleep(_POLL_SECONDS)
 
     def _end_predecessor(self, connection: Session) -> None:
-        """End the session that holds the lock, if it is of a coordinator of the same warehouse."""
+        """End the session that holds the lock, if it belongs to a coordinator of the same
+        warehouse.
+        """
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) "
             "WHERE locktype = 'advisory' AND granted AND classid = %s AND objid = %s "
@@ -370,7 +374,7 @@ class PostgresDatabase:
 
 
 def trouble_at(address: str) -> str:
-    """Why a server takes no writes now; "" if it does."""
+    """Why a server accepts no writes now; "" if it does."""
     try:
         connected(address, _application(""), time.monotonic() + DEADLINE_SECONDS).close()
     except Exception as error:
@@ -379,7 +383,9 @@ def trouble_at(address: str) -> str:
 
 
 def _application(warehouse: str) -> str:
-    """The name that a session tells the server; those for one warehouse have the same."""
+    """The name that a session sends to the server; all sessions for one warehouse have the same
+    name.
+    """
     digest = hashlib.sha256(warehouse.encode()).hexdigest()[:16] if warehouse else ""
     return f"paimon-coordinator {digest}".rstrip()
 
@@ -462,8 +468,9 @@ def _close(answer: Future[Session]) -> None:
 
 
 def _until(gen: Generator[Any, Any, Any], deadline: float) -> Generator[Any, Any, Any]:
-    """The same steps, as long as the deadline has not passed. The wait comes back ten times a
-    second at least."""
+    """The same steps, as long as the deadline has not passed. The wait returns at least ten times a
+    second.
+    """
     try:
         step = next(gen)
         while True:

@@ -1,9 +1,8 @@
 """A store in SQLite: one file in the coordinator's state folder, on a local disk.
 
 WAL mode with synchronous=FULL and one connection: when `write` returns, the changes are on the
-disk. A database that can't be opened, is locked by another process, or lies on a network file
-system is refused at the start. If the process dies in a `write`, the next start finds all of it or
-nothing.
+disk. The start fails if the database can't be opened, is locked by another process, or is on a
+network file system. If the process dies in a `write`, the next start finds all of it or nothing.
 """
 
 from __future__ import annotations
@@ -143,7 +142,7 @@ class _Connected:
                 raise self._translated(error, done) from error
 
     def _translated(self, error: Exception, done: str, *, unclear: bool = False) -> SetupError:
-        """The error of ours for any error of the library's."""
+        """Our error for an error of the library."""
         if isinstance(error, apsw.ConnectionClosedError):
             text = f"The coordinator's database {self.name} was closed: the coordinator ends."
             return StoreUnavailableError(text, hint="Ask its successor.", unclear=unclear)
@@ -158,7 +157,8 @@ class _Connected:
 
 class MemoryDatabase(_Connected):
     """A `Database` in this process's memory, which its user makes durable. `image` is the image of
-    another one to start with."""
+    another database to start with.
+    """
 
     def __init__(self, name: str, image: bytes | None = None) -> None:
         super().__init__(name)
@@ -175,7 +175,7 @@ class MemoryDatabase(_Connected):
 
 
 class SqliteDatabase(_Connected):
-    """A `Database` in a file that only its owner may read: it has rows that wait."""
+    """A `Database` in a file that only its owner may read, since it contains waiting rows."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
@@ -208,8 +208,9 @@ class SqliteDatabase(_Connected):
 
 
 def _make_private(path: Path) -> None:
-    """Let nobody else read a database, which is made if it is absent. SQLite gives the files beside
-    it the same rights."""
+    """Restrict a database, which is made if it is absent, to its owner. SQLite gives the files
+    beside it the same permissions.
+    """
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     for file in (path, *(path.with_name(f"{path.name}-{end}") for end in ("wal", "shm"))):
         with suppress(OSError):  # it is not there, or its disk has no rights

@@ -1,5 +1,5 @@
-"""What survives a coordinator's process: transactions, publications, halts, tokens, entries of the
-audit log, properties of databases, their views and functions.
+"""The state that survives a coordinator's process: transactions, publications, halts, tokens,
+entries of the audit log, properties of databases, their views and functions.
 
 The SQL is the same for each kind of database. When `save` returns, the state is durable.
 """
@@ -96,7 +96,7 @@ def open_store(
 ) -> StateStore:
     """Open the store of the coordinator with this state folder; make it if there is none.
 
-    `address` is that of a PostgreSQL database; without one the store is an SQLite file in the
+    `address` is the address of a PostgreSQL database; without it the store is an SQLite file in the
     folder. See `PostgresDatabase` for `warehouse` and `is_heir`, `StateStore` for `warehouse_id`.
     Raises SetupError for a store that another coordinator uses, or another warehouse.
     """
@@ -127,8 +127,9 @@ def open_store(
 
 
 def store_trouble(address: str | None) -> str:
-    """Why the store at an address takes no writes at the moment; "" if it does, or if it is a file
-    of this machine's."""
+    """Why the store at an address accepts no writes at the moment; "" if it does, or if it is a
+    file on this machine.
+    """
     if address is None:
         return ""
     from paimon_magics.coordinator.store.postgres import trouble_at
@@ -158,7 +159,7 @@ class StateStore:
 
     `transactions`, `publications`, `halts`, `tokens`, `audit`, `database_properties` and
     `definitions` are its tables. It belongs to the warehouse with the id `warehouse_id` ("" while
-    that is unknown), and knows tables by locations below `warehouse`, as that is spelled now.
+    that is unknown), and identifies tables by locations below `warehouse`, in its present spelling.
     Its methods raise StoreUnavailableError and StoreLostError; see `Database`.
     """
 
@@ -226,7 +227,9 @@ class StateStore:
             )
 
     def _bind(self, warehouse: str, warehouse_id: str) -> None:
-        """Bind the store to a warehouse, and its locations to the present spelling of that."""
+        """Bind the store to a warehouse, and its locations to the present spelling of the
+        warehouse.
+        """
         bound_id, before = self.database.read("SELECT warehouse_id, warehouse FROM meta")[0]
         check_warehouse(f"The store {self.database.name}", bound_id, warehouse_id)
         id = warehouse_id or bound_id
@@ -239,7 +242,7 @@ class StateStore:
             self._sql.write("UPDATE meta SET warehouse_id = ?, warehouse = ?", id, now)
 
     def _respell(self, before: str, now: str) -> None:
-        """Spell the locations below a folder anew, in columns and in documents."""
+        """Change the spelling of the locations below a folder, in columns and in documents."""
         moved, length = "? || substr(location, ?)", len(before)
         below = "substr(location, 1, ?) = ?"
         self._sql.write(
@@ -359,12 +362,12 @@ class TransactionTable(SqlTable):
         return [_transaction(body) for (body,) in rows]
 
     def opened(self, id: str) -> dict[str, object] | None:
-        """A transaction's document from when it was opened; None for an unknown one."""
+        """A transaction's document from when it was opened; None for an unknown transaction."""
         text = self._value("opened", id)
         return None if text is None else json.loads(text)
 
     def request(self, id: str) -> bytes | None:
-        """A transaction's commit request; None for an unknown one, or one without a request."""
+        """A transaction's commit request; None for an unknown transaction, or without a request."""
         body: bytes | None = self._value("request", id)
         return body
 

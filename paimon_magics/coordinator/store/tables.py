@@ -22,9 +22,9 @@ _TOGETHER = 500  # ids in one statement
 class Sql:
     """Reads and writes one database, for any thread.
 
-    Every statement must be idempotent: it is repeated when it is unclear whether it was done. Of
-    texts the database gets what it can hold (`storable_text`), so that no client's text stops the
-    store.
+    Every statement must be idempotent: it is repeated when it is unclear whether it was done. Texts
+    are reduced to characters that the database can hold (`storable_text`), so that no client's text
+    stops the store.
     """
 
     def __init__(self, database: Database) -> None:
@@ -234,8 +234,9 @@ class AuditLog(SqlTable):
     """Entries by their ids, each a text, in the order of ids."""
 
     def save(self, entries: Sequence[tuple[str, str, bool]]) -> None:
-        """Make entries durable together: id, text, and whether nothing more is to come of it. One
-        with an id that is there replaces it."""
+        """Make entries durable together: id, text, and whether its outcome is final. An entry with
+        an existing id replaces the earlier entry.
+        """
         with self._sql.together():
             for id, body, is_done in entries:
                 self._sql.write(
@@ -247,7 +248,7 @@ class AuditLog(SqlTable):
                 )
 
     def first(self, count: int, *, done: bool) -> list[tuple[str, str]]:
-        """The ids and texts of the first entries that are done, or are not."""
+        """The ids and texts of the first entries that are done, or that are not done."""
         rows = self._sql.read(
             "SELECT id, body FROM audit WHERE done = ? ORDER BY id LIMIT ?", int(done), count
         )
@@ -287,7 +288,7 @@ class StoredToken:
 
 
 class TokenTable(SqlTable):
-    """The tokens, those that have ended among them."""
+    """The tokens, including ended tokens."""
 
     def all(self) -> list[StoredToken]:
         """All tokens, in the order in which they were made."""
@@ -315,7 +316,7 @@ class TokenTable(SqlTable):
         )
 
     def renew(self, id: str, expires_at_ms: int) -> None:
-        """Give a token another end, unless it was revoked."""
+        """Change a token's expiry, unless it was revoked."""
         self._sql.write(
             "UPDATE tokens SET expires_at_ms = ? WHERE id = ? AND revoked_at_ms = 0",
             expires_at_ms,

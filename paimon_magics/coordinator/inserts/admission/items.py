@@ -25,7 +25,8 @@ Answered = asyncio.Future[Answer] | Future[Answer]
 @dataclass(slots=True)
 class Insert:
     """A valid insert, its sender, and the future of its answer. Once it `may_be_taken`, its rows
-    may be in the log: no answer may deny that."""
+    may be in the log, and no answer may say otherwise.
+    """
 
     table_info: TableInfo
     validated: ValidatedInsert
@@ -40,8 +41,9 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class TableRequest:
-    """An event other than inserts, for the table with an id. `make` returns it for the number of
-    the ask. `table_info` is given where the table may have no queue yet."""
+    """An event other than inserts, for the table with an id. `make` returns it for the ask number.
+    `table_info` is given if the table may have no queue yet.
+    """
 
     table_id: str
     make: Callable[[int], Event]
@@ -51,8 +53,9 @@ class TableRequest:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Something outside has ended, in order with all other items. `adopt` takes its outcome into
-    the queues; it asks neither the log nor a store. What is `at_once` changes no queue."""
+    """External work has ended, in order with all other items. `adopt` takes its outcome into the
+    queues, without access to the log or a store. An item `at_once` changes no queue.
+    """
 
     adopt: Callable[[], object]
     at_once: bool = False
@@ -63,8 +66,9 @@ Item = Insert | TableRequest | Done
 
 
 def fail_items(items: Iterable[Item], error: PaimonMagicsError) -> None:
-    """Answer those who wait for items with an error; with that of `not_known` where the rows may
-    have been taken."""
+    """Answer the callers that wait for items with an error; with the error of `not_known` if the
+    rows may have been accepted.
+    """
     for item in items:
         if isinstance(item, Done) or item.answer is None:
             continue
@@ -75,7 +79,7 @@ def fail_items(items: Iterable[Item], error: PaimonMagicsError) -> None:
 
 
 def not_known(insert: Insert, why: PaimonMagicsError) -> BrokeOffError:
-    """The error for the sender of an insert that may have been taken."""
+    """The error for the sender of an insert that may have been accepted."""
     error = BrokeOffError(
         f"It is not known whether the rows were accepted: {why.message}",
         hint=(

@@ -1,7 +1,7 @@
-"""JSON values of columns: which ones each Paimon type accepts, and how they become Arrow values.
+"""JSON values of columns: which values each Paimon type accepts, and how they become Arrow values.
 
-The validator checks requests by these rules, and the flusher reads the log by the same ones: so
-whatever was let in can be written. The forms:
+The validator checks requests by these rules, and the flusher reads the log by the same rules, so
+all accepted values can be written. The forms:
 
     BOOLEAN true · integers 7 · FLOAT, DOUBLE 1.5, "NaN", "Infinity", "-Infinity"
     DECIMAL "1.50", or a number that is exact · CHAR, VARCHAR, STRING "text"
@@ -43,7 +43,8 @@ from paimon_magics.statements.data_types import (
 )
 
 Reader = Callable[[Any], Any]
-"""Returns the value for Arrow; raises ValueError, which tells what is expected and what was found.
+"""Returns the value for Arrow. Raises ValueError, which names the expected form and the given
+value.
 """
 
 _FLOAT_MAX = 3.4028235677973366e38  # smaller numbers round to a finite float
@@ -81,7 +82,7 @@ class ColumnReader:
 
 
 def column_reader(data_type: DataType) -> ColumnReader | None:
-    """The reader for a type; None for a type whose values have no form in JSON."""
+    """The reader for a type; None for a type whose values have no JSON form."""
     reader = _reader(data_type)
     if reader is None:
         return None
@@ -337,8 +338,9 @@ def _timestamp(precision: int, is_zoned: bool, value: Any) -> Any:
 
 
 def _fraction(digits: str | None, precision: int, value: Any) -> str:
-    """The nine fractional digits of a second. Raises ValueError for one beyond `precision` that is
-    not 0."""
+    """The nine fractional digits of a second. Raises ValueError for a digit beyond `precision` that
+    is not 0.
+    """
     fraction = (digits or "").ljust(9, "0")
     if fraction[precision:].strip("0"):
         limit = f"{precision} digits" if precision else "no digits"

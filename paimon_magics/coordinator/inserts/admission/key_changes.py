@@ -1,6 +1,6 @@
-"""Small changes of rows that are named by their keys: which documents are let in.
+"""Small changes of rows that are named by their keys: which documents are accepted.
 
-The validator checks requests by these rules, and loading reads the log by the same ones. For the
+The validator checks requests by these rules, and loading reads the log by the same rules. For the
 form see `protocol.documents`.
 """
 
@@ -39,7 +39,7 @@ class Value:
     values: tuple[Any, ...]
 
     def read(self) -> list[Any]:
-        """The values for Arrow. Raises ValueError for one that does not fit."""
+        """The values for Arrow. Raises ValueError for a value that does not fit."""
         return [self.reader.check(value) for value in self.values]
 
 
@@ -53,8 +53,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class KeyChange:
-    """A checked change: a column of values for each key column, in the order of the columns that
-    were given; `assigned` is None for a DELETE."""
+    """A checked change: a column of values for each key column, in the order of the request;
+    `assigned` is None for a DELETE.
+    """
 
     keys: tuple[Value, ...]
     conditions: tuple[Condition, ...]
@@ -67,15 +68,16 @@ class KeyChange:
 
 
 def is_change(statement: Any) -> bool:
-    """Whether a statement of a request is a change, not rows."""
+    """Whether a statement of a request is a change instead of rows."""
     return (
         type(statement) is dict and len(statement) == 1 and not statement.keys().isdisjoint(_VERBS)
     )
 
 
 def key_change(name: TableName, schema: TableSchema, statement: Any) -> KeyChange:
-    """Check a change that `is_change` tells. Raises InvalidValueError, which names what does not
-    fit."""
+    """Check a change (see `is_change`). Raises InvalidValueError, which names the part that does
+    not fit.
+    """
     ((verb, document),) = statement.items()
     hint = _HINTS[verb]
     wanted = _MEMBERS | ({"set"} if verb == "update" else set())

@@ -1,8 +1,8 @@
 """Check that rows fit a table, before any of them is stored.
 
 An `InsertValidator` is made for one schema of a table. It checks a request and returns a
-`ValidatedInsert`, from which a record is made. The flusher can write whatever the validator lets
-in, so that one client's rows don't hold up another's.
+`ValidatedInsert`, from which a record is made. The flusher can write all rows that the validator
+accepts, so one client's rows don't block another's.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class InsertValidator:
         `{statements: [{columns?, rows}, …]}`.
 
         Raises InvalidValueError, which names the statement, row and column; and
-        UnsupportedStatementError for a change that the table does not take.
+        UnsupportedStatementError for a change that the table does not support.
         """
         try:
             document = self._value(body)
@@ -112,8 +112,9 @@ class InsertValidator:
         return ValidatedInsert(format, self.schema.schema_id, rows, body)
 
     def _are_single_rows(self, statements: Sequence[Any]) -> bool:
-        """Whether all statements are one certainly valid row of all columns, as most requests with
-        many are. All values of a column are looked at together, which costs a fifth."""
+        """Whether each statement is one certainly valid row of all columns, as in most requests
+        with many statements. All values of a column are checked together, which costs a fifth.
+        """
         rows = []
         for statement in statements:
             if type(statement) is not dict or len(statement) != 1:
@@ -214,9 +215,9 @@ def statement_columns(
 ) -> StatementColumns:
     """The columns of those names, None for all. Names match without regard to case, as in SQL.
 
-    Raises InvalidValueError for a column that is unknown, given twice, or missing although it must
-    be given; and with `in_json` for one whose values have no form in JSON. Without `in_json` there
-    are no readers.
+    Raises InvalidValueError for a column that is unknown, given twice, or missing although it is
+    required; and with `in_json` for a column whose values have no JSON form. Without `in_json`
+    there are no readers.
     """
     if names is None:
         columns = list(schema.columns)
@@ -252,7 +253,7 @@ def statement_columns(
 
 
 def _column(name: TableName, schema: TableSchema, same: list[Column], wanted: str) -> Column:
-    """The column that a name means, of those with the `same` name but for its case."""
+    """The column with this name, among the columns with the `same` name in any case."""
     for column in same:
         if column.name == wanted or len(same) == 1:
             return column
@@ -264,7 +265,8 @@ def _column(name: TableName, schema: TableSchema, same: list[Column], wanted: st
 
 def _reader_of(column: Column) -> ColumnReader | None:
     """The reader of a column. Paimon replaces every NULL by the column's default, so a NULL is
-    accepted where there is a default that can be read."""
+    accepted if there is a readable default.
+    """
     if column.default is None:
         return column_reader(column.type)
     try:
@@ -314,10 +316,9 @@ class _RefusedError(InvalidValueError):
 class TableInfo:
     """A table as of `loaded_ms`, by this process's steady clock.
 
-    `identity` is the table's id (`TableIds`); queues and the log know the table by it.
-    `location` is the table's path. `version` changes with the table and its schema; clients send it
-    back. `validator` and `thresholds` are for its newest schema, `mode` is for inserts that name
-    none.
+    `identity` is the table's id (`TableIds`); queues and the log know the table by it. `location`
+    is the table's path. `version` changes with the table and its schema; clients send it back.
+    `validator` and `thresholds` are for its newest schema, `mode` is for inserts without a mode.
     """
 
     name: TableName
@@ -354,7 +355,8 @@ class KnownTables:
 
     def fresh(self, database: str, table: str) -> TableInfo | None:
         """The table, if it was loaded within the last second; else None. After half a second it is
-        loaded again in the background, so that inserts that keep coming never wait for it."""
+        loaded again in the background, so that a steady series of inserts never waits for it.
+        """
         table_info = self._known.get((database, table))
         if table_info is None:
             return None
@@ -374,7 +376,8 @@ class KnownTables:
 
     def load(self, database: str, table: str) -> TableInfo:
         """Load the table. Raises PaimonMagicsErrors for a table that does not exist or does not
-        take small inserts."""
+        accept small inserts.
+        """
         self._own()
         name = _main_branch(database, table)
         loaded_ms = self._clock.steady_ms()
@@ -407,14 +410,14 @@ class KnownTables:
         return table_info
 
     def find(self, name: TableName) -> TableInfo | None:
-        """Load the table; None for one that takes no small inserts."""
+        """Load the table; None if it accepts no small inserts."""
         try:
             return self.load(name.database or "", name.table)
         except (InvalidTableError, UnsupportedStatementError):
             return None
 
     def end(self) -> None:
-        """Look at tables in the background no more."""
+        """Stop loading tables in the background."""
         self._pool.end()
 
     def forget(self, name: TableName) -> None:
@@ -460,7 +463,8 @@ def mode_of(text: str | None, default: Mode) -> Mode:
 
 
 def _main_branch(database: str, table: str) -> TableName:
-    """The name of a table's main branch, which alone takes small inserts: a table has one queue.
+    """The name of a table's main branch. Only that branch accepts small inserts: a table has one
+    queue.
 
     Raises UnsupportedStatementError for the name of a branch or a system table.
     """

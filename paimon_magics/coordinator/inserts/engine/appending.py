@@ -1,10 +1,11 @@
-"""Inserts that arrive together: the queues decide, their records are appended at once, and only
-then they are answered.
+"""Inserts that arrive together: the queues decide, their records are appended in one step, and only
+then the inserts are answered.
 
 While it is unclear whether the log has a turn's records, the queues stand still, since the turn's
-decisions rest on them: the turn is appended again until that is clear, and all other items wait
-behind it. Callers whose inserts have waited too long hear that it is not known; those whose
-inserts wait behind, which nobody has given the log, that they were not taken.
+decisions depend on these records. The turn is appended again until that is clear, and all other
+items wait behind it. If inserts of that turn wait too long, their callers get the answer that the
+outcome is unknown. Inserts behind it, which the log never received, get the answer that they were
+not accepted.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from paimon_magics.faults import reach
 from paimon_magics.tables.commits.fencing import DeposedError
 
 FATAL = (StoreLostError, DeposedError)
-"""What ends the owner of the queues."""
+"""Errors that end the owner of the queues."""
 
 _TROUBLE_MS = 60_000  # then a failed append counts as over: only the next one can tell
 _UNCLEAR_MS = 5_000  # callers are not answered for so long while their turn is unclear
@@ -51,9 +52,9 @@ _log = logging.getLogger(__name__)
 class Appending:
     """Appends turns to the log, in the thread of the queues' owner.
 
-    `table_of` returns a table's queue, `park` has inserts wait until one is open, `do` carries
-    effects out, `go_on` takes the items that waited. `append_seconds` is the total time of the
-    log's appends.
+    `table_of` returns a table's queue, `park` makes inserts wait until a table is open, `do`
+    carries effects out, `go_on` takes the items that waited. `append_seconds` is the total time of
+    the log's appends.
     """
 
     def __init__(
@@ -81,7 +82,8 @@ class Appending:
 
     @property
     def trouble(self) -> str:
-        """Why the last append has failed; "" where it has not, or nobody has tried for a minute."""
+        """Why the last append failed; "" if it did not fail, or there was no append for a
+        minute."""
         why, at_ms = self._trouble
         is_old = self._runtime.clock.steady_ms() - at_ms > _TROUBLE_MS
         return "" if is_old else why
@@ -94,15 +96,15 @@ class Appending:
 
     @property
     def is_unclear(self) -> bool:
-        """Whether it is unclear that the log has the last records, so that all items wait."""
+        """Whether it is unclear if the log has the last records, so that all items wait."""
         return self._unclear is not None
 
     def wait(self, item: Item) -> None:
-        """Have an item wait until it is clear."""
+        """Make an item wait until it is clear."""
         self._behind.append(item)
 
     def take(self, inserts: Sequence[Insert]) -> None:
-        """Have the queues decide about inserts, append their records, and carry the turn out."""
+        """Let the queues decide about inserts, append their records, and carry the turn out."""
         if self._unclear is not None:
             self._behind.extend(inserts)
             return
@@ -118,7 +120,7 @@ class Appending:
         self._append(turn)
 
     def _decide(self, turn: Turn, inserts: Sequence[Insert]) -> None:
-        """Have one table's queue decide about inserts; nothing is done yet."""
+        """Let one table's queue decide about inserts; nothing is done yet."""
         now_ms = self._now_ms()
         table = self._table_of(inserts[0].table_info)
         if table.is_open or table.queue.closed:
@@ -154,7 +156,9 @@ class Appending:
         self._carry_out(turn)
 
     def _append_error(self, turn: Turn) -> Exception | None:
-        """Append a turn's records, and return the exception; raise one that ends the owner."""
+        """Append a turn's records, and return the exception; raise an exception that ends the
+        owner.
+        """
         try:
             self._log.append(turn.groups)
         except FATAL:
@@ -168,8 +172,9 @@ class Appending:
         return None
 
     def _append_each(self, turn: Turn, error: UnstorableError) -> None:
-        """After a turn that can't be stored take its inserts again one by one, so that the one that
-        is the reason fails alone."""
+        """After a turn that can't be stored, take its inserts again one by one, so that only the
+        insert that caused the error fails.
+        """
         turn.take_back()
         inserts = list(turn.waiting.values())
         if len(inserts) == 1:
@@ -248,8 +253,9 @@ class Turn:
         numbers: Iterator[int],
         now_ms: int,
     ) -> None:
-        """Have one table's queue decide about inserts; each gets the next of the `numbers`. Raises
-        the log's errors, since the log is asked for their labels."""
+        """Let one table's queue decide about inserts; each insert gets the next of the `numbers`.
+        Raises the log's errors, since it looks their labels up in the log.
+        """
         keys = [insert.key for insert in inserts if insert.key]
         remembered = log.remembered(table.id, keys) if keys else {}
         by_ask = {next(numbers): insert for insert in inserts}
@@ -270,7 +276,7 @@ class Turn:
         self.states.append((table, queue, chain))
 
     def hand_over(self) -> None:
-        """Note that the log is given the records now, so that its inserts may be taken."""
+        """Note that the log receives the records now, so its inserts may be accepted."""
         replies = [effect for _, effect in self.effects if isinstance(effect, Reply)]
         refused = {reply.ask for reply in replies if isinstance(reply.answer, Refused)}
         for ask, insert in self.waiting.items():
@@ -283,7 +289,7 @@ class Turn:
 
 
 def _arrival(ask: int, insert: Insert, remembered: Mapping[str, Remembered]) -> Arrival:
-    """An insert as its queue sees it, with what is remembered of its label or channel."""
+    """An insert as its queue sees it, with what the log remembers of its label or channel."""
     known_key = remembered.get(insert.key) if insert.key else None
     same = None if known_key is None else known_key.inserts.get(insert.offset)
     validated = insert.validated

@@ -54,8 +54,9 @@ _FORGET_EVERY_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Buffered:
-    """The acknowledged records that the table's latest snapshot (0 for none) does not show: those
-    above `published` up to `acknowledged`, in segments by their first lsns."""
+    """The acknowledged records that are not in the table's latest snapshot (0 for none): records
+    above `published` up to `acknowledged`, in segments by their first lsns.
+    """
 
     snapshot_id: int
     published: int
@@ -65,8 +66,9 @@ class Buffered:
 
 @dataclass(frozen=True, slots=True)
 class GroupCommitSettings:
-    """`thresholds` are for tables that set none. `label_retention_ms` is how long a label is
-    remembered after its last use. Files are written with the settings `writing`."""
+    """`thresholds` are for tables without own thresholds. `label_retention_ms` is how long a label
+    is remembered after its last use. Files are written with the settings `writing`.
+    """
 
     thresholds: Thresholds = field(default_factory=Thresholds)
     label_retention_ms: int = 3 * 86_400_000  # as long as Doris keeps labels
@@ -76,10 +78,11 @@ class GroupCommitSettings:
 class GroupCommit:
     """Owns the queues of a warehouse's tables. Every method may be called from any thread.
 
-    `tables` are those that have or had inserts, by their ids. `holds` keeps the order of operations
-    other than inserts. `letters` has the dead letters, `backlog` what waits. `flusher` has the
-    processes that write files. `on_failure` is called once, when no insert can be taken before a
-    new start has read the log. `ownership` is None where nobody contests the warehouse.
+    `tables` has the tables that have or had inserts, by their ids. `holds` keeps the order of
+    operations other than inserts. `letters` has the dead letters, `backlog` the waiting rows.
+    `flusher` has the processes that write files. `on_failure` is called once, when no insert can be
+    accepted before a new start has read the log. `ownership` is None if no other coordinator can
+    own the warehouse.
     """
 
     def __init__(
@@ -142,7 +145,8 @@ class GroupCommit:
         )
 
     def wind_up(self) -> list[Future[Answer]]:
-        """Refuse new inserts and begin to load what waits. Return the futures of those flushes."""
+        """Refuse new inserts and begin to load waiting rows. Return the futures of these
+        flushes."""
         self._refusing = True
         return [
             self.flush(table.id)
@@ -151,12 +155,12 @@ class GroupCommit:
         ]
 
     def check_log(self) -> None:
-        """Raise an error where the log takes no records now, or its registry is out of reach."""
+        """Raise an error if the log accepts no records now, or its registry is unreachable."""
         self._log.check()
         self._registry.check()
 
     def stop(self) -> None:
-        """Refuse new inserts, load what waits (for up to 20 seconds), and end."""
+        """Refuse new inserts, load waiting rows (for up to 20 seconds), and end."""
         clock = self.runtime.clock
         deadline_ms = clock.steady_ms() + _STOP_SECONDS * 1000
         for future in self.wind_up():
@@ -198,19 +202,21 @@ class GroupCommit:
 
     def queue_of(self, table_info: TableInfo) -> TableQueue | None:
         """The table's queue; None if nothing was ever inserted. May wait until the owner has read
-        the log."""
+        the log.
+        """
         self.owner.ready.wait()
         return self.tables.get(table_info.identity)
 
     def flush(self, table_id: str) -> Future[Answer]:
-        """Have everything acknowledged until now loaded; the answer comes when it is visible."""
+        """Load everything acknowledged until now; the answer comes when it is visible."""
         now_ms = self.runtime.clock.now_ms
         return self.owner.ask(table_id, lambda ask: FlushRequested(ask, now_ms()))
 
     def buffered(self, table_info: TableInfo) -> Steps[Buffered]:
         """The acknowledged records that are not in the table, and the snapshot that they follow.
-        Nothing is loaded while both are read. Raises CommitConflictError where what is being loaded
-        does not end in time, or the table is closed."""
+        Nothing is loaded while both are read. Raises CommitConflictError if a running load does not
+        end in time, or the table is closed.
+        """
         table = self.queue_of(table_info)
         if table is None:
             return Buffered(latest_snapshot_id(self._catalog.load(table_info.name)), 0, 0)
@@ -225,9 +231,10 @@ class GroupCommit:
             self.holds.end(hold)
 
     def reopen(self, table_info: TableInfo, *, accept_loss: bool) -> Future[None]:
-        """Open a closed table again. With `accept_loss` it goes on without the records that are
-        missing or damaged, or that can't be loaded; otherwise fails with SetupError while any are
-        missing."""
+        """Open a closed table again. With `accept_loss` it continues without the records that are
+        missing, damaged, or can't be loaded. Otherwise it fails with SetupError while any are
+        missing.
+        """
         self.owner.ready.wait()
         table = self.tables.get(table_info.identity)
         table = table or TableQueue(table_info.identity, table_info.name)
@@ -236,7 +243,7 @@ class GroupCommit:
     # ---- between the parts ----
 
     def _recovered(self) -> dict[str, TableQueue]:
-        """The queues of the log. Nothing in one table's records keeps others from being taken."""
+        """The queues of the log. One table's records never block the recovery of other tables."""
         tables = {}
         for stored in self._log.tables():
             name = table_name(stored.name)
@@ -258,8 +265,7 @@ class GroupCommit:
         table.queue, table.chain = again.queue, again.chain
 
     def _restore_places(self, tables: dict[str, TableQueue]) -> None:
-        """Restore the places of open statements, also among the inserts of a table that has had
-        none yet."""
+        """Restore the places of open statements, also for tables that had no inserts yet."""
         for transaction, name in self._coordinator.placed:
             table = tables.get(transaction.placed)
             if table is None:
@@ -297,7 +303,7 @@ class GroupCommit:
 
 
 def _nothing() -> None:
-    """Stands for the ownership checks where nobody contests the warehouse."""
+    """Replaces the ownership checks if no other coordinator can own the warehouse."""
 
 
 # What waits to be loaded, as the queues are now.
@@ -311,8 +317,9 @@ class Backlog:
 
     @property
     def has_work(self) -> bool:
-        """Whether acknowledged rows wait that can be loaded. Tables that are closed, or whose last
-        load failed, don't count: their rows stay in the log, and the next start loads them."""
+        """Whether loadable acknowledged rows wait. Tables that are closed, or whose last load
+        failed, don't count: their rows stay in the log, and the next start loads them.
+        """
         return any(
             table.queue.batches and not table.queue.closed and not table.queue.last_error
             for table in list(self._owner.tables.values())
@@ -329,12 +336,13 @@ class Backlog:
 
     def identity_of(self, name: TableName) -> str | None:
         """The identity of the table with a queue that last had that name, without asking the
-        warehouse; None where there is none."""
+        warehouse; None if there is none.
+        """
         identities = [t.id for t in list(self._owner.tables.values()) if t.name == name]
         return identities[-1] if identities else None
 
     def name_of(self, identity: str) -> str | None:
-        """The last name of a table; None for one without a queue."""
+        """The last name of a table; None for a table without a queue."""
         table = self._owner.tables.get(identity)
         return None if table is None else str(table.name)
 

@@ -1,14 +1,14 @@
 """Holds: places of statements in the order of a table's small inserts.
 
 A statement waits until everything acknowledged before it is visible; until it has ended, nothing
-else is loaded. A transaction keeps its hold until it ends. A commit that an engine must prepare
-anew, because rows were loaded before it, finds its hold still kept. A statement that drops or
-renames a table has inserts refused meanwhile, so that none is acknowledged that can't be loaded.
-Waits are futures: no thread waits for a hold.
+else is loaded. A transaction keeps its hold until it ends. If an engine must prepare its commit
+again, because rows were loaded before it, the hold is still kept. While a statement drops or
+renames a table, inserts are refused, so that no insert is acknowledged that can't be loaded. Waits
+are futures: no thread waits for a hold.
 
 Transactions outlive the process, and so do their places: the next coordinator restores the holds of
-those that are still open before it loads anything. Other holds are gone, and with them what they
-were for.
+open transactions before it loads anything. Other holds end with the process, and so do their
+statements.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ _TICK_MS = 200
 
 @dataclass(slots=True)
 class Hold:
-    """A hold that was asked for. `granted` is the last lsn before it, once that is visible; it
-    fails with CommitConflictError where that takes too long. The end of the transaction
-    `transaction_id`, once known, ends it, too."""
+    """A requested hold. `granted` is the last lsn before it, once that is visible; it fails with
+    CommitConflictError if that takes too long. The end of the transaction `transaction_id`, once
+    known, also ends the hold.
+    """
 
     id: str
     table_id: str
@@ -84,11 +85,11 @@ class StatementHolds:
         self._alarms = runtime.pool("holds", 1)
 
     def start(self) -> None:
-        """Begin to look for transactions that have ended."""
+        """Begin to check for ended transactions."""
         self._ticker = self._runtime.every("ticks of holds", _TICK_MS, self._tick)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         self._ticker.stop()
         self._alarms.end()
 
@@ -101,9 +102,10 @@ class StatementHolds:
         passes: bool = False,
         wait_ms: float = _WAIT_MS,
     ) -> Hold:
-        """Ask for a hold, which lasts until `end`. With `refuses` no inserts are taken meanwhile;
-        without `drains` it waits only for the batch that is being loaded. With `passes` it does
-        not wait for rows whose loading has failed several times."""
+        """Request a hold, which lasts until `end`. With `refuses`, inserts are refused meanwhile.
+        Without `drains`, it waits only for the batch that is being loaded. With `passes`, it does
+        not wait for rows whose loading failed several times.
+        """
         table_info = table if isinstance(table, TableInfo) else None
         table_id = table.identity if isinstance(table, TableInfo) else table.id
         hold = Hold(uuid.uuid4().hex, table_id, table.name, Future())
@@ -121,7 +123,7 @@ class StatementHolds:
         return hold
 
     def end(self, hold: Hold) -> None:
-        """End a hold. Done again it changes nothing."""
+        """End a hold. A repeat changes nothing."""
         if self._holds.pop(hold.id, None) is not None:
             event = HoldEnded(hold.id, self._runtime.clock.now_ms())
             table = self._owner.tables.get(hold.table_id)
@@ -192,10 +194,10 @@ class StatementHolds:
         renamed_to: TableName | None = None,
         alters: bool = False,
     ) -> Steps[AbstractContextManager[None]]:
-        """Wait for the hold of a statement that changes a table. One that drops or renames it has
-        inserts refused until it ends. One of these, or one that `alters` the definition alone, does
-        not wait for rows that can't be loaded: they are loaded after it, or go with the table. A
-        block that ends without an error has dropped or renamed the table.
+        """Wait for the hold of a statement that changes a table. While a statement drops or renames
+        it, inserts are refused. Such a statement, or a statement that only `alters` the definition,
+        does not wait for rows that can't be loaded: these are loaded after it, or deleted with the
+        table. A block that ends without an error has dropped or renamed the table.
 
         Raises CommitConflictError when the hold is not granted in time.
         """
@@ -250,7 +252,8 @@ class StatementHolds:
         self._owner.put(Done(rename))
 
     def has_queue(self, name: TableName) -> bool:
-        """Whether the table of that name has taken inserts, though it takes none now."""
+        """Whether the table of that name has accepted inserts before, though it accepts none
+        now."""
         return self._queue_of(name) is not None
 
     def _queue_of(self, name: TableName) -> TableQueue | None:
@@ -258,8 +261,9 @@ class StatementHolds:
         return next((t for t in tables if t.queue.batches), tables[0] if tables else None)
 
     def restore(self, table: TableQueue, transaction_id: str) -> None:
-        """Give an open transaction its place back, before anything of the table is loaded. What was
-        acknowledged before the transaction had been loaded when it began."""
+        """Give an open transaction its place back before any rows of the table are loaded. Rows
+        that were acknowledged before the transaction were loaded when it began.
+        """
         hold = Hold(uuid.uuid4().hex, table.id, table.name, Future(), transaction_id)
         self._holds[hold.id] = hold
         table.queue = with_place(table.queue, hold.id)

@@ -1,10 +1,10 @@
 """The slow work of group commit, in pools: tables are opened, batches loaded, dead letters buried.
 
-Each piece ends in an event for its table. An error that says that a batch is certainly not in the
-table is FlushFailed; after any other error that is not known yet, and is found out later. A commit
-that is awaited occupies no thread.
+Each piece ends in an event for its table. FlushFailed means that a batch is certainly not in the
+table. After any other error its outcome is unknown, and determined later. Waiting for a commit
+occupies no thread.
 
-If the process dies, the next start finds out what became of the batches under way.
+If the process dies, the next start determines the outcome of the batches under way.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ _Events = tuple[Event, ...]
 class LoadPool:
     """The slow work for tables. Its outcomes come back to the owner as events and items. `lose` is
     called when the log or the warehouse is lost, `buried` with a table's id and the lsns of new
-    dead letters. `own` makes sure that this coordinator owns the warehouse."""
+    dead letters. `own` ensures that this coordinator owns the warehouse.
+    """
 
     def __init__(
         self,
@@ -101,7 +102,7 @@ class LoadPool:
         self._run(table, self._loader.load(table.name, table.id, effect.batch))
 
     def settle(self, table: TableQueue, effect: SettleFlush) -> None:
-        """Find out what became of a batch."""
+        """Determine the outcome of a batch."""
         self._run(table, self._loader.settle(table.name, table.id, effect.batch))
 
     def bury(self, table: TableQueue, effect: Bury) -> None:
@@ -133,8 +134,10 @@ class LoadPool:
         self._again(f"closing {table.name}", note)
 
     def reopen(self, table: TableQueue, *, accept_loss: bool) -> Future[None]:
-        """Open a closed table again; see `_read_again`. With `accept_loss` a table whose rows
-        can't be loaded is closed first, so that none is acknowledged while they are given up."""
+        """Open a closed table again; see `_read_again`. With `accept_loss`, a table whose rows
+        can't be loaded is closed first, so that no insert is acknowledged while these rows are
+        discarded.
+        """
         done: Future[None] = Future()
 
         def reopen() -> tuple[Queue, int] | None:
@@ -169,13 +172,13 @@ class LoadPool:
         self._again(f"renaming {table.name}", note)
 
     def note_drop(self, table_id: str) -> None:
-        """Note that a drop begins of a table for which rows wait. Raises SetupError."""
+        """Note that the drop of a table with waiting rows begins. Raises SetupError."""
         table = self._owner.tables.get(table_id)
         if table is not None and table.queue.batches:
             self._registry.note_drop(table_id)
 
     def forget(self, table_id: str) -> None:
-        """Forget a table that was dropped, with what waits for it, in queues, log and registry."""
+        """Forget a dropped table and its waiting rows, in queues, log and registry."""
 
         def forget() -> None:
             self._log.drop_table(table_id)
@@ -194,7 +197,7 @@ class LoadPool:
                 self.pool.run(f"note {table.name}", partial(self._note_end, table))
 
     def end(self, tables: Iterable[TableQueue]) -> None:
-        """Wait for the work that has begun, and note which tables have nothing left in the log."""
+        """Wait for work under way, and note which tables have nothing left in the log."""
         self._loads.end()
         self.pool.end()
         for table in tables:
@@ -203,8 +206,9 @@ class LoadPool:
     # ---- whether the log has all acknowledged records ----
 
     def _open_for_inserts(self, table: TableQueue) -> str:
-        """See `_open`. Raises UnknownNameError for a table that is gone: who inserts may know one
-        that was dropped since."""
+        """See `_open`. Raises UnknownNameError for a table that is gone: a client may insert into a
+        table that was dropped since.
+        """
         self._own()
         if self._loader.table_of(table.name, table.id) is None:
             raise dropped(table.name)
@@ -230,8 +234,8 @@ class LoadPool:
     def _missing(self, table: TableQueue) -> str:
         """Why acknowledged rows are missing in this log; "" when they are not.
 
-        Another call may have opened the table meanwhile, so that more is acknowledged, noted and
-        loaded. So the table's queue is looked at last: it has all that the others have.
+        Another call may have opened the table meanwhile, so that more records are acknowledged,
+        noted and loaded. So the table's queue is read last: it has everything that the others have.
         """
         missing = self._registry.missing(
             table.id, lambda: table.queue.acknowledged, self._log.damage
@@ -250,8 +254,9 @@ class LoadPool:
     def _read_again(self, table: TableQueue, *, accept_loss: bool) -> tuple[Queue, int] | None:
         """A closed table's queue and chain, read from the log again; None where it is open.
 
-        With `accept_loss` the records that are missing or damaged are given up; otherwise raises
-        SetupError while any are missing. Of a table that was closed for another reason all are.
+        With `accept_loss`, missing or damaged records are discarded; otherwise raises SetupError
+        while any are missing. If the table was closed for another reason, all its records are
+        discarded.
         """
         if table.queue.flushing is not None and not table.queue.unsettled:
             raise SetupError(f"Rows of `{table.name}` are being loaded.", hint="Ask again.")
@@ -278,7 +283,8 @@ class LoadPool:
 
     def _note_end(self, table: TableQueue) -> None:
         """Note in the log registry how far a table's records are acknowledged, so that their loss
-        from the log is noticed."""
+        from the log is noticed.
+        """
         acknowledged = table.queue.acknowledged
         if table.is_open and table.noted < acknowledged:
             self._own()
@@ -291,8 +297,9 @@ class LoadPool:
             self._registry.clean(table.id, table.queue.acknowledged)
 
     def _goes_on(self, table: TableQueue) -> bool:
-        """Whether a log that has lost its last records can go on from its present end: the records
-        that it has are whole, and none that it lost is in the table."""
+        """Whether a log that lost its last records can continue from its present end: its remaining
+        records are whole, and no lost record is in the table.
+        """
         stored = self._loader.stored(table.id)
         if stored is None or stored.flush is not None:
             return False
@@ -301,7 +308,8 @@ class LoadPool:
         return last <= stored.acknowledged and not whole.queue.closed
 
     def _begin_anew(self, table: TableQueue) -> None:
-        """Give up the table's records in the log, and go on above all lsns that were ever given."""
+        """Discard the table's records in the log, and continue above all lsns that were ever
+        given."""
         note = self._registry.note(table.id)
         above = max(
             table.queue.acknowledged,
@@ -347,7 +355,8 @@ class LoadPool:
                 self.pool.run("dead letters", partial(self._buried, table.id, lsns))
 
     def _checked(self, table: TableQueue, effect: BeginFlush, outcome: str | Exception) -> None:
-        """Load a batch of a table whose log was checked; or close it, where records are missing."""
+        """Load a batch of a table after checking its log; close the table if records are
+        missing."""
 
         def adopt() -> None:
             if outcome == "":
@@ -363,7 +372,7 @@ class LoadPool:
         self._owner.put(Done(adopt))
 
     def _again(self, label: str, work: Callable[[], object]) -> None:
-        """Do something until it succeeds; at the next start it does not matter any more."""
+        """Repeat an action until it succeeds; the next start makes it unnecessary."""
 
         def ended(error: Exception | None) -> None:
             if error is not None:

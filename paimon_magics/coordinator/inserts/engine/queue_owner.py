@@ -1,7 +1,7 @@
-"""The owner of all queues: it has them decide, appends their records to the log, and answers.
+"""The owner of all queues: it lets them decide, appends their records to the log, and answers.
 
-It takes all items that have arrived since its last turn; inserts that came together share one
-append (`appending`). Everything else that is slow is done elsewhere, and comes back as an item.
+It takes all items that arrived since its last turn; inserts that came together share one append
+(`appending`). All other slow work is done elsewhere, and comes back as an item.
 
 If the process dies: every answered insert is in the log, and the next start goes on from there.
 """
@@ -62,7 +62,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueueOwner:
-    """Any thread may call its methods, except for those that say otherwise.
+    """Any thread may call its methods, unless a method says otherwise.
 
     `tables` has the queues by their tables' ids. `recover` reads them from the log, in the owner's
     thread. `may_answer` raises when this coordinator may not acknowledge now; it asks no store.
@@ -105,7 +105,7 @@ class QueueOwner:
         self.put: Callable[[Item], None] = self._owner.put
 
     def start(self, work: LoadPool) -> None:
-        """Read the log and begin to take items; those that came before wait."""
+        """Read the log and begin to take items; earlier items wait."""
         self.work = work
         self._owner.start(self._begin)
         self._ticker = self.runtime.every("ticks of queues", _TICK_MS, self._tick)
@@ -117,8 +117,9 @@ class QueueOwner:
     def ask(
         self, table_id: str, make: Callable[[int], Event], table_info: TableInfo | None = None
     ) -> Future[Answer]:
-        """Give a table's queue the event that `make` returns for an ask number; the future of its
-        answer."""
+        """Give a table's queue the event that `make` returns for an ask number. Return the future
+        of its answer.
+        """
         future: Future[Answer] = Future()
         self.put(TableRequest(table_id, make, future, table_info))
         if self.failure is not None:  # it has ended, perhaps without seeing this
@@ -132,7 +133,7 @@ class QueueOwner:
         self.put(Done(lambda: None, at_once=True))  # wakes the owner
 
     def lose(self, error: Exception) -> None:
-        """End: what the log holds is not what was left there."""
+        """End: the log's contents are not what this coordinator left there."""
 
         def end() -> None:
             raise error
@@ -152,7 +153,7 @@ class QueueOwner:
         return None if self.failure is None else f"Group commit has stopped: {self.failure}"
 
     def gone(self) -> SetupError:
-        """The error for callers after the owner has stopped, about what nobody has taken."""
+        """The error for callers after the owner has stopped, about items that it never took."""
         if isinstance(self.failure, DeposedError):
             return self.failure
         return SetupError(
@@ -163,7 +164,7 @@ class QueueOwner:
     # ---- outcomes of slow work, in the owner's thread ----
 
     def happen(self, table: TableQueue, event: Event) -> None:
-        """Have a table's queue decide about an event, and carry its effects out."""
+        """Let a table's queue decide about an event, and carry its effects out."""
         if isinstance(event, Closed) and event.why:
             _log.error("`%s` accepts no inserts: %s", table.name, event.why)
         table.queue, effects = step(table.queue, event)
@@ -174,8 +175,9 @@ class QueueOwner:
         self._do([(table, effect) for effect in effects])
 
     def opened(self, table: TableQueue, missing: str) -> None:
-        """Take what waited for a table to be opened. With `missing`, which says why records are
-        missing, the table is closed, unless it was opened since that was looked at."""
+        """Take the items that waited for a table to open. `missing` says why records are missing;
+        it closes the table, unless the table was opened since that check.
+        """
         if not missing:
             table.is_open = True
         elif not table.is_open:
@@ -183,18 +185,21 @@ class QueueOwner:
         self._take(table.take_parked())
 
     def not_opened(self, table: TableQueue, error: Exception) -> None:
-        """Fail what waited for a table to be opened; the next insert or hold tries it again."""
+        """Fail the items that waited for a table to open; the next insert or hold tries to open it
+        again.
+        """
         fail_items(table.take_parked(), shown(error))
 
     def reopened(self, table: TableQueue, queue: Queue, chain: int) -> None:
-        """Adopt a closed table's queue as it was read again."""
+        """Adopt the queue of a closed table that was read again."""
         # The statements' holds outlast the queue that they were in.
         table.queue, table.chain = replace(queue, holds=table.queue.holds), chain
         self.happen(table, Closed("", self._now_ms()))
 
     def dropped(self, table_id: str) -> None:
-        """Forget a table that was dropped, with what waited for it. Later inserts are refused, also
-        from callers that have not heard of the drop."""
+        """Forget a dropped table and its waiting items. Later inserts are refused, also from
+        callers that don't know of the drop.
+        """
         self._gone[table_id] = None
         if len(self._gone) > _GONE_MAX:
             del self._gone[next(iter(self._gone))]
@@ -207,7 +212,7 @@ class QueueOwner:
     # ---- the owner's thread ----
 
     def _begin(self) -> None:
-        """Read the log; while it does not answer, what has arrived waits."""
+        """Read the log; while it does not answer, arrived items wait."""
         while not self.ready.is_set():
             try:
                 self.tables = self._recover()
@@ -220,7 +225,7 @@ class QueueOwner:
                 self.ready.set()
 
     def _take(self, items: Sequence[Item]) -> None:
-        """Process items, which also come from a table's parked ones, in their order."""
+        """Process items in their order; they may also be a table's parked items."""
         try:
             self._take_each(items)
         except FATAL as error:
@@ -305,7 +310,7 @@ class QueueOwner:
         self.replies.give(replies)
 
     def _park(self, table: TableQueue, items: Sequence[Insert | TableRequest]) -> None:
-        """Have items wait until a table is open."""
+        """Make items wait until a table is open."""
         if table.parked is not None:
             table.parked += items
         else:
@@ -329,8 +334,9 @@ class QueueOwner:
         return table
 
     def _renamed(self, table: TableQueue) -> None:
-        """End the holds of statements that were to rename a table, or drop it: it has another name.
-        Their clients may have died."""
+        """End the holds of statements that meant to rename or drop a table, which has another name
+        now. Their clients may have died.
+        """
         for hold in table.queue.holds:
             if hold.refuses:
                 self.happen(table, HoldEnded(hold.id, self._now_ms()))
@@ -338,7 +344,7 @@ class QueueOwner:
     # ---- time ----
 
     def _tick(self) -> None:
-        """Wake the owner where time matters to something that waits."""
+        """Wake the owner if a waiting item depends on time."""
         waits = self.appending.is_unclear or self.replies.are_withheld
         if not self._tick_waits and (
             waits or any(table.queue.batches for table in list(self.tables.values()))

@@ -1,9 +1,9 @@
 """A table's queue, rebuilt from the log when the coordinator starts, checking every record.
 
-Each unpublished record is read once, with its checksum and its place in the chain. A record that
-is damaged or missing closes the table with the reason: nothing of it is loaded, and no insert is
-taken, before an administrator has looked. The batch whose commit may have been asked for is being
-loaded, and unsettled: what became of it is found out before anything else is loaded.
+Each unpublished record is read once, with its checksum and its place in the chain. A damaged or
+missing record closes the table with the reason: no record is loaded and no insert accepted until an
+administrator has checked the table. A batch whose commit may have been requested counts as being
+loaded, and unsettled: its outcome is determined before anything else is loaded.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def recovered(log: Log, table: LogTable, thresholds: Thresholds) -> Recovered:
 
 
 def with_place(queue: Queue, id: str) -> Queue:
-    """The queue of a table with a transaction that began before the coordinator died: nothing is
-    loaded but the batch that may have been committed already, as long as the hold `id` lasts."""
+    """The queue of a table with a transaction that began before the coordinator died. As long as
+    the hold `id` lasts, only the batch that may have been committed already is loaded.
+    """
     lsn = queue.published if queue.flushing is None else queue.flushing.last
     return replace(queue, holds=(*queue.holds, Hold(id, _NOBODY, lsn, granted=True)))
 
@@ -70,8 +71,9 @@ def with_place(queue: Queue, id: str) -> Queue:
 def _add(
     batches: list[Batch], records: Sequence[Record], thresholds: Thresholds, flushed: int
 ) -> None:
-    """Add records to batches; they continue the last batch until it is full. Those up to `flushed`
-    are one batch: it was being loaded."""
+    """Add records to batches; they continue the last batch until it is full. Records up to
+    `flushed` are one batch: it was being loaded.
+    """
     for record in records:
         size_bytes = len(record.payload)
         last = batches[-1] if batches else None

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Replies:
-    """The questions that wait for the owner of the queues, whose thread alone calls this.
+    """The questions that wait for the owner of the queues. Only the owner's thread calls this.
 
     `may_answer` raises when this coordinator may not acknowledge now: then answers wait. `counts`
     has the counters since the start, by name.
@@ -44,12 +44,15 @@ class Replies:
         return bool(self._withheld)
 
     def expect(self, ask: int, item: Insert | TableRequest) -> None:
-        """Have the question with a number answered to who waits for an item."""
+        """Register the question with a number: its answer goes to the caller that waits for an
+        item.
+        """
         self._pending[ask] = item
 
     def give(self, replies: list[Reply]) -> None:
-        """Answer, unless this coordinator's lease has run out: then answers wait until it is taken
-        again. Raises DeposedError when another one has taken over."""
+        """Answer, unless this coordinator's lease has expired: then answers wait until it has a new
+        lease. Raises DeposedError when another coordinator has taken over.
+        """
         answers = self._withheld
         for reply in replies:
             self._count(reply.answer)
@@ -87,12 +90,12 @@ class Replies:
 
 
 def dropped(name: TableName) -> UnknownNameError:
-    """The error for callers that know a table which is gone."""
+    """The error for callers that know a table that no longer exists."""
     return UnknownNameError(f"`{name}` was dropped.", hint="SHOW TABLES lists the existing tables.")
 
 
 def shown(error: Exception) -> PaimonMagicsError:
-    """An error for callers; what nobody expected names its type."""
+    """An error for callers; an unexpected error names its type."""
     if isinstance(error, PaimonMagicsError):
         return error
     return SetupError(
@@ -106,12 +109,12 @@ def shown(error: Exception) -> PaimonMagicsError:
 
 @dataclass(slots=True)
 class TableQueue:
-    """A table with small inserts; the owner of the queues alone changes it.
+    """A table with small inserts; only the owner of the queues changes it.
 
     `id` is the table's UUID, `name` its present name. `chain` is that of its last record in the
-    log. `is_open` tells that the log registry names this log for the table; what came
-    before is `parked`, None where nobody is opening it. `mode` is the table's mode, None before an
-    insert. `noted` is the last record in the registry's note, which `LoadPool` alone sets.
+    log. `is_open` says that the log registry names this log for the table; earlier items are
+    `parked`, None if nobody is opening it. `mode` is the table's mode, None before an insert.
+    `noted` is the last record in the registry's note; only `LoadPool` sets it.
     """
 
     id: str
@@ -124,6 +127,6 @@ class TableQueue:
     noted: int = 0
 
     def take_parked(self) -> Sequence[Insert | TableRequest]:
-        """What waited for the table to be opened."""
+        """The items that waited for the table to open."""
         parked, self.parked = self.parked or [], None
         return parked

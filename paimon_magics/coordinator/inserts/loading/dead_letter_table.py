@@ -1,8 +1,8 @@
-"""Dead letters as a Paimon table, so that any engine can query what was not loaded, and why.
+"""Dead letters as a Paimon table, so that any engine can query which rows were not loaded, and why.
 
 The table is `paimon_magics.dead_letters` of the same warehouse. It has a row for each record, keyed
 by the identity of the record's table and its lsn. The log keeps a letter until it is retried or
-discarded; this table keeps each letter and what became of it. Writing one twice changes nothing.
+discarded; this table keeps each letter and its outcome. Writing a letter twice changes nothing.
 
 If the process dies before a letter is written here, the next start writes it.
 """
@@ -48,10 +48,10 @@ _log = logging.getLogger(__name__)
 
 
 class DeadLetters:
-    """The dead letters of one log, which are written to the table by transactions of the
-    coordinator. Safe for several threads.
+    """The dead letters of one log, which transactions of the coordinator write to the table. Safe
+    for several threads.
 
-    `name_of` returns the present name of the table with an identity, None where it is unknown.
+    `name_of` returns the present name of the table with an identity, None if it is unknown.
     """
 
     def __init__(

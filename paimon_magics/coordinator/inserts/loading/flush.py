@@ -1,7 +1,7 @@
 """Load one batch: the flusher writes files, and an ordinary transaction commits them.
 
-The log notes the transaction before its commit is asked for. After a crash, and after any error
-that does not say what happened, `settle` finds that out before anything is loaded again. Records
+The log notes the transaction before its commit is requested. After a crash, and after any error
+with an unclear outcome, `settle` determines the outcome before anything is loaded again. Records
 leave the log when their commit is known to have succeeded: all its files are durable then.
 
 If the process dies before the transaction is noted, its lease expires and its files are removed;
@@ -94,7 +94,8 @@ class Loaded:
 
 class NotLoadedError(Exception):
     """A batch is certainly not in the table. `permanent` if its rows are the reason, `refused` if
-    the store refuses access, `dropped` if a drop here took the table, and its rows with it."""
+    the store refuses access, `dropped` if a drop here removed the table and its rows.
+    """
 
     def __init__(
         self, why: str, *, permanent: bool = False, refused: bool = False, dropped: bool = False
@@ -104,12 +105,13 @@ class NotLoadedError(Exception):
 
 
 class StuckError(Exception):
-    """An administrator has to look: a batch's outcome is unknown, the log is damaged, or somebody
-    else replaced the table by another one of its name."""
+    """An administrator must check: a batch's outcome is unknown, the log is damaged, or somebody
+    else replaced the table by another table of the same name.
+    """
 
 
 class NotYetKnownError(Exception):
-    """What became of a batch can't be found out now."""
+    """The outcome of a batch can't be determined now."""
 
 
 class BatchLoader:
@@ -138,8 +140,9 @@ class BatchLoader:
         self._definitions = Definitions()
 
     def load(self, name: TableName, table_id: str, batch: Batch) -> Steps[Loaded]:
-        """Load a batch. Raises NotLoadedError and StuckError; after any other error it is unknown
-        what became of the batch."""
+        """Load a batch. Raises NotLoadedError and StuckError; after any other error the outcome of
+        the batch is unknown.
+        """
         try:
             table = self._table(name, table_id, batch)
             loaded = self._loaded_before(table, table_id, batch)
@@ -167,8 +170,9 @@ class BatchLoader:
         return Loaded(receipt.snapshot_id, dead)
 
     def settle(self, name: TableName, table_id: str, batch: Batch) -> Steps[Loaded]:
-        """Find out what became of a batch. Raises NotLoadedError where it certainly is not in the
-        table, StuckError where nobody can tell; after any other error it is not known yet."""
+        """Determine the outcome of a batch. Raises NotLoadedError if it is certainly not in the
+        table, StuckError if that can't be determined; after any other error it is not known yet.
+        """
         stored = self.stored(table_id)
         if stored is not None and stored.published < batch.last:
             flush = stored.flush
@@ -203,7 +207,7 @@ class BatchLoader:
         return 0 if position is None else position.last
 
     def table_of(self, name: TableName, table_id: str) -> Table | None:
-        """The table with an id, also where somebody has renamed it; None where it is gone."""
+        """The table with an id, even if somebody renamed it; None if it is gone."""
         table = self._catalog.find(name)
         if table is not None and self._ids.id_of(table) == table_id:
             return table
@@ -211,7 +215,7 @@ class BatchLoader:
         return None if other is None else self._catalog.load(other)
 
     def stored(self, table_id: str) -> LogTable | None:
-        """A table as the log has it; None for one that it does not know."""
+        """A table as the log has it; None for an unknown table."""
         return next((s for s in self._log.tables() if s.table_id == table_id), None)
 
     def _position(
@@ -225,8 +229,9 @@ class BatchLoader:
         return position
 
     def _table(self, name: TableName, table_id: str, batch: Batch) -> Table:
-        """See `table_of`; raises NotLoadedError for a table that is gone, StuckError where somebody
-        else has put another one in its place."""
+        """See `table_of`; raises NotLoadedError for a table that is gone, StuckError if somebody
+        else put another table in its place.
+        """
         table = self.table_of(name, table_id)
         if table is not None:
             return table
@@ -239,13 +244,14 @@ class BatchLoader:
         )
 
     def check_not_dropped(self, name: TableName, table_id: str) -> None:
-        """Raise NotLoadedError for a table that is gone and whose drop began here."""
+        """Raise NotLoadedError if the table is gone and its drop began here."""
         if self._registry.has_drop(table_id):
             raise NotLoadedError(f"`{name}` was dropped", dropped=True)
 
     def _loaded_before(self, table: Table, table_id: str, batch: Batch) -> Loaded | None:
-        """The batch, if the table has it already, unknown to the log: published by a process that
-        was believed dead. Raises StuckError where the table has other records than the batch."""
+        """The batch, if the table has it already, unknown to the log: a process that was considered
+        dead published it. Raises StuckError if the table has other records than the batch.
+        """
         stored = self.stored(table_id)
         above = 0 if stored is None else stored.snapshot_id or 0
         position = self._position(table, stored, table_id, above)
@@ -271,8 +277,9 @@ class BatchLoader:
     def _prepared(
         self, table: Table, table_id: str, batch: Batch, id: str, transaction: Transaction
     ) -> tuple[FlushResult, CommitRequest | None]:
-        """Write the batch's files, and note the flush in the log. Ends the transaction where that
-        fails. Raises NotLoadedError where it is certain that nothing was noted."""
+        """Write the batch's files, and note the flush in the log. Ends the transaction if that
+        fails. Raises NotLoadedError if it is certain that nothing was noted.
+        """
         try:
             return self._prepare(table, table_id, batch, id, transaction)
         except BaseException as error:
@@ -344,9 +351,10 @@ class BatchLoader:
     def _outcome(
         self, id: str, name: TableName, transaction: Transaction
     ) -> Steps[CommitReceipt | None]:
-        """The commit of a transaction whose end this process has not seen; None when it certainly
+        """The commit of a transaction whose end this process has not seen. None when it certainly
         was not committed and never will be. Raises StuckError when that is unknown, and
-        NotYetKnownError when it can't be found out now."""
+        NotYetKnownError when it can't be determined now.
+        """
         state = self._coordinator.stored.state(id)
         if state is None:
             try:
@@ -380,7 +388,7 @@ class BatchLoader:
                 raise NotYetKnownError(f"the transaction {id} of `{name}` is {phase.value}")
 
     def _give_up(self, id: str) -> None:
-        """End a transaction; where that fails it ends by its lease."""
+        """End a transaction; if that fails, it ends when its lease expires."""
         self._coordinator.runtime.attempt(
             f"transaction {id}",
             lambda: self._transactions.abort_soon(id, "its batch could not be written"),

@@ -3,8 +3,8 @@
 They run beside the coordinator, so that writing files does not slow acknowledgement down, and keep
 nothing between two jobs.
 
-If one dies, or stands still, its coordinator aborts the transaction, which removes its files, and
-has the batch written again.
+If a process dies or stands still, its coordinator aborts the transaction, which removes its files,
+and has the batch written again.
 """
 
 from __future__ import annotations
@@ -24,18 +24,21 @@ _WAIT_SECONDS = 1.0  # before another process is started
 _POLL_SECONDS = 0.1
 
 _OF_THE_STORE = "Paimon hitting "
-"""The native writer's errors begin so when the rows are not the reason: a store that does not
-answer, is full, or denies access; a config that it does not understand. All are ValueErrors."""
+"""The native writer's errors begin with these words when the rows are not the reason: a store that
+does not answer, is full, or denies access; a config that it does not understand. All are
+ValueErrors.
+"""
 
 _OF_THE_ROWS = (ValueError, ArithmeticError, TypeError, LookupError, NotImplementedError)
-"""What reading and writing rows raises for values that nobody thought of."""
+"""The errors that reading and writing rows raise for unexpected values."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlushJob:
     """Records `first` to `last` of the segments, to be written by the specification `task`.
     `definitions` has the table's schemas by their ids, `target` is the present one. `read` is for
-    the rows that changes name."""
+    the rows that changes name.
+    """
 
     task: WriteSpec
     read: KeyedRead
@@ -50,9 +53,9 @@ class FlushJob:
 class FlushResult:
     """The `written` files, None if there were no rows, and the `chain` of the last record. `unfit`
     has the records that can't be written: lsn, reason, and the record as a segment of its own.
-    `users` are those who have sent the records that are written, each once, in the order of their
-    first ones. `has_read` tells that rows of the table were read, and what is written was made of
-    them."""
+    `users` sent the written records, each user once, in the order of their first records.
+    `has_read` says that rows of the table were read, and the written rows derive from them.
+    """
 
     written: Written | None
     rows: int
@@ -73,8 +76,9 @@ class WriteFailedError(Exception):
 
 class FlushProcesses:
     """The parent's side: some processes, which start when they are needed, and again when they have
-    died. A second one is started when a job has waited for the first a while, so that a table whose
-    files take long keeps no other table waiting. For any thread."""
+    died. A second process starts when a job has waited for the first for a while, so that a table
+    with slow files does not block other tables. For any thread.
+    """
 
     def __init__(self) -> None:
         self._children = [ChildProcess(__name__, "loads inserts") for _ in range(_PROCESSES_MAX)]
@@ -88,7 +92,7 @@ class FlushProcesses:
 
     @property
     def busy_seconds(self) -> float:
-        """How long the longest present job has lasted; 0 without one."""
+        """How long the longest present job has lasted; 0 without a job."""
         return max(child.busy_seconds for child in self._children)
 
     def warm_up(self) -> None:
@@ -99,7 +103,7 @@ class FlushProcesses:
             child.warm_up()
 
     def write(self, job: FlushJob, meanwhile: Callable[[], object] = lambda: None) -> FlushResult:
-        """Have a job done, and call `meanwhile` twice a second until the answer comes.
+        """Run a job, and call `meanwhile` twice a second until the answer comes.
 
         Raises WriteFailedError, and ChildDiedError when the process has ended or stands still.
         """
@@ -122,7 +126,7 @@ class FlushProcesses:
             child.close()
 
     def _take(self, meanwhile: Callable[[], object]) -> ChildProcess:
-        """A process without a job; one that does not run yet only after a wait."""
+        """A process without a job; a process that is not running yet only after a wait."""
         deadline = time.monotonic() + _WAIT_SECONDS
         while True:
             with self._free:

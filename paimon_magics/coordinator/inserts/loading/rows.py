@@ -3,7 +3,7 @@ rows.
 
 A record was checked against the schema of its time. Its columns are matched by field id: an added
 column is NULL, a dropped one is left out, a renamed one is the same column, and a changed type is
-cast where no value is lost. A record that can't be converted is `Unfit`, and does not affect the
+cast if no value is lost. A record that can't be converted is `Unfit`, and does not affect the
 others.
 """
 
@@ -131,7 +131,7 @@ def conformed_stream(
 
 
 def _kind(record: Record) -> tuple[int, Format, int]:
-    """The key by which records are grouped that are converted together; a stream is alone."""
+    """The key of a group of records that are converted together; a stream is alone."""
     alone = record.lsn if record.format is Format.ARROW else 0
     return record.schema_id, record.format, alone
 
@@ -171,8 +171,9 @@ def _batches(
 
 
 def _kind_of_change(statement: Any) -> str | None:
-    """What changes must have in common to be carried out together, whatever keys they name; None
-    for rows. A change that is carried out twice in a row does what it does once."""
+    """What changes must have in common to be carried out together, regardless of their keys; None
+    for rows. Carrying out a change twice in a row has the same effect as once.
+    """
     if not is_change(statement):
         return None
     ((verb, change),) = statement.items()
@@ -180,7 +181,7 @@ def _kind_of_change(statement: Any) -> str | None:
 
 
 def _change(statements: Sequence[Any], table_schema: TableSchema, target: TableSchema) -> Change:
-    """The change that statements of one kind are together."""
+    """The combined change of statements of one kind."""
     checked = [key_change(_NAME, table_schema, statement) for statement in statements]
     keys = {
         value.column.id: pa.concat_arrays([_stored(change.keys[at], target) for change in checked])
@@ -224,7 +225,7 @@ def _cast_value(value: Value, target: TableSchema) -> pa.Array:
 
 
 def _stored(value: Value, target: TableSchema) -> pa.Array:
-    """Values as their column can have them. Raises ValueError for others."""
+    """Values in a form that their column can hold. Raises ValueError for other values."""
     column, values = _present(value.column, target), _cast_value(value, target)
     if not column.type.nullable and values.null_count:
         raise ValueError(f"column `{column.name}` is NOT NULL now")
@@ -320,7 +321,7 @@ def _cast(values: Any, wanted: pa.DataType) -> Any:
 
 
 def _dates(values: Any, wanted: pa.DataType) -> Any:
-    """Times as dates, where none has a time of day: Arrow would cut it."""
+    """Times as dates, if none has a time of day, which Arrow would cut off."""
     if values.type.tz is not None:
         raise ValueError(f"{values.type} can't become {wanted}: an instant has no date")
     dates = values.cast(wanted)
@@ -343,8 +344,9 @@ def _padded(values: Any, column: Column) -> Any:
 
 
 def _conformed(column: Column, values: Any) -> Any:
-    """Values converted to the column's type, and checked for what Arrow's types don't express: NOT
-    NULL and lengths. Arrow checks nested NULLs."""
+    """Values converted to the column's type, and checked for constraints that Arrow's types don't
+    express: NOT NULL and lengths. Arrow checks nested NULLs.
+    """
     try:
         values = _with_default(_padded(_cast(values, arrow_type(column.type)), column), column)
     except MemoryError:
@@ -413,10 +415,10 @@ def _check_length(column: Column, values: Any) -> None:
 
 
 def check_unpacked(body: bytes, bytes_max: int) -> None:
-    """Raise OversizedError for a stream whose buffers have more bytes than that when they are
-    unpacked, or whose arrays have more values, nested ones included.
+    """Raise OversizedError for a stream whose unpacked buffers have more bytes than that, or whose
+    arrays have more values, including nested values.
 
-    Raises Arrow's errors for what is no stream.
+    Raises Arrow's errors for a body that is not a stream.
     """
     size_bytes = values = 0
     for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(body)):
@@ -434,8 +436,9 @@ def check_unpacked(body: bytes, bytes_max: int) -> None:
 
 
 def check_spread(table: pa.Table, bytes_max: int) -> None:
-    """Raise OversizedError for a table whose texts and bytes have more bytes than that where each
-    stands by itself: those of dictionaries and views stand for many rows."""
+    """Raise OversizedError for a table whose strings and bytes need more bytes than that if each
+    row has its own copy: values of dictionaries and views stand for many rows.
+    """
     size_bytes = 0
     for column in table.columns:
         for array in column.chunks:
@@ -466,7 +469,8 @@ def leaves(array: pa.Array) -> Iterator[pa.Array]:
 
 def _sizes(header: bytes, content: memoryview) -> Iterator[tuple[int, bool]]:
     """Yield the unpacked sizes of a message's buffers; and with True the lengths of its arrays,
-    nested ones included."""
+    including nested arrays.
+    """
     message = _target(header, 0)
     kind = header[_field(header, message, _HEADER_TYPE)]
     if kind not in (_IS_DICTIONARY, _IS_BATCH):
@@ -513,14 +517,14 @@ def _pairs(buffer: bytes, table: int, number: int) -> Iterator[tuple[int, int]]:
 
 
 def _spread_bytes(leaf: pa.Array) -> int:
-    """The bytes of texts where each row has its own."""
+    """The bytes of strings if each row has its own copy."""
     if pa.types.is_dictionary(leaf.type) or _is_view(leaf.type):
         return int(pc.sum(_lengths(leaf)).as_py() or 0)
     return 0
 
 
 def _lengths(leaf: pa.Array) -> pa.Array:
-    """The number of bytes of each value that has any number of them; else NULLs."""
+    """The number of bytes of each value of a variable-length type; else NULLs."""
     kind = leaf.type
     if pa.types.is_dictionary(kind):
         return _lengths(leaf.dictionary).take(leaf.indices)

@@ -60,8 +60,9 @@ def letters_document(dead: Sequence[DeadLetter]) -> list[list[object]]:
 
 
 def replayed_id(entry: Entry) -> str:
-    """The id of the change in an entry. Older versions wrote none: the number stands for it, or
-    what makes an append unique, since they may have written one twice."""
+    """The id of the change in an entry. Older versions wrote no id: the number replaces it, or for
+    an append its unique content, since they may have written an append twice.
+    """
     id = entry.document.get("id")
     if id is None and entry.document.get("change") == "append":
         groups = entry.document["groups"]
@@ -70,14 +71,14 @@ def replayed_id(entry: Entry) -> str:
 
 
 def check(log: DatabaseLog, document: Mapping[str, Any]) -> None:
-    """Raise StoreLostError where a change does not follow what the log has."""
+    """Raise StoreLostError if a change does not follow the log's contents."""
     if document["change"] == "append":
         for group in document["groups"]:
             log.check_next(group["table_id"], group["first"])
 
 
 def replay(log: DatabaseLog, entry: Entry) -> None:
-    """Apply an entry that was read. Raises DamagedObjectError where that is impossible."""
+    """Apply an entry that was read. Raises DamagedObjectError if that is impossible."""
     try:
         apply(log, entry.document, entry.parts)
     except (KeyError, TypeError, ValueError, UnstorableError) as error:

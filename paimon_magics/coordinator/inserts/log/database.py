@@ -107,8 +107,9 @@ class DatabaseLog:
         self.append_at(groups, self._time.now_ms())
 
     def append_at(self, groups: Sequence[Appended], at_ms: int, *, follows: bool = True) -> None:
-        """Append, with this running time for the labels. Only records that follow the last one,
-        unless that was checked, or some are known to be lost."""
+        """Append, with this running time for the labels. Accepts only records that follow the last
+        record, unless that was checked, or some records are known to be lost.
+        """
         changes = []
         for group in groups:
             segment = group.segment
@@ -150,7 +151,7 @@ class DatabaseLog:
         return [bytes(body) for (body,) in rows] == [group.segment.body]
 
     def check_next(self, table_id: str, first: int) -> None:
-        """Raise StoreLostError unless a table's records may go on with `first`."""
+        """Raise StoreLostError unless a table's records may continue with `first`."""
         for (last,) in self.database.read(
             "SELECT acknowledged FROM log_tables WHERE table_id = ?", table_id
         ):
@@ -304,7 +305,9 @@ class DatabaseLog:
         self.forget_until(now_ms - retention_ms, now_ms)
 
     def forget_until(self, until_ms: int, now_ms: int) -> None:
-        """Forget what was last used before a running time, and note the present one."""
+        """Forget labels and channels that were last used before a running time, and note the
+        present running time.
+        """
         while True:
             last = self.database.read(
                 "SELECT at_ms FROM log_keys WHERE at_ms < ? AND off <> ? "
@@ -322,7 +325,7 @@ class DatabaseLog:
                 return
 
     def running_ms(self) -> int:
-        """The running time that is noted, or that of the last label."""
+        """The noted running time, or the time of the last label."""
         noted = self.database.read("SELECT max(running_ms) FROM log_meta")[0][0]
         last = self.database.read("SELECT max(at_ms) FROM log_keys")[0][0]
         return int(max(noted or 0, last or 0))
@@ -369,7 +372,7 @@ def _stored_table(row: Sequence[Any]) -> LogTable:
 
 
 def _exhumation(table_id: str, first: int, last: int) -> Change:
-    """Drop the dead letters of a flush: records that one try left out may be loaded by the next."""
+    """Drop the dead letters of a flush: the next try may load records that this try left out."""
     return Change(
         "DELETE FROM log_dead_letters WHERE table_id = ? AND lsn >= ? AND lsn <= ?",
         (table_id, first, last),

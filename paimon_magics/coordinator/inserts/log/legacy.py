@@ -1,8 +1,8 @@
-"""What older versions left in a log: it knew tables by their locations and creation times.
+"""What older versions left in a log: they identified tables by location and creation time.
 
-A log in a database of that form is brought to the present one when it is opened, in steps that a
-next start goes on with. A table's id follows from its location and creation time; a rename that was
-under way gives it that of its new name, if it was done. Labels begin to age then, in the log's own
+Opening such a log in a database upgrades it to the present form, in steps that the next start can
+continue. A table's id follows from its location and creation time. After a completed rename that
+was under way, the table gets the id of its new name. Labels begin to age then, in the log's own
 time, since the machine's clock may have jumped before.
 """
 
@@ -18,13 +18,16 @@ from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.schema.history import table_id_of_legacy
 
 Renamed = Callable[[str], str | None]
-"""The location and creation time of the table that has a stored name now, None for no table."""
+"""The location and creation time of the table that now has a stored name; None if there is no such
+table.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
     """A rename that was under way: the table's identity before (`text`), its new name, and its
-    identity by that, None if the rename was not done."""
+    identity under that name. The last is None if the rename was not done.
+    """
 
     text: str
     target: str
@@ -37,7 +40,7 @@ _KEYED = ("log_tables", "log_segments", "log_keys", "log_dead_letters")
 
 
 def upgrade(database: Database, renamed: Renamed | None) -> None:
-    """Bring a log to the present form, if it has an older one."""
+    """Upgrade a log to the present form, if it has an older form."""
     if database.read("SELECT format FROM log_meta") == [(1,)]:
         integer = database.dialect.integer
         database.write(
@@ -82,7 +85,7 @@ def settled_moves(database: Database, renamed: Renamed | None) -> list[Move]:
 
 
 def adopt(database: Database, text: str, name: str = "") -> str:
-    """The id of a table that an older version's entry speaks of; it is noted, with a `name`."""
+    """The id of a table in an older version's entry; it is noted, with a `name`."""
     id = _id_of(database, text)
     if name:
         insertion = Change(
@@ -111,7 +114,7 @@ def move_table(database: Database, text: str, to_text: str, name: str) -> None:
 
 
 def _id_of(database: Database, text: str) -> str:
-    """The id of a table that an older version knew by its location and creation time."""
+    """The id of a table that an older version identified by its location and creation time."""
     known = database.read("SELECT table_id FROM log_tables WHERE legacy = ?", text)
     if known:
         return str(known[0][0])

@@ -1,9 +1,9 @@
-"""The interface of a log of small inserts, whichever store it lies in.
+"""The interface of a log of small inserts, in any store.
 
-A log belongs to one owner at a time and holds the records of many tables. It knows each table by
-its id, whatever its name and place are; a table that is made anew has another one.
-When `append` returns, the records and their labels are durable, together. Records are removed only
-after `publish` has said that they are in the table.
+A log belongs to one owner at a time and holds the records of many tables. It identifies each table
+by its id, regardless of name and location; a re-created table has another id. When `append`
+returns, the records and their labels are durable, together. Records are removed only after
+`publish` reports that they are in the table.
 
 If the process dies in any of these calls, the next start finds all of its effect or nothing.
 """
@@ -35,8 +35,9 @@ _LSN = struct.Struct(">QB")
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """What a log remembers of one insert with a label (`offset` -1) or in a channel, which it
-    `begins` as the first one that the log takes."""
+    """What a log remembers of one insert with a label (`offset` -1) or in a channel. `begins` marks
+    the channel's first insert in the log.
+    """
 
     key: str
     offset: int
@@ -58,9 +59,10 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What is known of one key: inserts (lsn, digest) by their offsets, and the channel's last and
-    first offset, None for a label. The first one is None, too, for a channel that an older version
-    began."""
+    """What the log remembers of one key: inserts (lsn, digest) by their offsets, and the channel's
+    last and first offset, None for a label. The first offset is also None for a channel that an
+    older version began.
+    """
 
     inserts: Mapping[int, tuple[int, bytes]]
     last_offset: int | None
@@ -69,8 +71,9 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class StoredFlush:
-    """A batch whose commit may have been asked for: its lsns, the chain of its last record, and the
-    transaction's id and document."""
+    """A batch whose commit may have been requested: its lsns, the chain of its last record, and the
+    transaction's id and document.
+    """
 
     first: int
     last: int
@@ -82,9 +85,10 @@ class StoredFlush:
 @dataclass(frozen=True, slots=True)
 class LogTable:
     """A table as the log knows it. `published` is the last record in the table, `chain` that
-    record's chain, `acknowledged` the last lsn given. `closed` is why nothing is taken or loaded,
-    "" while the table is open. `legacy` is the location and creation time by which an older version
-    knew the table, "" for others: snapshots of that time name them."""
+    record's chain, `acknowledged` the last lsn given. `closed` is why no insert is accepted or
+    loaded, "" while the table is open. `legacy` is the location and creation time by which an older
+    version identified the table, "" for others: snapshots of that time name them.
+    """
 
     table_id: str
     name: str
@@ -114,11 +118,11 @@ class Log(Protocol):
     `id` is unique, `name` is for people. `damage` describes lost records whose tables are unknown,
     "" for none. Every method raises StoreUnavailableError when the store does not work now (nothing
     has happened, unless it is `unclear`), and StoreLostError when the store's contents are not what
-    was left there; nothing else.
+    this log left there. It raises no other errors.
 
-    After an unclear error the same call settles it, from any thread and as often as it is made: it
-    happens once. A `write_id` is needed for that only if other writes to the same table may come
-    between: without one the call is carried out again.
+    After an unclear error, repeating the same call settles it, from any thread and any number of
+    times: it happens once. This needs a `write_id` only if other writes to the same table may come
+    between; without it, the call is carried out again.
     """
 
     id: str
@@ -126,8 +130,9 @@ class Log(Protocol):
     damage: str
 
     def append(self, groups: Sequence[Appended]) -> None:
-        """Make records durable, all or none. Raises UnstorableError where the store can't hold
-        them, StoreLostError where they don't follow the table's last record."""
+        """Make records durable, all or none. Raises UnstorableError if the store can't hold them,
+        StoreLostError if they don't follow the table's last record.
+        """
 
     def tables(self) -> list[LogTable]:
         """All tables that have or had records."""
@@ -136,7 +141,7 @@ class Log(Protocol):
         """The segments that hold the records from `first` to `last`, by their first lsns."""
 
     def remembered(self, table_id: str, keys: Sequence[str]) -> dict[str, Remembered]:
-        """What is known of these keys; unknown keys are left out."""
+        """What the log remembers of these keys; unknown keys are left out."""
 
     def begin_flush(self, table_id: str, flush: StoredFlush, dead: Sequence[DeadLetter]) -> None:
         """Note the flush that is about to be committed. Of its records exactly the `dead` ones are
@@ -160,13 +165,13 @@ class Log(Protocol):
         """Close a table until an administrator has looked at it, or ("") open it."""
 
     def accept_loss(self, table_id: str, name: str, published: int, write_id: str = "") -> None:
-        """Begin a table's log anew after `published`; the records that it had are given up."""
+        """Restart a table's log after `published`; its previous records are discarded."""
 
     def rename_table(self, table_id: str, name: str, write_id: str = "") -> None:
-        """Note a table's new name; nothing for a table that the log does not know."""
+        """Note a table's new name. Do nothing for an unknown table."""
 
     def drop_table(self, table_id: str, write_id: str = "") -> None:
-        """Forget a dropped table, what waits for it, and its labels; its dead letters stay."""
+        """Forget a dropped table, its waiting rows and its labels; its dead letters stay."""
 
     def dead_letters(self, table_id: str | None = None) -> list[DeadLetter]:
         """The dead letters, of one table or of all, oldest first."""
@@ -175,13 +180,15 @@ class Log(Protocol):
         """Forget a dead letter."""
 
     def forget(self, retention_ms: int) -> None:
-        """Forget the labels and channels that were last used longer ago than that, in the time for
-        which the log was open: neither downtime nor a clock that jumps counts. It is to be called
-        each minute, since it also notes that time."""
+        """Forget the labels and channels that were last used longer ago than that. Only time in
+        which the log was open counts: neither downtime nor clock jumps do. Call it each minute,
+        since it also notes that time.
+        """
 
     def check(self) -> None:
-        """Write something, so that an error is raised when that does not work; nothing where the
-        log has no store of its own."""
+        """Write something, so that an error is raised if writing fails. Do nothing if the log has
+        no store of its own.
+        """
 
     def close(self) -> None:
         """Close the log."""
@@ -205,8 +212,9 @@ def table_name(stored: str) -> TableName:
 
 
 class DiskReserve:
-    """Space on the disk of `folder`, of which `reserve_bytes` are kept for loading what waits.
-    `holds_log` says whether inserts or commits are stored there. For any thread."""
+    """Space on the disk of `folder`, of which `reserve_bytes` are reserved for loading waiting
+    rows. `holds_log` says whether inserts or commits are stored there. For any thread.
+    """
 
     def __init__(
         self, runtime: Runtime, folder: Path, reserve_bytes: int, *, holds_log: bool = True
@@ -221,12 +229,12 @@ class DiskReserve:
         self._free = Noted(runtime, "disk", free_bytes, _LOOK_MS, free_bytes())
 
     def stop(self) -> None:
-        """Look at it no more."""
+        """Stop checking the disk."""
         self._free.stop()
 
     @property
     def problem(self) -> str:
-        """Why nothing may be written, "" where more may be."""
+        """Why nothing may be written, "" if more may be written."""
         if not self._holds_log:
             return ""
         problem = self._free.problem
@@ -308,8 +316,9 @@ def remembering(table_id: str, keys: Sequence[Keyed], at_ms: int) -> list[Change
 
 
 def forgetting(before_ms: int) -> list[Change]:
-    """The changes that remove what was last used before a running time. A channel's first offset
-    goes with the last of its answers."""
+    """The changes that remove labels and channels that were last used before a running time. A
+    channel's first offset is removed with the last of its answers.
+    """
     return [
         Change(
             "DELETE FROM log_keys WHERE off = ? AND (table_id, key) IN "
@@ -344,7 +353,9 @@ def _key_row(run: Sequence[Keyed]) -> tuple[str, int, int, bytes]:
 
 
 def remembered_of(rows: Sequence[tuple[int, int, bytes]]) -> Remembered:
-    """What is known of a key, from its rows in order: each its offset, lsn and answers."""
+    """What the log remembers of a key, from its rows in order: each row has its offset, lsn and
+    answers.
+    """
     inserts: dict[int, tuple[int, bytes]] = {}
     first_offset = None
     for last, lsn_or_first, answers in rows:

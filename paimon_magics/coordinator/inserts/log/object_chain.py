@@ -1,4 +1,5 @@
-"""The chain of a log's entries. Each is created only if it is absent, and names the one before it.
+"""The chain of a log's entries. Each entry is created only if it is absent, and names its
+predecessor.
 
 Their combined state is kept in memory (`inner`, in `database`), and written as a checkpoint now and
 then.
@@ -39,7 +40,9 @@ from paimon_magics.tables.stores.object_client import is_failure
 from paimon_magics.tables.stores.store import Store
 
 _ENTRIES_MAX = 1_024
-"""The most entries that a start has to read, unless a checkpoint is large compared with them."""
+"""Upper bound on the entries that a start must read, unless a checkpoint is large compared with
+them.
+"""
 
 _ENTRIES_MAX_LARGE = 16_384
 _OPENINGS_MAX = 20
@@ -67,8 +70,9 @@ class _Change:
 
 
 class ObjectChain:
-    """The chain in one folder. Making the object takes the chain over, by an entry that names the
-    new owner, `who`. For any thread. `damage` describes lost entries, "" for none."""
+    """The chain in one folder. The constructor takes the chain over, with an entry that names the
+    new owner, `who`. For any thread. `damage` describes lost entries, "" for none.
+    """
 
     def __init__(self, folder: ObjectFolder, who: str) -> None:
         self._folder = folder
@@ -144,7 +148,7 @@ class ObjectChain:
             ) from error
 
     def _catch_up(self) -> None:
-        """Read the state again, after an entry was written and could not be applied."""
+        """Read the state again, after an entry was written but could not be applied."""
         number = self._number
         try:
             is_whole = self._recover()
@@ -286,9 +290,10 @@ class ObjectFolder:
         self._store.make_folder(self._folder)
 
     def identity(self, warehouse_id: str = "") -> str:
-        """The log's id, which is made if there is none yet; it is bound to the warehouse with an
-        id. Raises StoreLostError if the file is missing beside entries, or has another format, and
-        SetupError if it belongs to another warehouse."""
+        """The log's id, which is created if there is none yet. It is bound to the warehouse with an
+        id. Raises StoreLostError if entries exist without the file of the id, or it has another
+        format, and SetupError if it belongs to another warehouse.
+        """
         path = f"{self._folder}/identity.json"
         content = self._store.read(path)
         if content is None:
@@ -330,14 +335,15 @@ class ObjectFolder:
         return numbers["entry"], numbers["checkpoint"]
 
     def entries(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        """Yield entries by number; the content is empty for one that was removed meanwhile."""
+        """Yield entries by number; the content is empty for an entry that was removed meanwhile."""
         with ThreadPoolExecutor(_READERS) as pool:
             contents = pool.map(lambda number: self._store.read(self._path(number)) or b"", numbers)
             yield from zip(numbers, contents, strict=True)
 
     def create_entry(self, number: int, content: bytes) -> bool:
-        """Create an entry. Return whether it is there with this content. Raises SetupError if it
-        certainly was not created now; after any other error it may have been."""
+        """Create an entry. Return whether it exists with this content. Raises SetupError if it was
+        certainly not created now; after any other error it may exist.
+        """
         path = self._path(number)
         if self._store.create(path, content):
             return True
@@ -347,11 +353,11 @@ class ObjectFolder:
             raise OSError(error.message) from error
 
     def checkpoint(self, number: int) -> bytes:
-        """A checkpoint's content; empty for one that was removed meanwhile."""
+        """A checkpoint's content; empty if it was removed meanwhile."""
         return self._store.read(self._checkpoint_path(number)) or b""
 
     def create_checkpoint(self, number: int, content: bytes) -> None:
-        """Create a checkpoint, unless it is there."""
+        """Create a checkpoint, unless it exists."""
         self._store.create(self._checkpoint_path(number), content)
 
     def remove_until(self, number: int) -> None:

@@ -55,7 +55,7 @@ class Checkpoint:
 def seal_entry(
     number: int, before: int, document: Mapping[str, Any], parts: Sequence[bytes] = ()
 ) -> tuple[bytes, int]:
-    """The object of an entry, and its check. Raises UnicodeError for text that is no Unicode."""
+    """The object of an entry, and its check. Raises UnicodeError for text that is not Unicode."""
     text = json.dumps(document, ensure_ascii=False).encode()
     body = b"".join(
         (_U32.pack(len(text)), text, *(x for part in parts for x in (_U32.pack(len(part)), part)))

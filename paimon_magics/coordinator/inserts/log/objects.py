@@ -1,17 +1,17 @@
-"""The log as objects in the warehouse's own store: numbered, each created only if it is absent.
+"""The log as numbered objects in the warehouse's own store, each created only if it is absent.
 
 See `log.Log` for its guarantees and `object_codec` for the form of the objects. Their
 combined state is kept in memory, in the same kind of database that other logs have on a disk. A
 checkpoint of it is written now and then, and the objects that it replaces are removed.
 
-A coordinator that opens the log creates its next entry. The owner before finds that number taken
-when it writes next, and stops before it acknowledges anything.
+A coordinator that opens the log creates its next entry. The previous owner finds that number taken
+at its next write, and stops before it acknowledges anything.
 
-If the process dies while it writes an entry, the entry is there or not. If a creation gets no clear
-answer, it is tried again before anything else is written. Each entry has the id of its change, so
-that a change that is asked for again, at any later time, is not written twice. When an entry is
-missing or damaged, nobody knows whose records it had: then every table of the log stays closed
-until an administrator has looked at it.
+If the process dies while it writes an entry, the entry exists completely or not at all. If a
+creation gets no clear answer, it is retried before anything else is written. Each entry has the id
+of its change, so that a change that is repeated at any later time is not written twice. If an entry
+is missing or damaged, it is unknown which tables' records it had: then every table of the log stays
+closed until an administrator has checked it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ObjectLog:
         self._time = RunningTime(self._noted_ms, steady)
 
     def _settle(self, move: Move) -> None:
-        """Finish a rename that an older version had begun, or forget it."""
+        """Finish a rename that an older version began, or forget it."""
         document = {"change": "begin_move", "location": move.text, "target": ""}
         if move.done_as is not None:
             document = {"change": "move_table", "location": move.text}

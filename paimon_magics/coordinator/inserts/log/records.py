@@ -1,14 +1,14 @@
 """The form of the log: records, and the segments that hold them. Pure.
 
 A record is one acknowledged request. Its number, the lsn, counts within its table: 1, 2, 3, …
-Records that became durable together are one segment, whichever store it lies in:
+Records that became durable together are one segment, in any store:
 
     segment  magic "PMG1" | first lsn u64 | records u32 | chain before u32 | crc32 of these u32
     record   length u32 | chain u32 | body
     body     format u8 | schema id u32 | rows u32 | at ms u64 | offset i64 | key u16+text
              | digest u8+bytes | [user u16+text] | payload
 
-The user is there where the highest bit of the format is set. All numbers are big-endian. `chain` is
+The user is present if the highest bit of the format is set. All numbers are big-endian. `chain` is
 the crc32 of the record's length and body, continued from the chain of the record before, across
 segments. A changed, lost or moved record breaks it, for everything that follows. Reading returns
 the records that were written, or raises DamagedError.
@@ -35,8 +35,8 @@ _HEADER_BYTES = _HEADER.size + _CRC.size
 
 class Format(IntEnum):
     """The form of a record's payload: a JSON request of rows as it was sent, an Arrow IPC stream,
-    or a JSON request that has changes of rows, too (`protocol.documents`). A coordinator
-    that is too old to know changes so finds the record unreadable, and does not take it for rows.
+    or a JSON request that also has changes of rows (`protocol.documents`). A coordinator that is
+    too old to know changes finds such a record unreadable, so it does not take it for rows.
     """
 
     JSON = 1
@@ -60,8 +60,9 @@ class DamagedError(Exception):
 class Record(NamedTuple):
     """One acknowledged request. Its rows were checked against the table's schema `schema_id`. `key`
     is its label or channel ("" for none), `offset` its place in the channel (-1 for none), `digest`
-    the digest that a repeat must have, `user` who has sent it ("" if nobody has said so; a
-    coordinator that is too old to know users finds the record unreadable)."""
+    the digest that a repeat must have, `user` its sender ("" if unknown). A coordinator that is too
+    old to know users finds a record with a user unreadable.
+    """
 
     lsn: int
     format: Format
@@ -103,7 +104,7 @@ def seal(records: Sequence[Record], chain: int) -> Segment:
 def read_segment(content: bytes, first: int, chain: int | None) -> tuple[list[Record], list[int]]:
     """The records of a segment that begins with `first`, and the chain of each.
 
-    `chain` is that of the record before, None where it is unknown. Raises DamagedError.
+    `chain` is the chain of the previous record, None if it is unknown. Raises DamagedError.
     """
     found_first, count, before = _header(content, first)
     if found_first != first:
@@ -137,12 +138,12 @@ def read_segments(
     chain: int | None = None,
     upto: int | None = None,
 ) -> tuple[list[Record], int | None]:
-    """The records of segments with lsns above `after`, up to `upto` where that is given; and the
-    chain of the last one.
+    """The records of segments with lsns above `after`, up to `upto` if given; and the chain of the
+    last record.
 
     The segments come in order, by their first lsns; the first may begin at or before `after`.
-    `chain` is that of record `after`, if it is known. Raises DamagedError for damaged or missing
-    records.
+    `chain` is the chain of record `after`, if it is known. Raises DamagedError for damaged or
+    missing records.
     """
     records: list[Record] = []
     expected = None

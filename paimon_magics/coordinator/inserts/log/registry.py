@@ -1,18 +1,18 @@
 """The log registry: for each table, a note in the warehouse names the log with its rows.
 
-A log on a local disk can be lost with its machine, or be out of reach of the coordinator that takes
+A log on a local disk can be lost with its machine, or be unreachable for the coordinator that takes
 over. So a table's log is noted as open before its first row is acknowledged, and as clean when
-nothing is left in it. A coordinator that finds another log open, or its own without records that
-must be there, knows that acknowledged rows are missing. It leaves the table closed until an
+nothing is left in it. A coordinator may find another log open, or its own log without records that
+must be there. Then it knows that acknowledged rows are missing. It leaves the table closed until an
 administrator accepts the loss, or the log comes back. The note is renewed while rows are
-acknowledged: so the loss of a log's last records, or its return to an old copy, is noticed, except
-for rows acknowledged since the last renewal.
+acknowledged. So a coordinator notices the loss of a log's last records, or a return to an old copy,
+except for rows acknowledged since the last renewal.
 
-A drop of a table whose rows still wait is noted as well: if it fails, or the process dies, nobody
-else can tell whether the table went by this drop, and its rows with it.
+A drop of a table with waiting rows is noted as well. If the drop fails, or the process dies, only
+this note shows whether this drop removed the table and its rows.
 
-If the process dies, the note stays open, as it should. Notes of older versions, which knew tables
-by their locations, are written anew at the first look.
+If the process dies, the note stays open, as it should. Notes of older versions, which identified
+tables by their locations, are rewritten when they are first read.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ _DROP_PREFIX = "drop-"
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """The table's log: its id and name, who opened it, and the lsn after the last one known to be
-    acknowledged. `is_open` while the log may hold records that are not in the table."""
+    """The table's log: its id and name, who opened it, and the lsn after the last known
+    acknowledged lsn. `is_open` while the log may hold records that are not in the table.
+    """
 
     table_id: str
     log: str
@@ -60,7 +61,7 @@ class LogRegistry:
         self._is_present = False  # no notes of older versions are left
 
     def note(self, table_id: str) -> Note | None:
-        """The note of a table's log; None where there is none, or it can't be read."""
+        """The note of a table's log; None if it is missing or unreadable."""
         with store_errors(f"Reading the log registry, {self._folder},"):
             self._renew_old()
             content = self._store.read(self._path(table_id))
@@ -68,8 +69,9 @@ class LogRegistry:
 
     def missing(self, table_id: str, last_lsn: Callable[[], int], damage: str = "") -> str:
         """Why acknowledged rows of the table are missing in this log, which has given lsns up to
-        `last_lsn()`, called after the note was read; "" when none are. `damage` is the log's own,
-        see `Log.damage`."""
+        `last_lsn()`, called after the note was read; "" when none are missing. `damage` is the
+        log's own, see `Log.damage`.
+        """
         note = self.note(table_id)
         acknowledged = last_lsn()
         if note is None or note.table_id != table_id:
@@ -100,14 +102,15 @@ class LogRegistry:
         self._write(table_id, acknowledged + 1, is_open=False)
 
     def check(self) -> None:
-        """Raise SetupError where notes can't be read. It writes nothing: the warehouse may be
+        """Raise SetupError if notes can't be read. This writes nothing: the warehouse may be
         gone."""
         with store_errors(f"Looking at the log registry, {self._folder},"):
             self._store.names(self._folder, f"{_PREFIX}none")
 
     def note_drop(self, table_id: str) -> None:
-        """Note that a drop of a table begins. The note stays if the drop fails: its answer may be
-        lost, and be carried out later."""
+        """Note that a drop of a table begins. The note stays if the drop fails: the store may still
+        carry out a drop whose answer was lost.
+        """
         with store_errors(f"Writing to the log registry, {self._folder},"):
             self._store.make_folder(self._folder)
             self._store.write(self._drop_path(table_id), b"")
@@ -118,8 +121,9 @@ class LogRegistry:
             return self._store.read(self._drop_path(table_id)) is not None
 
     def forget(self, table_id: str) -> None:
-        """Remove the notes of a table that is gone, with nothing in the log. If that fails it does
-        no harm: no other table has that identity."""
+        """Remove the notes of a table that is gone and has nothing in the log. A failure does no
+        harm: no other table has that identity.
+        """
         with contextlib.suppress(PaimonMagicsError, OSError):
             self._store.delete([self._path(table_id), self._drop_path(table_id)])
 
@@ -156,7 +160,7 @@ class LogRegistry:
 
 
 def _note_of(content: bytes) -> Note | None:
-    """The note in a file, also in an older version's; None where it can't be read."""
+    """The note in a file, also in an older version's file; None if it can't be read."""
     try:
         document = json.loads(content)
         if "location" in document:
@@ -168,7 +172,7 @@ def _note_of(content: bytes) -> Note | None:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredLog:
-    """A log, and the registry that notes in the warehouse which tables' records it holds."""
+    """A log, and the registry that notes in the warehouse which tables' records the log holds."""
 
     log: Log
     registry: LogRegistry

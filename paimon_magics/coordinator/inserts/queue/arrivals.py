@@ -1,8 +1,8 @@
 """Number the inserts that arrive together, put them into batches, and answer them. Pure.
 
-An insert with the label, or the channel and offset, of an earlier one gets the same answer as that
-one, or is refused if it differs. An insert is also refused if the backlog is full, or while the
-table takes none.
+An insert with the label, or the channel and offset, of an earlier insert gets the same answer, or
+is refused if it differs. An insert is also refused if the backlog is full, or while the table
+accepts none.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Group:
         self._is_refusing = any(hold.refuses for hold in queue.holds)
 
     def take(self, arrival: Arrival) -> None:
-        """Give an insert an lsn; or answer it without one, as a repeat or refused."""
+        """Give an insert an lsn; or answer it without an lsn, as a repeat or as refused."""
         known = self._known.get((arrival.key, arrival.offset), arrival.known)
         answer = self._answer_of_repeated(arrival, known) if arrival.key else None
         if answer is None:
@@ -92,8 +92,9 @@ class _Group:
         return self._queue.next_lsn + len(self._inserts)
 
     def _answer_of_repeated(self, arrival: Arrival, known: Known | None) -> Answer | None:
-        """The answer to a repeated insert, or to one that does not follow the last one of its
-        channel; None for a new insert."""
+        """The answer to a repeated insert, or to an insert that does not follow the last insert of
+        its channel; None for a new insert.
+        """
         if known is not None:
             if known.digest != arrival.digest:
                 return Refused(Reason.MISMATCH, "the earlier insert had different rows")

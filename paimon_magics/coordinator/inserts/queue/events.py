@@ -29,9 +29,10 @@ class FlushRequested:
 @dataclass(frozen=True, slots=True)
 class HoldRequested:
     """A statement other than a small insert asks for its place, which lasts until HoldEnded. A hold
-    that `drains` waits until everything acknowledged is loaded; another waits only for the batch
-    being loaded, and stops the next. A hold that `refuses` has inserts refused until it ends. One
-    that `passes` does not wait for rows whose loading has failed several times."""
+    that `drains` waits until everything acknowledged is loaded; other holds wait only for the batch
+    being loaded, and stop the next batch. While a hold `refuses`, inserts are refused until it
+    ends. A hold that `passes` does not wait for rows whose loading failed several times.
+    """
 
     id: str
     ask: int
@@ -61,7 +62,8 @@ class Published:
 @dataclass(frozen=True, slots=True)
 class FlushFailed:
     """The batch is certainly not in the table. `permanent` if its rows are the reason, `refused` if
-    the store denies access, which lasts until somebody changes something."""
+    the store denies access, which lasts until somebody changes something.
+    """
 
     why: str
     now_ms: int
@@ -79,7 +81,9 @@ class FlushUnclear:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The table is closed, and `why`: nothing is taken or loaded. With "" it is open again."""
+    """The table is closed, for the reason `why`: no insert is accepted or loaded. With "" it is
+    open again.
+    """
 
     why: str
     now_ms: int
@@ -87,7 +91,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time has passed. `thresholds` are the table's present ones, where they were read again."""
+    """Time has passed. `thresholds` are the table's present thresholds, if they were read again."""
 
     now_ms: int
     thresholds: Thresholds | None = None
@@ -131,7 +135,7 @@ class BeginFlush:
 
 @dataclass(frozen=True, slots=True)
 class SettleFlush:
-    """Find out what became of the batch; the same events come back."""
+    """Determine the outcome of the batch; the same events come back."""
 
     batch: Batch
 

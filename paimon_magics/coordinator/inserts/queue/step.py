@@ -56,7 +56,7 @@ from paimon_magics.coordinator.inserts.queue.values import (
 )
 
 _FAILURES_MAX = 3
-"""How often a batch that can't be written is tried before it is split in halves."""
+"""How often writing a batch is tried before the batch is split in halves."""
 
 _PAUSE_MS = 200
 _PAUSE_MS_MAX = 10_000
@@ -168,7 +168,7 @@ def _without_hold(queue: Queue, id: str) -> tuple[Queue, list[Effect]]:
 
 
 def _go_on(queue: Queue, now_ms: int) -> tuple[Queue, list[Effect]]:
-    """Begin the next batch, or find out about the last one, if it is time."""
+    """If it is time, begin the next batch, or determine the outcome of the last batch."""
     if queue.unsettled and queue.flushing is not None and now_ms >= queue.retry_at_ms:
         return replace(queue, unsettled=False), [SettleFlush(queue.flushing)]
     if queue.flushing is not None or queue.closed or now_ms < queue.retry_at_ms:
@@ -251,7 +251,9 @@ def _failed(queue: Queue, event: FlushFailed) -> tuple[Queue, list[Effect]]:
 
 
 def _unclear(queue: Queue, event: FlushUnclear) -> tuple[Queue, list[Effect]]:
-    """Wait, and find out then. Nothing else is loaded, and no hold is granted, before that."""
+    """Wait, then determine the outcome. Before that, nothing else is loaded, and no hold is
+    granted.
+    """
     assert queue.flushing is not None
     return replace(_waits(queue, event), unsettled=True), []
 
@@ -265,8 +267,9 @@ def _waits(queue: Queue, event: FlushFailed | FlushUnclear) -> Queue:
 
 
 def _before_it(queue: Queue) -> tuple[Queue, list[Effect]]:
-    """Grant the holds that waited only for the end of the batch that has failed, and those that
-    pass a batch that fails again and again: such a statement may be what ends the failures."""
+    """Grant the holds that waited only for the end of the failed batch, and holds that pass a
+    repeatedly failing batch: their statement may be what ends the failures.
+    """
     fails = queue.failures >= _FAILURES_MAX
     holds = tuple(
         replace(hold, lsn=queue.published)

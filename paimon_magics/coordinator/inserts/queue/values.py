@@ -1,7 +1,7 @@
 """The values of one table's small inserts: modes, answers, arrivals, batches, the queue.
 
-See `step` for what happens to them. What is made for each insert is a named tuple, which is made in
-a quarter of a frozen dataclass's time.
+See `step` for what happens to them. Objects that are made for each insert are named tuples, which
+take a quarter of a frozen dataclass's time to make.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Mode(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """When the open batch is loaded, and how much may wait. From a backlog of `soft_bytes` on,
-    inserts wait until they are visible; beyond `hard_bytes` they are refused."""
+    inserts wait until they are visible; beyond `hard_bytes` they are refused.
+    """
 
     rows: int = 1_000_000
     data_bytes: int = 64 * 2**20
@@ -33,7 +34,7 @@ class Thresholds:
 
 
 class Reason(StrEnum):
-    """Why an insert was not taken, or will never be visible."""
+    """Why an insert was not accepted, or will never be visible."""
 
     FULL = "full"  # the backlog: come back later
     LARGE = "large"  # the insert alone is more than may wait
@@ -48,9 +49,10 @@ class Reason(StrEnum):
 
 
 class Accepted(NamedTuple):
-    """The insert is durable, or visible where `mode` says so, in `snapshot_id` where that is known.
-    `fallback` is why the mode is not the requested one, `trouble` why the last load failed. The
-    `lsn` is 0 for a repeated insert whose first answer is no longer kept."""
+    """The insert is durable, or visible if `mode` says so, in `snapshot_id` if that is known.
+    `fallback` is why the mode differs from the requested mode, `trouble` why the last load failed.
+    The `lsn` is 0 for a repeated insert whose first answer is no longer kept.
+    """
 
     lsn: int
     mode: Mode
@@ -76,7 +78,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The insert was not taken; or, with `Reason.DEAD` or `Reason.STORE`, not loaded."""
+    """The insert was not accepted; or, with `Reason.DEAD` or `Reason.STORE`, not loaded."""
 
     reason: Reason
     message: str
@@ -95,11 +97,11 @@ class Known:
 
 
 class Arrival(NamedTuple):
-    """One insert that the validator has let in. `ask` is the number by which it is answered.
+    """One insert that the validator accepted. `ask` is the number by which it is answered.
 
-    `key` and `offset` are as in `log.records.Record`. `known` is what is remembered under them,
-    `last_offset` the channel's last offset, None for an unknown channel, and `first_offset` its
-    first one, None where that is unknown, too: for channels that an older version began.
+    `key` and `offset` are as in `log.records.Record`. `known` is what the log remembers of them.
+    `last_offset` is the channel's last offset, None for an unknown channel. `first_offset` is its
+    first offset, None also for channels that an older version began.
     """
 
     ask: int
@@ -127,9 +129,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A statement's place: after `lsn`, before all later records. A hold that does not `drains` is
-    granted before a batch that has failed; one that `passes`, before one that has failed several
-    times."""
+    """A statement's place: after `lsn`, before all later records. A hold without `drains` is
+    granted before a batch that failed; a hold that `passes` is granted before a batch that failed
+    several times.
+    """
 
     id: str
     ask: int
@@ -151,8 +154,9 @@ class Waiter:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A table's inserts that are not published; `published` is the last lsn that is. `unsettled`
-    while it is not known, and not being found out, what became of the batch `flushing`."""
+    """A table's unpublished inserts; `published` is the last published lsn. `unsettled` while the
+    outcome of the batch `flushing` is unknown and nothing is determining it.
+    """
 
     thresholds: Thresholds = field(default_factory=Thresholds)
     next_lsn: int = 1
