@@ -1,6 +1,6 @@
 """The audit log as a Paimon table, which any engine can read.
 
-It has a partition for each day (UTC), and a key for each entry, so that writing one twice changes
+It has a partition for each day (UTC), and a key for each entry, so writing an entry twice changes
 nothing. With the table's option `partition.expiration-time` whole days that are older are removed.
 """
 

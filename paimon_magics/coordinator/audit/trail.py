@@ -34,7 +34,7 @@ _PropertiesOf = Callable[[Publication], tuple[tuple[str, str], ...]]
 
 _LOADER = "auto_batch_load"  # the engine of loads of small inserts
 _LOAD_MAX = 10_000  # entries in one commit
-_WAITING_MAX = 1_000_000  # entries in the store; beyond that nothing more is carried out
+_WAITING_MAX = 1_000_000  # entries in the store; beyond that no request is carried out
 _TOGETHER_MAX = 10_000  # entries that are made durable at once
 _RETRY_MS = 1_000.0
 _REFUSED_PER_SECOND = 20.0
@@ -104,7 +104,7 @@ class Trail:
         self._every_ms = every_ms
         self._refused = _Bucket()
         self._turn = threading.RLock()
-        self._again: list[_Arrived] = []  # of the writer alone
+        self._again: list[_Arrived] = []  # only for the writer
         self._writer: Owner[_Arrived] = runtime.owner(
             "audit",
             self._write,
@@ -217,7 +217,7 @@ class Trail:
             elif isinstance(item, Publication):
                 try:
                     items += [_Item(entry, True) for entry in self._of_load(item)]
-                except Exception as error:  # the store, which is asked again
+                except Exception as error:  # errors of the store, which is retried
                     _log.warning("Who wrote %s is not known yet: %s", item.id, error)
                     self._again.append(item)
         try:

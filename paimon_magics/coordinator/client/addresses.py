@@ -22,7 +22,7 @@ from paimon_magics.redaction import conceal
 _SCHEMES = ("http://", "https://")
 
 TokenSource = str | Callable[[], str]
-"""A token, or a function that returns one that is valid now."""
+"""A token, or a function that returns a currently valid token."""
 
 _VARIABLE = "PAIMON_COORDINATOR_TOKEN"
 _FILE_VARIABLE = "PAIMON_COORDINATOR_TOKEN_FILE"
@@ -85,7 +85,7 @@ def trusting(ca: str) -> ssl.SSLContext:
     """
     try:
         return ssl.create_default_context(cafile=ca or None)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # ssl.SSLError is an OSError
         reason = error.strerror or getattr(error, "reason", None) or str(error)
         raise SetupError(
             f"The certificates in {ca} can't be used: {reason}.",

@@ -147,7 +147,7 @@ def _run_once(
         granted, claimed = claimed_plan(engine.client, planned, transaction)
         plan: _P | None = granted
         if is_outdated(granted):
-            # Who had the buckets between the plan and the claim may have compacted them.
+            # Another transaction may have compacted the buckets between the plan and the claim.
             plan = engine.planned(table, replace(scope, buckets=frozenset(granted.unit_keys())))
         if plan is None or plan.is_empty:
             engine.client.abort(transaction)

@@ -63,7 +63,7 @@ class InProcessCommitter(CoordinatorClient):
         self._turn = threading.Lock()
         self._lines = _Lines()
         self._context = Context(catalog, catalog.publish)
-        # Commit users that certainly have no snapshot, so that none has to be looked for.
+        # Commit users that certainly have no snapshot, so that no look-up is needed.
         self._uncommitted: set[str] = set()
         self._tickets: dict[str, str] = {}  # of open transactions, by commit user
         self._claims: dict[CompactedBucket, str] = {}
@@ -215,8 +215,8 @@ class InProcessCommitter(CoordinatorClient):
 
 
 class _Lines:
-    """Lines of transactions by their table's location, for tables that take one at a time; the
-    first in each line has its turn. Safe for several threads.
+    """Lines of transactions by their table's location, for tables that allow one transaction at a
+    time; the first in each line has its turn. Safe for several threads.
 
     They order the transactions of this process only; commits find conflicts with other processes.
     If a transaction never leaves, those behind it wait until their wait times out.

@@ -101,8 +101,9 @@ class CoordinatorClient(Protocol):
         """
 
     def sweep(self, request: CommitRequest) -> int:
-        """Delete the files that a committed transaction wrote but did not commit: those of task
-        attempts that failed or lost to another attempt. Returns the number of files deleted."""
+        """Delete the files that a committed transaction wrote but did not commit: the files of task
+        attempts that failed or lost to another attempt. Returns the number of files deleted.
+        """
 
     def change_versions(self, table: TableName, change: VersionChange) -> VersionReceipt:
         """Change tags or branches of a table, or roll it back.
@@ -204,7 +205,7 @@ class Attempts:
             raise error
         pause = min(_PAUSE_SECONDS * 2**self._reruns, _PAUSE_SECONDS_MAX)
         self._reruns += 1
-        # A coordinator's refusal has the next step in its message, which is done by then.
+        # A coordinator's refusal names the next step in its message; that step is done by then.
         self._last = error.message.partition(" Nothing was written.")[0]
         time.sleep(random.uniform(0, pause))
 

@@ -96,11 +96,11 @@ class ReadLeases:
         if had_any:
             try:
                 self._send()
-            except Exception as error:  # the leases end by themselves
+            except Exception as error:  # the leases expire by themselves
                 _log.info("Read leases could not be released: %r", error)
 
     def _send(self) -> set[tuple[TableName, int]]:
-        # One at a time: an older list that arrives later would take leases away.
+        # One at a time: an older list that arrives later would remove leases.
         with self._sending:
             with self._guard:
                 wanted = self._wanted()

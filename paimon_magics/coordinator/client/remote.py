@@ -66,7 +66,7 @@ _log = logging.getLogger(__name__)
 _TURN_PAUSE_SECONDS = 0.1
 _ENDED = 410
 _END_SECONDS = 1.0  # the caller asks again
-_ABORT_SECONDS = 5.0  # a transaction that nobody aborts ends by its lease
+_ABORT_SECONDS = 5.0  # a transaction that nobody aborts ends when its lease expires
 
 _AGAIN_SECONDS = 10.0
 
@@ -178,7 +178,7 @@ class RemoteCoordinator:
         """See `CoordinatorClient.abort`; the coordinator removes the files, so the count is 0."""
         id = self.transactions.id_of(transaction)
         self.transactions.ended(transaction.commit_user, id)
-        with contextlib.suppress(CommitConflictError):  # it has ended by itself
+        with contextlib.suppress(CommitConflictError):  # it ended by itself
             document = {"reason": "its owner ended it"} | _adoption(transaction)
             self._transaction(id, "abort", document, wait_seconds=_ABORT_SECONDS)
         return 0
@@ -286,18 +286,18 @@ class RemoteCoordinator:
                 except SetupError as error:
                     if not broke_off(error) or time.monotonic() > deadline:
                         raise
-                    # The coordinator died, maybe after it had opened one: another one is opened
-                    # when it is back and has ended that one.
+                    # The coordinator died, maybe after it had opened a transaction. Another
+                    # transaction is opened when the coordinator is back and has ended the first.
                     try:
                         self._give_up(ticket, "its opening was not confirmed")
                     except (SetupError, UnknownOutcomeError):
                         raise error from None
                     ticket = uuid.uuid4().hex
         except (KeyboardInterrupt, TableHeldError):
-            # Give up the place in line, or the transaction if its opening was not heard of.
+            # Give up the place in line, or the transaction if its opening was not confirmed.
             try:
                 self._give_up(ticket, "its owner was interrupted")
-            except Exception as failure:  # the interrupt is worth more
+            except Exception as failure:  # the interrupt takes precedence
                 _log.info("The transaction ends when its lease expires: %r", failure)
             raise
 
@@ -312,7 +312,7 @@ def _adoption(transaction: Transaction) -> dict[str, Any]:
 
 
 def _sender(engine: str) -> dict[str, Any]:
-    """The members that tell who sends a request, as far as this process knows."""
+    """The members that identify the sender of a request, as far as this process knows."""
     origin = Origin(notebook_name(), host_name(), engine)
     return {"owner": user_name(), "origin": origin_document(origin)}
 
@@ -429,7 +429,7 @@ class OpenTransactions:
         if id is None and user in self._of_parent:
             raise UnknownNameError(
                 f"The transaction of the commit user {user} on `{transaction.table}` belongs to "
-                "the process that this one was forked from.",
+                "the parent of this forked process.",
                 hint="Commit or abort it there, or begin a new transaction here.",
             )
         if id is None:

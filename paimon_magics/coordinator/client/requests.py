@@ -53,16 +53,16 @@ _SETTLED = (409, 410, 416, 422)  # answers about the thing itself
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout)
 _BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
 _OPEN = (408, 423, 425, 429, 502, 503, 504)  # the same request may be answered otherwise
-_LATER = "TooLate"  # it waits no longer
+_LATER = "TooLate"  # it does not wait any longer
 _STORE_REFUSED = "StoreRefusedError"
-_PAUSED = "PausedError"  # by somebody, who may take their time
+_PAUSED = "PausedError"  # an administrator's pause may last long
 _UNTOUCHED = ("NotOwnerError", "DeposedError", "NoOwnerError", "TooMany")
 
 # Errors of a statement keep their class on the way from the coordinator to its client.
 _STATEMENT_ERRORS = {
     kind.__name__: kind for kind in (InvalidTableError, StatementError, UnsupportedStatementError)
 }
-# Those of a coordinator that stands by tell whether the request may have been carried out.
+# Errors of a standby say whether the request may have been carried out.
 _OWNER_ERRORS = {kind.__name__: kind for kind in (NoOwnerError, BrokeOffError)}
 
 
@@ -199,8 +199,9 @@ class Requests:
             if broke:
                 deadline = min(time.monotonic() + wait_seconds, began + waits_max * wait_seconds)
             if path == "/v1/transactions" and not untouched and (broke or not moved):
-                # A repetition could open a second transaction. An unanswered one ends by its lease.
-                # Elsewhere, too: the new owner has what the dead one had opened.
+                # A repetition could open a second transaction. A transaction without an answer ends
+                # when its lease expires. This holds elsewhere, too: the new owner has the dead
+                # owner's transactions.
                 raise problem
             if time.monotonic() > deadline:
                 raise problem if untouched and not may_have_arrived else _no_clear_answer(problem)
@@ -327,7 +328,7 @@ class Outcome:
 def _outcome_of(response: httpx.Response) -> Outcome:
     status, owner = response.status_code, _new_address(response)
     if response.is_success:
-        with contextlib.suppress(ValueError):  # something between has answered
+        with contextlib.suppress(ValueError):  # a proxy has answered
             return Outcome(response.json(), status=status, owner=owner)
     error, kind = _failure(response)
     refused = Outcome(None, error, status=status, owner=owner)

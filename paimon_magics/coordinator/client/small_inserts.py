@@ -129,7 +129,7 @@ class SmallInserts:
         self._thread = None
         inherited, self._unanswered = self._unanswered, set()
         for answer in inherited:
-            Future.__init__(answer)  # with a lock that no other thread has
+            Future.__init__(answer)  # with a lock that no other thread holds
             answer.set_exception(
                 UnknownOutcomeError(
                     "The parent of this forked process sends this insert, and receives its answer.",
@@ -210,7 +210,7 @@ class SmallInserts:
             if len(together) == 1:
                 first.answer.set_exception(error)
                 return
-            for insert in together:  # so that an insert is refused for its own rows only
+            for insert in together:  # so that an insert is refused only for its own rows
                 self._post([insert])
             return
         except BaseException as error:

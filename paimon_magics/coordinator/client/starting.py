@@ -88,7 +88,7 @@ def state_path(
     if id is not None and (root / BY_ID / id).is_dir():
         return (root / BY_ID / id).resolve()
     names = [_folder_name(_canonical(options))]
-    # As older versions named it, by the options as they are spelled.
+    # As older versions named it, by the options in their given spelling.
     names += [
         _folder_name({**options, "warehouse": options["warehouse"] + end}) for end in ("", "/")
     ]
@@ -96,7 +96,7 @@ def state_path(
         bound = binding_of(path)
         if path.is_dir() and (id is None or bound is None or bound.id == id):
             return path
-    if id is not None and (root / names[0]).is_dir():  # that of a warehouse that was here before
+    if id is not None and (root / names[0]).is_dir():  # for an earlier warehouse at this place
         return root / f"{names[0]}-{id[:12]}"
     return root / names[0]
 
@@ -215,7 +215,7 @@ class Embedded:
         endpoint = Endpoint(running.address, folder.token())
         if endpoint != failed:
             return endpoint
-        # It may be about to end; only then another one can be found or started.
+        # It may be about to end; only after that can another coordinator be found or started.
         _wait_until(lambda: not folder.is_held(), seconds=_LOOK_SECONDS * 50)
         if folder.is_held():
             raise SetupError(
@@ -227,7 +227,7 @@ class Embedded:
 
     def _owner(self, failed: Endpoint | None) -> Endpoint | None:
         """The coordinator that owns the warehouse, if it is this user's and answers."""
-        lease = _lease_here(self._catalog)  # of one on another machine a commit hears
+        lease = _lease_here(self._catalog)  # a commit learns of a coordinator on another machine
         return None if lease is None else _endpoint(lease, failed)
 
     def _start(self, folder: StateFolder) -> Endpoint:

@@ -108,7 +108,7 @@ def due_checks(state: State, now_ms: int) -> Step:
 
 
 def check_finished(state: State, event: CheckFinished) -> Step:
-    """After a check, publish again what was overwritten, then go on with what waits."""
+    """After a check, publish overwritten commits again, then continue with waiting commits."""
     location = event.location
     state = replace(state, checked_at_ms={**state.checked_at_ms, location: event.now_ms})
     if event.before:
@@ -143,13 +143,13 @@ def check_failed(state: State, event: CheckFailed) -> Step:
 
 
 def republished(state: State, event: Republished) -> Step:
-    """Remember the new snapshot, and go on with the next one; or stop the table."""
+    """Remember the new snapshot, and continue with the next publication; or stop the table."""
     location, finding = event.location, event.finding
     if finding.verdict is Verdict.LOST:
         state = replace(state, overwritten=without(state.overwritten, location))
         finished = {} if event.finished is None else {event.finished.id: event.finished}
         return _stop(state, location, (finding,), finished, event.now_ms)
-    if finding.publication is None:  # nothing needs to be published again, after all
+    if finding.publication is None:  # no publication is needed, after all
         state, effects = _unwatch(state, location, {finding.id})
     else:
         state, effects = _moved(state, location, finding, event.finished)
@@ -255,7 +255,7 @@ def _go_on(state: State, location: str, answer: Answer) -> Step:
 
 
 def _settle(state: State, location: str, findings: tuple[PublicationFinding, ...]) -> Step:
-    """Stop watching settled publications, and mark intact ones as certain."""
+    """Stop watching settled publications, and mark intact publications as certain."""
     verdicts = {finding.id: finding.verdict for finding in findings}
     settled = {id for id, verdict in verdicts.items() if verdict is Verdict.SETTLED}
     state, effects = _unwatch(state, location, settled)

@@ -160,7 +160,8 @@ def slot_name(ask: int) -> str:
 
 def decided(state: State, transaction: TransactionState, answer: Answer, *work: Effect) -> Step:
     """Save what was decided about a commit that was under way, answer the questions that wait for
-    it, do the `work` that follows, and go on with the table."""
+    it, do the `work` that follows, and continue with the table.
+    """
     state, replies = answered(state, transaction.id, answer)
     state, following = next_job(state, transaction.location)
     return state, (Save(transaction), *replies, *work, *following)
@@ -197,10 +198,9 @@ def without(mapping: Mapping[str, _V], key: str) -> dict[str, _V]:
     return {k: value for k, value in mapping.items() if k != key}
 
 
-# Which transaction compacts which buckets, so that no two compact one at a time.
-#
-# It is advice: two that compact one bucket after all do no harm, since the commit of the later one
-# is refused. So nothing of it is stored, and it is lost when the coordinator restarts.
+# Which transaction compacts which buckets, so that no two transactions compact the same bucket.
+# Claims are advisory: two transactions that compact the same bucket do no harm, since the later
+# commit is refused. So claims are not stored, and are lost when the coordinator restarts.
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,11 +234,9 @@ def claimed(
     return {**claims, **{wanted[at]: id for at in free}}, free
 
 
-# The line of clients that wait for a table that takes one transaction at a time.
-#
-# They take turns in the order in which they came. A waiter keeps its place by asking again; one
-# that has been silent for a while loses it. The line is not stored: after a restart the waiters ask
-# again.
+# The line of clients that wait for a table that allows one transaction at a time. They take turns
+# in the order in which they came. A waiter keeps its place by asking again; a waiter that has been
+# silent for a while loses it. The line is not stored: after a restart the waiters ask again.
 
 
 def in_turn(state: State, location: str, id: str, now_ms: int) -> tuple[State, Occupied | None]:

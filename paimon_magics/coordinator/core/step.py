@@ -340,9 +340,8 @@ def _answer_about(transaction: TransactionState) -> Answer:
             return Undetermined(transaction.reason)
 
 
-# The slots of tables: a statement that drops or renames a table has it for itself.
-#
-# It gets the table once no commit is under way there, nor unclear; commits wait until it has ended.
+# The slots of tables: a statement that drops or renames a table has exclusive use of it. It gets
+# the table when no commit is under way or unclear there; commits wait until it has ended.
 
 
 def _ask_slot(state: State, event: SlotRequested) -> Step:
@@ -386,7 +385,7 @@ def _restored(state: State, event: Restored) -> Step:
                 state, following = run_or_queue(state, unclear)
                 effects += following
             case Phase.ABORTING:
-                # Its time is by the clock of before, which may have been ahead.
+                # Its time is by the previous clock, which may have been ahead.
                 due_ms = event.now_ms + state.limits.cleanup_grace_ms
                 due = replace(transaction, expires_at_ms=min(transaction.expires_at_ms, due_ms))
                 state = with_transaction(state, due)
@@ -395,7 +394,7 @@ def _restored(state: State, event: Restored) -> Step:
     return state, tuple(effects)
 
 
-# What the passing of time does: leases end, removals are tried again, receipts are forgotten.
+# Effects of time: leases expire, removals are retried, receipts are forgotten.
 
 
 def _ticked(state: State, now_ms: int) -> Step:

@@ -151,7 +151,7 @@ async def on_error(request: Request | None, error: Exception) -> Response:
     if isinstance(error, NotOwnerError):
         return _elsewhere(503, error, error.address)
     status = _status(error)
-    # That the store does not work is told once, not with each request that comes meanwhile.
+    # A failure of the store is logged once, not with each request that comes meanwhile.
     if status >= _FAILURE and not isinstance(error, _NOT_LOGGED):
         _log.error("A request failed: %s", error)
     hint = error.hint
@@ -222,7 +222,7 @@ def _status(error: PaimonMagicsError) -> int:
         case StoreRefusedError():
             return 502  # a repeated request does not help
         case BrokeOffError(may_repeat=False):
-            return 502  # engines send one that is answered 503 again by themselves
+            return 502  # engines repeat a request that is answered 503 by themselves
         case SetupError():
             return 503
         case _:

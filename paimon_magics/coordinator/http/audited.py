@@ -138,7 +138,7 @@ class _Answered:
                 self._trail.refuse(entry)
             return
         if self.is_own and (entry.database, entry.table) == self._trail.name:
-            return  # what keeps the log's own table tidy is not kept in it
+            return  # upkeep of the log's own table is not logged
         outcome = _outcome(status, document)
         if document.get("success") is False:  # the REST catalog's commit
             outcome = Outcome.REFUSED

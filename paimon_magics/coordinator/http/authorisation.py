@@ -37,7 +37,7 @@ _NAME = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,98}[^\s\x00-\x1f\x7
 _FRESH_SECONDS = 5.0
 _USED_SECONDS_MAX = 600.0
 _MS_MAX = 100 * 365 * 86_400_000
-# Compared where there is no row, so that an unknown id takes as long as a wrong secret.
+# Compared if there is no row, so that an unknown id takes as long as a wrong secret.
 _NOBODY = StoredToken("", "", "0" * 64, (), 0, revoked_at_ms=1)
 
 
@@ -158,9 +158,9 @@ class NamedTokens:
 def bearer_token(connection: HTTPConnection) -> str | None:
     """The token in the header `Authorization: Bearer …`, or `token …` as JupyterHub writes it.
 
-    Paimon's clients with `token.provider = dlf` read their token from a file, again and again, and
-    send it in a header of its own (`DLFAuthProvider`). Their signature is ignored: it adds nothing
-    to the token.
+    Paimon's clients with `token.provider = dlf` read their token from a file repeatedly, and send
+    it in a header of its own (`DLFAuthProvider`). Their signature is ignored: it adds nothing to
+    the token.
 
     The ASGI scope caches it, since several authorisers need it.
     """

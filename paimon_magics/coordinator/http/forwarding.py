@@ -18,7 +18,7 @@ from paimon_magics.coordinator.http.answers import error_answer
 from paimon_magics.errors import SetupError
 
 _Net = ipaddress.IPv4Network | ipaddress.IPv6Network
-_HOPS_MAX = 20  # of X-Forwarded-For that are looked at
+_HOPS_MAX = 20  # of X-Forwarded-For that are read
 _CLOSED = 4403  # the code that a refused WebSocket is closed with
 
 
@@ -90,7 +90,7 @@ def _forwarded(scope: Scope, peers: Peers) -> Scope:
     hops = ",".join(headers.getlist("x-forwarded-for")).split(",")[-_HOPS_MAX:]
     for hop in reversed([hop.strip().strip('"') for hop in hops]):
         client = _address_in(hop)
-        if client is None:  # what stands before it was written by nobody who is known
+        if client is None:  # the addresses before it come from an unknown writer
             break
         changed["client"] = (client, 0)
         if client not in peers:

@@ -56,7 +56,7 @@ _DIGITS_MAX = 19  # of a length
 _LOOPBACK = ("127.0.0.1", "::1")
 _NOT_CHECKED = "The token can't be checked now."
 _READY = "/health/ready"
-_READY_SECONDS = 0.5  # while a store stands still it is not clear whose a token is
+_READY_SECONDS = 0.5  # while a store stands still, a token's owner is unknown
 _TABLE_PARTS = {"database", "table"}
 _OWN_TABLES = ("/v1/inserts", "/v1/databases")
 
@@ -65,7 +65,7 @@ _log = logging.getLogger(__name__)
 UNAUTHORISED = 4401
 """The close code of a stream whose sender is unknown, or no longer known."""
 
-_AGAIN_SECONDS = 5.0  # how long what a stream's token allows is taken as said
+_AGAIN_SECONDS = 5.0  # how long the permissions of a stream's token are cached
 
 _WRONG_MAX = 20
 _FORGIVEN_SECONDS = 60.0
@@ -174,7 +174,7 @@ class Guard:
         elif path not in self._public:
             answer = await self._admit(scope, connection)
         elif path == _READY and bearer_token(connection):
-            with contextlib.suppress(TimeoutError):  # who asks gets what everybody gets
+            with contextlib.suppress(TimeoutError):  # the client gets the usual answer
                 admission = self._admit(scope, connection)
                 answer = await asyncio.wait_for(admission, _READY_SECONDS)
             if answer is not None and answer.status_code == 503:  # it is known later
@@ -309,7 +309,7 @@ class _Scoped:
         is_stream = scope["type"] == "websocket"
         method = _WEBSOCKET if is_stream else scope["method"]
         method = "GET" if method == "HEAD" else method
-        # A method without a scope does not exist here, which the route answers itself.
+        # A method without a scope does not exist here; the route itself answers that.
         if method not in self.needed:
             await self.app(scope, receive, send)
             return

@@ -35,9 +35,9 @@ REQUEST_BYTES_MAX = 16 * 2**20
 _CLIENTS_MAX = 10_000  # that are remembered
 _BURST_SECONDS = 2.0
 _WAIT_SECONDS = 1.0  # for a client whose requests in flight are too many
-_TABLE_PART = 4  # the part of a class's threads that one table may have
+_TABLE_PART = 4  # the share of a class's threads for one table
 _TABLE_WAIT_SECONDS = 30.0  # for a thread; clients wait longer
-_REQUEST_SECONDS_MAX = 60.0  # after which health tells of it
+_REQUEST_SECONDS_MAX = 60.0  # after which health reports it
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

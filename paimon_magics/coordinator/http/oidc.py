@@ -158,7 +158,7 @@ class IssuerKeys:
                 if str(document.get("issuer", "")).rstrip("/") != self._url:
                     raise ValueError(f"its document names the issuer {document.get('issuer')}")
                 keys = PyJWKSet.from_dict(await self._document(client, str(document["jwks_uri"])))
-        except Exception as error:  # whatever it answers: the last keys are used
+        except Exception as error:  # regardless of its answer, the last keys are used
             self._problem = str(error).rstrip(".") or type(error).__name__
             _log.error("The keys of the issuer %s can't be fetched: %s", self._url, self._problem)
         else:
@@ -199,8 +199,8 @@ class IssuedTokens:
         self._issuer = issuer
         self._keys = keys
         self._others = others
-        # Principals by the digests of tokens, with the end of the token and, by the monotonic
-        # clock, the time until which they are taken as said.
+        # Principals by the digests of tokens, with the end of the token and the end of caching by
+        # the monotonic clock.
         self._remembered: OrderedDict[bytes, tuple[Principal, float, float]] = OrderedDict()
 
     async def principal(self, connection: HTTPConnection) -> Principal | None:

@@ -81,7 +81,7 @@ class Relay:
         )
         try:
             return await self._http.send(request)
-        except Exception as error:  # whatever it is, nothing was answered
+        except Exception as error:  # after any error, nothing was answered
             _log.info("The coordinator at %s does not answer: %r", self.address, error)
             return None
 
@@ -95,19 +95,19 @@ class Relay:
                 response = await self._until_over(self._http.send(request, stream=True))
                 resources.push_async_callback(response.aclose)
                 parts = response.aiter_raw()
-                # Before anything is answered: an owner that dies now can still be told of.
+                # Before anything is answered: the death of the owner can still be reported.
                 first = await anext(parts, b"")
             except _NOT_SENT:
                 return False
             except ClientDisconnect:
                 return True
-            except Exception as error:  # whatever it is, it may have arrived
+            except Exception as error:  # after any error, it may have arrived
                 await _broke_off(scope, self.address, error)(scope, receive, send)
                 return True
             try:
                 await _answer(response, first, parts, send)
             except Exception as error:
-                # The connection ends without the rest, by which the client knows.
+                # The connection ends without the rest, which shows the client the failure.
                 _log.warning("The coordinator at %s broke off its answer: %s", self.address, error)
         return True
 
@@ -134,7 +134,7 @@ class Relay:
         except websockets.InvalidStatus:
             await send({"type": "websocket.close", "code": _UNAUTHORISED})
             return True
-        except Exception as error:  # whatever it is, nothing was sent
+        except Exception as error:  # after any error, nothing was sent
             _log.info("The coordinator at %s accepts no stream: %r", self.address, error)
             return False
         async with inner:
@@ -167,7 +167,7 @@ class Relay:
             self._base,
             headers=_headers(scope),
             content=_body(receive) if has_body else None,
-            # The target as it came: a URL would be written otherwise.
+            # The unchanged target: a URL object would be written differently.
             extensions={"timeout": timeout, "target": path + self._target(scope).encode()},
         )
 

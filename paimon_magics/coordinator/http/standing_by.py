@@ -39,7 +39,7 @@ from paimon_magics.coordinator.protocol.errors import NoOwnerError
 _HOLD_SECONDS = 30.0  # how long a request waits for an owner
 _WAITING_MAX = 1_000  # requests that wait at once
 _LOOK_SECONDS = 0.05
-_BUSY = 1013  # the code by which a stream is told to come back
+_BUSY = 1013  # the close code that asks a stream to reconnect
 _UNKNOWN = "There is none at the moment: a standby takes over when the lease expires."
 
 
@@ -146,7 +146,7 @@ class StandingBy:
             return answer
         lease = self._lease
         shown = {"status": "standby"}
-        if "pause" in answer.json():  # which the owner tells those whom it knows
+        if "pause" in answer.json():  # which the owner shows only to known principals
             shown["owner"] = "" if lease is None or lease.released else lease.address
         return JSONResponse(shown)
 
@@ -182,7 +182,7 @@ class StandingBy:
             while self._owner is None:
                 relay = self._present_relay()
                 if relay is not None and was_passed_on:
-                    break  # it goes no further; who passed it on sees the new owner, too
+                    break  # it goes no further; its sender sees the new owner, too
                 if relay is not None and await _relay(relay, scope, receive, send):
                     self._answers.labels("passed_on").inc()
                     return

@@ -20,7 +20,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.warehouse_mark import read_warehouse_id, warehouse_id
 from paimon_magics.tables.stores.paths import canonical_location
 
-# Where versions without bindings noted tables by their locations: file, table, rows looked at.
+# Where versions without bindings noted tables by location: file, table, number of rows to check.
 _OLD_LOCATIONS = (
     ("log.sqlite", "log_tables"),
     ("coordinator.sqlite", "stopped"),
@@ -97,7 +97,7 @@ class WarehouseBinding:
     def _marked(self, bound: Binding | None, adopt: str | None) -> str:
         stores, warehouse = self._catalog.stores, self._catalog.warehouse
         if bound is not None and adopt is None:
-            # An unmarked warehouse elsewhere must not get an id, only to be refused.
+            # An unmarked warehouse elsewhere must not get an id if it is then refused.
             present = read_warehouse_id(stores, warehouse)
             self._check(bound, present or "")
             adopt = bound.id

@@ -39,7 +39,7 @@ class Home:
     """The identity of a state folder: only a process that holds it may succeed its lease at once.
 
     `id` was drawn at random when the folder was made: a new folder at the same path is another
-    home. A copy elsewhere is one by its path.
+    home. A copy elsewhere is another home by its path.
     """
 
     host: str
@@ -118,16 +118,14 @@ def lease_of(content: bytes, epoch: int) -> Lease | None:
         return None
 
 
-# Claims: which of two coordinators decides the fate of a transaction, a commit or a removal.
-#
-# Within one coordinator its core decides. But a transaction that a client brings to the next
-# coordinator may have expired in the one before, which may have been interrupted right before it
-# removed the files. So a coordinator that removes files, or that commits a transaction which it has
-# not opened since its start, first creates the transaction's claim if it is absent. It does not act
-# against another one's claim for the other fate. Its own claim follows what its core decides: a
-# commit that was claimed and then refused is removed.
-#
-# If the process dies, the claim stays: the same decision can be continued, the other can't be made.
+# Claims: which of two coordinators decides the fate of a transaction, a commit or a removal. Within
+# one coordinator, its core decides. But a transaction that a client brings to the next coordinator
+# may have expired in the previous coordinator, which may have been interrupted right before it
+# removed the files. So a coordinator first creates the transaction's claim, if it is absent, before
+# it removes files, or commits a transaction that it has not opened since its start. It does not act
+# against another coordinator's claim for the other fate. Its own claim follows its core's decision:
+# a commit that was claimed and then refused is removed. If the process dies, the claim stays: the
+# same decision can be continued, the other can't be made.
 
 
 class Fate(StrEnum):
@@ -149,7 +147,7 @@ class Claims:
         """Claim a fate for the transaction with that file prefix; return False when another
         coordinator has claimed the other fate.
 
-        Raises errors of the store; the claim may exist after one.
+        Raises errors of the store; the claim may exist after an error.
         """
         path = self._path(file_prefix)
         at_ms = int(time.time() * 1000)

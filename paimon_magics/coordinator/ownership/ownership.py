@@ -36,7 +36,7 @@ from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError, Fence
 from paimon_magics.tables.stores.store import Store, UnreachableError
 
-# The part of a lease by which it ends earlier for its owner than for others: clocks tick unevenly.
+# The fraction by which a lease ends earlier for its owner than for others: clocks tick unevenly.
 _MARGIN = 0.1
 
 Saw = Callable[[Lease | None], None]

@@ -116,7 +116,7 @@ class StateFolder:
         names = self.path.parent / BY_ID
         with contextlib.suppress(OSError):
             names.mkdir(exist_ok=True, mode=0o700)
-            if not (names / id).exists():  # or it leads nowhere
+            if not (names / id).exists():  # or its target is missing
                 (names / id).unlink(missing_ok=True)
                 (names / id).symlink_to(Path("..", self.path.name))
 

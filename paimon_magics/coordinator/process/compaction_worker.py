@@ -210,7 +210,7 @@ class Compactor:
         if unfit is not None:
             return f"tables with {unfit} are not compacted here"
         if table.schema.stored_option("auto_compact") is not None:
-            return ""  # somebody has decided
+            return ""  # a user has decided
         return self._others.compacts(table, now_ms())
 
 

@@ -83,8 +83,8 @@ _FOLDERS_MS = 3_600_000.0
 _RECENT = 200  # commits whose tables are looked at after the start
 _OBJECTS_BEFORE_COLLECTION = 50_000
 _LAST_WORDS_SECONDS = 1.0
-# What one client may have on a network: more than a notebook or a job of Flink's asks for, and a
-# small part of what a coordinator answers.
+# The limits of one client on a network: more than a notebook or a Flink job needs, and a small part
+# of a coordinator's capacity.
 _REQUESTS_MAX = 256
 _RATE_MAX = 2_000
 _STREAMS_MAX = 1_024
@@ -195,7 +195,8 @@ class _Composition:
                     compactions.has_work or (group is not None and group.backlog.has_work)
                 ),
             )
-        # An embedded one takes the warehouse at the first write, so that readers hinder nobody.
+        # An embedded coordinator takes the warehouse at its first write, so that readers block
+        # nobody.
         if ownership is not None and not options.embedded:
             ownership.acquire()
         self._start(parts, compactions)
@@ -213,7 +214,7 @@ class _Composition:
             ending.callback(parts.trail.stop)
             parts.trail.start(coordinator.store.publications.recent(_RECENT))
         ending.callback(compactions.stop)
-        # An embedded one leaves the warehouse to others until its first write.
+        # An embedded coordinator leaves the warehouse to others until its first write.
         is_embedded = self.options.embedded
         compactions.start([] if is_embedded else coordinator.store.publications.recent(_RECENT))
 

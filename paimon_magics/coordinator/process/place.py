@@ -82,8 +82,8 @@ def place_of(options: argparse.Namespace, ending: ExitStack) -> Place:
     ending.callback(folder.let_go)
     catalog = _catalog(options, folder.path)
     binding = WarehouseBinding(folder, catalog, names_folder=options.embedded)
-    # An embedded one writes nothing to a new warehouse before a session does, and one that stands
-    # by may begin while the store is out of reach.
+    # An embedded coordinator writes nothing to a new warehouse before a session does, and a standby
+    # may begin while the store is unreachable.
     with suppress(UnreachableError) if options.standby else nullcontext():
         binding.begin(writes=not options.embedded and not options.standby)
     port = options.port if hub is None else hub.port

@@ -241,7 +241,7 @@ class _BoundedConnection(HttpToolsProtocol):
     _has_large_head = False
     _body_bytes = 0
     _pending_bytes = 0  # of a head, trailers or chunks' extensions, which no body's limit covers
-    _arrived_bytes = 0  # the most that a head can have which this call completes
+    _arrived_bytes = 0  # upper bound on a head that this call completes
     _has_advanced = False  # a head was completed, or a body went on, by the bytes of this call
     _stuck: tuple[int, float] | None = None  # unsent bytes, and since when
     _is_ended = False
@@ -353,7 +353,7 @@ class _BoundedConnection(HttpToolsProtocol):
         if self.flow.read_paused:  # this process lets the client wait
             self._began += passed
         if not self._is_answering:
-            # A first request may as well begin late as come slowly; later ones are at liberty.
+            # A first request must begin and arrive in time; later requests have the idle time.
             seconds = bounds.head_seconds if self._in_head or self.cycle is None else 0.0
             if seconds and now - self._began > seconds:
                 self._refuse(_TOO_SLOW)
@@ -423,10 +423,10 @@ class _AtOnce:
         if cycle is None or cycle.response_started or cycle.flow.write_paused:
             return False
         self._cycle = None
-        if cycle.transport.is_closing():  # uvicorn may not have been told yet
+        if cycle.transport.is_closing():  # uvicorn may not know it yet
             cycle.disconnected = True
         if cycle.disconnected:
-            return True  # as uvicorn, which lets an answer go that nobody waits for
+            return True  # like uvicorn, which drops an answer that nobody waits for
         cycle.response_started = cycle.response_complete = True
         cycle.waiting_for_100_continue = False
         own = b"".join([b"%b: %b\r\n" % header for header in cycle.default_headers])

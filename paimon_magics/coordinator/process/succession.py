@@ -119,12 +119,12 @@ class Succession:
         if self.parts is not None:
             self._watch(self.parts)
             return
-        # Others have a lease's time to take over before it tries again.
+        # Others have the length of a lease to take over before this coordinator tries again.
         self._pause_ms = self._lease_ms
         with ExitStack() as ending:
             try:
                 parts = self._taken_over(ending)
-            except Exception as error:  # whatever it is, another one may have more luck
+            except Exception as error:  # after any error, another coordinator may succeed
                 if not self._closing.is_set():
                     self.app.trouble = f"This coordinator could not take over: {error}"
                     _log.error("Could not take over: %s", error)

@@ -102,7 +102,7 @@ def _has_all_members(value: Any, text: str) -> bool:
             if type(item) is list and item and type(item[0]) is dict:
                 try:
                     members += sum(map(dict.__len__, item))
-                except TypeError:  # other values stand beside them
+                except TypeError:  # there are other values beside them
                     return False
                 objects += len(item)
     if text.count("{") != objects:
@@ -135,7 +135,7 @@ _LONG = b"0" * (EXACT_DIGITS + 2)  # one of them is the dot
 _EXPONENT = b"0e"
 _Scan = Callable[[str, int], tuple[Any, int]]
 _SPACE = " \t\n\r"  # JSON's
-# Making a decoder costs more than decoding, and so does all that it does beside scanning.
+# Making a decoder costs more than decoding, and so does all its work beside scanning.
 _SCAN: _Scan
 _SCAN = json.JSONDecoder(parse_constant=_no_constant).scan_once  # type: ignore[attr-defined]
 _EXACT_SCAN: _Scan = json.JSONDecoder(  # type: ignore[attr-defined]
@@ -168,7 +168,7 @@ objects, too.
 """
 
 
-# Texts that clients send and that are stored: not every database can hold any of them.
+# Stored texts of clients: not every database can hold all of them.
 
 
 def is_storable(text: str) -> bool:

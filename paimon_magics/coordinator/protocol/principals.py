@@ -217,10 +217,9 @@ def _matches(pattern: str, name: str) -> bool:
     return pattern == "*" or _pattern(pattern).fullmatch(name) is not None
 
 
-# What a principal with grants sees of tables: those that they may read, and nothing of others.
-#
-# A table that is hidden from somebody is answered like one that does not exist, in the same words,
-# and after the same look at the store. So they can't find out which names are taken.
+# What a principal with grants sees of tables: only the tables that they may read. A hidden table
+# gets the same answer as a missing table, in the same words, and after the same look at the store.
+# So nobody can find out which names exist.
 
 
 def check_table(principal: Principal, needed: Scope, name: TableName, load: Load) -> None:

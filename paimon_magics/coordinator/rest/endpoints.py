@@ -1,6 +1,6 @@
 """What all endpoints of the REST catalog share, and how a route is made from a handler.
 
-A handler gets the decoded request and returns a JSON value, or steps that return one (see
+A handler gets the decoded request and returns a JSON value, or steps that return a value (see
 `runtime.interface`). It runs in a thread, because catalogs and disks block; a wait between two
 steps occupies no thread. Its errors become Paimon's error bodies in one place.
 """
@@ -168,7 +168,7 @@ def endpoint(context: Context, method: str, template: str, handler: Handler) -> 
             call = Call(context, names, body, request)
             result = await run_steps(_steps(handler, call, f"{method} {template}"))
         except ClientDisconnect:
-            raise  # there is nobody to answer
+            raise  # no client waits for an answer
         except Exception as error:
             return error_response(error)
         return JSONResponse({} if result is None else result)

@@ -200,16 +200,12 @@ def _is_unwritable(error: BaseException | None) -> bool:
     return False
 
 
-# What Paimon's Java client can't show of a message, kept out of the messages that it gets.
-#
-# The client replaces a whole message by `******` if its letters and digits, without everything
-# between them, contain one of some markers (`SensitiveConfigUtils.redactText`). "The table has a
-# snapshot" contains `sas`. Messages hold no secrets here (`paimon_magics.redaction`), so they are
-# said in other words.
-#
-# It also takes most messages for formats of `String.format`, some of them twice, and fails where
-# one has a `%`, such as that in the name of a table (`BadRequestException`,
-# `NotImplementedException`).
+# Keeps out of messages the texts that Paimon's Java client can't show. The client replaces a whole
+# message by `******` if its letters and digits, without everything between them, contain one of
+# some markers (`SensitiveConfigUtils.redactText`). "The table has a snapshot" contains `sas`.
+# Messages contain no secrets here (`paimon_magics.redaction`), so they use other words. It also
+# takes most messages for formats of `String.format`, some of them twice, and fails where one has a
+# `%`, such as that in the name of a table (`BadRequestException`, `NotImplementedException`).
 
 
 def unmasked(message: str) -> str:

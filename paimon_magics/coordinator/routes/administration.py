@@ -90,7 +90,7 @@ def _pausable(
 
 
 def owner_of(principal: Principal, body: Mapping[str, Any]) -> str:
-    """The sender's authorised name; without one, the `owner` whom the body names."""
+    """The sender's authorised name; without it, the `owner` that the body names."""
     return principal.name or str(body.get("owner", ""))[:TEXT_CHARACTERS_MAX]
 
 

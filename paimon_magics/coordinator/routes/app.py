@@ -152,7 +152,7 @@ def application(
         exception_handlers=_ON_ERRORS,
     )
     behind: ASGIApp = WhileInPlace(app, f"{root}/v1/", lambda: coordinator.misplaced)
-    if inserts is not None:  # it passes on what it can't answer, as while the warehouse is gone
+    if inserts is not None:  # it passes on what it can't answer, such as a missing warehouse
         behind = QuickInserts(behind, inserts.entry, root)
     return Guard(behind, authoriser, request_bytes_max, root, limits, parts.trail, threads)
 

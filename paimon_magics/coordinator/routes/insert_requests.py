@@ -50,7 +50,7 @@ _REFUSALS = {
     Reason.CLOSED: (
         409,
         "TableClosed",
-        "The table takes no inserts",
+        "The table accepts no inserts",
         "`%paimon queue` shows its state. An administrator can open it again with `%paimon queue "
         "TABLE reopen`.",
     ),

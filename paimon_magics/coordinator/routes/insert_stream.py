@@ -2,10 +2,10 @@
 
 The client opens `/v1/inserts/DATABASE/TABLE/stream?channel=NAME`. Each message is one insert: a
 JSON text as over HTTP, or (binary) an Arrow stream. The inserts of a channel have offsets: the
-first message has `&offset=N`, each following message one more. Without a channel inserts have no
-names, and a repeat is a new insert. Answers come in the order of the messages, several in one text:
-`[{"offset": N, "lsn": …}, …]`. A refused insert ends the stream after its answer. In a channel, no
-message behind it is accepted, since an offset is missing.
+first message has `&offset=N`, each following message the next offset. Without a channel inserts
+have no names, and a repeat is a new insert. Answers come in the order of the messages, several in
+one text: `[{"offset": N, "lsn": …}, …]`. A refused insert ends the stream after its answer. In a
+channel, no message behind it is accepted, since an offset is missing.
 
 At most `WINDOW` messages may wait for their answers; no more are read until then.
 
@@ -82,7 +82,7 @@ class _Stream:
         reading = asyncio.ensure_future(self._read())
         done, _ = await asyncio.wait({answering, reading}, return_when=asyncio.FIRST_COMPLETED)
         if answering not in done:
-            # The client sends no more: answer what it has sent.
+            # The client sends no more: answer its earlier messages.
             self._ended = True
             self._more.set()
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):

@@ -51,7 +51,7 @@ class QuickInserts:
         table_info = self._entry.known(parts[3], parts[4])
         if (
             table_info is None
-            or len(headers) < len(scope["headers"])  # one comes twice
+            or len(headers) < len(scope["headers"])  # a header comes twice
             or b"paimon-table" in headers
             or headers.get(b"content-type", b"").startswith(ARROW.encode())
             or not principal_in(scope).may_on(Needed.WRITE, parts[3], parts[4])
@@ -74,7 +74,7 @@ class QuickInserts:
             response = await on_too_large(None, error)
         except ClientDisconnect:
             return
-        except Exception as error:  # as everywhere: the client has to look
+        except Exception as error:  # as everywhere, the client must check the outcome
             response = await on_unexpected(Request(scope), error)
         else:
             if not isinstance(answer, Refused):

@@ -46,9 +46,9 @@ class StoreOptions:
         self._turn = threading.Lock()
 
     def renew(self, options: Mapping[str, str]) -> bool:
-        """Use these options from now on. Return whether they differ from the present ones. Raises
-        SetupError for options that don't work or lead to another store, and if they may not be
-        renewed. Then the present options stay.
+        """Use these options from now on. Return whether they differ from the present options.
+        Raises SetupError for options that don't work or lead to another store, and if they may not
+        be renewed. Then the present options stay.
         """
         with self._turn:
             present = self._catalog.options

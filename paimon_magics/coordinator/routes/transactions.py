@@ -286,7 +286,8 @@ def _transaction_state_document(state: TransactionState, compacted: int = 0) -> 
 
 def _vouched(principal: Principal, transaction: Transaction, body: dict[str, Any]) -> CommitRequest:
     """The request in a body, with the sender's authorised name, if there is one, in place of a
-    claimed one."""
+    claimed name.
+    """
     request = request_of(transaction, body)
     if principal.name is None:
         return request

@@ -398,7 +398,7 @@ class _Alarms:
 
 
 class Timer:
-    """Calls a function again and again."""
+    """Calls a function repeatedly."""
 
     def __init__(
         self, work: Work, interval_ms: float, call: Callable[[], object], alarms: _Alarms

@@ -122,7 +122,7 @@ class CommitWorker:
         except (DeposedError, StoreLostError):
             raise
         except (UnknownOutcomeError, UnreachableError, StoreUnavailableError) as error:
-            # Nothing was published, or that is unknown: it is looked up, and tried again.
+            # Nothing was published, or that is unknown: the commit is looked up, and retried.
             _log.warning("Commit %s of `%s` waits: %s", id, request.transaction.table, error)
             return CommitUnclear(id)
         except PaimonMagicsError as error:
@@ -321,10 +321,9 @@ def _token(id: str, run: int, adopted: int) -> str:
 
 
 # The threads that carry out the core's decisions: commits, look-ups, removals, checks of tables.
-#
-# Each effect ends in one event. What `commit_worker` and `publication_watch` did not expect becomes
-# the event that says so: the outcome of a commit is unknown then, and is looked up. The core sees
-# to it that a table has one commit at a time.
+# Each effect ends in one event. An unexpected exception in `commit_worker` or `publication_watch`
+# becomes an event that reports it: the outcome of a commit is unknown then, and is looked up. The
+# core ensures that a table has one commit at a time.
 
 
 class CommitPool:
@@ -388,7 +387,7 @@ class CommitPool:
                 self.retries.pop(key, None)
             self._state_thread.put(QueuedEvent(event))
 
-        # The first look-up follows at once, later ones wait for what is in the way to change.
+        # The first look-up follows at once; later look-ups wait for the obstacle to change.
         pause_ms = _PAUSE_MS if self.retries[key] > 1 else 0
         self._pool.effect(key, work, crashed, deliver, after_ms=pause_ms)
 
@@ -409,7 +408,7 @@ class CommitPool:
             self._state_thread.state.transactions.get(id),
             self._state_thread.opened.get(id),
         )
-        if opened is None:  # an earlier try has removed them since
+        if opened is None:  # an earlier try has removed them
             return Ticked(self._now_ms())
         return self._worker.remove(id, opened, 0 if transaction is None else transaction.adopted)
 

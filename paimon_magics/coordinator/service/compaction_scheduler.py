@@ -213,7 +213,7 @@ class CompactionScheduler:
         pressure = self._pressure(key, publication.table)
         if pressure is None:
             return
-        if arrived.before and pressure.commits:  # how much had come before is not known
+        if arrived.before and pressure.commits:  # the earlier amount is unknown
             pressure = Pressure(1)
         compacts = publication.commit_kind == "COMPACT" and not arrived.before
         with self._turn:
@@ -305,7 +305,7 @@ def _key(location: str, table: TableName) -> str:
     return location if table.branch is None else f"{location}#{table.branch}"
 
 
-# What a coordinator asks the process that compacts for it, and what that answers. Picklable.
+# A coordinator's requests to its compacting process, and the answers. Picklable.
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 A question becomes an event for the thread that owns the state (`state_thread`), and is answered
 when the state is saved. Commits, look-ups and removals run in a pool of threads (`commit_worker`)
-and come back as events. The core sees to it that a table has one commit at a time.
+and come back as events. The core ensures that a table has one commit at a time.
 
 If the process dies, every transaction that was reported to a client is stored. A commit that was
 under way is looked up in the table's snapshots at the next start, before anything else happens to
@@ -351,10 +351,8 @@ class CompactionClaims:
         )
 
 
-# The last errors of this process, for its status page.
-#
-# Warnings and errors that the package logs are kept in memory, each message once; they go to the
-# process's log as well. After a restart there are none.
+# The last errors of this process, for its status page. The package's warnings and errors are kept
+# in memory, each message once; they also go to the process's log. A restart clears them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,12 +400,11 @@ class RecentErrors(logging.Handler):
             self.release()
 
 
-# An unsupervised coordinator ends when it has been idle for a while.
-#
-# It is busy while a request is being answered, a transaction is not finished, rows wait to be
-# loaded, or something is under way. It does not wait for work that the warehouse's store prevents:
-# rows stay in the log on disk, transactions in the database, and the next start continues with
-# them. It also cuts its process's log when that grows long, because nobody else would.
+# An unsupervised coordinator ends when it has been idle for a while. It is busy while a request is
+# being answered, a transaction is not finished, rows wait to be loaded, or something is under way.
+# It does not wait for work that the warehouse's store prevents: rows stay in the log on disk,
+# transactions in the database, and the next start continues with them. It also truncates its
+# process's log when that grows long, because nobody else would.
 
 
 class Idling:

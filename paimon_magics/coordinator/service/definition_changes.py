@@ -72,14 +72,15 @@ _log = logging.getLogger(__name__)
 
 _REQUESTS_MAX = 1_000
 _DIGEST_BYTES = 16
-_REFUSAL_CHARACTERS_MAX = 10_000  # a longer one is not kept: the change is refused again
-_ROUNDS = 20  # of dropping a database's tables while others make new ones
+_REFUSAL_CHARACTERS_MAX = 10_000  # a longer message is not kept: the change is refused again
+_ROUNDS = 20  # of dropping a database's tables while others make new tables
 
 
 @dataclass(frozen=True, slots=True)
 class DefinitionChanges:
-    """Makes changes of definitions for one request. `is_engine` allows what only engines define;
-    `repeated` says that the request may have been carried out before."""
+    """Makes changes of definitions for one request. `is_engine` allows definitions that only
+    engines make; `repeated` says that the request may have been carried out before.
+    """
 
     context: Context
     principal: Principal = ANYTHING

@@ -57,7 +57,7 @@ class _Job:
 
 
 class Upkeep:
-    """Expires snapshots, and cleans up after overwritten ones.
+    """Expires snapshots, and cleans up after overwritten snapshots.
 
     Right before a snapshot is removed, it asks for the first snapshot that transactions and
     publications need, and `ownership` whether this coordinator still owns the warehouse: only the

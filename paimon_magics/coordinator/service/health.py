@@ -125,7 +125,7 @@ class HealthMonitor:
         for part, source in self._sources.items():
             try:
                 facts += source()
-            except Exception as error:  # what can't be looked at does not work
+            except Exception as error:  # a part that can't be checked does not work
                 _log.error("The facts about %s are unavailable: %r", part, error)
                 problem = f"The facts about {part} are unavailable: {error!r}"
                 facts.append(Fact("part", 0, problem, blocks=True, subject=part))

@@ -39,7 +39,7 @@ from paimon_magics.tables.snapshots.other_engines import streaming_jobs
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message
 
-_TRIES_MAX = 5  # others may write the same buckets meanwhile; then the client is told to come again
+_TRIES_MAX = 5  # others may write the same buckets meanwhile; then the client must retry
 _HEARTBEAT_SECONDS = 5.0
 _OWNER = "the coordinator, for keys of a streaming job"
 

@@ -46,10 +46,9 @@ Document = Mapping[str, Any]
 _WAIT_MS = 60_000.0
 
 
-# Statements that change what names mean are kept apart: one at a time has a name.
-#
-# A statement asks for all its names at once, and gets them when no earlier statement has one of
-# them, or waits for it. So there is no deadlock, and nobody is passed over. Waits are futures.
+# Statements that change what names mean are kept apart: one statement at a time holds a name. A
+# statement requests all its names at once, and gets them when no earlier statement holds or waits
+# for any of them. So there is no deadlock, and no statement is overtaken. Waits are futures.
 
 
 @dataclass(slots=True, eq=False)

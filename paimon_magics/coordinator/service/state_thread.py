@@ -73,7 +73,7 @@ from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.tables.commits.fencing import DeposedError
 
 _TICK_MS = 1_000
-_AGAIN_MS = 10_000  # before an event that the core could not take is tried again
+_AGAIN_MS = 10_000  # before an event that the core could not handle is retried
 
 _POINTS: Mapping[type[Event], str] = {
     BeginRequested: "begin.stored",
@@ -336,7 +336,7 @@ class StateThread:
                 self.finished[effect.transaction.phase] += 1
                 self.opened.pop(effect.transaction.id, None)
                 self.requests.pop(effect.transaction.id, None)
-        # What is saved is carried out in any case: an exception keeps nothing else from it.
+        # Saved effects are carried out in any case: an exception in one must not prevent others.
         follows = [partial(_reach_after, item.event)]
         follows += [partial(self._follow, effect) for effect in effects]
         follows += [partial(self._happened, item.event)]

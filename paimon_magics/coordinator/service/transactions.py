@@ -366,11 +366,10 @@ def _not_opened(table: TableName, answer: Answer, now_ms: int) -> PaimonMagicsEr
             raise AssertionError(answer)
 
 
-# Checks a transaction that another coordinator opened and a client brings to this one.
-#
-# The client sends the transaction's document. It is trusted no further than needed: names must have
-# the form that coordinators give, paths are computed here anew, and files belong to the transaction
-# by their names.
+# Checks a transaction that another coordinator opened and a client brings to this one. The client
+# sends the transaction's document. It is trusted only as far as needed: names must have the form
+# that coordinators give, paths are computed here again, and files belong to the transaction by
+# their names.
 
 
 def check_adopted_id(id: str) -> None:

@@ -56,7 +56,7 @@ _STATEMENTS_PER_SECOND = 100
 _OPEN_SECONDS = 15.0  # a server that is starting, or a predecessor that is ending
 _TURN_SECONDS = 1.0  # a read does not wait for a write that waits for the server
 _LOCK = int.from_bytes(b"paimon-c")  # the same for all sessions in one database
-_LOCK_SECONDS = 2.0  # the session of a process that has just died may take so long to end
+_LOCK_SECONDS = 2.0  # how long the session of a process that just died may take to end
 _RECONNECT_SECONDS = 2.0
 _POLL_SECONDS = 0.1
 _SETTINGS = (
@@ -316,7 +316,7 @@ class PostgresDatabase:
         row = connection.execute("SELECT generation, saved, last_write FROM owner").fetchone()
         generation, saved, last = row or (0, 0, "")
         if (generation, saved) == (self._generation, self._saved + 1) and self._known.is_open(last):
-            # Its replicas may not have it yet. They have it when they have this.
+            # Its replicas may not have it yet. They have it when they have this write.
             connection.execute("UPDATE owner SET holder = holder")
             self._saved += 1
             self._known.settle(last)

@@ -28,7 +28,7 @@ from paimon_magics.coordinator.store.database import (
 from paimon_magics.errors import SetupError
 
 _BUSY_MS = 1_000
-_READ_TURN_SECONDS = 1.0  # nobody who only looks waits for a slow disk
+_READ_TURN_SECONDS = 1.0  # readers don't wait for a slow disk
 _WRITE_TURN_SECONDS = 5.0
 
 # When SQLite reports these, it has undone everything. After any other error of a COMMIT, such as
@@ -213,5 +213,5 @@ def _make_private(path: Path) -> None:
     """
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     for file in (path, *(path.with_name(f"{path.name}-{end}") for end in ("wal", "shm"))):
-        with suppress(OSError):  # it is not there, or its disk has no rights
+        with suppress(OSError):  # it does not exist, or its disk has no permissions
             file.chmod(0o600)

@@ -283,7 +283,7 @@ class DatabasePropertyTable(SqlTable):
         return properties
 
     def save(self, id: str, properties: Mapping[str, str]) -> None:
-        """Store the properties of a database; empty ones delete it."""
+        """Store the properties of a database; empty properties delete the row."""
         if properties:
             self._sql.write(
                 "INSERT INTO databases (id, body) VALUES (?, ?) "

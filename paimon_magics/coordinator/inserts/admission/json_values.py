@@ -71,8 +71,8 @@ _SHOWN_MAX = 60
 class ColumnReader:
     """Checks and reads the values of one column.
 
-    `read` converts one value; it is None where values need no conversion. `is_plain` returns
-    whether all values of a sequence are certainly valid, so that `check` need not look at each.
+    `read` converts one value; it is None if values need no conversion. `is_plain` returns whether
+    all values of a sequence are certainly valid, so that `check` need not look at each.
     """
 
     nullable: bool

@@ -73,7 +73,7 @@ class InsertValidator:
     def __init__(self, name: TableName, schema: TableSchema) -> None:
         self.name = name
         self.schema = schema
-        # Only decimals differ by what a float does not keep of a number.
+        # Only decimals need the digits that a float does not keep.
         is_exact = any(contains_type(column.type, "DECIMAL") for column in schema.columns)
         self._value = exact_json_value if is_exact else json_value
         self._plans: dict[tuple[str, ...] | None, StatementColumns] = {}
@@ -123,7 +123,7 @@ class InsertValidator:
             if type(statement_rows) is not list or len(statement_rows) != 1:
                 return False
             rows.append(statement_rows[0])
-        plan = self._plans.get(None)  # None until a statement was looked at by itself
+        plan = self._plans.get(None)  # None until a statement was checked by itself
         if plan is None or set(map(type, rows)) != {list}:
             return False
         readers = plan.readers
@@ -226,7 +226,7 @@ def statement_columns(
         by_name: dict[str, list[Column]] = {}
         for column in schema.columns:
             by_name.setdefault(column.name.lower(), []).append(column)
-        for wanted in names:  # the first column that comes again ends it, however many follow
+        for wanted in names:  # the first repeated column ends the loop
             column = _column(name, schema, by_name.get(wanted.lower(), []), wanted)
             if column.name in by_column:
                 raise InvalidValueError(

@@ -43,8 +43,8 @@ from paimon_magics.tables.commits.fencing import DeposedError
 FATAL = (StoreLostError, DeposedError)
 """Errors that end the owner of the queues."""
 
-_TROUBLE_MS = 60_000  # then a failed append counts as over: only the next one can tell
-_UNCLEAR_MS = 5_000  # callers are not answered for so long while their turn is unclear
+_TROUBLE_MS = 60_000  # then a failed append counts as over: only the next append can show it
+_UNCLEAR_MS = 5_000  # how long callers wait while their turn is unclear
 
 _log = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ class Appending:
                     turn.take_back()
                     fail_items(turn.waiting.values(), error)
                     return
-                case _:  # nothing is known after an exception that nobody expects
+                case _:  # nothing is known after an unexpected exception
                     _log.error("The log does not answer: %s", error)
                     self._unclear = turn, started_ms
                     return
@@ -227,11 +227,9 @@ def _not_taken(error: Exception) -> StoreUnavailableError:
 
 
 # One turn of the queues' thread: the decisions about all inserts that arrived together, before any
-# of them is carried out.
-#
-# Each table's queue decides (`queue.step`); the records of all tables are appended to the log at
-# once. Until they are durable a turn has changed nothing: it may be dropped, and is lost without
-# harm if the process dies.
+# of them is carried out. Each table's queue decides (`queue.step`); the records of all tables are
+# appended to the log at once. Until they are durable, a turn has changed nothing: it may be
+# dropped, and its loss does no harm if the process dies.
 
 
 @dataclass(slots=True)

@@ -306,7 +306,7 @@ def _nothing() -> None:
     """Replaces the ownership checks if no other coordinator can own the warehouse."""
 
 
-# What waits to be loaded, as the queues are now.
+# The rows that wait to be loaded, according to the present queues.
 
 
 class Backlog:

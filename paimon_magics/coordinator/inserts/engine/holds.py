@@ -60,8 +60,8 @@ class Hold:
 class StatementHolds:
     """The holds of one coordinator, an `Order` of statements. Safe for several threads.
 
-    `is_open` tells whether the transaction with an id may still be committed; `why_not` returns why
-    the rows of the table with an id are not loaded.
+    `is_open` returns whether the transaction with an id may still be committed; `why_not` returns
+    why the rows of the table with an id are not loaded.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class StatementHolds:
         try:
             table = self._known_tables.find(name) or self._queue_of(name)
             drains = True
-        except TableDamagedError:  # what waits can't be loaded, and goes with it
+        except TableDamagedError:  # waiting rows can't be loaded, and are deleted with it
             table = self._queue_of(name)
             drains = False
         if table is None:

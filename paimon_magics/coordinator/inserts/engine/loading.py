@@ -128,7 +128,7 @@ class LoadPool:
         """Note in the log whether a table is closed, and why."""
 
         def note() -> None:
-            with self._noting:  # the last of several notes what holds then
+            with self._noting:  # the last of several notes the final state
                 self._log.close_table(table.id, table.queue.closed)
 
         self._again(f"closing {table.name}", note)
@@ -252,7 +252,7 @@ class LoadPool:
         return ""
 
     def _read_again(self, table: TableQueue, *, accept_loss: bool) -> tuple[Queue, int] | None:
-        """A closed table's queue and chain, read from the log again; None where it is open.
+        """A closed table's queue and chain, read from the log again; None if it is open.
 
         With `accept_loss`, missing or damaged records are discarded; otherwise raises SetupError
         while any are missing. If the table was closed for another reason, all its records are
@@ -262,7 +262,7 @@ class LoadPool:
             raise SetupError(f"Rows of `{table.name}` are being loaded.", hint="Ask again.")
         missing = self._missing(table)
         if not missing and not table.queue.closed:
-            return None  # there is nothing to accept, and what waits is loaded
+            return None  # there is nothing to accept, and waiting rows are loaded
         if missing and not accept_loss:
             raise SetupError(
                 f"`{table.name}` stays closed: {missing}.",

@@ -44,9 +44,9 @@ _FORMAT = 2
 _KEYS_AT_ONCE = 200
 _FORGET_AT_ONCE = 10_000
 
-# For the rows of `log_keys` see `log`; their `at_ms` is the log's running time. `legacy` is
-# the identity by which an older version knew a table, and `log_moves` has the renames that one had
-# begun.
+# For the rows of `log_keys` see `log`; their `at_ms` is the log's running time. `legacy` is the
+# identity by which an older version knew a table. `log_moves` has the renames that such a version
+# began.
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS log_meta (format {integer} NOT NULL, id TEXT NOT NULL, "
     "warehouse_id TEXT NOT NULL DEFAULT '', running_ms {integer} NOT NULL DEFAULT 0){table_end}",
@@ -232,7 +232,7 @@ class DatabaseLog:
                 Change(
                     "DELETE FROM log_segments WHERE table_id = ? AND last <= ?", (table_id, last)
                 ),
-                # The last row of a channel stays: by it a repeat is told from a new insert.
+                # The last row of a channel stays: it distinguishes a repeat from a new insert.
                 Change(
                     "DELETE FROM log_keys WHERE table_id = ? AND off >= 0 AND lsn <= ? AND off < "
                     "(SELECT max(others.off) FROM log_keys AS others "

@@ -113,7 +113,7 @@ class DeadLetter:
 
 
 class Log(Protocol):
-    """Keeps records. Safe for several threads, of which one appends.
+    """Keeps records. Safe for several threads, but only one thread appends.
 
     `id` is unique, `name` is for people. `damage` describes lost records whose tables are unknown,
     "" for none. Every method raises StoreUnavailableError when the store does not work now (nothing
@@ -144,8 +144,7 @@ class Log(Protocol):
         """What the log remembers of these keys; unknown keys are left out."""
 
     def begin_flush(self, table_id: str, flush: StoredFlush, dead: Sequence[DeadLetter]) -> None:
-        """Note the flush that is about to be committed. Of its records exactly the `dead` ones are
-        left out."""
+        """Note the flush that is about to be committed. Exactly the `dead` records are left out."""
 
     def drop_flush(self, table_id: str, first: int, last: int, write_id: str = "") -> None:
         """Drop the noted flush of these records, which certainly was not committed and never will
@@ -269,7 +268,7 @@ def content_id(*content: object) -> str:
     return hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
 
 
-# A log's own time: the milliseconds for which it was open, whatever a machine's clock says.
+# A log's own time: the milliseconds for which it was open, regardless of the machine's clock.
 
 
 class RunningTime:
@@ -285,14 +284,11 @@ class RunningTime:
         return self._begin_ms + int((self._steady() - self._begin) * 1000)
 
 
-# The form in which a log keeps the answers to inserts with labels, or in channels. Pure.
-#
-# A row of `log_keys` has the answers to a run of a channel's inserts that ends at the offset `off`,
-# each an lsn and a digest; or, with `off` -1, the answer to a label's one insert. `lsn` is the last
-# of them.
-#
-# With `off` -2 it has no answers, and `lsn` is the channel's first offset. It is there as long as
-# another row of the channel. Older versions write none, and pass over it: it sorts before all
+# The form in which a log keeps the answers to inserts with labels, or in channels. Pure. A row of
+# `log_keys` has the answers to a run of a channel's inserts that ends at the offset `off`, each an
+# lsn and a digest; or, with `off` -1, the answer to a label's one insert. `lsn` is the last of
+# them. With `off` -2 it has no answers, and `lsn` is the channel's first offset. It exists as long
+# as another row of the channel. Older versions write no such row, and skip it: it sorts before all
 # others. They forget it by its age, and then the first offset is unknown.
 
 

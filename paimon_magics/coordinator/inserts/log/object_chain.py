@@ -206,8 +206,8 @@ class ObjectChain:
                 for table in self.inner.tables():
                     why = table.closed or self.damage
                     self.write({"change": "close_table", "table_id": table.table_id, "why": why})
-                # The tables are closed once: what is missing now is missing for good. Damaged
-                # objects stay for inspection until the checkpoint after this one.
+                # The tables are closed once: records that are missing now are missing for good.
+                # Damaged objects stay for inspection until the next checkpoint.
                 self._write_checkpoint(keeping_all=True)
             return
         raise SetupError(
@@ -320,7 +320,7 @@ class ObjectFolder:
                 hint="Start the version of paimon-magics that wrote it.",
             )
         if check_warehouse(f"The log {self.name}", bound_id, warehouse_id) or format != _FORMAT:
-            # An older version, which can't read what follows, then says so.
+            # An older version, which can't read the following entries, then reports that.
             document = {"format": _FORMAT, "id": id, "warehouse_id": warehouse_id or bound_id}
             self._store.write(path, json.dumps(document).encode())
         return id

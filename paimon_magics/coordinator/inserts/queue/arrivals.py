@@ -27,7 +27,7 @@ from paimon_magics.coordinator.inserts.queue.values import (
 )
 
 _BUSY_MS = 1_000
-_OFF_WAITING_MAX = 64  # each is a commit of its own, for which all later inserts wait
+_OFF_WAITING_MAX = 64  # each is a separate commit, for which all later inserts wait
 
 
 def arrive(queue: Queue, arrivals: Iterable[Arrival], now_ms: int) -> tuple[Queue, list[Effect]]:

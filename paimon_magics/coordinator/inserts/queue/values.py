@@ -37,7 +37,7 @@ class Reason(StrEnum):
     """Why an insert was not accepted, or will never be visible."""
 
     FULL = "full"  # the backlog: come back later
-    LARGE = "large"  # the insert alone is more than may wait
+    LARGE = "large"  # the insert alone exceeds the queue's limit
     BUSY = "busy"  # a statement drops or renames the table: come back later
     CLOSED = "closed"  # an administrator has to look at the table first
     MISMATCH = "mismatch"  # the label stands for another insert
