@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(error.text(), file=sys.stderr)
         return _UNABLE
     except OSError as error:
-        print(f"The coordinator can't go on: {error}", file=sys.stderr)
+        print(f"The coordinator can't continue: {error}", file=sys.stderr)
         return _UNABLE
 
 

@@ -248,7 +248,7 @@ class _Lines:
                     Waiting(
                         "The table has dynamic buckets, so only one statement at a time may "
                         f"write it. In this process, {count_text(in_front, 'statement')} came "
-                        "before this one.",
+                        "before this statement.",
                         in_front,
                     )
                 )

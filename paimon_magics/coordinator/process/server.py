@@ -79,7 +79,7 @@ class Shutdown:
 
         def read_again() -> None:
             assert reload is not None
-            end = "" if reload() else ", and the old one stays"
+            end = "" if reload() else ", and the old certificate stays"
             _log.warning("SIGHUP: the certificate was read again%s.", end)
 
         def requested(number: int, _: object) -> None:

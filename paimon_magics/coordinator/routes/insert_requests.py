@@ -63,7 +63,7 @@ _REFUSALS = {
     Reason.RANGE: (
         416,
         "OffsetOutOfRange",
-        "An insert is missing before this one",
+        "An insert is missing before this insert",
         "Send the insert with the next offset first.",
     ),
     Reason.BEFORE: (

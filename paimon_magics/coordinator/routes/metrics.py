@@ -37,7 +37,7 @@ QUEUE_COLUMNS = (
 _COUNTED = (
     ("records", "insert_requests", "Acknowledged inserts, without repeated inserts."),
     ("rows", "inserted_rows", "Rows of inserts that were acknowledged."),
-    ("duplicates", "insert_duplicates", "Repeated inserts, which got the first one's answer."),
+    ("duplicates", "insert_duplicates", "Repeated inserts, which got the first insert's answer."),
     (
         "groups",
         "log_syncs",

@@ -56,7 +56,7 @@ def status_page(
             _section("Tables", _TABLES, _tables(state, commits), "Nothing was committed yet."),
             _section("Open transactions", _OPEN, _open(state, now_ms), "None is open."),
             _section("Small inserts", QUEUE_COLUMNS, queues, "There were none yet."),
-            _section("Compactions", COMPACTION_COLUMNS, compacted, "No table needs one."),
+            _section("Compactions", COMPACTION_COLUMNS, compacted, "No table needs a compaction."),
             _section("Dead letters", LETTER_COLUMNS, letters, "There are none.", _LETTERS),
             _section(
                 "Recent commits", _COMMITS, [c.cells for c in commits], "There were none yet."

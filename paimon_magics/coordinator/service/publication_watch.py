@@ -115,7 +115,8 @@ class PublicationMonitor:
 
     def check(self, location: str) -> Event:
         """Check the publications of a table on which nothing else is under way. Raises the errors
-        of reading them."""
+        of reading them.
+        """
         return self.finished_check(location, self.look(location), before="")
 
     def finished_check(

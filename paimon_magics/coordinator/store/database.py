@@ -155,8 +155,8 @@ def check_warehouse(what: str, bound_id: str, id: str) -> bool:
     """
     if bound_id and id and bound_id != id:
         raise SetupError(
-            f"{what} belongs to the warehouse with the id {bound_id}, not to this one with the id "
-            f"{id}.",
+            f"{what} belongs to the warehouse with the id {bound_id}, not to this warehouse with "
+            f"the id {id}.",
             hint=(
                 "Start the coordinator with that warehouse, or give this warehouse its own "
                 "state folder and store."

@@ -223,7 +223,9 @@ def test_label_expiry_ignores_the_machine_clock(
 def test_log_is_refused_to_another_warehouse(open_log: Callable[..., Log]) -> None:
     for id in ("", "a" * 32, "", "a" * 32):
         open_log(warehouse_id=id).close()
-    with pytest.raises(SetupError, match=f"{'a' * 32}, not to this one with the id {'b' * 32}"):
+    with pytest.raises(
+        SetupError, match=f"{'a' * 32}, not to this warehouse with the id {'b' * 32}"
+    ):
         open_log(warehouse_id="b" * 32)
 
 

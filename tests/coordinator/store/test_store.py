@@ -249,7 +249,9 @@ def test_store_is_refused_to_another_warehouse(state: Path, store_address: str |
     opened("a" * 32)
     opened("")
     opened("a" * 32)
-    with pytest.raises(SetupError, match=f"{'a' * 32}, not to this one with the id {'b' * 32}"):
+    with pytest.raises(
+        SetupError, match=f"{'a' * 32}, not to this warehouse with the id {'b' * 32}"
+    ):
         opened("b" * 32)
     opened("a" * 32)
 

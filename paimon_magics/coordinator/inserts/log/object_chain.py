@@ -242,7 +242,7 @@ class ObjectChain:
             try:
                 entry = open_entry(content, number)
                 if check not in (-1, entry.before):
-                    troubles.append(f"entry {number} does not follow the one before")
+                    troubles.append(f"entry {number} does not follow the previous entry")
                 check = entry.check
                 id = replayed_id(entry)
                 if not _is_known(database, id):

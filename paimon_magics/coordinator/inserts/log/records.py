@@ -110,7 +110,7 @@ def read_segment(content: bytes, first: int, chain: int | None) -> tuple[list[Re
     if found_first != first:
         raise DamagedError(first, f"the segment begins with record {found_first}")
     if chain is not None and before != chain:
-        raise DamagedError(first, "it does not follow the record before")
+        raise DamagedError(first, "it does not follow the previous record")
     chain = before
     records, chains = [], []
     at = _HEADER_BYTES
