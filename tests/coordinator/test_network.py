@@ -90,9 +90,9 @@ def test_plain_http_is_refused_outside_the_loopback(host: str) -> None:
         (["--advertise=https://u:p@lake.example.org"], "--advertise can't be"),
         (
             ["--embedded", "--host=0.0.0.0", "--insecure-http"],
-            "with --embedded listens on 127.0.0.1",
+            "with --embedded listens only on 127.0.0.1",
         ),
-        (["--hub", "--root-path=/x"], "with --hub listens on 127.0.0.1"),
+        (["--hub", "--root-path=/x"], "with --hub listens only on 127.0.0.1"),
     ],
 )
 def test_invalid_network_options_are_named(given: list[str], message: str) -> None:

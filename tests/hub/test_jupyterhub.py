@@ -69,7 +69,9 @@ def test_user_without_the_role_can_read_but_not_write(hub: Hub, catalog: Catalog
     carol = hub.user("carol")
     reading = client(carol)
     assert reading.warehouse() == catalog.warehouse
-    with pytest.raises(SetupError, match="carol may not do that: it takes the scope `write`") as no:
+    with pytest.raises(
+        SetupError, match="carol lacks permission for this request: it requires the scope `write`"
+    ) as no:
         reading.begin(TABLE)
     assert "Ask an administrator for a role" in no.value.hint
     reading.close()
@@ -125,7 +127,7 @@ def test_page_refuses_a_token_without_scopes(hub: Hub) -> None:
         f"{hub.coordinator}/", headers={"Authorization": f"token {begun['token']}"}, trust_env=False
     )
     assert answer.status_code == 403
-    assert "takes the scope `read` on all tables." in answer.json()["error"]["message"]
+    assert "requires the scope `read` on all tables." in answer.json()["error"]["message"]
 
 
 def test_revoked_or_expired_token_is_refused(ended: list[str], hub: Hub) -> None:

@@ -361,7 +361,7 @@ def _forbidden(principal: Principal, needed: Needed) -> Response:
             f"`{needed.value}`"
         )
         + (f", not `{scope.value}`." if scope and not principal.may(needed) else " on all tables."),
-        f"Ask an administrator for a role with the coordinator's scope `{needed.value}`.",
+        f"Ask an administrator for a role with the scope `{needed.value}` of the coordinator.",
     )
 
 

@@ -88,7 +88,7 @@ def test_statement_needs_rights_to_the_objects_it_changes(
     session: paimon_magics.Session, process: Process, statement: str
 ) -> None:
     before = names(process)
-    with pytest.raises(SetupError, match="bob may not do that"):
+    with pytest.raises(SetupError, match="bob lacks permission for this"):
         session.run(statement)
     assert names(process) == before
     orders = Catalog.open({"warehouse": str(process.warehouse)}).load(
@@ -103,7 +103,7 @@ def test_python_calls_need_the_same_rights(
 ) -> None:
     before = names(process)
     frame = pd.DataFrame({"k": [1]})
-    with pytest.raises(SetupError, match="bob may not do that"):
+    with pytest.raises(SetupError, match="bob lacks permission for this"):
         session.write(frame, "theirs", create=True)
     assert names(process) == before
 

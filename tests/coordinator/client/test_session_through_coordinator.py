@@ -203,7 +203,7 @@ def test_the_coordinator_keeps_properties_of_databases(
     session.close()
     with paimon_magics.connect(process.warehouse, coordinator="in-process", spark=spark) as alone:
         found = shown(alone, "DESCRIBE DATABASE kept")
-        assert found["Properties"].startswith("not known: A coordinator keeps")
+        assert found["Properties"].startswith("not known: Only a coordinator keeps")
         with pytest.raises(UnsupportedStatementError, match="can't keep properties of the"):
             alone.run(create.replace("DATABASE d", "DATABASE e"))
 

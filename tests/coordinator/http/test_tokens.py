@@ -143,7 +143,7 @@ def test_token_is_added_listed_and_revoked(command: Any, process: Process) -> No
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["add", "x", "--expires=soon"], "`soon` is no time"),
+        (["add", "x", "--expires=soon"], "`soon` is not a duration"),
         (["add", "x", "--allow=everything"], "is not a known permission"),
         (["add", "service:x"], "not a valid name of a token"),
         (["add", ""], "not a valid name of a token"),
@@ -358,7 +358,10 @@ def test_refusal_of_a_limited_token_names_the_scope_on_all_tables(
     headers = {"Authorization": f"Bearer {token}"}
     refused = httpx.get(f"{process.address}/metrics", headers=headers, trust_env=False)
     assert refused.status_code == 403
-    assert "partial may not do that: it takes the scope `read` on all tables." in refused.text
+    assert (
+        "partial lacks permission for this request: it requires the scope `read` on all tables."
+        in refused.text
+    )
 
 
 def test_commit_is_refused_when_rights_are_revoked_after_begin(
@@ -371,7 +374,10 @@ def test_commit_is_refused_when_rights_are_revoked_after_begin(
     table = TableName("orders", "default")
     try:
         for allows, message in (
-            ("read", "narrowed may not do that with `default.orders`: it takes the scope `write`"),
+            (
+                "read",
+                "narrowed lacks permission for this on `default.orders`: it requires the scope",
+            ),
             ("write=default.salaries", "There is no table `orders`"),
         ):
             transaction = client.begin(table)

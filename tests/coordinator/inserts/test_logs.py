@@ -225,7 +225,7 @@ def test_group_append_to_several_tables_is_atomic(tmp_path: Path) -> None:
     whole = segment(1, 2, 0)
     log.append([Appended(PLACE, "default.t", whole, ())])
     again = Appended(PLACE, "default.t", whole, ())  # breaks: these lsns are taken
-    with pytest.raises(StoreLostError, match="up to 2, and is to go on with 1"):
+    with pytest.raises(StoreLostError, match="up to 2, so it can't continue with record 1"):
         log.append([Appended(OTHER, "default.u", whole, ()), again])
     assert [table.table_id for table in log.tables()] == [PLACE]
     log.close()

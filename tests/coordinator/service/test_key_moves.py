@@ -325,8 +325,8 @@ def test_job_is_refused_where_a_table_option_pins_keys(lake: Lake, key: str, val
     lake.batch(1, [(5, "other")])
     with pytest.raises(Exception) as caught:
         job.write(2, [(5, "job")])
-    assert f"A table with '{key}' = '{value}' has its keys stay" in told(caught)
-    assert "another writer has added them since this commit's statement began" in told(caught)
+    assert f"In a table with '{key}' = '{value}', keys must stay" in told(caught)
+    assert "another writer has added them since it began" in told(caught)
     assert lake.kinds() == ["APPEND"]
 
 

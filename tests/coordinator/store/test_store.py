@@ -185,7 +185,7 @@ def test_a_store_of_another_format_is_refused(
 ) -> None:
     store._sql.write("UPDATE meta SET format = ?", format)
     store.close()
-    said = f"another version \\(format {format}, this one is 6\\)"
+    said = f"another version \\(format {format}; this version has format 6\\)"
     with pytest.raises(SetupError, match=said) as raised:
         open_store(state, store_address)
     assert "drain the coordinator" in raised.value.hint
