@@ -35,6 +35,7 @@ from paimon_magics.coordinator.runtime.work import (
 )
 
 _IDLE_THREAD_SECONDS = 30.0
+_AGAIN_MS = 1_000.0
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -197,7 +198,8 @@ class Owner(Generic[T]):
 class Pool:
     """Threads that carry out effects. Any thread may call its methods.
 
-    Threads start when they are needed, and end when they are not.
+    Threads start when they are needed. The last one stays for good: when the system is short of
+    threads for a moment, work goes on.
     """
 
     def __init__(self, work: Work, workers: int, clock: Clock, alarms: _Alarms) -> None:
@@ -274,13 +276,27 @@ class Pool:
             if self._is_ending:
                 return
             self._inbox.put((label, work))
-            if self._idle < self._inbox.qsize() and len(self._workers) < self._workers_max:
-                name = self._report.name
-                thread = threading.Thread(
-                    target=self._work, name=f"{name}-{len(self._workers)}", daemon=True
-                )
-                self._workers[thread] = Work(name, self._clock)
-                thread.start()
+        self._add_worker()
+
+    def _add_worker(self) -> None:
+        """Start a worker if items wait for one. Where the system starts no thread now, try again
+        in a second: the items wait."""
+        with self._turn:
+            is_enough = self._idle >= self._inbox.qsize()
+            if self._is_ending or is_enough or len(self._workers) >= self._workers_max:
+                return
+            name = self._report.name
+            thread = threading.Thread(
+                target=self._run, name=f"{name}-{len(self._workers)}", daemon=True
+            )
+            self._workers[thread] = Work(name, self._clock)
+        try:
+            thread.start()
+        except BaseException as raised:
+            with self._turn:
+                del self._workers[thread]
+            self._report.fail(raised, "starting a thread")
+            self._alarms.set(_AGAIN_MS, self._add_worker)
 
     def end(self) -> None:
         """Wait for work under way; begin nothing more."""
@@ -290,7 +306,8 @@ class Pool:
             for _ in workers:
                 self._inbox.put(None)
         for thread in workers:
-            thread.join()
+            with contextlib.suppress(RuntimeError):  # it could not be started
+                thread.join()
 
     def progress(self) -> Progress:
         """See `Runtime.progress`."""
@@ -298,28 +315,40 @@ class Pool:
             busy_ms = max((work.busy_ms for work in self._workers.values()), default=0.0)
         return replace(self._report.progress(), busy_ms=busy_ms)
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         thread = threading.current_thread()
-        report = self._workers[thread]
         while True:
-            with self._turn:
-                self._idle += 1
             try:
+                if not self._take(thread):
+                    return
+            except BaseException as raised:  # of a wait, where the system is short of something
+                self._report.fail(raised, "a worker")
+
+    def _take(self, thread: threading.Thread) -> bool:
+        """Wait for an item and carry it out. Return False if the thread ends: the last one stays,
+        since the system may start no other when it is needed."""
+        with self._turn:
+            self._idle += 1
+        item = None
+        try:
+            with contextlib.suppress(queue.Empty):
                 item = self._inbox.get(timeout=_IDLE_THREAD_SECONDS)
-            except queue.Empty:
-                item = None
+        finally:
             with self._turn:
                 self._idle -= 1
-                if item is None and (self._is_ending or self._inbox.empty()):
+                is_spare = self._inbox.empty() and len(self._workers) > 1
+                ends = item is None and (self._is_ending or is_spare)
+                if ends:
                     del self._workers[thread]
-                    return
-            if item is None:
-                continue
+        if ends:
+            return False
+        if item is not None:
             label, work = item
-            if (error := report.do(work)) is not None:
+            if (error := self._workers[thread].do(work)) is not None:
                 self._report.fail(error, label)
             else:
                 self._report.trouble = ""
+        return True
 
 
 class Loop:
@@ -355,9 +384,12 @@ class Loop:
         while not self._is_stopped:
             self._wakes.clear()
             self.work.do(self._round)
-            pause_ms = self._pause_ms()
-            if not self._is_stopped:
-                self._wakes.wait(None if pause_ms is None else pause_ms / 1000)
+            try:
+                pause_ms = self._pause_ms()
+                if not self._is_stopped:
+                    self._wakes.wait(None if pause_ms is None else pause_ms / 1000)
+            except BaseException as raised:  # see `Pool`
+                self.work.fail(raised, "a pause")
         self.work.ended = True
 
 
@@ -380,21 +412,33 @@ class _Alarms:
         with self._changed:
             heapq.heappush(self._due, (at_ms, next(self._numbers), call))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="timers", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="timers", daemon=True)
+                try:
+                    thread.start()
+                    self._thread = thread
+                except BaseException as raised:  # the next call tries again
+                    self.work.fail(raised, "starting a thread")
             self._changed.notify()
 
     def _run(self) -> None:
         while True:
-            with self._changed:
+            try:
+                call = self._next()
+            except BaseException as raised:  # see `Pool`
+                self.work.fail(raised, "a wait")
+            else:
+                self.work.do(call)
+
+    def _next(self) -> Callable[[], object]:
+        """The call that is due next, after waiting for it."""
+        with self._changed:
+            while True:
                 while not self._due:
                     self._changed.wait()
                 wait_ms = self._due[0][0] - self._clock.steady_ms()
-                if wait_ms > 0:
-                    self._changed.wait(wait_ms / 1000)
-                    continue
-                call = heapq.heappop(self._due)[2]
-            self.work.do(call)
+                if wait_ms <= 0:
+                    return heapq.heappop(self._due)[2]
+                self._changed.wait(wait_ms / 1000)
 
 
 class Timer:

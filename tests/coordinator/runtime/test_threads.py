@@ -163,6 +163,90 @@ def test_pool_limits_its_workers_and_starts_nothing_after_its_end(runtime):
     assert len(done) == 12
 
 
+class Scarce:
+    """A system that starts no thread while `is_short`, and then as before."""
+
+    def __init__(self, monkeypatch):
+        self.is_short = False
+        start = threading.Thread.start
+
+        def limited(thread):
+            if self.is_short:
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", limited)
+
+
+def test_pool_carries_out_all_work_after_a_moment_without_threads(runtime, monkeypatch):
+    scarce, done = Scarce(monkeypatch), []
+    runtime.every("ticks", 10, lambda: None)  # as each coordinator has them
+    pool = runtime.pool("work", 1)
+    scarce.is_short = True
+    for number in range(3):
+        pool.run("some", lambda number=number: done.append(number))
+    assert "can't start new thread" in pool.progress().trouble
+    assert pool.progress().waiting == 3
+    scarce.is_short = False
+    wait_until(lambda: done == [0, 1, 2])
+    assert pool.progress().trouble == ""
+    pool.end()
+
+
+def test_pool_ends_though_no_thread_could_be_started(runtime, monkeypatch):
+    scarce = Scarce(monkeypatch)
+    scarce.is_short = True
+    pool = runtime.pool("work", 2)
+    pool.run("some", lambda: None)
+    pool.end()
+
+
+def test_idle_pool_needs_no_new_thread(runtime, monkeypatch):
+    monkeypatch.setattr("paimon_magics.coordinator.runtime.threads._IDLE_THREAD_SECONDS", 0.05)
+    done = []
+    pool = runtime.pool("work", 3)
+    pool.run("some", lambda: done.append(1))
+    time.sleep(0.3)
+    Scarce(monkeypatch).is_short = True
+    pool.run("some", lambda: done.append(2))
+    wait_until(lambda: done == [1, 2])
+    pool.end()
+
+
+def test_workers_loops_and_timers_outlast_exceptions_of_their_waits(runtime, monkeypatch):
+    failing = {"queue": 1, "event": 1, "condition": 1}
+
+    def once(kind, wait):
+        def waiting(*arguments, **options):
+            if failing[kind]:
+                failing[kind] -= 1
+                raise MemoryError(kind)
+            return wait(*arguments, **options)
+
+        return waiting
+
+    done, rounds, rings = [], [], []
+    pool = runtime.pool("work", 1)
+    monkeypatch.setattr(pool, "_inbox", Failing(pool._inbox, once("queue", pool._inbox.get)))
+    loop = runtime.loop("round", lambda: 10, lambda: rounds.append(1))
+    monkeypatch.setattr(loop._wakes, "wait", once("event", loop._wakes.wait))
+    alarms = runtime._alarms
+    monkeypatch.setattr(alarms._changed, "wait", once("condition", alarms._changed.wait))
+    runtime.every("ticks", 10, lambda: rings.append(1))
+    pool.run("some", lambda: done.append(1))
+    wait_until(lambda: done and len(rounds) > 2 and len(rings) > 2)
+    assert failing == {"queue": 0, "event": 0, "condition": 0}
+    loop.end()
+    pool.end()
+
+
+class Failing:
+    """A queue with another `get`."""
+
+    def __init__(self, inbox, get):
+        self.put, self.empty, self.qsize, self.get = inbox.put, inbox.empty, inbox.qsize, get
+
+
 def test_timer_goes_on_after_an_exception_until_it_is_stopped(runtime):
     calls = []
 
