@@ -136,7 +136,7 @@ class CommitWorker:
         transaction = request.transaction
         try:
             table = self._catalog.load(transaction.table)
-            if has_other_creation(table, transaction):
+            if has_other_creation(table, transaction.table_creation):
                 reason = (
                     f"`{table.name}` is another table now: the transaction's table was "
                     "dropped or renamed."
@@ -177,7 +177,7 @@ class CommitWorker:
             table = self._catalog.load(transaction.table)
         except UnknownNameError:
             return FilesRemoved(id, self._now_ms())  # the table itself is gone
-        if has_other_creation(table, transaction):
+        if has_other_creation(table, transaction.table_creation):
             return FilesRemoved(id, self._now_ms())
         if not self._claim(transaction, Fate.REMOVAL):
             return Ticked(self._now_ms())  # another coordinator was about to commit it

@@ -40,6 +40,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded
 from paimon_magics.tables.commits.fenced_commits import commit_fenced
 from paimon_magics.tables.commits.fencing import Fence
+from paimon_magics.tables.commits.message_checks import has_other_creation
 from paimon_magics.tables.commits.publication_checks import created_since, examine, moved
 from paimon_magics.tables.commits.republishing import (
     ChangedFiles,
@@ -74,6 +75,7 @@ def publication_of(
         rests_on=receipt.rests_on,
         changes_index=decoded_request.changes_index,
         has_read=request.read_set is not None,
+        table_creation=request.transaction.table_creation,
     )
 
 
@@ -215,7 +217,7 @@ class PublicationMonitor:
             request = self._request_of(publication)
             return None if request is None else changed_by_request(decoded(table, request))
 
-        return examine(table, publications, changed_files)
+        return _of_this_table(table, publications, examine(table, publications, changed_files))
 
     def _republished(self, publication: Publication) -> PublicationFinding:
         findings = self._look(publication.location, publication.table, [publication])
@@ -245,6 +247,23 @@ class PublicationMonitor:
             if finding.verdict in (Verdict.REPUBLISHED, Verdict.LOST)
         )
         return tuple(transaction for transaction in transactions if transaction is not None)
+
+
+def _of_this_table(
+    table: Table, publications: Sequence[Publication], findings: tuple[PublicationFinding, ...]
+) -> tuple[PublicationFinding, ...]:
+    """The findings, without those about another table that had the place before: somebody has
+    moved tables beside the coordinator. The store is asked only when something seems wrong."""
+    creations = {p.id: p.table_creation for p in publications}
+
+    def is_of_another(finding: PublicationFinding) -> bool:
+        is_wrong = finding.verdict in (Verdict.OVERWRITTEN, Verdict.LOST)
+        return is_wrong and has_other_creation(table, creations[finding.id])
+
+    return tuple(
+        PublicationFinding(finding.id, Verdict.SETTLED) if is_of_another(finding) else finding
+        for finding in findings
+    )
 
 
 def _not_again(publication: Publication, error: PaimonMagicsError) -> str:

@@ -311,6 +311,7 @@ def publication_of(table: StoredTable, snapshot: Document) -> Publication:
         properties=tuple((snapshot.get("properties") or {}).items()),
         rows=snapshot.get("deltaRecordCount"),
         base_list=snapshot["baseManifestList"],
+        table_creation=str(table.created_at_ms or ""),
     )
 
 

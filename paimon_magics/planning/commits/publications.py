@@ -34,7 +34,8 @@ class Publication:
     `rests_on` is the `manifest_list` of the snapshot that it was built on, if known; `manifests`
     are those that hold its changes. Both are used if the snapshot has expired since. While
     `certain` is false, the snapshot may not have been published after all. The record is kept until
-    `kept_until_ms`.
+    `kept_until_ms`. `table_creation` distinguishes the table from another one that takes its name
+    and place; "" if unknown.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Publication:
     rests_on: str | None = None
     manifests: tuple[str, ...] = ()
     has_read: bool = False
+    table_creation: str = ""
 
 
 class Verdict(StrEnum):

@@ -24,19 +24,19 @@ from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 
 
-def has_other_creation(table: Table, transaction: Transaction) -> bool:
-    """Whether the table has been replaced by another table of the same name since the transaction
-    was opened. Raises SetupError if the store can't be read."""
-    if not transaction.table_creation:
+def has_other_creation(table: Table, creation: str) -> bool:
+    """Whether the table has been replaced by another one at its place since it had this
+    `creation_of`, "" if unknown. Raises SetupError if the store can't be read."""
+    if not creation:
         return False
     with store_errors(f"The check that `{table.name}` is still the same table"):
-        creation = creation_of(table)
-    return creation not in ("", transaction.table_creation)
+        present = creation_of(table)
+    return present not in ("", creation)
 
 
 def check_creation(table: Table, transaction: Transaction) -> None:
     """Raise CommitConflictError if `has_other_creation` is true."""
-    if has_other_creation(table, transaction):
+    if has_other_creation(table, transaction.table_creation):
         raise CommitConflictError(
             f"`{table.name}` is another table now: the table was dropped or renamed after this "
             "statement began.",

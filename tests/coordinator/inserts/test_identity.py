@@ -115,6 +115,39 @@ def test_externally_renamed_table_keeps_its_waiting_inserts(
         assert served.insert([[1, "a"]], idempotency_key="one").json()["duplicate"]
 
 
+def rows_of(served: Served) -> list[tuple[object, object]]:
+    served.flush()
+    return sorted((row["id"], row["name"]) for row in served.rows())  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("log", mostly("store"))
+def test_externally_swapped_tables_keep_their_inserts_and_take_more(
+    tmp_path: Path, log: str, request: pytest.FixtureRequest
+) -> None:
+    with serve(tmp_path, log, request) as served:
+        create_table(
+            tmp_path / "warehouse", table_sql(options=SLOW).replace("TABLE t ", "TABLE renamed ")
+        )
+        for name, ids in ((TABLE, (1, 2, 3)), (NEW, (11, 12))):
+            named(served, name)
+            for id in ids:
+                assert served.insert([[id, name.table]]).status_code == 200
+                if id != ids[-1]:
+                    served.flush()
+        folder = tmp_path / "warehouse" / "default.db"
+        (folder / "t").rename(folder / "aside")
+        (folder / "renamed").rename(folder / "t")
+        (folder / "aside").rename(folder / "renamed")
+        time.sleep(1.5)  # a name is known for a second
+        for name, ids, before in ((TABLE, (11, 12), "renamed"), (NEW, (1, 2, 3), "t")):
+            named(served, name)
+            document = {"table": {"database": "default", "table": name.table}}
+            assert served.call("POST", "/v1/tables/check", document).status_code == 200
+            wait_until(lambda: served.insert([[99, "z"]]).status_code == 200)
+            assert rows_of(served)[: len(ids)] == [(id, before) for id in ids]
+            assert rows_of(served)[-1] == (99, "z")
+
+
 @pytest.mark.parametrize("log", mostly("store"))
 def test_a_copy_of_a_table_has_labels_of_its_own(
     tmp_path: Path, log: str, request: pytest.FixtureRequest

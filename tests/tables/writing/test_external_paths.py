@@ -142,7 +142,7 @@ def test_external_files_stay_where_the_administrator_allows_none(
         expiry = decide(table, rules, NO_FLOOR, 1 << 60)
         assert expiry is not None
         assert carry_out(expiry) == 1
-        assert f"{outside}' stays" in caplog.text
+        assert f"{outside}' is not deleted" in caplog.text
     assert outside.exists()
 
 
