@@ -506,7 +506,7 @@ def test_repeated_token_guesses_are_throttled(tmp_path: Path) -> None:
 
 def test_token_function_without_a_token_is_rejected() -> None:
     for text in ("", "a\nb", "tökén"):
-        with pytest.raises(PaimonMagicsError, match="There is no token"):
+        with pytest.raises(PaimonMagicsError, match="contains no token"):
             Token(read=lambda text=text: text)  # type: ignore[misc]
 
 

@@ -225,7 +225,7 @@ def test_session_reports_store_options_and_failed_loads_of_a_service(
             with pytest.raises(SetupError, match="InvalidAccessKeyId") as refused:
                 session.run("INSERT INTO t VALUES (1)")
             queues = str(session.administration.queue_rows().to_pylist())
-        assert "gets them from its administrator" in refused.value.hint
+        assert "gets its credentials from its administrator" in refused.value.hint
         assert all("InvalidAccessKeyId" in told for told in (trouble, queues))
         check_no_secret(note, trouble, queues, repr(refused.value))
     finally:
