@@ -90,6 +90,8 @@ def _spark(connector: str | None, folder: Path) -> SparkSession:
             .config("spark.sql.extensions", extensions)
             .config("spark.sql.catalog.paimon", "org.apache.paimon.spark.SparkCatalog")
             .config("spark.sql.catalog.paimon.warehouse", str(folder / "none"))
+            # A cached table keeps its schema when a write has changed that.
+            .config("spark.sql.catalog.paimon.cache-enabled", "false")
         )
     return builder.getOrCreate()
 
