@@ -382,7 +382,7 @@ def ordinal_text(number: str) -> str:
     """The low bits of the sort key: the statement's order of rows, which a shuffle loses. `number`
     is (source partition, position), as Spark numbers each row. The job fails where it would reach
     into the high bits."""
-    beyond = "raise_error('the source has more partitions than the row order of a statement can number')"
+    beyond = "raise_error('the source has more partitions than its row order can number')"
     fits = f"{number} < {1 << GROUP_SHIFT}L"
     return f"CASE WHEN {fits} THEN {number} ELSE CAST({beyond} AS BIGINT) END"
 
