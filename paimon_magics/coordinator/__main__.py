@@ -1,9 +1,10 @@
 """`python -m paimon_magics.coordinator`: run a coordinator for one warehouse.
 
 It prints one line when it is ready: its address, and the file that holds its token. Signals such as
-SIGTERM end it after the commits under way; with TLS SIGHUP reads the certificate again. The exit
-code is 0 after a signal, 2 when it can't start, 3 when another coordinator has taken the warehouse
-over, and 4 when its store or its log is not as this process left it.
+SIGTERM end it after the commits under way; SIGHUP reads the certificate and the file of permissions
+again, where there are any. The exit code is 0 after a signal, 2 when it can't start, 3 when another
+coordinator has taken the warehouse over, and 4 when its store or its log is not as this process
+left it.
 
 With `--standby`, a process that no longer owns the warehouse starts again as a standby instead.
 """
@@ -21,8 +22,8 @@ from contextlib import ExitStack
 from typing import NoReturn
 
 from paimon_magics.coordinator.process.arguments import parser
+from paimon_magics.coordinator.process.right_commands import grant_command, token_command
 from paimon_magics.coordinator.process.succession import begin
-from paimon_magics.coordinator.process.token_command import token_command
 from paimon_magics.errors import PaimonMagicsError
 
 _UNABLE = 2  # exit codes
@@ -37,6 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if arguments[:1] == ["token"]:
             print("\n".join(token_command(arguments[1:])))
+            return 0
+        if arguments and arguments[0] in ("grant", "revoke", "grants"):
+            print("\n".join(grant_command(arguments)))
             return 0
         return _serve(parser().parse_args(arguments), arguments)
     except PaimonMagicsError as error:

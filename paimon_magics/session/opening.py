@@ -297,6 +297,12 @@ def _check_same(
             f"The open session commits through `{opened.coordinator}`, not `{words.coordinator}`.",
             hint="Close it first: session.close(), or %paimon connect --close.",
         )
+    before = None if _active_words is None else _active_words.token
+    if words.token is not None and before is not None and words.token != before:
+        raise SetupError(
+            f"The open session uses another token at `{opened.coordinator}`.",
+            hint="Close it first: session.close(), or %paimon connect --close.",
+        )
 
 
 def _check_same_place(opened: Session, words: PlaceWords, wanted: Settings) -> None:

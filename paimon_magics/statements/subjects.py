@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
+from paimon_magics.statements.grants import ChangeGrants, ShowGrants
 from paimon_magics.statements.row_changes import Delete, MergeInto, Update
 from paimon_magics.statements.statement import (
     CreateDatabase,
@@ -88,12 +89,14 @@ def subject_of(statement: Statement) -> Subject:
             return Subject(name, only_tells=True)
         case (
             Call()
+            | ChangeGrants()
             | CreateDatabase()
             | DescribeDatabase()
             | DropDatabase()
             | Explain()
             | PassThrough()
             | ShowDatabases()
+            | ShowGrants()
             | ShowTables()
             | ShowViews()
             | ShowProcedures()
@@ -140,6 +143,8 @@ Statement = (
     | ShowTables
     | ShowViews
     | ShowProcedures
+    | ShowGrants
+    | ChangeGrants
     | ShowCurrent
     | ShowPartitions
     | ShowCreateTable

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -111,6 +111,7 @@ class Administration:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self.queues = QueueAdministration(ask)
+        self.grants = GrantAdministration(ask)
         self.compactions = CompactionAdministration(ask)
 
     def status(self) -> Status:
@@ -336,6 +337,50 @@ class DeadLetter:
     rows: int
     why: str
     at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRow:
+    """What a user, group or role (`to`, as `user:alice`) may do: `allow` is a scope with tables, or
+    a role. `by` granted it."""
+
+    to: str
+    allow: str
+    by: str
+    at_ms: int
+
+    @property
+    def is_role(self) -> bool:
+        """Whether it is a role, whose grants count."""
+        return self.allow.startswith("role:")
+
+
+class GrantAdministration:
+    """Requests about grants."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def all(self) -> list[GrantRow]:
+        """All grants for an administrator; for others those to them, their groups and roles."""
+        return _grant_rows(self._ask("GET", "/v1/grants")[1]["grants"])
+
+    def grant(self, to: Sequence[str], allow: Sequence[str]) -> list[GrantRow]:
+        """Grant scopes or roles; return what is new."""
+        document = {"to": list(to), "allow": list(allow)}
+        return _grant_rows(self._ask("POST", "/v1/grants", document)[1]["granted"])
+
+    def revoke(self, to: Sequence[str], allow: Sequence[str]) -> list[GrantRow]:
+        """Take grants back; return them. Raises UnknownNameError where there are none."""
+        document = {"to": list(to), "allow": list(allow)}
+        return _grant_rows(self._ask("POST", "/v1/grants/revoke", document)[1]["revoked"])
+
+
+def _grant_rows(documents: Sequence[Mapping[str, Any]]) -> list[GrantRow]:
+    return [
+        GrantRow(row["grantee"], row["text"], row["granted_by"], int(row["granted_at_ms"]))
+        for row in documents
+    ]
 
 
 class QueueAdministration:

@@ -68,7 +68,7 @@ _ENDED = 410
 _END_SECONDS = 1.0  # the caller asks again
 _ABORT_SECONDS = 5.0  # a transaction that nobody aborts ends when its lease expires
 
-_AGAIN_SECONDS = 10.0
+_AGAIN_SECONDS = 1.0
 
 ENDED_MAX = 1_000
 """Upper bound on the ended transactions that are kept: far more than end at the same time. The
@@ -320,9 +320,9 @@ def _sender(engine: str) -> dict[str, Any]:
 class _SeenNames:
     """Which databases and tables a user may see: a `Visibility`. For any thread.
 
-    `ask` sends one request to the coordinator: when a name is first looked up, and again after some
-    seconds, so that a changed permission holds soon. While the coordinator does not answer, its
-    last answer counts. Before the first answer no name can be looked up.
+    `ask` sends one request to the coordinator. It is asked when a name is first looked at, and
+    again after a second, so that a changed right holds soon. While it does not answer the last
+    answer counts; without one names can't be looked at.
     """
 
     def __init__(self, ask: Ask) -> None:

@@ -34,7 +34,7 @@ _READ_SECONDS = 0.25  # shorter than a probe waits
 
 _TOKEN_TEXT = re.compile(r"pmt_([0-9a-f]{12})_([\w-]{43})")
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,98}[^\s\x00-\x1f\x7f])?")
-_FRESH_SECONDS = 5.0
+_FRESH_SECONDS = 1.0
 _USED_SECONDS_MAX = 600.0
 _MS_MAX = 100 * 365 * 86_400_000
 # Compared if there is no row, so that an unknown id takes as long as a wrong secret.
@@ -106,6 +106,38 @@ class OwnProcesses:
         return self._others.routes()
 
 
+class Rows(Protocol):
+    """Rows of a store that are read again and again."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the rows that are known count where the store does not answer."""
+
+    def read(self) -> None:
+        """Read the rows. Raises errors of the store."""
+
+
+class Rereading:
+    """Reads rows again, once for all requests that need them. For one event loop."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._reading: tuple[asyncio.Task[None], float] | None = None
+
+    async def read(self) -> None:
+        """Read the rows again; go on with those that are known where that takes long. Raises
+        errors of the store where they may not be used any more."""
+        if self._reading is None or self._reading[0].done():
+            reading = asyncio.ensure_future(run_in_threadpool(self._rows.read))
+            self._reading = reading, time.monotonic()
+        reading, began = self._reading
+        left = max(0.0, began + _READ_SECONDS - time.monotonic())
+        await asyncio.wait({reading}, timeout=left if self._rows.is_usable else None)
+        error = reading.exception() if reading.done() else None
+        if error is not None and not self._rows.is_usable:
+            raise error
+
+
 class NamedTokens:
     """An authoriser that also knows the tokens which administrators have made. All others are for
     `others`."""
@@ -113,7 +145,7 @@ class NamedTokens:
     def __init__(self, tokens: Tokens, others: Authoriser) -> None:
         self._tokens = tokens
         self._others = others
-        self._reading: tuple[asyncio.Task[None], float] | None = None
+        self._rereading = Rereading(tokens)
 
     async def principal(self, connection: HTTPConnection) -> Principal | None:
         """See `Authoriser.principal`."""
@@ -121,25 +153,11 @@ class NamedTokens:
         if token is None or not self._tokens.matches(token):
             return await self._others.principal(connection)
         if not self._tokens.is_fresh:
-            await self._read()
+            await self._rereading.read()
         principal = self._tokens.principal(token)
         if principal is None and not self._tokens.is_fresh:  # it may have been made since
             raise SetupError("The token can't be checked now.", hint="Try again.")
         return principal
-
-    async def _read(self) -> None:
-        """Read the tokens again; use the known tokens if that takes long. Raises errors of the
-        store when the known tokens may not be used any more.
-        """
-        if self._reading is None or self._reading[0].done():
-            reading = asyncio.ensure_future(run_in_threadpool(self._tokens.read))
-            self._reading = reading, time.monotonic()
-        reading, began = self._reading
-        left = max(0.0, began + _READ_SECONDS - time.monotonic())
-        await asyncio.wait({reading}, timeout=left if self._tokens.is_usable else None)
-        error = reading.exception() if reading.done() else None
-        if error is not None and not self._tokens.is_usable:
-            raise error
 
     def challenge(self, connection: HTTPConnection) -> Response:
         """See `Authoriser.challenge`."""
@@ -196,110 +214,114 @@ PUBLIC = frozenset({"/health/live", "/health/owner", "/health/ready", "/dead-let
 """
 
 _ENDPOINTS = """
-read   GET    /v1/databases/{database}
-read*  GET    /
-read*  GET    /metrics
-read   GET    /openapi.json
-read   GET    /v1/compactions
-read   GET    /v1/coordinator
-read   GET    /v1/inserts
-read   GET    /v1/inserts/{database}/{table}
-read   GET    /v1/inserts/{database}/{table}/buffer
-read   GET    /v1/inserts/{database}/{table}/dead-letters
-read   GET    /v1/tables/stopped
-read   GET    /v1/transactions
-read   GET    /v1/transactions/{id}
-read   GET    /v1/config
-read   GET    /v1/principal
-read   GET    /v1/paimon/databases
-read   GET    /v1/paimon/functions
-read*  GET    /v1/paimon/permissions
-read   GET    /v1/paimon/tables
-read   GET    /v1/paimon/tables/id/{id}
-read   GET    /v1/paimon/views
-read   GET    DATABASE
-read   GET    DATABASE/function-details
-read   GET    DATABASE/functions
-read   GET    DATABASE/functions/{name}
-read   GET    DATABASE/table-details
-read   GET    DATABASE/tables
-read   GET    DATABASE/view-details
-read   GET    DATABASE/views
-read   GET    DATABASE/views/{name}
-read   GET    TABLE
-read   GET    TABLE/branches
-read   GET    TABLE/consumers
-read   GET    TABLE/partitions
-read   GET    TABLE/snapshot
-read   GET    TABLE/snapshots
-read   GET    TABLE/snapshots/{version}
-read   GET    TABLE/tags
-read   GET    TABLE/tags/{tag}
-read   GET    TABLE/token
-read   POST   /v1/leases                                       - changes no table
-read   POST   TABLE/auth                                       - a question
-read   POST   TABLE/partitions/list-by-filter                  - a question
-read   POST   TABLE/partitions/list-by-names                   - a question
-read   GET    /v1/paimon/{rest:path}
-read   POST   /v1/paimon/{rest:path}                           - not offered
-read   PUT    /v1/paimon/{rest:path}                           - not offered
-read   PATCH  /v1/paimon/{rest:path}                           - not offered
-read   DELETE /v1/paimon/{rest:path}                           - not offered
-write  POST   /v1/changes                                      = change definition
-write  POST   /v1/inserts/{database}/{table}                   - kept with its load
-write  POST   /v1/inserts/{database}/{table}/flush             - kept as a load
-write  POST   /v1/inserts/{database}/{table}/dead-letters/{lsn}/retry = retry dead letter
-write  DELETE /v1/inserts/{database}/{table}/dead-letters/{lsn} = discard dead letter
-write  POST   /v1/tables/check                                 - changes no table
-write  POST   /v1/tables/versions                              = change versions
-write  POST   /v1/transactions                                 - its commit is kept
-write  POST   /v1/transactions/{id}/abort                      = abort
-write  POST   /v1/transactions/{id}/commit                     = commit
-write  POST   /v1/transactions/{id}/compactions                - its commit is kept
-write  POST   /v1/transactions/{id}/heartbeat                  - its commit is kept
-write  POST   /v1/transactions/{id}/sweep                      - its commit is kept
-write  POST   /v1/paimon/databases                             = create database
-write  POST   /v1/paimon/tables/rename                         = rename table
-write  POST   /v1/paimon/views/rename                          = rename view
-write  POST   DATABASE                                         = alter database
-write  POST   DATABASE/functions                               = create function
-write  POST   DATABASE/functions/{name}                        = alter function
-write  DELETE DATABASE/functions/{name}                        = drop function
-write  POST   DATABASE/register                                - not offered
-write  POST   DATABASE/tables                                  = create table
-write  POST   DATABASE/views                                   = create view
-write  POST   DATABASE/views/{name}                            = alter view
-write  DELETE DATABASE/views/{name}                            = drop view
-write  POST   TABLE                                            = alter table
-write  DELETE TABLE                                            = drop table
-write  POST   TABLE/branches                                   = create branch
-write  DELETE TABLE/branches/{branch}                          = delete branch
-write  POST   TABLE/branches/{branch}/forward                  = fast-forward
-write  POST   TABLE/branches/{branch}/rename                   = rename branch
-write  POST   TABLE/commit                                     = commit
-write  POST   TABLE/consumers/reset                            = reset consumer
-write  POST   TABLE/partitions                                 - not offered
-write  POST   TABLE/partitions/drop                            - not offered
-write  POST   TABLE/partitions/mark                            - not offered
-write  POST   TABLE/replace                                    = replace table
-write  POST   TABLE/rollback                                   = roll back
-write  POST   TABLE/rollback-schema                            = roll back schema
-write  POST   TABLE/tags                                       = create tag
-write  DELETE TABLE/tags/{tag}                                 = delete tag
-admin  POST   /v1/inserts/{database}/{table}/reopen            = reopen table
-admin* POST   /v1/compactions/pause                            = pause compactions
-admin* POST   /v1/compactions/resume                           = resume compactions
-admin* POST   /v1/coordinator/options                          = change options
-admin* POST   /v1/coordinator/pause                            = pause
-admin* POST   /v1/coordinator/resume                           = resume
-admin  POST   /v1/tables/resume                                = resume table
-admin* GET    /v1/tokens
-admin* POST   /v1/tokens                                       = add token
-admin* DELETE /v1/tokens/{id}                                  = revoke token
-admin* POST   /v1/tokens/{id}/renew                            = renew token
-admin  DELETE DATABASE                                         = drop database
-admin* POST   /v1/paimon/permissions/grant                     - not offered
-admin* POST   /v1/paimon/permissions/revoke                    - not offered
+read     GET    /v1/databases/{database}
+read*    GET    /
+read*    GET    /metrics
+read     GET    /openapi.json
+read     GET    /v1/compactions
+read     GET    /v1/coordinator
+read     GET    /v1/inserts
+read     GET    /v1/inserts/{database}/{table}
+read     GET    /v1/inserts/{database}/{table}/buffer
+read     GET    /v1/inserts/{database}/{table}/dead-letters
+read     GET    /v1/tables/stopped
+read     GET    /v1/transactions
+read     GET    /v1/transactions/{id}
+read     GET    /v1/config
+read     GET    /v1/principal
+read     GET    /v1/paimon/databases
+read     GET    /v1/paimon/functions
+read*    GET    /v1/paimon/permissions
+read     GET    /v1/paimon/tables
+read     GET    /v1/paimon/tables/id/{id}
+read     GET    /v1/paimon/views
+read     GET    DATABASE
+read     GET    DATABASE/function-details
+read     GET    DATABASE/functions
+read     GET    DATABASE/functions/{name}
+read     GET    DATABASE/table-details
+read     GET    DATABASE/tables
+read     GET    DATABASE/view-details
+read     GET    DATABASE/views
+read     GET    DATABASE/views/{name}
+read     GET    TABLE
+read     GET    TABLE/branches
+read     GET    TABLE/consumers
+read     GET    TABLE/partitions
+read     GET    TABLE/snapshot
+read     GET    TABLE/snapshots
+read     GET    TABLE/snapshots/{version}
+read     GET    TABLE/tags
+read     GET    TABLE/tags/{tag}
+read     GET    TABLE/token
+read     POST   /v1/leases                                             - changes no table
+read     POST   TABLE/auth                                             - a question
+read     POST   TABLE/partitions/list-by-filter                        - a question
+read     POST   TABLE/partitions/list-by-names                         - a question
+read     GET    /v1/paimon/{rest:path}
+read     POST   /v1/paimon/{rest:path}                                 - not offered
+read     PUT    /v1/paimon/{rest:path}                                 - not offered
+read     PATCH  /v1/paimon/{rest:path}                                 - not offered
+read     DELETE /v1/paimon/{rest:path}                                 - not offered
+alter    POST   /v1/changes                                            = change definition
+insert   POST   /v1/inserts/{database}/{table}                         - kept with its load
+insert   POST   /v1/inserts/{database}/{table}/flush                   - kept as a load
+insert   POST   /v1/inserts/{database}/{table}/dead-letters/{lsn}/retry = retry dead letter
+change   DELETE /v1/inserts/{database}/{table}/dead-letters/{lsn}      = discard dead letter
+read     POST   /v1/tables/check                                       - changes no table
+alter    POST   /v1/tables/versions                                    = change versions
+read     POST   /v1/transactions                                       - its commit is kept
+read     POST   /v1/transactions/{id}/abort                            = abort
+read     POST   /v1/transactions/{id}/commit                           = commit
+read     POST   /v1/transactions/{id}/compactions                      - its commit is kept
+read     POST   /v1/transactions/{id}/heartbeat                        - its commit is kept
+read     POST   /v1/transactions/{id}/sweep                            - its commit is kept
+alter    POST   /v1/paimon/databases                                   = create database
+alter    POST   /v1/paimon/tables/rename                               = rename table
+alter    POST   /v1/paimon/views/rename                                = rename view
+alter    POST   DATABASE                                               = alter database
+alter    POST   DATABASE/functions                                     = create function
+alter    POST   DATABASE/functions/{name}                              = alter function
+alter    DELETE DATABASE/functions/{name}                              = drop function
+alter    POST   DATABASE/register                                      - not offered
+alter    POST   DATABASE/tables                                        = create table
+alter    POST   DATABASE/views                                         = create view
+alter    POST   DATABASE/views/{name}                                  = alter view
+alter    DELETE DATABASE/views/{name}                                  = drop view
+alter    POST   TABLE                                                  = alter table
+alter    DELETE TABLE                                                  = drop table
+alter    POST   TABLE/branches                                         = create branch
+alter    DELETE TABLE/branches/{branch}                                = delete branch
+alter    POST   TABLE/branches/{branch}/forward                        = fast-forward
+alter    POST   TABLE/branches/{branch}/rename                         = rename branch
+read     POST   TABLE/commit                                           = commit
+maintain POST   TABLE/consumers/reset                                  = reset consumer
+alter    POST   TABLE/partitions                                       - not offered
+alter    POST   TABLE/partitions/drop                                  - not offered
+alter    POST   TABLE/partitions/mark                                  - not offered
+alter    POST   TABLE/replace                                          = replace table
+alter    POST   TABLE/rollback                                         = roll back
+alter    POST   TABLE/rollback-schema                                  = roll back schema
+alter    POST   TABLE/tags                                             = create tag
+alter    DELETE TABLE/tags/{tag}                                       = delete tag
+admin    POST   /v1/inserts/{database}/{table}/reopen                  = reopen table
+admin*   POST   /v1/compactions/pause                                  = pause compactions
+admin*   POST   /v1/compactions/resume                                 = resume compactions
+admin*   POST   /v1/coordinator/options                                = change options
+admin*   POST   /v1/coordinator/pause                                  = pause
+admin*   POST   /v1/coordinator/resume                                 = resume
+admin    POST   /v1/tables/resume                                      = resume table
+admin*   GET    /v1/tokens
+admin*   POST   /v1/tokens                                             = add token
+admin*   DELETE /v1/tokens/{id}                                        = revoke token
+admin*   POST   /v1/tokens/{id}/allow                                  = allow token
+admin*   POST   /v1/tokens/{id}/renew                                  = renew token
+read     GET    /v1/grants
+admin*   POST   /v1/grants                                             = grant
+admin*   POST   /v1/grants/revoke                                      = revoke
+admin    DELETE DATABASE                                               = drop database
+admin*   POST   /v1/paimon/permissions/grant                           - not offered
+admin*   POST   /v1/paimon/permissions/revoke                          - not offered
 """
 """Every endpoint: its scope, method and path, and what the audit log keeps.
 
@@ -337,17 +359,17 @@ for _line in _ENDPOINTS.split("\n")[1:-1]:
     if _sign:
         (ACTIONS if _sign == "=" else UNAUDITED)[_endpoint] = _note
 
-STREAMS: Mapping[str, Scope] = {"/v1/inserts/{database}/{table}/stream": Scope.WRITE}
+STREAMS: Mapping[str, Scope] = {"/v1/inserts/{database}/{table}/stream": Scope.INSERT}
 """The scope that each WebSocket needs, by its path."""
 
 
 class Tokens:
     """Tokens with names, scopes and expiry, which administrators make and revoke. For any thread.
 
-    A token is `pmt_ID_SECRET`. The id finds its row. The secret has 256 random bits; its SHA-256 is
-    stored, and compared in constant time. Rows are read again after a few seconds: a token that
-    another coordinator of the same store revoked then ends here, too. While the store does not
-    answer, the last rows count for some minutes: nobody can revoke a token then.
+    A token is `pmt_ID_SECRET`. The id finds its row. Of the secret, 256 random bits, the SHA-256 is
+    stored, and compared in constant time. Rows are read again after a second, so that a token
+    that was revoked at another coordinator of the same store ends here, too. While the store does
+    not answer, the last rows count for some minutes: nobody can revoke a token then.
 
     If the process dies between storing a token and answering, nobody has the token; it shows in the
     list and can be revoked.
@@ -441,6 +463,18 @@ class Tokens:
             self._table.renew(token.id, end)
         self.read()
         return [replace(token, expires_at_ms=end) for token in renewed]
+
+    def allow(self, named: str, allows: Sequence[str]) -> list[StoredToken]:
+        """Replace what the token with an id, or all of a name, allows; its secret stays. Return
+        them, without those that have ended. Raises UnknownNameError, and InvalidValueError for
+        permissions that are wrong."""
+        texts = tuple(map(str, grants_of(allows)))
+        now = now_ms()
+        good = [token for token in self._named(named) if token.is_good(now)]
+        for token in good:
+            self._table.allow(token.id, texts)
+        self.read()
+        return [replace(token, allows=texts) for token in good]
 
     def _named(self, named: str) -> list[StoredToken]:
         tokens = [token for token in self._table.all() if named in (token.id, token.name)]

@@ -65,7 +65,7 @@ _log = logging.getLogger(__name__)
 UNAUTHORISED = 4401
 """The close code of a stream whose sender is unknown, or no longer known."""
 
-_AGAIN_SECONDS = 5.0  # how long the permissions of a stream's token are cached
+_AGAIN_SECONDS = 1.0  # how long what a stream's token allows is taken as said
 
 _WRONG_MAX = 20
 _FORGIVEN_SECONDS = 60.0

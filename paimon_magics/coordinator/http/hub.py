@@ -115,7 +115,8 @@ class _HubAuthoriser:
         model = await self._model(token, session)
         if model is None:
             return None
-        return Principal(_name(model), self._scope(model), credential="hub")
+        groups = tuple(str(group) for group in model.get("groups") or ())
+        return Principal(_name(model), self._scope(model), credential="hub", groups=groups)
 
     def challenge(self, connection: HTTPConnection) -> Response:
         if self._is_page(connection) and bearer_token(connection) is None:

@@ -19,8 +19,8 @@ import logging
 import ssl
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ from paimon_magics.coordinator.http.authorisation import (
     unauthorised,
 )
 from paimon_magics.coordinator.protocol.principals import Grant, Principal, grants_of
+from paimon_magics.coordinator.service.health import Fact
 from paimon_magics.errors import PaimonMagicsError, SetupError
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ _REMEMBERED_MAX = 10_000
 _REMEMBERED_SECONDS = 60.0
 _DISCOVERY = "/.well-known/openid-configuration"
 _PREFIX = "paimon-coordinator:"
+_FILE_SECONDS = 0.5
+_GROUPS_MAX = 200
 
 _log = logging.getLogger(__name__)
 
@@ -64,33 +67,94 @@ _log = logging.getLogger(__name__)
 class Issuer:
     """An issuer, as its tokens name it, and which of their claims count.
 
-    `user_claim` has the user's name. `scope_claim` has texts (a list, or one text with spaces
-    between), which `grants_by_text` maps to grants. If that is None, the texts name grants after a
-    prefix: `paimon-coordinator:write=shop.orders_*`.
+    `user_claim` has the user's name, `group_claim` their groups, `scope_claim` texts (a list, or
+    one with spaces between) that `file` leads to grants. Where that is None, the texts say them
+    after a prefix: `paimon-coordinator:write=shop.orders_*`.
     """
 
     url: str
     audience: str
     user_claim: str = "sub"
     scope_claim: str = "scope"
-    grants_by_text: Mapping[str, tuple[Grant, ...]] | None = field(default=None, hash=False)
+    group_claim: str = "groups"
+    file: GrantsFile | None = None
 
     def grants(self, claims: Mapping[str, Any]) -> tuple[Grant, ...]:
-        """What a token's claims allow; other texts allow nothing."""
-        claim = claims.get(self.scope_claim, ())
-        texts = claim.split() if isinstance(claim, str) else claim
-        if not isinstance(texts, list | tuple):
-            return ()
+        """What a token's claims allow; texts that are about something else allow nothing."""
         grants: list[Grant] = []
-        for text in texts:
-            if not isinstance(text, str):
-                continue
-            if self.grants_by_text is not None:
-                grants += self.grants_by_text.get(text, ())
+        for text in _texts(claims.get(self.scope_claim)):
+            if self.file is not None:
+                grants += self.file.by_text.get(text, ())
             elif text.startswith(_PREFIX):
                 with contextlib.suppress(PaimonMagicsError):
                     grants.append(Grant.of(text.removeprefix(_PREFIX)))
         return tuple(dict.fromkeys(grants))
+
+    def groups(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
+        """The groups that a token's claims name."""
+        return tuple(_texts(claims.get(self.group_claim)))[:_GROUPS_MAX]
+
+
+def _texts(claim: object) -> list[str]:
+    """The texts of a claim: a list, or one text with spaces between."""
+    texts = claim.split() if isinstance(claim, str) else claim
+    if not isinstance(texts, list | tuple):
+        return []
+    return [text for text in texts if isinstance(text, str)]
+
+
+class GrantsFile:
+    """A JSON file `{text: [grant, …]}` of what the texts of a claim allow. It is read again when it
+    changes. A file that can't be read then leaves the last permissions in force.
+
+    Raises SetupError where it can't be read at first.
+    """
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._state = self._looked()
+        self._looked_at = time.monotonic()
+        self._trouble = ""
+        self.version = 0
+        """How often it was read again."""
+        self.by_text = granting(file)
+        """The grants of each text."""
+
+    def look(self) -> bool:
+        """Read the file again if it has changed; return whether new permissions are in force."""
+        self._looked_at = time.monotonic()
+        state = self._looked()
+        if state == self._state:
+            return False
+        self._state = state
+        try:
+            by_text = granting(self._file)
+        except SetupError as error:
+            self._trouble = error.message
+            _log.error("%s The last ones stay in force.", error.message)
+            return False
+        self._trouble = ""
+        self.version += 1
+        self.by_text = by_text
+        _log.warning("The permissions in %s were read again.", self._file)
+        return True
+
+    def look_if_due(self) -> None:
+        """Look, unless somebody has looked just now."""
+        if time.monotonic() - self._looked_at > _FILE_SECONDS:
+            self.look()
+
+    def facts(self) -> Iterator[Fact]:
+        """The fact for the coordinator's health."""
+        self.look_if_due()
+        yield Fact("permissions", self.version, self._trouble)
+
+    def _looked(self) -> tuple[int, int, int] | None:
+        try:
+            stat = Path(self._file).stat()
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def granting(file: str) -> dict[str, tuple[Grant, ...]]:
@@ -202,6 +266,7 @@ class IssuedTokens:
         # Principals by the digests of tokens, with the end of the token and the end of caching by
         # the monotonic clock.
         self._remembered: OrderedDict[bytes, tuple[Principal, float, float]] = OrderedDict()
+        self._version = 0
 
     async def principal(self, connection: HTTPConnection) -> Principal | None:
         """See `Authoriser.principal`."""
@@ -209,6 +274,12 @@ class IssuedTokens:
         if not _is_jwt(token):
             return await self._others.principal(connection)
         assert token is not None
+        file = self._issuer.file
+        if file is not None:
+            file.look_if_due()
+            if file.version != self._version:
+                self._version = file.version
+                self._remembered.clear()
         digest = hashlib.sha256(token.encode()).digest()
         remembered = self._remembered.get(digest)
         if remembered is not None:
@@ -258,7 +329,7 @@ class IssuedTokens:
         name = claims.get(issuer.user_claim)
         if not isinstance(name, str) or not is_name(name):
             return None
-        principal = Principal.granted(name, issuer.grants(claims), "issuer")
+        principal = Principal.granted(name, issuer.grants(claims), "issuer", issuer.groups(claims))
         until = time.monotonic() + _REMEMBERED_SECONDS
         self._remembered[digest] = principal, float(claims["exp"]) + _LEEWAY_SECONDS, until
         while len(self._remembered) > _REMEMBERED_MAX:

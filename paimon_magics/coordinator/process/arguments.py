@@ -174,6 +174,11 @@ def _add_issuer(arguments: _Arguments) -> None:
         default="scope",
         help="the claim with the permissions, such as scope or groups (default: scope)",
     )
+    arguments.text(
+        "--oidc-group-claim",
+        default="groups",
+        help="the claim with the user's groups, to which GRANT can grant (default: groups)",
+    )
     arguments.file(
         "--oidc-grants",
         help=(

@@ -33,7 +33,8 @@ from paimon_magics.coordinator.http.authorisation import (
 )
 from paimon_magics.coordinator.http.forwarding import is_loopback
 from paimon_magics.coordinator.http.limits import ClientLimits
-from paimon_magics.coordinator.http.oidc import IssuedTokens, Issuer, IssuerKeys, granting
+from paimon_magics.coordinator.http.oidc import IssuedTokens, Issuer, IssuerKeys
+from paimon_magics.coordinator.http.stored_grants import GrantedRights, StoredGrants
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.log import DiskReserve, Log, table_name
@@ -45,7 +46,7 @@ from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.process.network import Network
 from paimon_magics.coordinator.process.place import Place
 from paimon_magics.coordinator.process.server import Shutdown
-from paimon_magics.coordinator.routes.administration import token_routes
+from paimon_magics.coordinator.routes.administration import grant_routes, token_routes
 from paimon_magics.coordinator.routes.app import Parts, application
 from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.insert_stream import InsertStream
@@ -292,6 +293,8 @@ class _Composition:
         monitor.add("its store", lambda: [store_fact(probe)])
         if place.certificate is not None:
             monitor.add("its certificate", place.certificate.facts)
+        if place.permissions is not None:
+            monitor.add("its permissions", place.permissions.facts)
         return disk
 
     def _watch_log(self, group: GroupCommit, monitor: HealthMonitor) -> None:
@@ -316,16 +319,17 @@ class _Composition:
             definition_store=store.definitions,
             mover=KeyMover(catalog, coordinator.transactions),
         )
-        tokens = Tokens(store.tokens)
+        tokens, grants = Tokens(store.tokens), StoredGrants(store.grants)
         store_options = StoreOptions(catalog, ownership, takes_new=options.embedded)
         routes: list[BaseRoute] = [*store_options.routes(), *token_routes(tokens)]
+        routes += grant_routes(grants)
         if inserts is not None:
             stream = InsertStream(inserts.entry)
             path = "/v1/inserts/{database}/{table}/stream"
             routes += [*inserts.routes(), WebSocketRoute(path, stream)]
         return application(
             parts,
-            _authoriser(options, place, self.secret, tokens),
+            _authoriser(options, place, self.secret, tokens, grants),
             request_bytes_max=options.request_bytes_max,
             routes=[*routes, *catalog_routes(context)],
             root=place.root,
@@ -412,7 +416,7 @@ def _spare_garbage_collection() -> None:
 
 
 def _authoriser(
-    options: argparse.Namespace, place: Place, secret: str, tokens: Tokens
+    options: argparse.Namespace, place: Place, secret: str, tokens: Tokens, grants: StoredGrants
 ) -> Authoriser:
     """The authoriser, which knows the owners of tokens. `secret` is the token of the coordinator's
     own processes. Raises SetupError for options that contradict each other.
@@ -420,14 +424,14 @@ def _authoriser(
     # A hub's users have tokens of its own.
     hub = place.hub
     users: Authoriser = TokenFile(place.folder.token()) if hub is None else hub.authoriser
-    issuer = _issuer(options)
+    issuer = _issuer(options, place)
     if issuer is not None:
         tls = tls_context(Addresses.of(issuer.url), options.oidc_ca or "")
         users = IssuedTokens(issuer, IssuerKeys(issuer.url, tls), users)
-    return OwnProcesses(secret, NamedTokens(tokens, users))
+    return OwnProcesses(secret, GrantedRights(grants, NamedTokens(tokens, users)))
 
 
-def _issuer(options: argparse.Namespace) -> Issuer | None:
+def _issuer(options: argparse.Namespace, place: Place) -> Issuer | None:
     url: str | None = options.oidc_issuer
     if url is None:
         if options.oidc_audience is not None or options.oidc_grants is not None:
@@ -454,7 +458,11 @@ def _issuer(options: argparse.Namespace) -> Issuer | None:
             f"The keys of {url} would come unencrypted, so others could replace them.",
             hint="Name the issuer by its https:// address.",
         )
-    grants = None if options.oidc_grants is None else granting(options.oidc_grants)
     return Issuer(
-        url, options.oidc_audience, options.oidc_user_claim, options.oidc_scope_claim, grants
+        url,
+        options.oidc_audience,
+        options.oidc_user_claim,
+        options.oidc_scope_claim,
+        options.oidc_group_claim,
+        place.permissions,
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from paimon_magics.coordinator.http.hub import HubService, hub_service
+from paimon_magics.coordinator.http.oidc import GrantsFile
 from paimon_magics.coordinator.ownership.binding import WarehouseBinding
 from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
 from paimon_magics.coordinator.ownership.catalog_options import catalog_options
@@ -36,7 +38,8 @@ class Place:
     to its warehouse, and the address of its store, None for a file in the folder.
 
     `inner` is a socket on the loopback for the coordinator's own processes, the same as `listening`
-    where they can use that. `certificate` is that of `listening`, None without TLS.
+    where they can use that. `certificate` is that of `listening`, None without TLS. `permissions`
+    are those of an issuer's tokens, None where no file has them.
     """
 
     folder: StateFolder
@@ -48,6 +51,13 @@ class Place:
     listening: socket.socket
     inner: socket.socket
     certificate: Certificate | None = None
+    permissions: GrantsFile | None = None
+
+    def reread(self) -> Callable[[], bool] | None:
+        """What reads the certificate and the file of permissions again, and returns whether
+        something new is in use; None where there is neither."""
+        files = [file for file in (self.certificate, self.permissions) if file is not None]
+        return (lambda: any([file.look() for file in files])) if files else None
 
     @property
     def root(self) -> str:
@@ -94,7 +104,11 @@ def place_of(options: argparse.Namespace, ending: ExitStack) -> Place:
     certificate = None
     if network.certificate is not None:
         certificate = Certificate(network.certificate, network.key)
-    return Place(folder, address, catalog, hub, network, binding, listening, inner, certificate)
+    permissions = None if options.oidc_grants is None else GrantsFile(options.oidc_grants)
+    return Place(
+        *(folder, address, catalog, hub, network, binding, listening, inner),
+        *(certificate, permissions),
+    )
 
 
 def _check(options: argparse.Namespace) -> None:

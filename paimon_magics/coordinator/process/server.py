@@ -79,8 +79,8 @@ class Shutdown:
 
         def read_again() -> None:
             assert reload is not None
-            end = "" if reload() else ", and the old certificate stays"
-            _log.warning("SIGHUP: the certificate was read again%s.", end)
+            end = "" if reload() else ": nothing has changed"
+            _log.warning("SIGHUP: certificate and permissions were read again%s.", end)
 
         def requested(number: int, _: object) -> None:
             name = signal.Signals(number).name

@@ -263,7 +263,7 @@ def begin(options: argparse.Namespace, ending: ExitStack) -> CoordinatorProcess:
     keep_secrets_out_of_logs()
     shutdown = Shutdown(options.drain_ms / 1000)
     place = place_of(options, ending)
-    reload = None if place.certificate is None else place.certificate.look
+    reload = place.reread()
     succession = owner = None
     if options.standby:
         succession = Succession(options, place, shutdown)

@@ -22,7 +22,8 @@ from paimon_magics.statements.statement import TableName
 PRINCIPAL = "paimon_magics.principal"
 """The key of a request's principal in its ASGI scope."""
 
-_FORM = "READ, WRITE or ADMIN, or one of them with tables: write=shop.orders_*"
+_FORM = "a scope (READ, INSERT, CHANGE, ALTER, MAINTAIN, WRITE, ADMIN), or one with tables: "
+_FORM += "write=shop.orders_*"
 _GRANTS_MAX = 200
 _PATTERN_CHARACTERS_MAX = 255
 
@@ -33,17 +34,35 @@ _PLACE = re.compile(r"([^/]+)\.db/([^/]+)/?$")
 
 
 class Scope(StrEnum):
-    """What a principal may do. ADMIN includes WRITE, WRITE includes READ."""
+    """What a principal may do with tables. Each scope includes READ.
+
+    INSERT adds rows, by a key also in place of others. CHANGE deletes and replaces rows, so it
+    includes INSERT. ALTER creates, alters and drops tables, views, tags and branches. MAINTAIN
+    compacts and expires. WRITE is all of these. ADMIN is everything, also for the coordinator.
+    """
 
     READ = "read"
+    INSERT = "insert"
+    CHANGE = "change"
+    ALTER = "alter"
+    MAINTAIN = "maintain"
     WRITE = "write"
     ADMIN = "admin"
 
     def includes(self, needed: Scope) -> bool:
-        """Whether this scope includes the scope `needed`."""
-        return _ORDER.index(self) >= _ORDER.index(needed)
+        """Whether this scope is enough for what takes `needed`."""
+        return needed in _INCLUDED[self]
 
 
+_INCLUDED: dict[Scope, frozenset[Scope]] = {
+    Scope.READ: frozenset({Scope.READ}),
+    Scope.INSERT: frozenset({Scope.READ, Scope.INSERT}),
+    Scope.CHANGE: frozenset({Scope.READ, Scope.INSERT, Scope.CHANGE}),
+    Scope.ALTER: frozenset({Scope.READ, Scope.ALTER}),
+    Scope.MAINTAIN: frozenset({Scope.READ, Scope.MAINTAIN}),
+    Scope.WRITE: frozenset(Scope) - {Scope.ADMIN},
+    Scope.ADMIN: frozenset(Scope),
+}
 _ORDER = tuple(Scope)
 
 
@@ -108,13 +127,41 @@ def grants_of(texts: Iterable[str]) -> tuple[Grant, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Grantee:
+    """A user, a group of a hub or an issuer, or a role. Its text is `role:analysts`."""
+
+    kind: str
+    name: str
+
+    @classmethod
+    def of(cls, text: str) -> Grantee:
+        """Read a grantee; a name alone is that of a user. Raises InvalidValueError."""
+        kind, colon, name = text.partition(":")
+        if not colon or kind not in GRANTEE_KINDS:
+            kind, name = "user", text
+        if not 0 < len(name) <= _PATTERN_CHARACTERS_MAX or not name.isprintable():
+            raise InvalidValueError(
+                f"`{text}` can't be the name of a {kind}.",
+                hint=f"Use 1 to {_PATTERN_CHARACTERS_MAX} printable characters.",
+            )
+        return cls(kind, name)
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
+GRANTEE_KINDS = ("user", "group", "role")
+"""To whom something can be granted."""
+
+
+@dataclass(frozen=True, slots=True)
 class Principal:
     """The sender of a request, and their greatest scope, None without a scope.
 
-    `name` is None if no name is verified: then senders may claim any name. `grants` limit the scope
-    to tables; None means everywhere. On the tables in `closed` (`closed_table`) everything requires
-    ADMIN. `credential` is how they were identified, for the audit log. `is_own` marks the
-    coordinator's own processes.
+    `name` is None where no name is verified: then senders may call themselves as they like.
+    `grants` say on which tables; None is everywhere. On the tables in `closed` (`closed_table`)
+    everything takes ADMIN. `credential` is by what they are known, for the audit log; `is_own` are
+    the coordinator's own processes. `groups` are those that a hub or an issuer names.
     """
 
     name: str | None
@@ -123,15 +170,34 @@ class Principal:
     closed: frozenset[str] = frozenset()
     credential: str = field(default="", compare=False)
     is_own: bool = False
+    groups: tuple[str, ...] = ()
 
     @classmethod
-    def granted(cls, name: str, grants: tuple[Grant, ...], credential: str = "") -> Principal:
+    def granted(
+        cls,
+        name: str,
+        grants: tuple[Grant, ...],
+        credential: str = "",
+        groups: tuple[str, ...] = (),
+    ) -> Principal:
         """A principal with these grants."""
-        scopes = [grant.scope for grant in grants]
-        greatest = max(scopes, key=_ORDER.index, default=None)
-        if any(g.is_everywhere and g.scope is greatest for g in grants):
-            return cls(name, greatest, credential=credential)
-        return cls(name, greatest, grants, credential=credential)
+        greatest = max((grant.scope for grant in grants), key=_ORDER.index, default=None)
+        needs_others = any(not (greatest and greatest.includes(g.scope)) for g in grants)
+        is_everywhere = any(g.is_everywhere and g.scope is greatest for g in grants)
+        everywhere = is_everywhere and not needs_others
+        kept = None if everywhere else grants
+        return cls(name, greatest, kept, credential=credential, groups=groups)
+
+    def with_grants(self, grants: tuple[Grant, ...]) -> Principal:
+        """The principal with more grants."""
+        if not grants or self.name is None:
+            return self
+        own = self.grants
+        if own is None:
+            own = () if self.scope is None else (Grant(self.scope),)
+        union = tuple(dict.fromkeys((*own, *grants)))
+        more = Principal.granted(self.name, union, self.credential, self.groups)
+        return replace(more, closed=self.closed)
 
     @property
     def is_limited(self) -> bool:
@@ -150,7 +216,9 @@ class Principal:
         return replace(self, closed=closed)
 
     def may(self, needed: Scope) -> bool:
-        """Whether the principal has this scope on at least one table."""
+        """Whether the principal has this scope, on some table at least."""
+        if self.grants is not None:
+            return any(grant.scope.includes(needed) for grant in self.grants)
         return self.scope is not None and self.scope.includes(needed)
 
     def may_everywhere(self, needed: Scope) -> bool:
@@ -217,9 +285,15 @@ def _matches(pattern: str, name: str) -> bool:
     return pattern == "*" or _pattern(pattern).fullmatch(name) is not None
 
 
-# What a principal with grants sees of tables: only the tables that they may read. A hidden table
-# gets the same answer as a missing table, in the same words, and after the same look at the store.
-# So nobody can find out which names exist.
+def grantee_text(name: str | None) -> str:
+    """A user's name as GRANT takes it."""
+    return "`" + (name or "").replace("`", "``") + "`"
+
+
+# What a principal with grants sees of tables: those that they may read, and nothing of others.
+#
+# A table that is hidden from somebody is answered like one that does not exist, in the same words,
+# and after the same look at the store. So they can't find out which names are taken.
 
 
 def check_table(principal: Principal, needed: Scope, name: TableName, load: Load) -> None:
@@ -245,8 +319,8 @@ def check_right(principal: Principal, needed: Scope, database: str, table: str |
         raise NotTheirsError(
             f"{principal.name} lacks permission for this on {shown}: it requires the scope "
             f"`{needed.value}` there.",
-            hint=f"Ask an administrator for a token that allows {needed.value}={database}."
-            f"{table or '*'}.",
+            hint=f"Ask an administrator for it: GRANT {needed.value.upper()} ON {database}."
+            f"{table or '*'} TO {grantee_text(principal.name)}.",
         )
 
 

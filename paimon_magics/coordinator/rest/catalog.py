@@ -218,7 +218,7 @@ def _create_table(call: Call) -> Any:
         )
     if name.branch is not None:
         raise bad_request(f"`{name}` is a branch: create it from its table.")
-    check_right(call.principal, Scope.WRITE, database, name.table)
+    check_right(call.principal, Scope.ALTER, database, name.table)
     schema = schema_from_document(call.body.get("schema"))
     _check_is_free(call.context, name)
     warn_of_spelling(name, schema.options)
@@ -301,9 +301,9 @@ def _rename_table(call: Call) -> Any:
     call.report(source, detail=f"to {target}")
     for name in (source, target):
         if name.branch is not None:
-            raise bad_request(f"`{name}` is a branch: rename it as a branch.")
-    call.require_right(Scope.WRITE, source)
-    check_right(call.principal, Scope.WRITE, target.database or "", target.table)
+            raise bad_request(f"`{name}` is a branch: rename it as one.")
+    call.require_right(Scope.ALTER, source)
+    check_right(call.principal, Scope.ALTER, target.database or "", target.table)
     table_of(call.context, source)
     require_database(call.context, target.database or "")
     _check_is_free(call.context, target)

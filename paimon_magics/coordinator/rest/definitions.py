@@ -224,7 +224,7 @@ def _create(sort: _Sort, call: Call) -> Any:
     database = call.database()
     name = _name_in_body(sort, call, database)
     call.report(name)
-    check_right(call.principal, Scope.WRITE, database, name.table)
+    check_right(call.principal, Scope.ALTER, database, name.table)
     by, at_ms = call.user or "", now_ms()
     document = sort.new(call.body) | {
         "id": str(uuid.uuid4()),
@@ -236,7 +236,7 @@ def _create(sort: _Sort, call: Call) -> Any:
 
 
 def _alter(sort: _Sort, call: Call) -> Any:
-    name = _name(sort, call, Scope.WRITE)
+    name = _name(sort, call, Scope.ALTER)
 
     def changed(document: Document) -> Document:
         altered = _changed(sort, document, call.body.get("changes"), str(name))
@@ -247,7 +247,7 @@ def _alter(sort: _Sort, call: Call) -> Any:
 
 
 def _drop(sort: _Sort, call: Call) -> Any:
-    name = _name(sort, call, Scope.WRITE)
+    name = _name(sort, call, Scope.ALTER)
     with _missing(sort, name):
         call.context.definitions.drop(sort.kind, name)
 
@@ -256,8 +256,8 @@ def _rename_view(call: Call) -> Any:
     source = _identifier(call.body.get("source"), "source")
     target = _identifier(call.body.get("destination"), "destination")
     call.report(source, detail=f"to {target}")
-    _check_seen(_VIEWS, call, source, Scope.WRITE)
-    check_right(call.principal, Scope.WRITE, target.database or "", target.table)
+    _check_seen(_VIEWS, call, source, Scope.ALTER)
+    check_right(call.principal, Scope.ALTER, target.database or "", target.table)
     require_database(call.context, target.database or "")
     with _missing(_VIEWS, source):
         renamed = call.context.definitions.rename(Kind.VIEW, source, target)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from starlette.requests import Request
@@ -23,14 +24,16 @@ from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.authorisation import Tokens
 from paimon_magics.coordinator.http.guard import check_named, principal_of
 from paimon_magics.coordinator.http.limits import run_in_threadpool
+from paimon_magics.coordinator.http.stored_grants import StoredGrants, theirs
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.coordinator.protocol.json_text import member
-from paimon_magics.coordinator.protocol.principals import Principal, Scope, sees_location
+from paimon_magics.coordinator.protocol.principals import Grantee, Principal, Scope, sees_location
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import Health, HealthMonitor
-from paimon_magics.coordinator.store.tables import StoredToken
+from paimon_magics.coordinator.store.tables import StoredGrant, StoredToken
+from paimon_magics.errors import InvalidValueError
 from paimon_magics.origin import host_name, user_name
 from paimon_magics.planning.compaction.schedule import State, Watched
 from paimon_magics.planning.formatting import count_text, size_text
@@ -153,7 +156,7 @@ def table_routes(coordinator: Coordinator) -> list[Route]:
         return JSONResponse({"stopped": stopped_document(coordinator, principal_of(request))})
 
     async def look(request: Request) -> Response:
-        return await answer(request, Scope.WRITE, coordinator.watching.before_change)
+        return await answer(request, Scope.INSERT, coordinator.watching.before_change)
 
     async def resume(request: Request) -> Response:
         return await answer(request, Scope.ADMIN, coordinator.watching.resume)
@@ -201,6 +204,15 @@ def token_routes(tokens: Tokens) -> list[Route]:
     async def show(_: Request) -> Response:
         return JSONResponse(documents("tokens", await run_in_threadpool(tokens.all)))
 
+    async def allow(request: Request) -> Response:
+        body = await json_body(request)
+        allows = [str(grant) for grant in member(body, "allow", Sequence)]
+        id = str(request.path_params["id"])
+        allowed = await run_in_threadpool(tokens.allow, id, allows)
+        answer = changed(request, "allowed", allowed)
+        report(request.scope, detail=f"{_names(allowed)} may {', '.join(allows)}")
+        return answer
+
     async def revoke(request: Request) -> Response:
         revoked = await run_in_threadpool(tokens.revoke, str(request.path_params["id"]))
         return changed(request, "revoked", revoked)
@@ -213,8 +225,7 @@ def token_routes(tokens: Tokens) -> list[Route]:
 
     def changed(request: Request, key: str, tokens: Sequence[StoredToken]) -> Response:
         # The audit log has no secrets.
-        names = ", ".join(f"`{token.name}` (token {token.id})" for token in tokens)
-        report(request.scope, detail=names)
+        report(request.scope, detail=_names(tokens))
         return JSONResponse(documents(key, tokens))
 
     def documents(key: str, tokens: Sequence[StoredToken]) -> dict[str, Any]:
@@ -224,7 +235,61 @@ def token_routes(tokens: Tokens) -> list[Route]:
         Route("/v1/tokens", add, methods=["POST"]),
         Route("/v1/tokens", show),
         Route("/v1/tokens/{id}", revoke, methods=["DELETE"]),
+        Route("/v1/tokens/{id}/allow", allow, methods=["POST"]),
         Route("/v1/tokens/{id}/renew", renew, methods=["POST"]),
+    ]
+
+
+def _names(tokens: Sequence[StoredToken]) -> str:
+    return ", ".join(f"`{token.name}` (token {token.id})" for token in tokens)
+
+
+def grant_routes(grants: StoredGrants) -> list[Route]:
+    """The routes of grants to users, groups and roles.
+
+    `POST /v1/grants` with `{to: [grantee, …], allow: [grant, …]}` grants scopes on tables, or roles
+    (`role:NAME`), and answers `{granted: […]}`; `POST /v1/grants/revoke` takes such grants back.
+    `GET /v1/grants` shows all grants to an administrator, and to others those that are theirs, by
+    their groups and roles, too.
+    """
+
+    async def show(request: Request) -> Response:
+        principal = principal_of(request)
+        rows = await run_in_threadpool(grants.all)
+        if not principal.may_everywhere(Scope.ADMIN):
+            rows = theirs(rows, principal)
+        return JSONResponse({"grants": list(map(asdict, rows))})
+
+    async def grant(request: Request) -> Response:
+        grantees, texts = await changes(request)
+        by = principal_of(request).name or "administrator"
+        return JSONResponse(
+            {"granted": documents(await run_in_threadpool(grants.grant, grantees, texts, by))}
+        )
+
+    async def revoke(request: Request) -> Response:
+        grantees, texts = await changes(request)
+        return JSONResponse(
+            {"revoked": documents(await run_in_threadpool(grants.revoke, grantees, texts))}
+        )
+
+    async def changes(request: Request) -> tuple[list[Grantee], list[str]]:
+        body = await json_body(request)
+        grantees = [Grantee.of(str(text)) for text in member(body, "to", Sequence)]
+        texts = [str(text) for text in member(body, "allow", Sequence)]
+        if not grantees:
+            raise InvalidValueError("The request names nobody.", hint="Give `to` as a list.")
+        named = ", ".join(map(str, grantees))
+        report(request.scope, detail=f"{named}: {', '.join(texts)}"[:TEXT_CHARACTERS_MAX])
+        return grantees, texts
+
+    def documents(rows: Sequence[StoredGrant]) -> list[dict[str, Any]]:
+        return list(map(asdict, rows))
+
+    return [
+        Route("/v1/grants", show),
+        Route("/v1/grants", grant, methods=["POST"]),
+        Route("/v1/grants/revoke", revoke, methods=["POST"]),
     ]
 
 

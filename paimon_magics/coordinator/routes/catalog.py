@@ -52,7 +52,7 @@ def _version_route(context: Context) -> Route:
         name = table_of(member(body, "table", Mapping))
         change = change_of(member(body, "change", Mapping))
         repeated = member(body, "repeated", bool)
-        await check_named(request, Scope.WRITE, name, context.catalog.load)
+        await check_named(request, Scope.ALTER, name, context.catalog.load)
         report(request.scope, detail=f"{type(change).__name__} {change}")
         receipt = await run_steps(change_versions(context, name, change, repeated=repeated))
         return JSONResponse({"receipt": version_receipt_document(receipt)})

@@ -24,6 +24,7 @@ from paimon_magics.coordinator.inserts.log.log import DiskReserve
 from paimon_magics.coordinator.inserts.log.records import Format
 from paimon_magics.coordinator.inserts.queue.values import Answer, Mode
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError
+from paimon_magics.coordinator.protocol.principals import Principal, Scope, check_right
 from paimon_magics.coordinator.routes.insert_requests import Named, digest_of
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.errors import (
@@ -110,6 +111,14 @@ class InsertEntry:
             case error:
                 self.refused["stopped"] += 1
         raise error
+
+    def check_right(
+        self, principal: Principal, table_info: TableInfo, validated: ValidatedInsert
+    ) -> None:
+        """Raise NotTheirsError for changes of rows by a sender who may only insert."""
+        if validated.format is Format.CHANGES:
+            name = table_info.name
+            check_right(principal, Scope.CHANGE, name.database or "", name.table)
 
     def send(
         self,

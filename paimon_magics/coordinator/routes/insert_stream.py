@@ -70,7 +70,8 @@ class _Stream:
         self._channel = socket.query_params.get("channel")
         self._offset = offset_of(socket.query_params.get("offset", "0"))
         self._mode = socket.query_params.get("group_commit")
-        self._user = sender_of(principal_in(socket.scope), header_bytes(socket, "paimon-user"))
+        self._principal = principal_in(socket.scope)
+        self._user = sender_of(self._principal, header_bytes(socket, "paimon-user"))
         # The window keeps a client from filling this process's memory.
         self._room = asyncio.Semaphore(WINDOW)
         self._under_way: deque[tuple[int, asyncio.Future[Answer]]] = deque()
@@ -120,6 +121,7 @@ class _Stream:
         text, content = message.get("text"), message.get("bytes")
         body = content if text is None else text.encode()
         validated = await self._entry.validated(table_info, body, is_stream=text is None)
+        self._entry.check_right(self._principal, table_info, validated)
         named = named_by(None, self._channel, None if self._channel is None else offset)
         mode = mode_of(self._mode, table_info.mode)
         self._entry.send(table_info, validated, mode, named, self._user, future)

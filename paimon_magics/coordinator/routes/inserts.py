@@ -106,7 +106,9 @@ class InsertRoutes:
         content_type = request.headers.get("content-type", "").partition(";")[0]
         is_stream = content_type.strip().lower() == ARROW
         validated = await self.entry.validated(table_info, body, is_stream=is_stream)
-        user = sender_of(principal_of(request), header_bytes(request, "paimon-user"))
+        principal = principal_of(request)
+        self.entry.check_right(principal, table_info, validated)
+        user = sender_of(principal, header_bytes(request, "paimon-user"))
         mode = request.headers.get("group_commit")
         answer = await self.entry.submit(table_info, validated, mode, named, user, request.receive)
         return answer_of(answer, named.label)

@@ -54,7 +54,7 @@ class QuickInserts:
             or len(headers) < len(scope["headers"])  # a header comes twice
             or b"paimon-table" in headers
             or headers.get(b"content-type", b"").startswith(ARROW.encode())
-            or not principal_in(scope).may_on(Needed.WRITE, parts[3], parts[4])
+            or not principal_in(scope).may_on(Needed.INSERT, parts[3], parts[4])
             or self._entry.problem(table_info) is not None
         ):
             await self._app(scope, receive, send)
@@ -66,7 +66,9 @@ class QuickInserts:
         try:
             named = named_by(label, channel, offset)
             validated = await self._entry.validated(table_info, await _body(receive))
-            user = sender_of(principal_in(scope), headers.get(b"paimon-user"))
+            principal = principal_in(scope)
+            self._entry.check_right(principal, table_info, validated)
+            user = sender_of(principal, headers.get(b"paimon-user"))
             answer = await self._entry.submit(table_info, validated, mode, named, user, receive)
         except PaimonMagicsError as error:
             response = await on_error(None, error)

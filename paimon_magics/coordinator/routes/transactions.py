@@ -25,7 +25,7 @@ from paimon_magics.coordinator.core.values import (
 )
 from paimon_magics.coordinator.http.answers import answer_response, json_body
 from paimon_magics.coordinator.http.audited import report
-from paimon_magics.coordinator.http.guard import check_named, principal_of
+from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.limits import run_in_threadpool, run_steps, settled
 from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import (
@@ -41,11 +41,11 @@ from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.coordinator.protocol.principals import (
     Principal,
     Scope,
-    check_table,
     sees_location,
 )
 from paimon_magics.coordinator.routes.administration import TEXT_CHARACTERS_MAX, owner_of
 from paimon_magics.coordinator.routes.metrics import Metrics
+from paimon_magics.coordinator.service.commit_rights import check_begins, check_commits
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.transactions import PlaceOf, Purpose, check_adopted_id
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
@@ -89,11 +89,13 @@ class _Handlers:
         body = await json_body(request)
         table = table_of(member(body, "table", dict))
         base = body.get("base_snapshot_id")
-        await check_named(request, Scope.WRITE, table, self._coordinator.load)
-        owner = owner_of(principal_of(request), body)
+        compacts = "compacts" in body and member(body, "compacts", bool)
+        report(request.scope, database=table.database, table=table.object_name)
+        principal, load = principal_of(request), self._coordinator.load
+        await run_in_threadpool(partial(check_begins, compacts=compacts), principal, table, load)
+        owner = owner_of(principal, body)
         if base is not None:
             base = member(body, "base_snapshot_id", int)
-        compacts = "compacts" in body and member(body, "compacts", bool)
         ticket = ""
         if "ticket" in body:
             ticket = str(member(body, "ticket", str))
@@ -151,8 +153,8 @@ class _Handlers:
         started = time.monotonic()
         transaction = await run_in_threadpool(self._stored.opened, id)
         if transaction is not None:
-            await self._check_right(principal, transaction)
             commit = _vouched(principal, transaction, body)
+            await run_in_threadpool(check_commits, principal, commit, self._coordinator.load)
             future = await run_in_threadpool(self._transactions.commit_soon, id, commit)
             answer = await settled(future, _COMMIT_SECONDS)
         else:
@@ -204,7 +206,7 @@ class _Handlers:
             return Unknown()
         document = member(body, "transaction", dict)
         name = table_of(member(document, "table", dict))
-        await run_in_threadpool(check_table, principal, Scope.WRITE, name, self._coordinator.load)
+        await run_in_threadpool(check_begins, principal, name, self._coordinator.load)
         owner, origin = owner_of(principal, body), origin_of(body.get("origin"))
         adopt = self._transactions.adopt
         return await run_in_threadpool(adopt, id, owner, document, commit, origin)
@@ -255,12 +257,11 @@ class _Handlers:
         )
 
     async def _check_right(self, principal: Principal, transaction: Transaction) -> None:
-        """Raise unless the sender may write the transaction's table now: another token of the same
-        name may lack the permission that the transaction began with.
-        """
+        """Raise unless the sender may commit to the transaction's table now: the right may have
+        gone since it was begun."""
         if not principal.is_free:
             load = self._coordinator.load
-            await run_in_threadpool(check_table, principal, Scope.WRITE, transaction.table, load)
+            await run_in_threadpool(check_begins, principal, transaction.table, load)
 
     def _counted(self, action: str, answer: Answer) -> Response:
         self._metrics.answers.labels(action, type(answer).__name__).inc()

@@ -121,12 +121,12 @@ class DefinitionChanges:
         database, table = name.database or "", name.table
         if not self.principal.sees_table(database, table):
             self._catalog.load(name)  # raises, as for a table that is not there
-        check_right(self.principal, Scope.WRITE, database, table)
+        check_right(self.principal, Scope.ALTER, database, table)
 
     def _check_makes(self, name: TableName) -> None:
         """The same for the name of a new table."""
         self._catalog.require_database(name.database or "")
-        check_right(self.principal, Scope.WRITE, name.database or "", name.table)
+        check_right(self.principal, Scope.ALTER, name.database or "", name.table)
         if self.context.definitions.exists(Kind.VIEW, name):
             raise StatementError(f"`{name}` is a view.", hint="Choose another name.")
 
@@ -233,7 +233,7 @@ class DefinitionChanges:
 
     def _create_database(self, change: DatabaseCreation) -> Steps[bool]:
         name, context = change.name, self.context
-        check_right(self.principal, Scope.WRITE, name, None)
+        check_right(self.principal, Scope.ALTER, name, None)
         check_name(name, "database")
         with (yield from context.changing(TableName("", name))):
             # `default` counts as existing from the start; engines may make it all the same.
@@ -255,7 +255,7 @@ class DefinitionChanges:
             if not (change.if_exists or self.repeated):
                 raise self._catalog.unknown_database(name)
             return self.repeated
-        needed = Scope.ADMIN if change.cascade else Scope.WRITE
+        needed = Scope.ADMIN if change.cascade else Scope.ALTER
         check_right(self.principal, needed, name, None)
         for _ in range(_ROUNDS):
             tables = context.catalog.list_tables(name)

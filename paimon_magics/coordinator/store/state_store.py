@@ -21,6 +21,7 @@ from paimon_magics.coordinator.store.database import Change, Database, check_war
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.tables import (
     AuditLog,
+    GrantTable,
     HaltTable,
     PublicationTable,
     Sql,
@@ -70,6 +71,9 @@ _TABLES = (
     "id TEXT PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL, allows TEXT NOT NULL, "
     "created_at_ms {integer} NOT NULL, expires_at_ms {integer} NOT NULL, "
     "revoked_at_ms {integer} NOT NULL){table_end}",
+    "CREATE TABLE IF NOT EXISTS grants ("
+    "grantee TEXT NOT NULL, text TEXT NOT NULL, granted_by TEXT NOT NULL, "
+    "granted_at_ms {integer} NOT NULL, PRIMARY KEY (grantee, text)){table_end}",
     "CREATE TABLE IF NOT EXISTS compaction_pause ("
     "by_whom TEXT NOT NULL, since_ms {integer} NOT NULL){table_end}",
     "CREATE TABLE IF NOT EXISTS audit ("
@@ -157,10 +161,10 @@ def store_address(option: str | None) -> str | None:
 class StateStore:
     """The store of one coordinator. It owns the database. For any thread.
 
-    `transactions`, `publications`, `halts`, `tokens`, `audit`, `database_properties` and
-    `definitions` are its tables. It belongs to the warehouse with the id `warehouse_id` ("" while
-    that is unknown), and identifies tables by locations below `warehouse`, in its present spelling.
-    Its methods raise StoreUnavailableError and StoreLostError; see `Database`.
+    `transactions`, `publications`, `halts`, `tokens`, `grants`, `audit`,
+    `database_properties` and `definitions` are its tables. It belongs to the warehouse with the id
+    `warehouse_id` ("" while that is unknown), and knows tables by locations below `warehouse`, as
+    that is spelled now. Its methods raise StoreUnavailableError and StoreLostError; see `Database`.
     """
 
     def __init__(self, database: Database, warehouse: str = "", warehouse_id: str = "") -> None:
@@ -179,6 +183,7 @@ class StateStore:
         self.publications = PublicationTable(self._sql)
         self.halts = HaltTable(self._sql)
         self.tokens = TokenTable(self._sql)
+        self.grants = GrantTable(self._sql)
         self.audit = AuditLog(self._sql)
         self.database_properties = DatabasePropertyTable(self._sql)
         self.definitions = DefinitionTable(self._sql)

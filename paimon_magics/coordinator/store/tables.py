@@ -1,5 +1,5 @@
-"""SQL for a store, and its tables: publications, stopped tables and pauses, tokens, and entries of
-the audit log."""
+"""SQL for a store, and its tables: publications, stopped tables and pauses, tokens, grants, and
+entries of the audit log."""
 
 from __future__ import annotations
 
@@ -323,8 +323,52 @@ class TokenTable(SqlTable):
             id,
         )
 
+    def allow(self, id: str, allows: Sequence[str]) -> None:
+        """Replace what a token allows."""
+        self._sql.write("UPDATE tokens SET allows = ? WHERE id = ?", json.dumps(list(allows)), id)
+
     def revoke(self, id: str, now_ms: int) -> None:
         """Note that a token was revoked, if it was not before."""
         self._sql.write(
             "UPDATE tokens SET revoked_at_ms = ? WHERE id = ? AND revoked_at_ms = 0", now_ms, id
         )
+
+
+# The table of what administrators have granted to users, groups and roles.
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGrant:
+    """A grant. `grantee` is `user:NAME`, `group:NAME` or `role:NAME`; `text` is that of a
+    `principals.Grant`, or `role:NAME` for a role that the grantee has."""
+
+    grantee: str
+    text: str
+    granted_by: str
+    granted_at_ms: int
+
+
+class GrantTable(SqlTable):
+    """The grants."""
+
+    def all(self) -> list[StoredGrant]:
+        """All grants, by grantee."""
+        rows = self._sql.read(
+            "SELECT grantee, text, granted_by, granted_at_ms FROM grants ORDER BY grantee, text"
+        )
+        return [StoredGrant(*row) for row in rows]
+
+    def change(self, added: Sequence[StoredGrant], removed: Sequence[tuple[str, str]]) -> None:
+        """Add grants, and remove those of pairs (grantee, text), together."""
+        with self._sql.together():
+            for grant in added:
+                self._sql.write(
+                    "INSERT INTO grants (grantee, text, granted_by, granted_at_ms) "
+                    "VALUES (?, ?, ?, ?) ON CONFLICT (grantee, text) DO NOTHING",
+                    grant.grantee,
+                    grant.text,
+                    grant.granted_by,
+                    grant.granted_at_ms,
+                )
+            for grantee, text in removed:
+                self._sql.write("DELETE FROM grants WHERE grantee = ? AND text = ?", grantee, text)

@@ -28,8 +28,8 @@ INSTEAD: dict[str, str] = {
     "VACUUM": "Unneeded files are removed when snapshots expire, according to the table's options "
     "'snapshot.time-retained' and 'snapshot.num-retained.max'.",
     "OPTIMIZE": "Write CALL sys.compact('t').",
-    "GRANT": "Access is configured at the coordinator: see docs/coordinator-service.md.",
-    "REVOKE": "Access is configured at the coordinator: see docs/coordinator-service.md.",
+    "CREATE ROLE": "A role begins with its first grant: GRANT READ ON db.* TO ROLE analysts.",
+    "DROP ROLE": "REVOKE what it has: SHOW GRANTS TO ROLE analysts lists that.",
     "EXPLAIN ANALYZE": "It would run the statement. EXPLAIN FORMATTED shows the plan; run the "
     "statement to see how long it takes.",
     "ANALYZE TABLE": "It is not needed: Paimon stores row counts, bounds and sizes with each file. "

@@ -23,6 +23,7 @@ from paimon_magics.session.statements.ddl import (
     create_table_handler,
     drop_table_handler,
 )
+from paimon_magics.session.statements.grants import change_grants, show_grants
 from paimon_magics.session.statements.handler import (
     Handler,
     database_outcome,
@@ -44,6 +45,7 @@ from paimon_magics.session.writes.ordering import in_order
 from paimon_magics.session.writes.outcomes import rows_taken
 from paimon_magics.session.writes.prepare import distribution
 from paimon_magics.session.writes.previews import preview_merge
+from paimon_magics.statements.grants import ChangeGrants, ShowGrants
 from paimon_magics.statements.row_changes import Delete, DeleteAction, MergeInto, Update
 from paimon_magics.statements.statement import (
     CreateDatabase,
@@ -129,6 +131,10 @@ def handler_of(
             return alter_tags_handler(scope, statement)
         case Call():
             return call_handler(scope, statement, parameters)
+        case ChangeGrants():
+            return Handler(run=partial(change_grants, scope, statement))
+        case ShowGrants():
+            return Handler(run=partial(show_grants, scope, statement))
         case ShowTags():
             return Handler(run=partial(show_tags, scope, statement))
         case CreateDatabase():

@@ -20,6 +20,7 @@ from paimon_magics.statements.grammar import databases as databases
 from paimon_magics.statements.grammar import tables as tables
 from paimon_magics.statements.grammar.alter_table import read_alter_table
 from paimon_magics.statements.grammar.calls import read_call, read_show_tags
+from paimon_magics.statements.grammar.grants import read_grant, read_revoke, read_show_grants
 from paimon_magics.statements.grammar.merges import read_merge
 from paimon_magics.statements.grammar.row_changes import read_delete, read_update
 from paimon_magics.statements.grammar.spark_passthrough import pass_through
@@ -279,13 +280,14 @@ def _show(cursor: Cursor) -> Statement:
         ("TBLPROPERTIES",): tables.read_show_options,
         ("COLUMNS",): tables.read_show_columns,
         ("TAGS",): read_show_tags,
+        ("GRANTS",): read_show_grants,
     }
     for words, reader in readers.items():
         if cursor.at(*words):
             cursor.index += len(words)
             return reader(cursor)
     known = (*(w for words in readers for w in words[:1]), "FUNCTIONS", "CATALOGS")
-    others = ("CURRENT", "USER", "SYSTEM", "ALL", "CREATE", "LOCKS", "ROLES", "GRANT", "VARIABLES")
+    others = ("CURRENT", "USER", "SYSTEM", "ALL", "CREATE", "LOCKS", "ROLES", "VARIABLES")
     return _known_second_word(cursor, known, (*others, "CACHED", "INDEXES"))
 
 
@@ -363,6 +365,8 @@ _READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
     (("USE",), databases.read_use),
     (("EXPLAIN",), _explain),
     (("CALL",), read_call),
+    (("GRANT",), read_grant),
+    (("REVOKE",), read_revoke),
 )
 
 

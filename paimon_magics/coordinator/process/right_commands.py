@@ -1,4 +1,5 @@
-"""`paimon-coordinator token add|list|renew|revoke`: tokens from the command line.
+"""Rights from the command line: `paimon-coordinator token add|list|allow|renew|revoke`, and
+`grant`, `revoke` and `grants`.
 
 A running coordinator gets the request, with the token in its state folder or in
 PAIMON_COORDINATOR_TOKEN. If no coordinator runs, the command opens and changes its store itself.
@@ -18,14 +19,19 @@ from typing import Any
 from urllib.parse import quote
 
 from paimon_magics.coordinator.client.addresses import Addresses, ca_of, tls_context, token_of_user
+from paimon_magics.coordinator.client.administration import GrantAdministration, GrantRow
 from paimon_magics.coordinator.client.requests import Requests
 from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.http.authorisation import Tokens
+from paimon_magics.coordinator.http.stored_grants import StoredGrants
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from paimon_magics.coordinator.protocol.clock import now_ms
+from paimon_magics.coordinator.protocol.principals import Grantee
 from paimon_magics.coordinator.routes.administration import token_document
 from paimon_magics.coordinator.store.state_store import open_store, store_address
+from paimon_magics.coordinator.store.tables import StoredGrant
 from paimon_magics.errors import InvalidValueError, SetupError
+from paimon_magics.origin import user_name
 
 _UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TIME = re.compile(r"([1-9][0-9]{0,5})([mhd])")
@@ -41,9 +47,12 @@ def token_command(arguments: Sequence[str]) -> list[str]:
         match options.word:
             case "add":
                 return [run.add(options.name, options.allow or ["read"], expires_in_ms)]
+            case "allow":
+                allowed = run.allow(options.name, options.allow)
+                return _table(_some(allowed, options.name))
             case "renew":
                 renewed = run.renew(options.name, expires_in_ms)
-                return _table(renewed) if renewed else ["The token was revoked: make a new token."]
+                return _table(_some(renewed, options.name))
             case "revoke":
                 revoked = run.revoke(options.name)
                 lines = [f"{token['id']} of {token['name']} is revoked." for token in revoked]
@@ -53,6 +62,33 @@ def token_command(arguments: Sequence[str]) -> list[str]:
 
 
 _Documents = Sequence[Mapping[str, Any]]
+
+
+def grant_command(arguments: Sequence[str]) -> list[str]:
+    """Carry out `grant`, `revoke` or `grants`, and return the lines to show. Raises errors of
+    ours."""
+    options = _grant_parser().parse_args(arguments)
+    with ExitStack() as ending:
+        run = _commands(options, ending)
+        if options.word == "grants":
+            rows = [(row.to, row.allow, row.by, _day(row.at_ms)) for row in run.grants()]
+            return _columns([("to", "allows", "by", "at"), *rows])
+        allow = [*options.allow, *(f"role:{role}" for role in options.role or ())]
+        if options.word == "grant":
+            granted = run.grant(options.to, allow)
+            lines = [f"{row.to} may {row.allow}." for row in granted]
+            return lines or ["They had it before."]
+        return [f"{row.to} may {row.allow} no more." for row in run.take_back(options.to, allow)]
+
+
+def _some(tokens: _Documents, name: str) -> _Documents:
+    """The tokens. Raises InvalidValueError where all of a name have ended."""
+    if not tokens:
+        raise InvalidValueError(
+            f"The token `{name}` was revoked, or it has ended.",
+            hint="Make a new one: paimon-coordinator token add NAME.",
+        )
+    return tokens
 
 
 @dataclass(frozen=True)
@@ -75,15 +111,33 @@ class _Running:
         body = {"expires_in_ms": expires_in_ms}
         return list(self._once("POST", f"/{quote(name, safe='')}/renew", body)["renewed"])
 
+    def allow(self, name: str, allow: Sequence[str]) -> _Documents:
+        body = {"allow": list(allow)}
+        return list(self._once("POST", f"/{quote(name, safe='')}/allow", body)["allowed"])
+
+    def grants(self) -> list[GrantRow]:
+        return self._grants.all()
+
+    def grant(self, to: Sequence[str], allow: Sequence[str]) -> list[GrantRow]:
+        return self._grants.grant(to, allow)
+
+    def take_back(self, to: Sequence[str], allow: Sequence[str]) -> list[GrantRow]:
+        return self._grants.revoke(to, allow)
+
+    @property
+    def _grants(self) -> GrantAdministration:
+        return GrantAdministration(self.requests.once)
+
     def _once(self, method: str, path: str, body: Any = None) -> Any:
         return self.requests.once(method, f"/v1/tokens{path}", body)[1]
 
 
 @dataclass(frozen=True)
 class _Stored:
-    """The tokens in a store that no coordinator uses now."""
+    """The tokens and grants in a store that no coordinator uses now."""
 
     tokens: Tokens
+    stored: StoredGrants
 
     def add(self, name: str, allow: Sequence[str], expires_in_ms: int | None) -> str:
         return self.tokens.add(name, allow, expires_in_ms)[0]
@@ -96,6 +150,23 @@ class _Stored:
 
     def renew(self, name: str, expires_in_ms: int | None) -> _Documents:
         return list(map(token_document, self.tokens.renew(name, expires_in_ms)))
+
+    def allow(self, name: str, allow: Sequence[str]) -> _Documents:
+        return list(map(token_document, self.tokens.allow(name, allow)))
+
+    def grants(self) -> list[GrantRow]:
+        return list(map(_row, self.stored.all()))
+
+    def grant(self, to: Sequence[str], allow: Sequence[str]) -> list[GrantRow]:
+        granted = self.stored.grant(list(map(Grantee.of, to)), allow, user_name())
+        return list(map(_row, granted))
+
+    def take_back(self, to: Sequence[str], allow: Sequence[str]) -> list[GrantRow]:
+        return list(map(_row, self.stored.revoke(list(map(Grantee.of, to)), allow)))
+
+
+def _row(grant: StoredGrant) -> GrantRow:
+    return GrantRow(grant.grantee, grant.text, grant.granted_by, grant.granted_at_ms)
 
 
 def _commands(options: argparse.Namespace, ending: ExitStack) -> _Running | _Stored:
@@ -123,7 +194,7 @@ def _commands(options: argparse.Namespace, ending: ExitStack) -> _Running | _Sto
     ending.callback(folder.let_go)
     store = open_store(folder.path, store_address(options.store))
     ending.callback(store.close)
-    return _Stored(Tokens(store.tokens))
+    return _Stored(Tokens(store.tokens), StoredGrants(store.grants))
 
 
 def _asking(at: At, ending: ExitStack) -> _Running:
@@ -143,7 +214,11 @@ def _table(tokens: _Documents) -> list[str]:
             state = f"{word} {_day(token['expires_at_ms'])}"
         allows = " ".join(token["allow"])
         rows.append((token["id"], token["name"], allows, _day(token["created_at_ms"]), state))
-    widths = [max(len(row[at]) for row in rows) for at in range(5)]
+    return _columns(rows)
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
@@ -175,10 +250,13 @@ def _parser() -> argparse.ArgumentParser:
         "--allow",
         action="append",
         metavar="SCOPE[=DATABASE[.TABLE]]",
-        help=(
-            "read, write or admin, on everything or on tables by pattern: write=shop.orders_*; "
-            "may be repeated (default: read)"
-        ),
+        help="read, insert, change, alter, maintain, write (all of these) or admin, on everything "
+        "or on tables by pattern: write=shop.orders_*; may be given many times (default: read)",
+    )
+    change = words.add_parser("allow", help="replace what a token allows; its secret stays")
+    change.add_argument("name", help="its id, or a name for all that have it")
+    change.add_argument(
+        "allow", nargs="+", metavar="SCOPE[=DATABASE[.TABLE]]", help="as --allow of `add`"
     )
     show = words.add_parser("list", help="list tokens, without their secrets")
     revoke = words.add_parser("revoke", help="revoke a token at once")
@@ -191,8 +269,38 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--expires", default="90d", metavar="TIME", help="90d, 12h, 30m or never (default: 90d)"
         )
-    for command in (add, show, renew, revoke):
-        command.add_argument("--state", help="the state folder of the coordinator")
-        command.add_argument("--store", help="postgresql://… if the coordinator's store is there")
-        command.add_argument("--address", help="ask the coordinator at this address instead")
+    for command in (add, change, show, renew, revoke):
+        _add_place(command)
     return parser
+
+
+def _grant_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="paimon-coordinator",
+        description="Grants scopes on tables, and roles, to users, groups and roles.",
+    )
+    words = parser.add_subparsers(dest="word", required=True)
+    for word, help in (("grant", "grant something"), ("revoke", "take a grant back")):
+        command = words.add_parser(word, help=help)
+        command.add_argument(
+            "allow", nargs="*", metavar="SCOPE[=DATABASE[.TABLE]]", help="as of a token"
+        )
+        command.add_argument("--role", action="append", help="a role; may be given many times")
+        command.add_argument(
+            "--to" if word == "grant" else "--from",
+            dest="to",
+            action="append",
+            required=True,
+            metavar="NAME",
+            help="a user; role:NAME is a role, group:NAME a group of a hub or an issuer; may be "
+            "given many times",
+        )
+        _add_place(command)
+    _add_place(words.add_parser("grants", help="list all grants"))
+    return parser
+
+
+def _add_place(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--state", help="the state folder of the coordinator")
+    command.add_argument("--store", help="postgresql://… if the coordinator's store is there")
+    command.add_argument("--address", help="ask the coordinator at this address instead")
