@@ -185,8 +185,8 @@ class Principal:
         needs_others = any(not (greatest and greatest.includes(g.scope)) for g in grants)
         is_everywhere = any(g.is_everywhere and g.scope is greatest for g in grants)
         everywhere = is_everywhere and not needs_others
-        kept = None if everywhere else grants
-        return cls(name, greatest, kept, credential=credential, groups=groups)
+        limits = None if everywhere else grants
+        return cls(name, greatest, limits, credential=credential, groups=groups)
 
     def with_grants(self, grants: tuple[Grant, ...]) -> Principal:
         """The principal with more grants."""
@@ -287,7 +287,8 @@ def _matches(pattern: str, name: str) -> bool:
 
 def grantee_text(name: str | None) -> str:
     """A user's name as GRANT takes it."""
-    return "`" + (name or "").replace("`", "``") + "`"
+    text = name or "NAME"
+    return text if text.isidentifier() else "`" + text.replace("`", "``") + "`"
 
 
 # What a principal with grants sees of tables: those that they may read, and nothing of others.
@@ -300,7 +301,7 @@ def check_table(principal: Principal, needed: Scope, name: TableName, load: Load
     """Raise UnknownNameError for a table that is hidden from a principal, NotTheirsError if they
     lack the scope on it. `load` may block.
     """
-    if principal.is_free:
+    if principal.is_free and principal.may(needed):
         return
     database, table = name.database or "", name.table.partition("$")[0]
     if not principal.may_on(Scope.READ, database, table):
@@ -319,7 +320,7 @@ def check_right(principal: Principal, needed: Scope, database: str, table: str |
         raise NotTheirsError(
             f"{principal.name} lacks permission for this on {shown}: it requires the scope "
             f"`{needed.value}` there.",
-            hint=f"Ask an administrator for it: GRANT {needed.value.upper()} ON {database}."
+            hint=f"Ask an administrator: GRANT {needed.value.upper()} ON {database}."
             f"{table or '*'} TO {grantee_text(principal.name)}.",
         )
 

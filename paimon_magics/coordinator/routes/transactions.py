@@ -259,9 +259,8 @@ class _Handlers:
     async def _check_right(self, principal: Principal, transaction: Transaction) -> None:
         """Raise unless the sender may commit to the transaction's table now: the right may have
         gone since it was begun."""
-        if not principal.is_free:
-            load = self._coordinator.load
-            await run_in_threadpool(check_begins, principal, transaction.table, load)
+        load = self._coordinator.load
+        await run_in_threadpool(check_begins, principal, transaction.table, load)
 
     def _counted(self, action: str, answer: Answer) -> Response:
         self._metrics.answers.labels(action, type(answer).__name__).inc()

@@ -28,6 +28,7 @@ from paimon_magics.coordinator.http.authorisation import (
     unauthorised,
 )
 from paimon_magics.coordinator.http.guard import Guard, LoginThrottle, guarded
+from paimon_magics.coordinator.http.stored_grants import StoredGrants
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
@@ -36,7 +37,7 @@ from paimon_magics.coordinator.protocol.principals import (
     Principal,
     Scope,
 )
-from paimon_magics.coordinator.routes.administration import token_routes
+from paimon_magics.coordinator.routes.administration import grant_routes, token_routes
 from paimon_magics.coordinator.routes.app import Parts, application
 from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
@@ -136,6 +137,7 @@ def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
         routes=[
             *InsertRoutes(group, coordinator).routes(),
             *token_routes(Tokens(store.tokens)),
+            *grant_routes(StoredGrants(store.grants)),
             *StoreOptions(catalog, None, takes_new=True).routes(),
             *catalog_routes(Context(catalog, catalog.publish, coordinator.turns)),
         ],
@@ -341,7 +343,7 @@ def test_snapshots_name_the_authenticated_user(address: str, catalog: Catalog) -
 def test_refused_client_gets_the_reason_and_a_hint(address: str) -> None:
     with pytest.raises(SetupError, match="rita lacks permission for this") as raised:
         RemoteCoordinator(At(address, "rita")).begin(TABLE)
-    assert "Ask an administrator for a role with the scope `write`" in raised.value.hint
+    assert raised.value.hint == "Ask an administrator: GRANT INSERT ON default.t TO rita."
     with pytest.raises(SetupError, match="Nobody") as raised:
         RemoteCoordinator(At(address, "mallory")).begin(TABLE)
     assert raised.value.hint == "Become somebody."

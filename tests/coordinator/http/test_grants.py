@@ -188,6 +188,17 @@ def test_each_request_takes_its_scope(
     assert ask(process, token, "DELETE", path) == drop
 
 
+@pytest.mark.parametrize("allowed", ["read", "read=default.orders", "alter", "maintain=default.*"])
+def test_commit_needs_a_scope_that_adds_rows(process: Process, allowed: str) -> None:
+    token = token_of(process, f"only_{allowed.partition('=')[0]}", allowed)
+    table = {"database": "default", "table": "orders"}
+    begun = ask(process, token, "POST", "/v1/transactions", {"table": table})
+    assert begun == (200 if allowed.startswith("maintain") else 403)
+    path = "/v1/paimon/databases/default/tables/orders/commit"
+    snapshot = {"id": 1, "commitKind": "APPEND", "commitUser": "u"}
+    assert ask(process, token, "POST", path, {"snapshot": snapshot}) == 403
+
+
 @pytest.fixture
 def eve(spark: SparkSession, process: Process) -> Iterator[paimon_magics.Session]:
     token = token_of(process, "eve", "read=default.logs")
@@ -220,8 +231,11 @@ def test_grants_count_in_running_sessions(eve: paimon_magics.Session, process: P
         "TRUNCATE TABLE orders",
     ):
         text = refusal(eve, statement)
-        assert "eve may not do that with `default.orders`: it takes the scope `change`" in text
-        assert "GRANT CHANGE ON default.orders TO `eve`" in text
+        assert (
+            "eve lacks permission for this on `default.orders`: it requires the scope `change`"
+            in text
+        )
+        assert "GRANT CHANGE ON default.orders TO eve" in text
     assert "`alter`" in refusal(eve, "ALTER TABLE orders ADD COLUMN x INT")
     assert eve.run("SELECT v FROM orders WHERE k = 7").to_arrow().to_pylist() == [{"v": "eve"}]
 

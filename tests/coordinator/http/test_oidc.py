@@ -25,7 +25,7 @@ from werkzeug.serving import make_server
 from paimon_magics.coordinator.client.addresses import Addresses, Token, tls_context
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.client.starting import At
-from paimon_magics.coordinator.http.oidc import Issuer, IssuerKeys, granting
+from paimon_magics.coordinator.http.oidc import GrantsFile, Issuer, IssuerKeys, granting
 from paimon_magics.coordinator.protocol.principals import grants_of
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
@@ -293,7 +293,7 @@ def test_grants_come_from_the_claim_or_from_a_file(tmp_path: Path) -> None:
     assert plain.grants({}) == plain.grants({"scope": {"a": 1}}) == ()
     file = tmp_path / "grants.json"
     file.write_text(json.dumps({"engineers": ["write=shop", "read"]}))
-    mapped = Issuer("https://i", AUDIENCE, "sub", "groups", granting(str(file)))
+    mapped = Issuer("https://i", AUDIENCE, scope_claim="groups", file=GrantsFile(str(file)))
     found = mapped.grants({"groups": ["engineers", "paimon-coordinator:admin"]})
     assert found == grants_of(["write=shop", "read"])
     for text in ("[]", "{", '{"a": ["everything"]}', '{"a": 1}'):
