@@ -135,7 +135,7 @@ def test_audit_table_records_user_action_table_outcome_and_address(
             ("root", "load", "t", 3, "done"): 1,
             ("root", "create table", "made", None, "done"): 1,
             ("root", "drop table", "made", None, "done"): 1,
-            ("eve", "POST /v1/transactions", None, None, "refused"): 1,
+            ("eve", "POST /v1/transactions", "t", None, "refused"): 1,
             ("mal", "POST /v1/transactions", "t", None, "refused"): 1,
             ("eve", "drop table", "t", None, "refused"): 1,
             ("eve", f"GET {TABLES}/salaries", "salaries", None, "refused"): 1,
