@@ -46,6 +46,12 @@ from paimon_magics.coordinator.protocol.principals import (
     closed_table,
 )
 from paimon_magics.coordinator.protocol.principals import Scope as Needed
+from paimon_magics.coordinator.protocol.request_id import (
+    CURRENT,
+    HEADER,
+    RequestId,
+    request_id,
+)
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 
@@ -315,14 +321,19 @@ class _Scoped:
             return
         names = scope.get("path_params", {})
         table = f"{names['database']}.{names['table']}" if names.keys() >= _TABLE_PARTS else ""
-        with Using(self.threads[method], table):
-            answer = await self._refusal(scope, method)
-            if answer is None:
-                await self.app(scope, receive, send)
-            elif is_stream:
-                await send({"type": "websocket.close", "code": _FORBIDDEN})
-            else:
-                await answer(scope, receive, send)
+        id = request_id(next((v for name, v in scope["headers"] if name == HEADER), None))
+        token = CURRENT.set(RequestId(id, table))
+        try:
+            with Using(self.threads[method], table):
+                answer = await self._refusal(scope, method)
+                if answer is None:
+                    await self.app(scope, receive, send if is_stream else _named(send, id))
+                elif is_stream:
+                    await send({"type": "websocket.close", "code": _FORBIDDEN})
+                else:
+                    await answer(scope, receive, _named(send, id))
+        finally:
+            CURRENT.reset(token)
 
     async def _refusal(self, scope: Scope, method: str) -> Response | None:
         """The answer to a sender without the permission; None for a sender with it."""
@@ -349,6 +360,18 @@ class _Scoped:
             await run_in_threadpool(check_table, principal, needed, name, self.load)
         elif "database" in names and not principal.sees_database(names["database"]):
             raise UnknownNameError(f"There is no database `{names['database']}`.")
+
+
+def _named(send: Send, id: str) -> Send:
+    """Give an answer the header with its request's id."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = [*message.get("headers", ()), (HEADER, id.encode())]
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return sending
 
 
 def _forbidden(principal: Principal, needed: Needed) -> Response:

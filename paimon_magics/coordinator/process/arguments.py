@@ -12,6 +12,7 @@ from paimon_magics.coordinator.http.limits import REQUEST_BYTES_MAX
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.process.network import LOOPBACK
 from paimon_magics.coordinator.service.compaction_scheduler import Budget
+from paimon_magics.version import build
 
 # Long enough to survive a store that does not answer for a while, short enough to wait for.
 _OWNERSHIP_LEASE_MS = 30_000
@@ -40,6 +41,14 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line, with the defaults."""
     arguments = _Arguments()
     text, flag, number = arguments.text, arguments.flag, arguments.number
+    text("--version", action="version", version=f"paimon-coordinator {build()}")
+    text(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="the form of the lines on the error stream; each has its time, level and, within a "
+        "request, its id and table (default: text)",
+    )
     _add_place(arguments)
     text("--store", help="postgresql://… to keep its database there (default: in the state folder)")
     text(

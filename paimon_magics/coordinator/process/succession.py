@@ -260,7 +260,7 @@ class CoordinatorProcess:
 def begin(options: argparse.Namespace, ending: ExitStack) -> CoordinatorProcess:
     """Begin a process as the owner of a warehouse, or standing by until it is. `ending` stops and
     closes its parts. Raises errors of ours when it can't start."""
-    keep_secrets_out_of_logs()
+    keep_secrets_out_of_logs(options.log_format)
     shutdown = Shutdown(options.drain_ms / 1000)
     place = place_of(options, ending)
     reload = place.reread()

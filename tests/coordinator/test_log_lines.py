@@ -1,0 +1,101 @@
+"""The lines of a coordinator's log, and what names its build."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from paimon_magics.coordinator.ownership.redacted_log import _JsonFormatter, _TextFormatter
+from paimon_magics.coordinator.protocol.request_id import CURRENT, RequestId, request_id
+from paimon_magics.version import _commit_of_checkout, build
+from tests.coordinator.process import Process, create_table
+
+
+def started(tmp_path: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
+    create_table(tmp_path / "warehouse", "CREATE TABLE t (k INT)")
+    places = [f"--warehouse={tmp_path / 'warehouse'}", f"--state={tmp_path / 'state'}"]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "paimon_magics.coordinator", *places, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout is not None
+    return running, running.stdout.readline().split()[1]
+
+
+def test_lines_are_json_objects_on_request(tmp_path: Path) -> None:
+    running, address = started(tmp_path, "--log-format=json")
+    token = (tmp_path / "state" / "token").read_text().strip()
+    answer = httpx.get(
+        f"{address}/v1/inserts/default/t",
+        headers={"authorization": f"Bearer {token}", "x-request-id": "job-7"},
+        trust_env=False,
+    )
+    assert answer.headers["x-request-id"] == "job-7"
+    running.terminate()
+    _, errors = running.communicate(timeout=30)
+    lines = [json.loads(line) for line in errors.splitlines()]
+    (ending,) = [line for line in lines if "SIGTERM" in line["message"]]
+    assert ending["level"] == "WARNING" and ending["logger"].startswith("paimon_magics.")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", ending["time"])
+
+
+@pytest.mark.parametrize(
+    "form", [_TextFormatter("%(levelname)s %(message)s%(request)s"), _JsonFormatter()]
+)
+def test_a_line_names_its_request_and_table(form: logging.Formatter) -> None:
+    record = logging.LogRecord("a", logging.ERROR, "f", 1, "it %s", ("failed",), None)
+    assert "job-7" not in form.format(record)
+    token = CURRENT.set(RequestId("job-7", "shop.orders"))
+    try:
+        line = form.format(record)
+    finally:
+        CURRENT.reset(token)
+    assert "it failed" in line and "job-7" in line and "shop.orders" in line
+
+
+@pytest.mark.parametrize("given", [None, b"", b"a b", b"x" * 65, "ü".encode()])
+def test_unusable_request_ids_are_replaced(given: bytes | None) -> None:
+    assert re.fullmatch(r"[0-9a-f]{16}", request_id(given))
+
+
+def test_refused_requests_have_an_id_too(tmp_path: Path) -> None:
+    create_table(tmp_path / "warehouse", "CREATE TABLE t (k INT)")
+    process = Process(tmp_path / "warehouse", tmp_path / "state")
+    process.start()
+    try:
+        answer = httpx.get(
+            f"{process.address}/v1/inserts/default/missing",
+            headers={"authorization": f"Bearer {process.token()}"},
+            trust_env=False,
+        )
+        assert answer.status_code == 404 and answer.headers["x-request-id"]
+    finally:
+        process.close()
+
+
+def test_version_names_the_commit_of_a_checkout(tmp_path: Path) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "paimon_magics.coordinator", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout == f"paimon-coordinator {build()}\n"
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    git = tmp_path / ".git"
+    git.mkdir()
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / "packed-refs").write_text(f"# pack-refs\n{commit} refs/heads/main\n")
+    assert _commit_of_checkout(git) == commit
+    (git / "HEAD").write_text(commit)
+    assert _commit_of_checkout(git) == commit
+    assert _commit_of_checkout(tmp_path / "none") == ""
