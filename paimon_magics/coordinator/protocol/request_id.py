@@ -25,8 +25,8 @@ CURRENT: ContextVar[RequestId | None] = ContextVar("paimon_magics_request", defa
 """The request that is being answered; threads that work for it inherit it."""
 
 
-def request_id(given: bytes | None) -> str:
+def request_id(wanted: bytes | None) -> str:
     """The id that a client has given its request if it is a plain word, else a new one."""
-    if given is not None and _ID.fullmatch(given):
-        return given.decode()
+    if wanted is not None and _ID.fullmatch(wanted):
+        return wanted.decode()
     return secrets.token_hex(8)
