@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from paimon_magics.coordinator.core.values import Pause
+from paimon_magics.coordinator.http.authorisation import PUBLIC
 from paimon_magics.coordinator.process.arguments import parser
 from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.planning.commits.requests import Append, CommitRequest
@@ -56,6 +57,18 @@ def test_command_lines_use_existing_options() -> None:
         options = parser().parse_args(words)
         assert options.warehouse == "s3://lake/warehouse"
         assert options.tls_cert or options.insecure_http
+
+
+def test_probes_ask_paths_that_are_open_without_a_token() -> None:
+    documents = yaml.safe_load_all(MANIFESTS.read_text())
+    (pod,) = [d["spec"]["template"]["spec"] for d in documents if "template" in d.get("spec", {})]
+    probes = {
+        name: container[name]["httpGet"]["path"]
+        for container in pod["containers"]
+        for name in ("livenessProbe", "readinessProbe", "startupProbe")
+    }
+    assert set(probes.values()) <= PUBLIC
+    assert probes["readinessProbe"] == "/health/ready"
 
 
 def test_the_manifests_fit_the_schemas_of_kubernetes() -> None:
