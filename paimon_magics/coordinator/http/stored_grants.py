@@ -44,7 +44,9 @@ class StoredGrants:
         self._table = table
         self._turn = threading.Lock()
         self._rows: Sequence[StoredGrant] = ()
-        self._principals: dict[Principal, Principal] = {}
+        # By identity: authorisers give out the same principal again, and its hash costs more than
+        # all else here. The first one of a pair keeps its number from being used again.
+        self._principals: dict[int, tuple[Principal, Principal]] = {}
         self._read_at = float("-inf")
 
     @property
@@ -61,15 +63,15 @@ class StoredGrants:
         """The principal with all grants to them, their groups and their roles."""
         if not self._rows:
             return principal
-        known = self._principals.get(principal)
+        known = self._principals.get(id(principal))
         if known is None:
             texts = [row.text for row in theirs(self._rows, principal)]
             scopes = [text for text in texts if not text.startswith(_ROLE)]
-            known = principal.with_grants(tuple(map(Grant.of, scopes)))
+            known = principal, principal.with_grants(tuple(map(Grant.of, scopes)))
             if len(self._principals) >= _REMEMBERED_MAX:
                 self._principals = {}
-            self._principals[principal] = known
-        return known
+            self._principals[id(principal)] = known
+        return known[1]
 
     def all(self) -> list[StoredGrant]:
         """All grants, by grantee."""
@@ -134,9 +136,7 @@ class StoredGrants:
         rows = self._table.all()
         with self._turn:
             if began > self._read_at:
-                if rows != self._rows:
-                    self._rows, self._principals = rows, {}
-                self._read_at = began
+                self._rows, self._principals, self._read_at = rows, {}, began
 
 
 class GrantedRights:
