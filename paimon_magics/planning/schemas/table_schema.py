@@ -150,6 +150,12 @@ class TableSchema:
         return bool(self.primary_keys) and not set(self.partition_keys) <= set(self.primary_keys)
 
     @property
+    def is_unique_in_partitions_only(self) -> bool:
+        """Whether each partition may have a row of the same primary key. With dynamic buckets a key
+        moves instead: one writer knows where each key is."""
+        return self.is_cross_partition_update and self.bucket_mode != "KEY_DYNAMIC"
+
+    @property
     def bucket(self) -> int:
         """The `bucket` option: a number of buckets, -1 (dynamic or none) or -2 (postponed)."""
         return self.parsed("bucket", integer_value, -1)

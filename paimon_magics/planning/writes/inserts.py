@@ -214,6 +214,19 @@ def _check_layout(name: TableName, schema: TableSchema) -> None:
         )
 
 
+def uniqueness_note(schema: TableSchema) -> str:
+    """A sentence on a primary key that is unique in each partition only; "" for other tables."""
+    if not schema.is_unique_in_partitions_only:
+        return ""
+    missing = [key for key in schema.partition_keys if key not in schema.primary_keys]
+    columns = " and ".join(f"`{key}`" for key in missing)
+    return (
+        f"The primary key lacks {columns}, and 'bucket' is {schema.bucket}: a key is unique in its "
+        "partition only, and other partitions can have a row of the same key. Without the option "
+        "'bucket' a row that is written again replaces the one in another partition, too."
+    )
+
+
 def rows_hidden_by(schema: TableSchema) -> str | None:
     """The option, as text, that hides written rows until the table is compacted; None if they are
     visible at once."""

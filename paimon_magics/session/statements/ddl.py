@@ -11,7 +11,7 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.alterations import plan_alter_table
 from paimon_magics.planning.schemas.rules import check_stated
 from paimon_magics.planning.schemas.table_schema import plan_create_table
-from paimon_magics.planning.writes.inserts import check_writable
+from paimon_magics.planning.writes.inserts import check_writable, uniqueness_note
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.declared_types import columns_of_query
 from paimon_magics.session.queries.frames import frame_of_query
@@ -157,6 +157,8 @@ def _create_table(
     else:
         outcome = _fill(scope, statement, name, parameters)
     if schema.stored_option(TIME_RETAINED) is None and (note := retention_note(schema)):
+        outcome.notes = (*outcome.notes, note)
+    if note := uniqueness_note(schema):
         outcome.notes = (*outcome.notes, note)
     return outcome
 

@@ -17,7 +17,7 @@ from paimon_magics.errors import (
 from paimon_magics.planning.commits.expiry import with_time_retained
 from paimon_magics.planning.schemas.rules import check_schema
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
-from paimon_magics.planning.writes.inserts import check_writable
+from paimon_magics.planning.writes.inserts import check_writable, uniqueness_note
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.python_frames import (
     arrow_of,
@@ -105,7 +105,8 @@ def write_to_new(
     check_writable(full, schema)
     scope.definitions.create_table(full, schema)
     outcome = filled(scope, full, lambda: write_frame_to(scope, rows, full, "append"))
-    outcome.notes = (*outcome.notes, *notes)
+    unique = uniqueness_note(schema)
+    outcome.notes = (*outcome.notes, *notes, *([unique] if unique else ()))
     return outcome
 
 
