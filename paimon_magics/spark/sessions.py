@@ -73,12 +73,12 @@ def start(settings: Settings) -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(settings.batch_rows))
     )
-    if len(tempfile.gettempdir()) <= _SOCKET_FOLDER_CHARACTERS_MAX:
-        builder = builder.config(UNIX_SOCKETS, "true")
-        builder = builder.config(_SOCKET_FOLDER, tempfile.gettempdir())
     global _folder, _idle_watch
     _folder = OwnedFolder("spark")
     folder = _folder.path
+    sockets = _socket_folder(folder, settings.master)
+    if sockets is not None:
+        builder = builder.config(UNIX_SOCKETS, "true").config(_SOCKET_FOLDER, str(sockets))
     if settings.master.startswith("local"):
         builder = _on_this_machine(builder, folder)
     global _log_file
@@ -96,6 +96,16 @@ def start(settings: Settings) -> SparkSession:
     if settings.master.startswith("local") and not (_idle_watch and _idle_watch.is_alive()):
         _idle_watch = release_when_idle(spark)
     return adopt(spark)
+
+
+def _socket_folder(folder: Path, master: str) -> Path | None:
+    """The folder of the sockets between Spark and its Python processes; None if each path of a
+    socket would be too long. Spark leaves sockets behind: those in `folder` are removed with it.
+    Executors on other machines don't have that folder."""
+    shared = Path(tempfile.gettempdir())
+    places = (folder, shared) if master.startswith("local") else (shared,)
+    short = (place for place in places if len(str(place)) <= _SOCKET_FOLDER_CHARACTERS_MAX)
+    return next(short, None)
 
 
 def _on_this_machine(builder: SparkSession.Builder, folder: Path) -> SparkSession.Builder:
