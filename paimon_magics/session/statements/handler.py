@@ -19,6 +19,7 @@ from paimon_magics.statements.subjects import Statement
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.table import Table
 
+CONFIRM = "begin the cell with %%paimon --yes, or give session.run confirm=True."
 SEE_PREVIEW = "%%paimon --preview shows the rows of each partition."
 
 
@@ -91,7 +92,7 @@ def unconfirmed(statement: Statement, what: str, loss: str, instead: str) -> Unc
     """Return the error: `what` would remove `loss`, and what to do `instead`."""
     return UnconfirmedError(
         f"{what} removes {loss}.",
-        hint=f"To run it, begin the cell with %%paimon --yes. {instead}",
+        hint=f"To run it, {CONFIRM} {instead}",
         statement=statement.text,
         position=0,
     )
@@ -118,8 +119,8 @@ def harmed(statement: Statement, harm: HarmReport | None) -> UnconfirmedError | 
         return None
     return UnconfirmedError(
         harm.what,
-        hint=f"{harm.examined} To run it anyway, begin the cell with "
-        f"%%paimon --yes. {harm.way_back} {harm.not_looked_at}".rstrip(),
+        hint=f"{harm.examined} To run it anyway, {CONFIRM} {harm.way_back} "
+        f"{harm.not_looked_at}".rstrip(),
         statement=statement.text,
         position=0,
     )

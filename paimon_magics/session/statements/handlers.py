@@ -25,6 +25,7 @@ from paimon_magics.session.statements.ddl import (
 )
 from paimon_magics.session.statements.grants import change_grants, show_grants
 from paimon_magics.session.statements.handler import (
+    CONFIRM,
     Handler,
     database_outcome,
     explained,
@@ -223,8 +224,7 @@ def _unconfirmed(scope: StatementScope, merge: MergeInto) -> UnconfirmedError | 
     return UnconfirmedError(
         "MERGE with WHEN NOT MATCHED BY SOURCE THEN DELETE deletes each row of "
         f"`{table.name}` that the source lacks; the table has {rows_taken(sizes)}.",
-        hint="To run it, begin the cell with %%paimon --yes. "
-        f"{way_back(table)} %%paimon --preview counts the rows. "
+        hint=f"To run it, {CONFIRM} {way_back(table)} %%paimon --preview counts the rows. "
         "WHEN NOT MATCHED BY SOURCE AND a condition THEN DELETE does not ask.",
         statement=merge.text,
         position=0,

@@ -16,7 +16,13 @@ from paimon_magics.planning.row_changes.logged_changes import LoggedChange
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.statements.handler import SEE_PREVIEW, Handler, taken_away, way_back
+from paimon_magics.session.statements.handler import (
+    CONFIRM,
+    SEE_PREVIEW,
+    Handler,
+    taken_away,
+    way_back,
+)
 from paimon_magics.session.statements.queries import query_lines
 from paimon_magics.session.writes.insert import run_insert_of_cell
 from paimon_magics.session.writes.merged_schemas import column_changes
@@ -265,8 +271,7 @@ def _unconfirmed(change: RowChange, table: Table) -> UnconfirmedError | None:
         return None
     return UnconfirmedError(
         f"{kind} `{table.name}` {where} changes {rows_taken(sizes)}.",
-        hint="To run it, begin the cell with %%paimon --yes. "
-        f"{way_back(table)} %%paimon --preview shows some rows, "
+        hint=f"To run it, {CONFIRM} {way_back(table)} %%paimon --preview shows some rows, "
         "before and after.",
         statement=change.text,
         position=0,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from paimon_magics import Session
-from paimon_magics.errors import UnconfirmedError
+from paimon_magics.errors import InvalidTableError, UnconfirmedError, UnknownNameError
+from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
 
@@ -98,6 +101,17 @@ def test_confirmation_counts_rows_added_earlier_in_the_cell(session: Session) ->
         session.run(cell, confirm=False)
     assert asked.value.hint.startswith("The statements before it have run")
     assert session.run("SELECT * FROM u").to_arrow().num_rows == 1
+
+
+def test_question_names_the_answer_in_a_cell_and_in_python(session: Session) -> None:
+    for statement in (
+        "TRUNCATE TABLE t",
+        "UPDATE t SET name = 'b'",
+        "MERGE INTO t USING t s ON t.id = s.id WHEN NOT MATCHED BY SOURCE THEN DELETE",
+    ):
+        with pytest.raises(UnconfirmedError) as asked:
+            session.run(statement, confirm=False)
+        assert "%%paimon --yes" in asked.value.hint and "confirm=True" in asked.value.hint
 
 
 def test_program_needs_no_confirmation(session: Session) -> None:
