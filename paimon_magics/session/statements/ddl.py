@@ -8,7 +8,7 @@ from dataclasses import replace
 from paimon_magics.errors import UnconfirmedError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.planning.commits.expiry import TIME_RETAINED, retention_note, with_time_retained
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.schemas.alterations import plan_alter_table
+from paimon_magics.planning.schemas.alterations import Alteration, plan_alteration
 from paimon_magics.planning.schemas.rules import check_stated
 from paimon_magics.planning.schemas.table_schema import plan_create_table
 from paimon_magics.planning.writes.inserts import check_writable, uniqueness_note
@@ -193,14 +193,19 @@ def _drop_table(scope: StatementScope, statement: DropTable) -> Outcome:
 
 def _checked_alter(scope: StatementScope, statement: AlterTable) -> str:
     table = scope.load(statement.name, statement.text, statement.name_position)
+    _planned_alter(table, statement)
+    return f"Would alter `{table.name}`."
+
+
+def _planned_alter(table: Table, statement: AlterTable) -> Alteration:
+    """The changes of the table's definition. Raises what `plan_alteration` raises."""
     changes = [
         change
         for change in statement.changes
         if not isinstance(change, RenameTable | DropPartitions)
     ]
     with errors_located(statement.text, statement.name_position):
-        plan_alter_table(table.schema, changes)
-    return f"Would alter `{table.name}`."
+        return plan_alteration(table.schema, changes)
 
 
 def _alter_table(
@@ -266,10 +271,11 @@ def _unconfirmed_alter(
     scope: StatementScope, statement: AlterTable, parameters: Mapping[str, object]
 ) -> UnconfirmedError | None:
     table = scope.load(statement.name, statement.text, 0)
+    effective = _planned_alter(table, statement).changes  # what is refused is not asked about
     harm = harmed(statement, harm_of_changes(scope, table, statement.changes))
     if harm is not None:
         return harm
-    loss = loss_of_alteration(statement, table)
+    loss = loss_of_alteration(statement, table, effective)
     if loss is not None:
         return loss
     specs = _dropped_specs(scope, table, statement, parameters)

@@ -14,7 +14,13 @@ from paimon_magics.session.writes.outcomes import rows_taken
 from paimon_magics.statements.maintenance import Maintenance, RescaleBuckets
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.subjects import Statement
-from paimon_magics.statements.table_changes import AlterTable, DropColumn, SetOptions, UnsetOptions
+from paimon_magics.statements.table_changes import (
+    AlterTable,
+    DropColumn,
+    SetOptions,
+    TableChange,
+    UnsetOptions,
+)
 from paimon_magics.statements.version_changes import (
     CreateTag,
     DeleteBranches,
@@ -108,9 +114,12 @@ def loss_of_change(
             return None
 
 
-def loss_of_alteration(statement: AlterTable, table: Table) -> UnconfirmedError | None:
-    """The question before columns are dropped, or history is kept for a shorter time."""
-    columns = [".".join(c.path) for c in statement.changes if isinstance(c, DropColumn)]
+def loss_of_alteration(
+    statement: AlterTable, table: Table, effective: Sequence[TableChange]
+) -> UnconfirmedError | None:
+    """The question before columns are dropped, or history is kept for a shorter time. `effective`
+    are the changes of the statement that have an effect."""
+    columns = [".".join(change.path) for change in effective if isinstance(change, DropColumn)]
     sizes = sizes_of_replaced(table, specs=()) if columns else []
     if sizes:
         return unconfirmed(

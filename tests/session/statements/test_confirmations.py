@@ -114,6 +114,15 @@ def test_question_names_the_answer_in_a_cell_and_in_python(session: Session) -> 
         assert "%%paimon --yes" in asked.value.hint and "confirm=True" in asked.value.hint
 
 
+def test_drop_of_a_missing_column_is_not_asked_about(session: Session) -> None:
+    with pytest.raises(UnknownNameError, match="nothere"):
+        session.run("ALTER TABLE t DROP COLUMN nothere", confirm=False)
+    session.run("ALTER TABLE t DROP COLUMN IF EXISTS nothere", confirm=False)
+    with pytest.raises(UnconfirmedError) as asked:
+        session.run("ALTER TABLE t DROP COLUMNS IF EXISTS (NAME, nothere)", confirm=False)
+    assert "the values of `name` in 3 rows" in asked.value.message
+
+
 def test_program_needs_no_confirmation(session: Session) -> None:
     session.run("TRUNCATE TABLE t")
     assert session.run("SELECT * FROM t").to_arrow().num_rows == 0
