@@ -4,6 +4,7 @@ columns, history. Each question states how to keep it, or how to restore it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from paimon_magics.errors import PaimonMagicsError, UnconfirmedError
 from paimon_magics.planning.formatting import count_text
@@ -33,11 +34,13 @@ from paimon_magics.statements.version_changes import (
 )
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
+from paimon_magics.tables.snapshots.branches import kept_by_forward
 from paimon_magics.tables.snapshots.chain import (
     latest_document,
     list_snapshots,
     list_tags,
     load_tag,
+    snapshot_by_id,
 )
 from paimon_magics.tables.snapshots.tags_and_branches import rolled_back_to
 from paimon_magics.tables.table import StoredTable, Table
@@ -92,16 +95,7 @@ def loss_of_change(
                 "forward the table to the branch.",
             )
         case FastForward(branch=branch):
-            latest = latest_document(table)
-            if latest is None:
-                return None
-            return unconfirmed(
-                statement,
-                f"Fast-forwarding `{name}`",
-                f"its present state, snapshot {latest['id']}; it gets the state of `{branch}`",
-                f"CALL sys.rollback('{name}', '{latest['id']}') goes back, as long as that "
-                "snapshot has not expired.",
-            )
+            return _loss_of_forward(scope, statement, table, branch)
         case RescaleBuckets() if sizes := sizes_of_replaced(loaded, specs=()):
             before = loaded.schema.stored_option("bucket") or "-1"
             return unconfirmed(
@@ -163,6 +157,35 @@ def _loss_of_roll_back(
         f"Rolling `{table.name}` back to snapshot {target_id}",
         f"{which}{with_tags}, which together added {count_text(rows, 'row')}",
         _KEEP_STATE.format(table=table.name),
+    )
+
+
+def _loss_of_forward(
+    scope: StatementScope, statement: Statement, table: StoredTable, branch: str
+) -> UnconfirmedError | None:
+    """The question before a fast-forward. Raises the error of one that will be refused."""
+    name, latest = table.name, latest_document(table)
+    if latest is None or name.branch is not None or branch == "main":
+        return None  # running it says what is wrong
+    if scope.catalog.metastore == "rest":
+        way = _KEEP_STATE.format(table=name)  # the server may remove snapshots
+    else:
+        target = load_stored(scope.catalog, replace(name, branch=branch))
+        base_id = kept_by_forward(table, target)
+        newest = latest_document(target)
+        if newest is not None and newest["id"] == base_id:
+            return None  # the branch has nothing that the table lacks
+        back = f"CALL sys.rollback('{name}', '{base_id}')"
+        way = f"{back} goes back, until snapshot {base_id} expires."
+        if base_id != latest["id"]:
+            way += f" Snapshot {latest['id']} is the branch's afterwards."
+        if snapshot_by_id(table, base_id) is None:
+            way = _KEEP_STATE.format(table=name)
+    return unconfirmed(
+        statement,
+        f"Fast-forwarding `{name}`",
+        f"its present state, snapshot {latest['id']}; it gets the state of `{branch}`",
+        way,
     )
 
 

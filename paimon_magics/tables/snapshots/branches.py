@@ -129,6 +129,23 @@ def rename_branch(table: StoredTable, branch: str, new_name: str) -> bool:
     return True
 
 
+def kept_by_forward(table: StoredTable, branch: StoredTable) -> int:
+    """Return the last snapshot of the main branch, `table`, that stays when it is fast-forwarded to
+    `branch`: later ones have no rows. 0 if there is none. Changes nothing.
+
+    Raises what `forward_to_branch` raises without `replaces`, except for other writers' commits.
+    """
+    theirs = _snapshots(table, branch)
+    latest = latest_document(table)
+    last = 0 if latest is None else int(latest["id"])
+    shared = _checked_shared(table, branch, theirs, last)
+    sources, ours = branch.paimon.schema_manager, table.paimon.schema_manager
+    for schema_id in range(branch.schema_id + 1):
+        if ours.get_schema(schema_id) is not None:
+            _check_same_schema(table, sources, ours, schema_id)
+    return shared
+
+
 def forward_to_branch(
     table: StoredTable,
     branch: StoredTable,
@@ -148,25 +165,12 @@ def forward_to_branch(
     changed, if snapshots would be removed other than those without rows that a roll-back left, or
     if both have different schemas of one number.
     """
-    theirs = {snapshot["id"]: snapshot for snapshot in list_snapshots(branch, 0, None)}
-    if not theirs:
-        raise InvalidTableError(
-            f"`{branch.name}` has no snapshots to fast-forward `{table.name}` to.",
-            hint="Write to the branch first.",
-        )
+    theirs = _snapshots(table, branch)
     newest, oldest = max(theirs), min(theirs)
     latest = latest_document(table)
     last = 0 if latest is None else int(latest["id"])
-    shared = _shared_with(table, theirs, last)
+    shared = _shared_with(table, theirs, last) if replaces else kept_by_forward(table, branch)
     if shared < last or (latest is None and oldest > 1):
-        if not replaces and not _only_traces(table, shared, last):
-            raise InvalidTableError(
-                f"`{table.name}` can't be fast-forwarded to `{branch.name}`: the branch has the "
-                f"snapshots {oldest} to {newest}, so the table's latest snapshot {last} would be "
-                "lost.",
-                hint="Roll the table back to the first snapshot of the branch, or write its rows "
-                "again.",
-            )
         remove_above(table, shared, removing=removing)
     _take_schemas(table, branch, int(theirs[oldest]["schemaId"]), publish, replaces=replaces)
     manager = table.paimon.snapshot_manager()
@@ -181,6 +185,35 @@ def forward_to_branch(
     write_hint(table.store, manager.latest_file, newest)
     for name, text in _tags(branch):
         publish(published_path(table.paimon.tag_manager().tag_path(name)), text.encode())
+
+
+def _snapshots(table: StoredTable, branch: StoredTable) -> dict[int, Any]:
+    """The snapshots of a branch by id. Raises InvalidTableError if it has none."""
+    theirs = {snapshot["id"]: snapshot for snapshot in list_snapshots(branch, 0, None)}
+    if not theirs:
+        raise InvalidTableError(
+            f"`{branch.name}` has no snapshots to fast-forward `{table.name}` to.",
+            hint="Write to the branch first.",
+        )
+    return theirs
+
+
+def _checked_shared(
+    table: StoredTable, branch: StoredTable, theirs: Mapping[int, Any], last: int
+) -> int:
+    """See `_shared_with`. Raises InvalidTableError if later snapshots of the main branch have rows,
+    or the branch has snapshots before any of them."""
+    shared, oldest = _shared_with(table, theirs, last), min(theirs)
+    is_ahead = shared < last or (last == 0 and oldest > 1)
+    if is_ahead and not _only_traces(table, shared, last):
+        raise InvalidTableError(
+            f"`{table.name}` can't be fast-forwarded to `{branch.name}`: the branch has the "
+            f"snapshots {oldest} to {max(theirs)}, so the table's latest snapshot {last} would be "
+            "lost.",
+            hint="Roll the table back to the first snapshot of the branch, or write its rows "
+            "again.",
+        )
+    return shared
 
 
 def _only_traces(table: StoredTable, after: int, last: int) -> bool:
@@ -232,8 +265,13 @@ def _copy_schema(
     publish: Publish,
 ) -> None:
     text = table.paimon.file_io.read_file_utf8(schema_path(source, schema_id))
-    if publish(published_path(schema_path(target, schema_id)), text.encode()):
-        return
+    if not publish(published_path(schema_path(target, schema_id)), text.encode()):
+        _check_same_schema(table, source, target, schema_id)
+
+
+def _check_same_schema(
+    table: StoredTable, source: SchemaManager, target: SchemaManager, schema_id: int
+) -> None:
     if not _same_schema(table, source, target, schema_id):
         raise InvalidTableError(
             f"`{table.name}` has a different schema {schema_id} already.",

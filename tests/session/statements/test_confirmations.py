@@ -114,6 +114,41 @@ def test_question_names_the_answer_in_a_cell_and_in_python(session: Session) -> 
         assert "%%paimon --yes" in asked.value.hint and "confirm=True" in asked.value.hint
 
 
+@pytest.mark.parametrize("rolled_back", [False, True])
+def test_question_before_fast_forward_names_the_snapshot_that_stays(
+    session: Session, rolled_back: bool
+) -> None:
+    session.run("INSERT INTO `t$branch_side` VALUES (7, 'b')")
+    session.run("CALL sys.rollback('t', 'two')")
+    if not rolled_back:
+        session.run("CALL sys.fast_forward('t', 'side')")
+        session.run("INSERT INTO `t$branch_side` VALUES (8, 'c')")
+    before = rows(session, "SELECT * FROM t ORDER BY id")
+    with pytest.raises(UnconfirmedError) as asked:
+        session.run("CALL sys.fast_forward('t', 'side')", confirm=False)
+    way = asked.value.hint.partition("confirm=True. ")[2].partition(" goes back")[0]
+    session.run("CALL sys.fast_forward('t', 'side')")
+    assert rows(session, "SELECT * FROM t ORDER BY id") != before
+    session.run(way)
+    assert rows(session, "SELECT * FROM t ORDER BY id") == before
+
+
+@pytest.mark.parametrize("branch", ["side", "main", "none"])
+def test_fast_forward_that_will_be_refused_is_not_asked_about(
+    session: Session, branch: str
+) -> None:
+    before = session.history("t").to_arrow()
+    with pytest.raises((InvalidTableError, UnknownNameError)):
+        session.run(f"CALL sys.fast_forward('t', '{branch}')", confirm=False)
+    assert session.history("t").to_arrow() == before
+
+
+def test_fast_forward_without_new_snapshots_is_not_asked_about(session: Session) -> None:
+    session.run("CALL sys.rollback('t', 'two'); INSERT INTO `t$branch_side` VALUES (7, 'b')")
+    session.run("CALL sys.fast_forward('t', 'side')")
+    session.run("CALL sys.fast_forward('t', 'side')", confirm=False)
+
+
 def test_drop_of_a_missing_column_is_not_asked_about(session: Session) -> None:
     with pytest.raises(UnknownNameError, match="nothere"):
         session.run("ALTER TABLE t DROP COLUMN nothere", confirm=False)
