@@ -35,10 +35,13 @@ from paimon_magics.statements.grammar.spark_passthrough import leading_words, na
 from paimon_magics.statements.row_changes import Delete, MergeInto, Update
 from paimon_magics.statements.statement import (
     CreateTable,
+    DropTable,
+    Insert,
     PassThrough,
     QueryText,
     TableName,
     TextRange,
+    TruncateTable,
 )
 from paimon_magics.statements.subjects import Explain, Statement, subject_of
 from paimon_magics.statements.table_changes import AlterTable, RenameTable
@@ -264,6 +267,37 @@ def is_for_spark(scope: StatementScope, statement: Statement) -> bool:
             return name is not None and _is_sparks(scope, name)
 
 
+def own_name(scope: StatementScope, name: TableName) -> str | None:
+    """The full name of a table of Spark's own; None for a temporary view."""
+    if name.catalog is not None:
+        return str(name)
+    if name.database is None and is_temporary_view(scope.spark, name.object_name):
+        return None
+    catalog = scope.spark.catalog
+    database = name.database or catalog.currentDatabase()
+    return f"{catalog.currentCatalog()}.{database}.{name.object_name}"
+
+
+def _tell_of_own(scope: StatementScope, statement: Statement) -> None:
+    """Add a note on Spark's table that a statement deletes, or whose rows it deletes, under a name
+    that could be of Paimon's."""
+    match statement:
+        case (
+            DropTable(name=name)
+            | TruncateTable(name=name)
+            | Insert(target=name, overwrite=True)
+            | Delete(target=name)
+        ) if name.catalog is None:
+            own = own_name(scope, name)
+        case _:
+            return
+    if own is not None:
+        scope.note(
+            f"`{name}` is a table of Spark's own here, {own}: Paimon has no table "
+            f"`{scope.full_name(name)}`."
+        )
+
+
 def pass_to_spark(
     scope: StatementScope, statement: Statement, parameters: Mapping[str, object]
 ) -> Outcome:
@@ -281,6 +315,7 @@ def pass_to_spark(
         case AlterTable(name=name, changes=(RenameTable(new_name=new_name),)):
             target = replace(new_name, database=new_name.database or name.database)
             _refuse_shadow(scope, statement, target, statement.name_position)
+    _tell_of_own(scope, statement)
     query = _whole(statement)
     bound = bind(query.parameters, parameters, statement.text, scope.zone)
     try:

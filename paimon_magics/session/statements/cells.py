@@ -21,6 +21,7 @@ from paimon_magics.session.queries.spark_calls import is_for_spark
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.statements.handler import dry_run_sentence, explained, explanation
 from paimon_magics.session.statements.handlers import handler_of
+from paimon_magics.session.statements.losses import loss_of_sparks_table
 from paimon_magics.session.writes.outcomes import Replaced, rows_taken
 from paimon_magics.session.writes.previews import ChangedRows
 from paimon_magics.statements.statement import PassThrough
@@ -169,10 +170,11 @@ def check_confirmed(
             mode = match[1] if match is not None else mode
             continue
         try:
-            unconfirmed = handler_of(scope, statement, parameters).unconfirmed
-            if unconfirmed is None or is_for_spark(scope, statement):
-                continue
-            error = unconfirmed(mode.lower())
+            if is_for_spark(scope, statement):
+                error = loss_of_sparks_table(scope, statement, mode.lower())
+            else:
+                ask = handler_of(scope, statement, parameters).unconfirmed
+                error = None if ask is None else ask(mode.lower())
         except PaimonMagicsError:
             continue
         if error is not None:

@@ -9,11 +9,13 @@ from dataclasses import replace
 from paimon_magics.errors import PaimonMagicsError, UnconfirmedError
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.options.values import duration_ms
+from paimon_magics.session.queries.spark_calls import own_name
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.statements.handler import unconfirmed
 from paimon_magics.session.writes.outcomes import rows_taken
 from paimon_magics.statements.maintenance import Maintenance, RescaleBuckets
-from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.row_changes import Delete
+from paimon_magics.statements.statement import DropTable, Insert, TableName, TruncateTable
 from paimon_magics.statements.subjects import Statement
 from paimon_magics.statements.table_changes import (
     AlterTable,
@@ -130,6 +132,39 @@ def loss_of_alteration(
         f"ALTER TABLE `{table.name}`, which sets {'; '.join(shorter)},",
         "history that is kept now: it expires with the next commits",
         "Expired snapshots can't be restored; a tag keeps a snapshot.",
+    )
+
+
+def loss_of_sparks_table(
+    scope: StatementScope, statement: Statement, mode: str
+) -> UnconfirmedError | None:
+    """The question before a statement deletes a table of Spark's own, or all its rows; None for
+    other statements, and for temporary views. `mode` is as in `Handler.unconfirmed`.
+
+    An overwrite of a table that is named in full is not asked about.
+    """
+    match statement:
+        case DropTable(name=name):
+            what, loss = "DROP TABLE", ""
+        case TruncateTable(name=name, partition=None):
+            what, loss = "TRUNCATE TABLE", "all rows of "
+        case Insert(target=name, overwrite=True, partition=None) if (
+            mode != "dynamic" and name.catalog is None
+        ):
+            what, loss = "INSERT OVERWRITE", "all rows of "
+        case Delete(target=name, selection=selection) if selection.condition is None:
+            what, loss = "DELETE", "all rows of "
+        case _:
+            return None
+    own = own_name(scope, name)
+    if own is None:
+        return None
+    return unconfirmed(
+        statement,
+        f"{what} `{name}`",
+        f"{loss}{own}, a table of Spark's own"
+        + ("" if name.catalog else f" (Paimon has no table `{scope.full_name(name)}`)"),
+        f"{own} is its full name. It has no snapshots of Paimon's to go back to.",
     )
 
 

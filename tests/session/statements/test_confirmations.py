@@ -158,6 +158,49 @@ def test_drop_of_a_missing_column_is_not_asked_about(session: Session) -> None:
     assert "the values of `name` in 3 rows" in asked.value.message
 
 
+@pytest.fixture
+def sparks(session: Session) -> Iterator[Session]:
+    """A session in whose Spark a table `mine` of its own has three rows."""
+    session.spark.sql("CREATE TABLE mine USING parquet AS SELECT id FROM range(3)")
+    yield session
+    session.spark.sql("DROP TABLE IF EXISTS mine")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE mine",
+        "DROP TABLE IF EXISTS mine",
+        "DROP TABLE spark_catalog.default.mine",
+        "TRUNCATE TABLE mine",
+        "INSERT OVERWRITE mine SELECT 7",
+        "INSERT OVERWRITE default.mine VALUES (7)",
+    ],
+)
+def test_loss_of_sparks_own_table_asks_first(sparks: Session, statement: str) -> None:
+    with pytest.raises(UnconfirmedError) as asked:
+        sparks.run(statement, confirm=False)
+    assert "spark_catalog.default.mine, a table of Spark's own" in asked.value.message
+    assert "confirm=True" in asked.value.hint
+    assert sparks.spark.table("spark_catalog.default.mine").count() == 3
+    sparks.run(statement, confirm=True)
+
+
+def test_repeated_drop_does_not_silently_drop_sparks_own_table(sparks: Session) -> None:
+    sparks.run("CREATE TABLE mine (id INT)")
+    sparks.run("DROP TABLE IF EXISTS mine", confirm=False)
+    with pytest.raises(UnconfirmedError, match=r"Paimon has no table `default\.mine`"):
+        sparks.run("DROP TABLE IF EXISTS mine", confirm=False)
+    outcome = sparks.run("DROP TABLE IF EXISTS mine")
+    assert "Spark's own here, spark_catalog.default.mine" in " ".join(outcome.notes)
+
+
+def test_additions_to_sparks_own_table_and_its_views_are_not_asked_about(sparks: Session) -> None:
+    sparks.run("INSERT INTO mine SELECT 7", confirm=False)
+    sparks.run("CREATE TEMPORARY VIEW v AS SELECT 1 AS id", confirm=False)
+    sparks.run("DROP VIEW v", confirm=False)
+
+
 def test_program_needs_no_confirmation(session: Session) -> None:
     session.run("TRUNCATE TABLE t")
     assert session.run("SELECT * FROM t").to_arrow().num_rows == 0
