@@ -356,6 +356,15 @@ def test_the_readmes_first_cell_runs(session: Session) -> None:
     assert str(session.table("orders").count()) == "2"
 
 
+def test_the_readmes_loop_over_changes_ends_with_the_newest_snapshot(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.run("CREATE TABLE orders (id INT); INSERT INTO orders VALUES (7171)")
+    _, _, loop = README.read_text(encoding="utf-8").partition("for change in session.changes(")
+    exec("for change in session.changes(" + loop.partition("```")[0], {"session": session})
+    assert "7171" in capsys.readouterr().out
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     pages = [README, DOCS.parent / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
     broken = []
