@@ -30,6 +30,8 @@ INSTEAD: dict[str, str] = {
     "OPTIMIZE": "Write CALL sys.compact('t').",
     "CREATE ROLE": "A role begins with its first grant: GRANT READ ON db.* TO ROLE analysts.",
     "DROP ROLE": "REVOKE what it has: SHOW GRANTS TO ROLE analysts lists that.",
+    "EXECUTE IMMEDIATE": "Run the text itself as a statement. In Python, session.run(text) "
+    "runs a text that a program has put together.",
     "EXPLAIN ANALYZE": "It would run the statement. EXPLAIN FORMATTED shows the plan; run the "
     "statement to see how long it takes.",
     "ANALYZE TABLE": "It is not needed: Paimon stores row counts, bounds and sizes with each file. "

@@ -64,6 +64,7 @@ _REFUSED: tuple[tuple[str, ...], ...] = (
     ("DROP", "INDEX"),
     ("ANALYZE", "TABLE"),
     ("ANALYZE", "TABLES"),
+    ("EXECUTE", "IMMEDIATE"),
     ("SHOW", "BRANCHES"),
     ("SHOW", "TABLE", "EXTENDED"),
 )

@@ -372,6 +372,8 @@ def test_with_before_an_insert_belongs_to_its_source():
         ("DELETE FROM t WITH ('a' = 'b') WHERE x = 1", "DELETE … WITH options", T),
         ("COPY INTO db.t FROM '/x' FILE_FORMAT = (TYPE = CSV)", "COPY INTO", DB_T),
         ("ANALYZE TABLE db.t COMPUTE STATISTICS", "ANALYZE TABLE", DB_T),
+        ("EXECUTE IMMEDIATE 'SELECT a FROM t'", "EXECUTE IMMEDIATE", None),
+        ("execute immediate :text USING 1", "EXECUTE IMMEDIATE", None),
         ("SHOW BRANCHES t", "SHOW BRANCHES", T),
         ("SHOW TABLE EXTENDED IN db LIKE '*'", "SHOW TABLE EXTENDED", None),
         ("CREATE TABLE t LIKE s", "CREATE TABLE … LIKE", T),
