@@ -94,6 +94,12 @@ _MISSING_PACKAGE = re.compile(
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+(?:Error|Exception)|Exception): .*", re.MULTILINE)
 
 
+# A comparison with a bind parameter: `id IN (:ids)`, `id = ANY(:ids)`.
+_LISTED = re.compile(
+    r"(?P<value>(?!NOT\b)[\w.`]+)\s+(?P<negated>NOT\s+)?(?:IN\s*\(|=\s*(?:(?:ANY|SOME)\s*\()?)\s*"
+    r"(?P<list>:\w+)",
+    re.IGNORECASE,
+)
 _PLACE = re.compile(r"\(line (\d+), pos (\d+)\)")
 
 
@@ -141,7 +147,8 @@ def translate(
         return unread
     if is_analysis:
         message, hint = _advised(message)
-        return StatementError(message, hint=_HINTS.get(kind) or hint or _CORRECT, **place)
+        hint = _list_hint(kind, parameters, statement, position) or _HINTS.get(kind) or hint
+        return StatementError(message, hint=hint or _CORRECT, **place)
     missing = _MISSING_PACKAGE.search(str(error))
     if missing is not None:
         return JobError(
@@ -151,6 +158,22 @@ def translate(
         )
     hint = _HINTS.get(kind, "") if kind else _hint_of_text(error)
     return JobError(f"The Spark job failed: {_cause(error, message)}", hint=hint)
+
+
+def _list_hint(
+    kind: str, parameters: dict[str, str], statement: str | None, position: int | None
+) -> str:
+    """The hint for a bound list that is compared with single values; "" for other errors."""
+    types = "".join(parameters.values())
+    if kind != "DATATYPE_MISMATCH" or "ARRAY<" not in types or statement is None:
+        return ""
+    at = position or 0
+    matches = _LISTED.finditer(statement)
+    match = next((match for match in matches if match.start() <= at < match.end()), None)
+    if match is None:
+        return ""
+    bound, negated = match["list"], "NOT " if match["negated"] else ""
+    return f"If `{bound}` is a list, write {negated}array_contains({bound}, {match['value']})."
 
 
 def _unread_file(

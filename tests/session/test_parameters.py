@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_magics import Session
-from paimon_magics.errors import InvalidValueError
+from paimon_magics.errors import InvalidValueError, StatementError
 from paimon_magics.session.parameters import bind
 
 DAY, AT, UTC = datetime.date, datetime.datetime, datetime.UTC
@@ -89,6 +89,28 @@ def test_timestamps_before_1900_are_refused_if_machine_offset_differed(
                     bind(["at"], values, "SELECT :at", "UTC")
     finally:
         time.tzset()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("condition", "instead"),
+    [
+        ("t.k IN (:ks)", "array_contains(:ks, t.k)"),
+        ("k NOT IN (:ks)", "NOT array_contains(:ks, k)"),
+        ("k = :ks", "array_contains(:ks, k)"),
+        ("k IN :ks", "array_contains(:ks, k)"),
+    ],
+)
+def test_list_compared_with_single_values_is_answered_with_array_contains(
+    session: Session, condition: str, instead: str
+) -> None:
+    session.run("CREATE TABLE t (k INT); INSERT INTO t VALUES (1), (2), (3)")
+    for statement in ("SELECT k FROM t WHERE {} ORDER BY k", "DELETE FROM t WHERE {}"):
+        with pytest.raises(StatementError) as refused:
+            session.run(statement.format(condition), {"ks": [1, 2]})
+        assert f"write {instead}." in refused.value.hint
+    found = session.run(f"SELECT k FROM t WHERE {instead} ORDER BY k", {"ks": [1, 2]})
+    assert [row["k"] for row in found.to_pylist()] == ([3] if "NOT" in instead else [1, 2])
 
 
 @pytest.mark.spark

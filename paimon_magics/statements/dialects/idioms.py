@@ -7,7 +7,7 @@ matches one of several, and
     <name>    a name, and no keyword  <word>    a name or keyword  <string>  a text in quotes
     <number>  a number                <any>     any token          <end>     the statement's end
     ^         the statement's first token comes next
-    !         the token where reading stopped comes next
+    !         the token where reading stopped comes next; what is before it begins the statement
 
 In messages and hints, `{0}`, `{1}`, … are the texts of the matched tokens, in order.
 """
@@ -39,6 +39,7 @@ _SHELL = "A cell that begins with %%paimon holds SQL alone: put it into a cell o
 _NUMBERED = "Leave {0} out, and give the numbers in the INSERT, or use uuid() in a STRING column."
 _VALUE_OF_X = "Put the value into a variable, say x, and write `:x`."
 _AS_OF = "Write VERSION AS OF 3, or TIMESTAMP AS OF '2026-01-31'."
+_LIST = "For a list, write {}. For single values, write []."
 _JSON = "Write get_json_object(column, '$.key')."
 _DELETE_BY = "Write DELETE FROM t WHERE key IN (SELECT …), or MERGE INTO t USING s ON … WHEN MATCHED THEN DELETE."
 _COMMITS = "Each statement is committed atomically by itself: leave `{0}` out."
@@ -129,6 +130,8 @@ IDIOMS: tuple[Idiom, ...] = (
     Idiom("^ SET <string> =", "A setting's name must not be in quotes.", "Write SET key = value."),
     Idiom("& &", "`&&` is not SQL.", "Write AND, and OR for `||`, which joins texts."),
     Idiom("<name> AT|BEFORE (", "`{1} (…)` is Snowflake's.", "Write {0} TIMESTAMP AS OF '2026-01-31 12:00:00' or {0} VERSION AS OF 3."),
+    Idiom("<name> NOT IN : <word>", "IN needs a list in brackets.", _LIST.replace("{}", "NOT array_contains(:{4}, {0})").replace("[]", "NOT IN (:first, :second)")),
+    Idiom("<name> IN : <word>", "IN needs a list in brackets.", _LIST.replace("{}", "array_contains(:{3}, {0})").replace("[]", "IN (:first, :second)")),
     Idiom("IN <string>", "IN needs a list.", "Write IN ({1})."),
     Idiom("TABLESAMPLE <number>", "TABLESAMPLE needs brackets.", "Write TABLESAMPLE ({1} PERCENT) or TABLESAMPLE ({1} ROWS)."),
     Idiom("FROM|JOIN|INTO|TABLE|UPDATE <string>", "{1} is a string, not a table.", "Put a name in back-quotes: `orders`. Files are read as csv.`path` or parquet.`path`."),
@@ -156,7 +159,8 @@ IDIOMS: tuple[Idiom, ...] = (
     Idiom("^ DELETE FROM <name> AS <name> USING", "DELETE … USING is PostgreSQL's.", _DELETE_BY),
     Idiom("^ DELETE <name> FROM <name>", "DELETE only changes the table after FROM.", _DELETE_BY),
     Idiom("^ UPDATE <name> JOIN|INNER|LEFT", "UPDATE … JOIN is MySQL's.", "Look values up in a subquery, SET a = (SELECT …), or write MERGE INTO."),
-    Idiom("! LIMIT", "LIMIT can't be written here.", "Leave it out. DELETE and UPDATE change all rows that WHERE selects, such as WHERE id IN (SELECT id FROM t LIMIT 10)."),
+    Idiom("^ DELETE|UPDATE ! LIMIT", "LIMIT can't be written here.", "Leave it out. DELETE and UPDATE change all rows that WHERE selects, such as WHERE id IN (SELECT id FROM t LIMIT 10)."),
+    Idiom("! LIMIT|OFFSET <end>", "The statement ends too early: a number belongs behind {0}.", "Write {0} 10."),
     # ---- definitions
     Idiom("AUTO_INCREMENT|AUTOINCREMENT", "Paimon does not number rows by itself.", _NUMBERED),
     Idiom("IDENTITY (", "Paimon does not number rows by itself.", _NUMBERED),
@@ -190,7 +194,10 @@ def idiom_at(tokens: tuple[Token, ...], stopped: int) -> tuple[Idiom, int, tuple
     Return it with the index of its first token and the texts of its tokens, or None.
     """
     for idiom in IDIOMS:
-        parts = idiom.pattern.split(" ")
+        head, is_cut, tail = idiom.pattern.removeprefix("^ ").partition(" ! ")
+        if is_cut and not _fits(tokens, 0, head.split(" ")):
+            continue
+        parts = (f"! {tail}" if is_cut else idiom.pattern).split(" ")
         at_start, at_stop = parts[0] == "^", parts[0] == "!" and len(parts) > 1
         parts = parts[at_start or at_stop :]
         starts = (0,) if at_start else (stopped,) if at_stop else range(len(tokens))
