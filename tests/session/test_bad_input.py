@@ -560,6 +560,36 @@ def test_definition_refused_by_other_engines_creates_no_table(
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("statement", "column", "types"),
+    [
+        (
+            "INSERT INTO users VALUES ('a', 1), ('b', DATE '2026-11-01')",
+            "age",
+            "INT (1) and DATE (DATE '2026-11-01')",
+        ),
+        (
+            "INSERT INTO users (age, name) VALUES (:age, 'a'), (DATE '2026-11-01', 'b')",
+            "age",
+            "INT (:age) and DATE (DATE '2026-11-01')",
+        ),
+        (
+            "SELECT * FROM VALUES (array(1, 2), true), (array(3), 1.5) AS t(a, b)",
+            "b",
+            "BOOLEAN (true) and DECIMAL(2,1) (1.5)",
+        ),
+        ("SELECT * FROM VALUES (NULL), (true), (1)", "col1", "BOOLEAN (true) and INT (1)"),
+    ],
+)
+def test_values_of_different_types_are_named_with_column_and_types(
+    shop: Session, statement: str, column: str, types: str
+) -> None:
+    with pytest.raises(StatementError) as refused:
+        shop.run(statement, {"age": 1})
+    assert f"Column `{column}` has values of different types" in refused.value.message
+    assert types in refused.value.message and "CAST(value AS" in refused.value.hint
+
+
 def test_session_continues_after_an_error(shop: Session) -> None:
     for _ in range(2):
         with pytest.raises(UnknownNameError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.small_inserts import buffered_entries
-from paimon_magics.errors import InvalidValueError, UnknownNameError
+from paimon_magics.errors import InvalidValueError, StatementError, UnknownNameError
 from paimon_magics.planning.reads.read_points import Latest, point_of_read
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.planning.schemas.table_schema import TableSchema
@@ -18,6 +18,7 @@ from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import Reads, note_reads, reads_of
 from paimon_magics.session.python_frames import spark_frame, spooled_rows
 from paimon_magics.session.queries.file_relations import FileRelation, frame_of_files
+from paimon_magics.session.queries.inline_tables import with_types
 from paimon_magics.session.queries.planned_reads import (
     SnapshotLeases,
     kept_read,
@@ -67,10 +68,11 @@ def frame_of_query(
     *,
     include_buffer: bool = False,
     selection: Selection | None = None,
+    value_names: Callable[[int], Sequence[str]] | None = None,
 ) -> DataFrame:
     """Return the lazy frame of a query inside `statement`; with `include_buffer` also acknowledged
     rows that are not loaded. `selection` is for queries of rows to change. Errors have positions
-    in `statement`."""
+    in `statement`, and those on values have the columns of `value_names`: see `with_types`."""
     bound = bind(query.parameters, parameters, statement, scope.zone)
     try:
         with SnapshotLeases(scope.committer) as leases:
@@ -80,6 +82,8 @@ def frame_of_query(
             )  # fmt: skip
             names = tuple(reference.name.object_name for reference in query.references)
             return leases.noted(frame, names)
+    except StatementError as error:
+        raise with_types(error, scope.spark, statement, bound, value_names) from error.__cause__
     finally:
         scope.views.drop_passing()
 

@@ -117,7 +117,10 @@ def prepare_insert(
     static = static_partition_columns(insert, schema)
     source = frame
     if frame is None:
-        frame = frame_of_query(scope.filling(), insert.text, insert.source, parameters)
+        frame = frame_of_query(
+            scope.filling(), insert.text, insert.source, parameters,
+            value_names=partial(_value_names, insert, schema),
+        )  # fmt: skip
     kinds = source is not None and frame.columns[-1] == KIND
     sources = match_columns(insert, schema, frame.columns[:-1] if kinds else frame.columns)
     bound = bind(insert.source.parameters, parameters, insert.text, scope.zone)
@@ -155,6 +158,19 @@ def prepare_insert(
         changeable=partial(changeable, frame, taken),
         read_set=None if source is not None else _own_read_set(scope, insert, table, state, bound),
     )
+
+
+def _value_names(insert: Insert, schema: TableSchema, count: int) -> list[str]:
+    """The columns that `count` values of a row of VALUES are for."""
+    if not insert.source.is_values:
+        return []
+    sources = match_columns(insert, schema, [f"col{number}" for number in range(1, count + 1)])
+    names = {
+        source.position: column.name
+        for column, source in zip(schema.columns, sources, strict=True)
+        if isinstance(source, FromInput)
+    }
+    return [names[position] for position in range(count)]
 
 
 def _check_target(scope: StatementScope, insert: Insert, table: Table) -> None:
