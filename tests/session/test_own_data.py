@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from paimon_magics import Session
@@ -324,3 +325,24 @@ def test_missing_path_of_spark_statement_is_not_reported_as_damage(session: Sess
 def test_outcome_names_the_statement_run_by_spark(session: Session) -> None:
     ran = session.run("-- all of it\nclear CACHE")
     assert ran.message == "Spark ran CLEAR CACHE; it returns no rows."
+
+
+TIMES = {
+    "day": pa.array([datetime.time(1, 2)], pa.time64("us")),
+    "inner": pa.array([{"at": datetime.time(1)}], pa.struct({"at": pa.time32("ms")})),
+}
+
+
+@pytest.mark.parametrize(("column", "named"), [("day", "day"), ("inner", "inner.at")])
+@pytest.mark.parametrize("place", ["times.parquet", "", "*.parquet"])
+def test_parquet_file_with_times_is_refused_by_column_with_a_way_to_read_it(
+    session: Session, tmp_path: Path, column: str, named: str, place: str
+) -> None:
+    file = tmp_path / "times.parquet"
+    pq.write_table(pa.table({"id": [7], column: TIMES[column]}), file)
+    with pytest.raises(InvalidValueError) as refused:
+        session.run(f"SELECT id FROM parquet.`{tmp_path}/{place}`")
+    assert f"Column `{named}` of `{tmp_path}/{place}` has Parquet's type TIME" in str(refused.value)
+    assert "pyarrow.parquet.read_table" in str(refused.value.hint)
+    frame = pq.read_table(file, columns=["id"])
+    assert rows(session, "SELECT id FROM frame", frames={"frame": frame}) == [(7,)]

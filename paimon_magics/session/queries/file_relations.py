@@ -16,7 +16,7 @@ import io
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -56,6 +56,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _PATTERN = re.compile(r"[*?\[{]")
 
 
+_PARQUET_TYPE = re.compile(r"\(([A-Z]\w*)")
+_LOOKED_AT_FILES = 10  # of a folder; files of one folder have the same columns
 _LOOKED_AT_BYTES = 4 * 2**20
 _DOUBLED = re.compile(r'[^,;\t|\r\n"]""|""[^,;\t|\r\n"]')
 
@@ -129,8 +131,11 @@ def frame_of_files(scope: StatementScope, files: FileRelation) -> DataFrame:
         raise
     except Exception as error:
         ours = translate(error)
-        if getattr(error, "getCondition", lambda: "")() == "PATH_NOT_FOUND":
+        condition = getattr(error, "getCondition", lambda: "")()
+        if condition == "PATH_NOT_FOUND":
             raise _missing(files.path) from error
+        if condition == "PARQUET_TYPE_ILLEGAL":
+            raise _unknown_type(files.path, path, ours) from error
         if isinstance(ours, TableDamagedError):  # the footer can't be read
             raise InvalidValueError(
                 f"`{files.path}` can't be read as {files.format}: {ours.message}",
@@ -197,6 +202,53 @@ def _missing(path: str) -> UnknownNameError:
         if not os.path.isabs(path):
             hint = f"Relative paths begin at {Path.cwd()}. {hint}"
     return UnknownNameError(f"There is no file or folder `{path}`.", hint=hint)
+
+
+def _unknown_type(shown: str, path: str, error: PaimonMagicsError) -> InvalidValueError:
+    """The error for a Parquet file with a type that Spark lacks, such as TIME; names the columns of
+    a file on this machine. `error` is Spark's, with the type: `INT64 (TIME(MICROS,true))`."""
+    kind = _PARQUET_TYPE.search(error.message)
+    name = "" if kind is None else kind[1]
+    columns = _columns_of_type(path, name)
+    listed = " and ".join(f"`{column}`" for column in columns)
+    what = (
+        f"Columns {listed}" if len(columns) > 1 else f"Column {listed}" if columns else "A column"
+    )
+    has = "have" if len(columns) > 1 else "has"
+    return InvalidValueError(
+        f"{what} of `{shown}` {has} Parquet's type {name}, which Spark can't read.",
+        hint=f"Read the file in Python: frame = pyarrow.parquet.read_table({shown!r}); a query or "
+        "session.write takes the frame, with a time of day as a number of milliseconds. Or leave "
+        "the column out, with the argument `columns`.",
+    )
+
+
+def _columns_of_type(path: str, name: str) -> list[str]:
+    """The columns of the first Parquet file at a local path, pattern or folder that have a logical
+    type of that name; [] where nothing can be told."""
+    import pyarrow.parquet as pq
+
+    for file in _local_files(path.removeprefix("file://")):
+        with contextlib.suppress(Exception):  # a hint: Spark has said what is wrong
+            schema = pq.ParquetFile(file).schema
+            leaves = [schema.column(index) for index in range(len(schema))]
+            # As in `Time(isAdjustedToUTC=true, timeUnit=milliseconds)`.
+            kinds = [str(leaf.logical_type).partition("(")[0].upper() for leaf in leaves]
+            of_kind = [leaf.path for leaf, kind in zip(leaves, kinds, strict=True) if kind == name]
+            if of_kind:
+                return of_kind
+    return []
+
+
+def _local_files(path: str) -> Iterator[str]:
+    """The first visible files at a local path, pattern or folder."""
+    plain = re.sub(r"\\(.)", r"\1", path)  # Spark escapes a pattern's characters in a name
+    for name in [plain] if plain != path else sorted(glob.glob(path)):
+        if os.path.isdir(name):
+            below = glob.iglob(os.path.join(glob.escape(name), "**", "[!._]*"), recursive=True)
+            yield from islice(filter(os.path.isfile, below), _LOOKED_AT_FILES)
+        elif os.path.isfile(name):
+            yield name
 
 
 def _is_list(path: str) -> bool:
