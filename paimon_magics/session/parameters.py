@@ -16,7 +16,15 @@ import numpy as np
 from paimon_magics.errors import InvalidValueError, UnknownNameError, likely_meant, value_text
 from paimon_magics.planning.formatting import shortened
 from paimon_magics.session.times import instant
-from paimon_magics.session.value_inputs import BIGINT, CutValueError, kind_of, plain, shown
+from paimon_magics.session.value_inputs import (
+    BIGINT,
+    REPLACE_HALF,
+    CutValueError,
+    HalfCharacterError,
+    kind_of,
+    plain,
+    shown,
+)
 from paimon_magics.statements.clauses.names import text_literal
 from paimon_magics.statements.queries.query_text import parameter_ranges
 
@@ -97,6 +105,8 @@ def _bindable(value: object) -> object:
         return value
     try:
         plain_value = plain(value)
+    except HalfCharacterError as error:
+        raise _UnboundError(f"{shown(value)}: {error}", REPLACE_HALF) from None
     except CutValueError as error:
         raise _UnboundError(f"{shown(value)}: {error}", _AS_TEXT) from None
     if isinstance(plain_value, list | tuple):

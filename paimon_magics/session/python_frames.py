@@ -267,6 +267,8 @@ def _array(series: Any, name: str) -> pa.Array | pa.ChunkedArray:
         inferred_array(list(series.cat.categories), name)
     try:
         return pa.array(series, from_pandas=True)
+    except UnicodeEncodeError:
+        return inferred_array(list(series), name)  # raises: it names the row
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise _no_type(name, str(series.dtype)) from error
 

@@ -28,6 +28,7 @@ import datetime
 import decimal
 import math
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ import pyarrow as pa
 
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.formatting import shortened
+from paimon_magics.statements.lexing.tokens import half_character
 
 MISSING = "missing"
 _SHOWN_MAX = 40
@@ -47,6 +49,8 @@ _TOGETHER = (frozenset({"integer", "float"}), frozenset({"integer", "decimal"}))
 _ALWAYS_EXACT = {bool, float, str, bytes, datetime.date}
 _NANOSECONDS = "its nanoseconds would be cut off"
 _ZONE = "its zone would be lost: a time of day has none"
+_CONVERT = "Convert the value first, for example to a string."
+REPLACE_HALF = "Replace such halves by `?`: text.encode('utf-8', 'replace').decode()."
 _CUT = "something in it would be cut off"
 _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     ((bool, np.bool_), "boolean"),
@@ -74,6 +78,10 @@ _EXACT_TYPES = {
 
 class CutValueError(ValueError):
     """A value that no column can hold in full, such as a time with nanoseconds."""
+
+
+class HalfCharacterError(CutValueError):
+    """A text with a lone surrogate, which UTF-8 can't hold."""
 
 
 def kind_of(value: object) -> str:
@@ -118,6 +126,8 @@ def plain(value: Any) -> Any:
         case "list":
             parts = map(plain, value)
             return tuple(parts) if isinstance(value, tuple) else list(parts)
+        case "text" if half := half_character(value):
+            raise HalfCharacterError(f"it has half of a character ({half})")
         case "bytes":
             return bytes(value)
         case "row":
@@ -175,7 +185,8 @@ def inferred_array(values: Sequence[Any], column: str) -> pa.Array:
     """
     types = set(map(type, values)) - {type(None)}
     if len(types) == 1 and types <= _ALWAYS_EXACT:
-        return pa.array(values)
+        with suppress(UnicodeEncodeError):  # the row is found below
+            return pa.array(values)
     numbers = range(1, len(values) + 1)
     common = _common([_plain_of(value, number, column) for number, value in enumerate(values, 1)])
     _check_kinds(common, numbers, column)
@@ -197,14 +208,17 @@ def _plain_of(value: Any, number: int, column: str) -> Any:
     try:
         return plain(value)
     except CutValueError as error:
-        raise refused(value, number, column, str(error)) from None
+        hint = REPLACE_HALF if isinstance(error, HalfCharacterError) else _CONVERT
+        raise refused(value, number, column, str(error), hint) from None
 
 
-def refused(value: object, number: int, column: str, why: str) -> InvalidValueError:
+def refused(
+    value: object, number: int, column: str, why: str, hint: str = _CONVERT
+) -> InvalidValueError:
     """The error for a value that no column holds."""
     return InvalidValueError(
         f"Column `{column}` can't store {shown(value)} of row {number}: {why}.",
-        hint="Nothing was written. Convert the value first, for example to a string.",
+        hint=f"Nothing was written. {hint}",
     )
 
 
@@ -231,10 +245,16 @@ def _check_kinds(values: Sequence[Any], numbers: Sequence[int], column: str) -> 
 
 
 def check_names(row: Mapping[Any, Any], number: int, column: str = "") -> None:
-    """Raise InvalidValueError for a row's key that is not a string: it names no column or field."""
+    """Raise InvalidValueError for a row's key that is not a string, or has half of a character: it
+    names no column or field."""
+    where = f" in column `{column}`" if column else ""
     for key in row:
+        if isinstance(key, str) and (half := half_character(key)):
+            raise InvalidValueError(
+                f"Row {number}{where} has the key {shown(key)} with half of a character ({half}).",
+                hint="Nothing was written. Keys are names of columns or fields: rename it.",
+            )
         if not isinstance(key, str):
-            where = f" in column `{column}`" if column else ""
             raise InvalidValueError(
                 f"Row {number}{where} has the key {shown(key)}, which is not a string.",
                 hint="Nothing was written. Keys are names of columns or fields: "

@@ -19,6 +19,7 @@ from paimon_magics.errors import (
     InvalidTableError,
     InvalidValueError,
     StatementError,
+    StatementSyntaxError,
     UnknownNameError,
     UnsupportedStatementError,
 )
@@ -325,6 +326,21 @@ def test_missing_path_of_spark_statement_is_not_reported_as_damage(session: Sess
 def test_outcome_names_the_statement_run_by_spark(session: Session) -> None:
     ran = session.run("-- all of it\nclear CACHE")
     assert ran.message == "Spark ran CLEAR CACHE; it returns no rows."
+
+
+@pytest.mark.parametrize("dtype", ["object", "str"])
+def test_half_of_a_character_in_a_frame_is_refused_by_row_and_column(
+    session: Session, dtype: str
+) -> None:
+    frame = pd.DataFrame({"id": [1, 2], "x": pd.Series(["a", "b\ud800"], dtype=dtype)})
+    said = r"Column `x` can't store 'b\\ud800' of row 2: it has half of a character"
+    with pytest.raises(InvalidValueError, match=said):
+        session.write(frame, "halves", create=True)
+    with pytest.raises(InvalidValueError, match=said):
+        session.run("SELECT * FROM halves", frames={"halves": frame})
+    with pytest.raises(StatementSyntaxError, match=r"half of a character \(U\+D800\)"):
+        session.run("SELECT '\ud800'")
+    assert rows(session, "SELECT 1 AS one") == [(1,)]
 
 
 TIMES = {

@@ -33,6 +33,15 @@ def test_days_that_pyspark_would_shift_are_refused(value: datetime.date) -> None
     assert f"CAST(:name AS {kind})" in str(error.value.hint).replace(":day", ":name")
 
 
+@pytest.mark.parametrize("value", ["a\ud800", ["a", "\ud800"]])
+def test_text_with_half_of_a_character_is_refused(value: object) -> None:
+    with pytest.raises(
+        InvalidValueError, match=r"`:a` is .*half of a character \(U\+D800\)"
+    ) as error:
+        bind(["a"], {"a": value}, "SELECT :a", "UTC")
+    assert error.value.position == 7 and "'replace'" in str(error.value.hint)
+
+
 @pytest.mark.parametrize("value", [DAY(1000, 1, 1), AT(1900, 1, 1), DAY(9999, 12, 31)])
 def test_later_days_are_bound(value: datetime.date) -> None:
     meant = value.replace(tzinfo=UTC) if isinstance(value, AT) else value

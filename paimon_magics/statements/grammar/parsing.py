@@ -31,6 +31,7 @@ from paimon_magics.statements.lexing.tokens import (
     QUERY_WORDS,
     STATEMENT_WORDS,
     Token,
+    half_character,
     split_tokens,
     tokenize,
     word_set,
@@ -77,6 +78,12 @@ Reader = Callable[[Cursor], Statement]
 @lru_cache(maxsize=_CELLS_KEPT)
 def parse_cell(text: str) -> tuple[Statement, ...]:
     """Parse the statements of a cell. Raises the errors of `parse_statement` and `split_cell`."""
+    half = half_character(text)
+    if half:  # without the text, which could not be shown
+        raise StatementSyntaxError(
+            f"The text has half of a character ({half}), which Spark can't read.",
+            hint="Retype the character.",
+        )
     return tuple(
         # Tokens have positions in the cell: right for a statement that begins the cell.
         _parsed(piece, offset, tokenize(piece) if offset else tokens)

@@ -52,6 +52,7 @@ _KINDS = {
     "quoted": "quoted",
     "number": "number",
 }
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _DOLLAR_TAG = re.compile(r"\$[A-Za-z]*\$")
 _BLOCK_EDGE = re.compile(r"/\*|\*/")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
@@ -92,6 +93,15 @@ class Token:
             text = text[1:]
         quote = text[0]
         return _ESCAPE.sub(_unescaped, text[1:-1].replace(quote * 2, quote))
+
+
+def half_character(text: str) -> str:
+    """The first lone surrogate of a text, as `U+D800`; "" if it has none. It is half of a
+    character: neither UTF-8 nor Spark can hold it."""
+    if text.isascii():
+        return ""
+    half = _SURROGATE.search(text)
+    return "" if half is None else f"U+{ord(half[0]):04X}"
 
 
 def tokenize(text: str) -> tuple[Token, ...]:

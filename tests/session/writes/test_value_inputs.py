@@ -46,6 +46,10 @@ REFUSED: list[tuple[list[Any], str]] = [
     ([[DAY(2026, 1, 2), AT(2026, 1, 2, 3)]], "column `c[]`"),
     ([{"x": 1}, {"x": "a"}], "column `c.x`"),
     ([{1: 2}], "Row 1 in column `c` has the key 1, which is not a string"),
+    (["a", "b\ud800"], "'b\\ud800' of row 2: it has half of a character (U+D800)"),
+    ([["a"], ["\udfff"]], "of row 2: it has half of a character (U+DFFF)"),
+    ([{"x": "\ud800"}], "of row 1: it has half of a character"),
+    ([{"\ud800": 1}], "Row 1 in column `c` has the key '\\ud800' with half of a character"),
     ([object()], "no common type"),
 ]
 
