@@ -48,7 +48,7 @@ from paimon_magics.spark.writing_tasks import (
     with_buckets_assigned,
     with_owners_of,
 )
-from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.clauses.names import quoted, text_literal
 from paimon_magics.tables.writing.commit_messages import bucket_of_message
 from paimon_magics.tables.writing.own_writers import FlushTable
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
@@ -57,6 +57,7 @@ from paimon_magics.tables.writing.writer import GROUP_BITS, GROUP_SHIFT
 _OWNER = "__paimon_magics_owner"
 _HASH = "__paimon_magics_hash"
 _ORDER = "__paimon_magics_order"
+_TOO_MANY = "the source has more partitions than a statement's row order can number"
 _WRITER = "__paimon_magics_writer"
 
 # By Spark's estimate. Shuffling few rows takes less time than planning a second job. Spooled rows
@@ -382,7 +383,7 @@ def ordinal_text(number: str) -> str:
     """The low bits of the sort key: the statement's order of rows, which a shuffle loses. `number`
     is (source partition, position), as Spark numbers each row. The job fails where it would reach
     into the high bits."""
-    beyond = "raise_error('the source has more partitions than its row order can number')"
+    beyond = f"raise_error({text_literal(_TOO_MANY)})"
     fits = f"{number} < {1 << GROUP_SHIFT}L"
     return f"CASE WHEN {fits} THEN {number} ELSE CAST({beyond} AS BIGINT) END"
 

@@ -175,7 +175,7 @@ def test_error_for_a_non_numeric_text_names_its_column(session: Session) -> None
     session.run("CREATE TABLE t (k INT, c STRING)")
     session.run("INSERT INTO t VALUES (1, '12'), (2, 'twelve')")
     session.run("ALTER TABLE t ALTER COLUMN c TYPE INT")
-    with pytest.raises(JobError, match=r"`c` was STRING and is INT now.*'twelve'"):
+    with pytest.raises(JobError, match=r"`c` changed from STRING to INT.*'twelve'"):
         session.run("SELECT * FROM t").to_arrow()
 
 

@@ -67,7 +67,7 @@ def test_unparsable_texts_need_confirmation_and_can_be_restored(
     outcome = session.run(change)
     assert "'tea'" in str(outcome) and back in str(outcome)
     for text in ("SELECT * FROM t", "SELECT sum(name) FROM t", "SELECT name FROM t$audit_log"):
-        with pytest.raises(JobError, match=r"`name` was STRING and is INT now") as caught:
+        with pytest.raises(JobError, match=r"`name` changed from STRING to INT") as caught:
             session.run(text).to_arrow()
         assert re.search(
             r"/bucket-0/\S+\.parquet has a value .* as INT: 'tea'", caught.value.message
