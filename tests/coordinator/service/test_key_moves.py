@@ -326,7 +326,7 @@ def test_job_is_refused_where_a_table_option_pins_keys(lake: Lake, key: str, val
     with pytest.raises(Exception) as caught:
         job.write(2, [(5, "job")])
     assert f"In a table with '{key}' = '{value}', keys must stay" in told(caught)
-    assert "another writer has added them since it began" in told(caught)
+    assert "restart this one so that it reads the current index" in told(caught)
     assert lake.kinds() == ["APPEND"]
 
 
