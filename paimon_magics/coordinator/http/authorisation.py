@@ -294,7 +294,7 @@ alter    POST   TABLE/branches                                         = create 
 alter    DELETE TABLE/branches/{branch}                                = delete branch
 alter    POST   TABLE/branches/{branch}/forward                        = fast-forward
 alter    POST   TABLE/branches/{branch}/rename                         = rename branch
-read     POST   TABLE/commit                                           = commit
+change   POST   TABLE/commit                                           = commit
 maintain POST   TABLE/consumers/reset                                  = reset consumer
 alter    POST   TABLE/partitions                                       - not offered
 alter    POST   TABLE/partitions/drop                                  - not offered

@@ -43,10 +43,10 @@ class StoredGrants:
     def __init__(self, table: GrantTable) -> None:
         self._table = table
         self._turn = threading.Lock()
-        self._rows: Sequence[StoredGrant] = ()
         # By identity: authorisers give out the same principal again, and its hash costs more than
         # all else here. The first one of a pair keeps its number from being used again.
-        self._principals: dict[int, tuple[Principal, Principal]] = {}
+        # Beside the rows that they come from, so that no thread mixes new rows and old rights.
+        self._known: tuple[Sequence[StoredGrant], dict[int, tuple[Principal, Principal]]] = (), {}
         self._read_at = float("-inf")
 
     @property
@@ -61,16 +61,17 @@ class StoredGrants:
 
     def applied_to(self, principal: Principal) -> Principal:
         """The principal with all grants to them, their groups and their roles."""
-        if not self._rows:
+        rows, principals = self._known
+        if not rows:
             return principal
-        known = self._principals.get(id(principal))
+        known = principals.get(id(principal))
         if known is None:
-            texts = [row.text for row in theirs(self._rows, principal)]
+            texts = [row.text for row in theirs(rows, principal)]
             scopes = [text for text in texts if not text.startswith(_ROLE)]
             known = principal, principal.with_grants(tuple(map(Grant.of, scopes)))
-            if len(self._principals) >= _REMEMBERED_MAX:
-                self._principals = {}
-            self._principals[id(principal)] = known
+            if len(principals) >= _REMEMBERED_MAX:
+                principals.clear()
+            principals[id(principal)] = known
         return known[1]
 
     def all(self) -> list[StoredGrant]:
@@ -136,7 +137,7 @@ class StoredGrants:
         rows = self._table.all()
         with self._turn:
             if began > self._read_at:
-                self._rows, self._principals, self._read_at = rows, {}, began
+                self._known, self._read_at = (rows, {}), began
 
 
 class GrantedRights:

@@ -26,7 +26,6 @@ from paimon_magics.coordinator.rest.errors import (
     not_offered,
 )
 from paimon_magics.coordinator.runtime.work import Steps
-from paimon_magics.coordinator.service.commit_rights import scope_of_kind
 from paimon_magics.coordinator.service.opening import open_transaction
 from paimon_magics.coordinator.service.publication_watch import publication_of
 from paimon_magics.coordinator.service.served import Context, watch_latest
@@ -158,7 +157,6 @@ def _commit(call: Call) -> Any:
     table_id = call.optional_text("tableId")
     base_uuid = call.optional_text("baseSnapshotUuid")
     name = call.name
-    call.require_right(scope_of_kind(call.principal, snapshot.get("commitKind"), name), name)
     claimed = None
     if call.user is None:
         claimed = string_map(snapshot.get("properties"), "snapshot.properties").get(USER)

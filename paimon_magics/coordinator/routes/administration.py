@@ -43,6 +43,8 @@ from paimon_magics.version import __version__
 TEXT_CHARACTERS_MAX = 500
 """The length to which clients' names and reasons are cut."""
 
+_DETAIL_CHARACTERS_MAX = 20_000  # of a grant: nothing of it may be missing in the audit log
+
 _STARTED_AT_MS = int(time.time() * 1000)  # a time of day
 
 COMPACTION_COLUMNS = ("table", "state", "#buckets", "#bytes to read", "obstacle")
@@ -280,7 +282,7 @@ def grant_routes(grants: StoredGrants) -> list[Route]:
         if not grantees:
             raise InvalidValueError("The request names nobody.", hint="Give `to` as a list.")
         named = ", ".join(map(str, grantees))
-        report(request.scope, detail=f"{named}: {', '.join(texts)}"[:TEXT_CHARACTERS_MAX])
+        report(request.scope, detail=f"{', '.join(texts)}: {named}"[:_DETAIL_CHARACTERS_MAX])
         return grantees, texts
 
     def documents(rows: Sequence[StoredGrant]) -> list[dict[str, Any]]:

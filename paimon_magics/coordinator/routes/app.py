@@ -207,7 +207,7 @@ class _Handlers:
         health = parts.monitor.now()
         letters: list[tuple[object, ...]] = []
         if self.forms is not None and health.is_store_readable:
-            may_change = principal.may(Scope.INSERT)
+            may_change = principal.may_everywhere(Scope.CHANGE)
             letters = self.forms.rows(principal.name or "", may_change=may_change)
         compacted = [] if parts.compactions is None else compaction_rows(parts.compactions)
         group = None if parts.inserts is None else parts.inserts.group

@@ -26,6 +26,7 @@ from paimon_magics.coordinator.inserts.queue.values import Answer, Mode
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError
 from paimon_magics.coordinator.protocol.principals import Principal, Scope, check_right
 from paimon_magics.coordinator.routes.insert_requests import Named, digest_of
+from paimon_magics.coordinator.service.commit_rights import changes_by_values
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.errors import (
     CommitConflictError,
@@ -116,7 +117,8 @@ class InsertEntry:
         self, principal: Principal, table_info: TableInfo, validated: ValidatedInsert
     ) -> None:
         """Raise NotTheirsError for changes of rows by a sender who may only insert."""
-        if validated.format is Format.CHANGES:
+        options = dict(table_info.schema.options)
+        if validated.format is Format.CHANGES or changes_by_values(options):
             name = table_info.name
             check_right(principal, Scope.CHANGE, name.database or "", name.table)
 

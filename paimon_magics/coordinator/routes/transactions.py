@@ -158,7 +158,12 @@ class _Handlers:
             future = await run_in_threadpool(self._transactions.commit_soon, id, commit)
             answer = await settled(future, _COMMIT_SECONDS)
         else:
-            adopted = partial(_vouched, principal, body=body)
+
+            def adopted(transaction: Transaction) -> CommitRequest:
+                commit = _vouched(principal, transaction, body)
+                check_commits(principal, commit, self._coordinator.load)
+                return commit
+
             answer = await self._adopt(id, principal, body, adopted)
         self._metrics.commit_seconds.observe(time.monotonic() - started)
         self._report(request, body, answer)
@@ -206,7 +211,8 @@ class _Handlers:
             return Unknown()
         document = member(body, "transaction", dict)
         name = table_of(member(document, "table", dict))
-        await run_in_threadpool(check_begins, principal, name, self._coordinator.load)
+        begins = partial(check_begins, compacts=True)  # what it is for shows its commit
+        await run_in_threadpool(begins, principal, name, self._coordinator.load)
         owner, origin = owner_of(principal, body), origin_of(body.get("origin"))
         adopt = self._transactions.adopt
         return await run_in_threadpool(adopt, id, owner, document, commit, origin)
@@ -249,7 +255,8 @@ class _Handlers:
             return id
         if not sees_location(principal, state.location):
             return _NONE
-        if or_with is not None and principal.may(or_with):
+        database, _, table = state.table.partition(".")
+        if or_with is not None and principal.may_on(or_with, database, table.partition("$")[0]):
             return id
         raise NotTheirsError(
             f"The transaction {id} belongs to {state.owner}, not to {principal.name}.",
@@ -260,7 +267,8 @@ class _Handlers:
         """Raise unless the sender may commit to the transaction's table now: the right may have
         gone since it was begun."""
         load = self._coordinator.load
-        await run_in_threadpool(check_begins, principal, transaction.table, load)
+        begins = partial(check_begins, compacts=True)
+        await run_in_threadpool(begins, principal, transaction.table, load)
 
     def _counted(self, action: str, answer: Answer) -> Response:
         self._metrics.answers.labels(action, type(answer).__name__).inc()

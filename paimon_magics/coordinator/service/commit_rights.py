@@ -1,8 +1,14 @@
-"""The scope that a commit takes: it depends on what the commit does to the table's rows."""
+"""The scope that a commit takes: it depends on what the commit does to the table's rows.
+
+Scopes bind what a client asks for. What is in the files that it names is its own: clients write
+them with keys to the store.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 from paimon_magics.coordinator.protocol.principals import Load, Principal, Scope, check_table
 from paimon_magics.planning.commits.requests import (
@@ -17,8 +23,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.table import Table
 
-_KINDS = {"COMPACT": Scope.MAINTAIN, "ANALYZE": Scope.MAINTAIN, "OVERWRITE": Scope.CHANGE}
-_DELETION_VECTORS = "DELETION_VECTORS"
+_ROW_KIND_FIELD = "rowkind.field"
 
 
 def check_begins(
@@ -28,7 +33,7 @@ def check_begins(
 
     Raises UnknownNameError for a table that is hidden, NotTheirsError without the right.
     """
-    check_table(principal, _own(principal, Scope.MAINTAIN if compacts else None, name), name, load)
+    check_table(principal, _compacting(principal, name) if compacts else Scope.INSERT, name, load)
 
 
 def check_commits(
@@ -36,50 +41,90 @@ def check_commits(
 ) -> None:
     """Raise unless a principal may commit a request. `load` may block.
 
-    Whoever may only insert adds files, and removes no row: the request's messages are decoded for
-    that. Raises as `check_begins`.
+    Whoever lacks CHANGE removes and replaces no row: the request's messages are decoded for that.
+    Raises as `check_begins`.
     """
-    if principal.is_free and principal.may(Scope.CHANGE):
+    name, change = request.transaction.table, request.change
+    if principal.may_on(Scope.CHANGE, name.database or "", name.table):
         return
-    name, needed = request.transaction.table, _scope_of(request)
-    check_table(principal, _own(principal, needed, name), name, load)
-    lacks_change = not principal.may_on(Scope.CHANGE, name.database or "", name.table)
-    if lacks_change and needed is Scope.INSERT and _removes_rows(load(name), request):
+    match change:
+        case OverwritePartitions() | OverwriteTouched():
+            needed = Scope.CHANGE
+        case Append():
+            needed = Scope.INSERT if request.read_set is None else Scope.CHANGE
+        case Compact() | CompactManifests():
+            needed = _compacting(principal, name)
+    check_table(principal, needed, name, load)
+    if needed is not Scope.CHANGE and _changes_rows(load(name), request):
         check_table(principal, Scope.CHANGE, name, load)
 
 
-def scope_of_kind(principal: Principal, kind: object, name: TableName) -> Scope:
-    """The scope that a principal needs to commit a snapshot of a kind (`APPEND`, …) to a table."""
-    return _own(principal, _KINDS.get(str(kind), Scope.INSERT), name)
+def _compacting(principal: Principal, name: TableName) -> Scope:
+    """The scope to check for a compaction: writers compact their own tables, so INSERT serves."""
+    may_insert = principal.may_on(Scope.INSERT, name.database or "", name.table)
+    return Scope.INSERT if may_insert else Scope.MAINTAIN
 
 
-def _own(principal: Principal, needed: Scope | None, name: TableName) -> Scope:
-    """The scope to check: writers compact their own tables, so INSERT serves for MAINTAIN; None is
-    any of the scopes that commit."""
-    may, place = principal.may_on, (name.database or "", name.table)
-    if needed is None:
-        return Scope.MAINTAIN if may(Scope.MAINTAIN, *place) else Scope.INSERT
-    return Scope.INSERT if needed is Scope.MAINTAIN and may(Scope.INSERT, *place) else needed
+def changes_by_values(options: dict[str, str]) -> bool:
+    """Whether values of a column say which rows a table's inserts delete."""
+    return bool(options.get(_ROW_KIND_FIELD))
 
 
-def _scope_of(request: CommitRequest) -> Scope:
+def _changes_rows(table: Table, request: CommitRequest) -> bool:
+    """Whether the messages remove or replace rows, by what they say of their files."""
+    messages = decoded(table, request).messages
+    is_keyed = table.schema.is_primary_key_table
     match request.change:
-        case Compact() | CompactManifests():
-            return Scope.MAINTAIN
-        case OverwritePartitions() | OverwriteTouched():
-            return Scope.CHANGE
-        case Append():
-            return Scope.INSERT if request.read_set is None else Scope.CHANGE
+        case CompactManifests():
+            return bool(messages)
+        case Compact(moves_keys=True):
+            return True
+        case Compact():
+            return any(_adds_or_removes(m) for m in messages) or _loses_rows(messages, is_keyed)
+        case _:
+            files = [file for message in messages for file in message.new_files]
+            return (
+                changes_by_values(dict(table.schema.options))
+                or any(_removes(message) for message in messages)
+                or any(_replaces(file, is_keyed) for file in files)
+            )
 
 
-def _removes_rows(table: Table, request: CommitRequest) -> bool:
-    """Whether the messages remove files or rows, by deletion vectors or with rows of the kinds -U
-    and -D."""
-    for message in decoded(table, request).messages:
-        if message.deleted_files or message.index_deletes:
+def _removes(message: Any) -> bool:
+    """Whether an append's message removes files or marks rows as deleted."""
+    marks = any(entry.index_file.index_type != "HASH" for entry in message.index_adds)
+    compacts = message.compact_before or message.compact_after
+    return bool(message.deleted_files or message.index_deletes or compacts or marks)
+
+
+def _replaces(file: Any, is_keyed: bool) -> bool:
+    """Whether an append's file has rows of the kinds -U and -D, or values of rows that exist."""
+    is_unknown = is_keyed and file.delete_row_count is None
+    return bool(file.delete_row_count or is_unknown or file.write_cols) or (
+        file.first_row_id is not None
+    )
+
+
+def _adds_or_removes(message: Any) -> bool:
+    return bool(
+        message.new_files or message.deleted_files or message.index_adds or message.index_deletes
+    )
+
+
+def _loses_rows(messages: Sequence[Any], is_keyed: bool) -> bool:
+    """Whether a compaction's files have other rows than those that they replace: in a bucket of a
+    table with keys more, or none in place of some; in another table another number."""
+    rows: dict[Hashable, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for message in messages:
+        counts = rows[tuple(map(str, message.partition)), message.bucket]
+        counts[0] += sum(file.row_count for file in message.compact_before)
+        counts[1] += sum(file.row_count for file in message.compact_after)
+        counts[2] += sum(file.delete_row_count or 0 for file in message.compact_before)
+        if not is_keyed and (message.compact_index_adds or message.compact_index_deletes):
             return True
-        if any(entry.index_file.index_type == _DELETION_VECTORS for entry in message.index_adds):
+    for before, after, deletes in rows.values():
+        if not is_keyed and before != after:
             return True
-        if any(file.delete_row_count for file in message.new_files):
+        if after > before or (after == 0 and before > deletes):
             return True
     return False

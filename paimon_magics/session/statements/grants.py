@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from fnmatch import fnmatchcase
+import re
 
 from paimon_magics.coordinator.client.administration import GrantRow
 from paimon_magics.planning.formatting import count_text
@@ -71,4 +71,5 @@ def _tables(row: GrantRow) -> str:
 
 
 def _covers(row: GrantRow, place: str) -> bool:
-    return not row.is_role and fnmatchcase(place, _tables(row))
+    pattern = ".*".join(map(re.escape, _tables(row).split("*")))
+    return not row.is_role and re.fullmatch(pattern, place, re.DOTALL) is not None

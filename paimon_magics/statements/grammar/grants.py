@@ -118,6 +118,12 @@ def _pattern(cursor: Cursor) -> str:
         token = cursor.peek()
         if token.text != "*" and token.kind not in IDENTIFIER_KINDS:
             break
+        if token.text != "*" and {".", "*"} & set(token.name):
+            cursor.fail_at(
+                token.start,
+                f"A name with a dot or a star can't be granted: {token.text}.",
+                "Grant a pattern that covers it: db.*",
+            )
         parts.append("*" if token.text == "*" else token.name)
         end = token.end
         cursor.next()

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
-from collections.abc import Iterator
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from pypaimon.write.commit_message import CommitMessage
 
 import paimon_magics
 from paimon_magics.coordinator.__main__ import main
+from paimon_magics.coordinator.client.addresses import Addresses
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.http.oidc import GrantsFile, Issuer
 from paimon_magics.coordinator.http.stored_grants import StoredGrants
+from paimon_magics.coordinator.protocol.documents import request_document, transaction_document
 from paimon_magics.coordinator.protocol.principals import Grant, Grantee, Principal, Scope
+from paimon_magics.coordinator.service.commit_rights import _loses_rows
 from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.errors import (
     InvalidValueError,
@@ -23,8 +33,17 @@ from paimon_magics.errors import (
     StatementSyntaxError,
     UnknownNameError,
 )
+from paimon_magics.planning.commits.requests import (
+    Append,
+    CommitRequest,
+    OverwritePartitions,
+    OverwriteTouched,
+)
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.writing.commit_messages import read_messages
 from tests.coordinator.client.test_definitions import token_of
-from tests.coordinator.process import Process, create_table, wait_until
+from tests.coordinator.process import Process, create_table, read, wait_until, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,6 +163,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
         create_table(
             folder / "warehouse", f"CREATE TABLE {name} {columns} TBLPROPERTIES ({options})"
         )
+    create_table(folder / "warehouse", "CREATE TABLE plain (k INT, v STRING)")
     made = Process(folder / "warehouse", folder / "state", "--audit-table=ops.audit")
     made.start()
     yield made
@@ -192,11 +212,113 @@ def test_each_request_takes_its_scope(
 def test_commit_needs_a_scope_that_adds_rows(process: Process, allowed: str) -> None:
     token = token_of(process, f"only_{allowed.partition('=')[0]}", allowed)
     table = {"database": "default", "table": "orders"}
-    begun = ask(process, token, "POST", "/v1/transactions", {"table": table})
-    assert begun == (200 if allowed.startswith("maintain") else 403)
+    assert ask(process, token, "POST", "/v1/transactions", {"table": table}) == 403
+    compacting = {"table": table, "compacts": True}
+    may = 200 if allowed.startswith("maintain") else 403
+    assert ask(process, token, "POST", "/v1/transactions", compacting) == may
     path = "/v1/paimon/databases/default/tables/orders/commit"
     snapshot = {"id": 1, "commitKind": "APPEND", "commitUser": "u"}
     assert ask(process, token, "POST", path, {"snapshot": snapshot}) == 403
+
+
+PLAIN = TableName("plain", "default")
+
+
+def test_insert_scope_commits_no_removal(process: Process) -> None:
+    token = token_of(process, "ingest", "insert=default.plain")
+    client = RemoteCoordinator(At(Addresses.of(process.address), token))
+    catalog = Catalog.open({"warehouse": str(process.warehouse)})
+    try:
+        transaction = client.begin(PLAIN)
+        rows = write(catalog, transaction, [{"k": 1, "v": "a"}])
+        client.commit(CommitRequest(transaction, Append(), rows))
+        again = client.begin(PLAIN)
+        for removal in (OverwritePartitions(), OverwriteTouched()):
+            with pytest.raises(SetupError, match="requires the scope `change`"):
+                client.commit(CommitRequest(again, removal))
+        document = request_document(CommitRequest(again, OverwritePartitions()))
+        adopted = {**document, "transaction": transaction_document(again)}
+        unknown = f"/v1/transactions/{uuid.uuid4().hex}/commit"
+        assert ask(process, token, "POST", unknown, adopted) == 403
+        client.abort(again)
+    finally:
+        client.close()
+    commit = "/v1/paimon/databases/default/tables/plain/commit"
+    for kind in ("APPEND", "COMPACT", "OVERWRITE", "ANALYZE"):
+        snapshot = {"id": 2, "commitKind": kind, "commitUser": "u"}
+        assert ask(process, token, "POST", commit, {"snapshot": snapshot}) == 403
+    assert read(catalog, PLAIN) == [{"k": 1, "v": "a"}]
+
+
+def test_compaction_that_loses_rows_is_told_from_others(process: Process) -> None:
+    catalog = Catalog.open({"warehouse": str(process.warehouse)})
+    client = process.client()
+    transaction = client.begin(PLAIN)
+    bodies = write(catalog, transaction, [{"k": 1, "v": "a"}, {"k": 2, "v": "b"}])
+    (written,) = read_messages(catalog.load(PLAIN).paimon, bodies)
+    client.abort(transaction)
+    (file,) = written.new_files
+    less = copy.copy(file)
+    less.row_count = 1
+
+    def loses(before: Sequence[object], after: Sequence[object], is_keyed: bool) -> bool:
+        message = CommitMessage(
+            written.partition, 0, [], compact_before=list(before), compact_after=list(after)
+        )
+        return _loses_rows([message], is_keyed)
+
+    assert not loses([file], [file], is_keyed=False)
+    assert loses([file], [less], is_keyed=False)
+    assert loses([file], [], is_keyed=False)
+    assert not loses([file], [less], is_keyed=True)  # two rows of one key
+    assert loses([file], [], is_keyed=True)
+    assert loses([], [file], is_keyed=True)
+    assert loses([less], [file], is_keyed=True)
+
+
+def test_values_that_delete_take_the_scope_change(process: Process) -> None:
+    columns = "(k INT NOT NULL, v STRING, op STRING)"
+    options = "'primary-key' = 'k', 'bucket' = '1', 'auto_batch_load' = 'true'"
+    create_table(
+        process.warehouse,
+        f"CREATE TABLE kinds {columns} TBLPROPERTIES ({options}, 'rowkind.field' = 'op')",
+    )
+    path, row = "/v1/inserts/default/kinds", {"rows": [[1, "a", "-D"]]}
+    for scope, status in (("insert", 403), ("change", 200)):
+        token = token_of(process, f"kinds_{scope}", f"{scope}=default.kinds")
+        assert ask(process, token, "POST", path, row) == status
+
+
+@pytest.mark.parametrize("text", ["write=", "write=.t", "write=" + "x" * 300])
+def test_unclear_patterns_are_refused(text: str) -> None:
+    with pytest.raises(InvalidValueError):
+        Grant.of(text)
+
+
+def test_pattern_matches_in_linear_time() -> None:
+    grant = Grant.of("read=" + "*".join("a" * 40) + ".t")
+    began = time.monotonic()
+    assert not grant.matches("a" * 250 + "b", "t")
+    assert grant.matches("a" * 250, "t")
+    assert time.monotonic() - began < 5
+    assert Grant.of("read=a*b*c.x*").matches("a-b-b-c", "xyz")
+    assert not Grant.of("read=ab*ba.t").matches("aba", "t")
+
+
+def test_revoked_grants_end_though_others_look_meanwhile(grants: StoredGrants) -> None:
+    ann = Principal.granted("ann", ())
+    grants.grant([Grantee.of(f"u{i}") for i in range(500)], ["read"], "root")
+    for _ in range(10):
+        grants.grant([Grantee.of("ann")], ["admin"], "root")
+        with ThreadPoolExecutor(4) as threads:
+            looking = [
+                threads.submit(lambda: [grants.applied_to(ann) for _ in range(20)])
+                for _ in range(4)
+            ]
+            grants.revoke([Grantee.of("ann")], ["admin"])
+            for each in looking:
+                each.result()
+        assert not grants.applied_to(ann).may(Scope.READ)
 
 
 @pytest.fixture

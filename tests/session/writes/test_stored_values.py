@@ -56,7 +56,7 @@ LITERALS: list[tuple[str, str, str | None]] = [
     ("t", "TIMESTAMP '1960-01-01 10:00:00.123456'", "its second would be cut to 3 digits"),
     ("t", "TIMESTAMP '1960-01-01 10:00:00.123'", None),
     ("n", "TIMESTAMP_NTZ '2020-01-01 10:00:00.5'", "its second would be cut to 0 digits"),
-    ("a", "array(1.0, 2.5)", "[1.0, 2.5]: something in it would be cut off"),
+    ("a", "array(1.0, 2.5)", "[1.0, 2.5]: part of it would be cut off"),
     ("a", "array(1.0, NULL)", None),
     ("s", "named_struct('y', 'a', 'z', 1.25)", "{a, 1.25}"),
     ("s", "named_struct('y', 'a', 'z', 1.5)", None),
