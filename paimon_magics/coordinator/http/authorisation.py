@@ -266,7 +266,7 @@ read     DELETE /v1/paimon/{rest:path}                                 - not off
 alter    POST   /v1/changes                                            = change definition
 insert   POST   /v1/inserts/{database}/{table}                         - kept with its load
 insert   POST   /v1/inserts/{database}/{table}/flush                   - kept as a load
-insert   POST   /v1/inserts/{database}/{table}/dead-letters/{lsn}/retry = retry dead letter
+change   POST   /v1/inserts/{database}/{table}/dead-letters/{lsn}/retry = retry dead letter
 change   DELETE /v1/inserts/{database}/{table}/dead-letters/{lsn}      = discard dead letter
 read     POST   /v1/tables/check                                       - changes no table
 alter    POST   /v1/tables/versions                                    = change versions
