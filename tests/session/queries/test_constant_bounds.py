@@ -59,10 +59,10 @@ def test_constant_expressions_select_past_states_and_changes(
 @pytest.mark.parametrize(
     ("relation", "said"),
     [
-        ("t VERSION AS OF (id)", "VERSION AS OF must be a constant, but `(id)` is none: it names"),
-        ("t VERSION AS OF (SELECT max(id) FROM t)", "is none: it has a query on a table"),
+        ("t VERSION AS OF (id)", "VERSION AS OF must be a constant, but `(id)` is not: it names"),
+        ("t VERSION AS OF (SELECT max(id) FROM t)", "is not: it has a query on a table"),
         ("t TIMESTAMP AS OF rand() * 5", "must be a constant, but `rand() * 5` gives another"),
-        ("t TIMESTAMP AS OF now() - id", "must be a constant, but `now() - id` is none"),
+        ("t TIMESTAMP AS OF now() - id", "must be a constant, but `now() - id` is not"),
         (
             "t TIMESTAMP AS OF 'gestern'",
             "can't be read: The value 'gestern' can't be cast to TIMES",
