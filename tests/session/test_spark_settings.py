@@ -1,4 +1,4 @@
-"""Settings of the Spark session: honoured, or refused by name before anything happens."""
+"""Settings of the Spark session: honored, or refused by name before anything happens."""
 
 from __future__ import annotations
 

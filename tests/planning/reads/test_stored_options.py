@@ -1,4 +1,4 @@
-"""Every option of Paimon's means something for a read: honoured, refused, or without influence."""
+"""Every option of Paimon's means something for a read: honored, refused, or without influence."""
 
 from __future__ import annotations
 
