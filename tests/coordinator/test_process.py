@@ -365,7 +365,7 @@ def test_token_holder_gets_health_metrics_and_page(
             "No snapshot has the id -5",
         ),
         ("/v1/transactions", b"[" * 100_000, 400, "nested too deeply"),
-        ("/v1/nothing", b"{}", 404, "There is no POST /v1/nothing here"),
+        ("/v1/nothing", b"{}", 404, "There is no endpoint POST /v1/nothing"),
         ("/v1/leases", b"[]", 400, "must be a JSON object"),
         ("/v1/tables/check", b"{", 400, "not JSON"),
         ("/v1/transactions/none/commit", b"{}", 404, "no such transaction"),

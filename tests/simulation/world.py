@@ -467,7 +467,9 @@ class Child:
                 for _ in range(4):
                     world.sleep_us(5_000_000)
                     meanwhile()
-                raise ChildDiedError("The simulated process stood still for 20 s and was ended.")
+                raise ChildDiedError(
+                    "The simulated process did not respond for 20 s and was ended."
+                )
             world.scheduler.perhaps(world.faults.pauses)
             task.depth += 1
             try:
