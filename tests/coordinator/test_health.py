@@ -232,7 +232,7 @@ def test_hang_up_signal_reloads_the_certificate(tmp_path: Path) -> None:
     try:
         assert process.running is not None
         process.running.send_signal(signal.SIGHUP)
-        wait_until(lambda: "was read again" in (tmp_path / "log").read_text(), 10)
+        wait_until(lambda: "read again" in (tmp_path / "log").read_text(), 10)
         assert process.running.poll() is None
     finally:
         process.close()
