@@ -51,8 +51,8 @@ def test_later_days_are_bound(value: datetime.date) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("value", [DAY(1000, 2, 28), DAY(1582, 10, 15)])
 def test_early_days_are_bound_unchanged(session: Session, value: DAY) -> None:
-    found = session.run("SELECT :day AS day", {"day": value}).to_arrow()
-    assert found["day"].to_pylist() == [value]
+    rows = session.run("SELECT :day AS day", {"day": value}).to_arrow()
+    assert rows["day"].to_pylist() == [value]
 
 
 @pytest.mark.spark
@@ -61,15 +61,15 @@ def test_early_timestamps_are_bound_unchanged_or_refused(session: Session, year:
     """In UTC they are bound; where a zone had another offset then, PySpark would shift them."""
     value = AT(year, 11, 15, 12, 30, tzinfo=UTC)
     try:
-        found = session.run("SELECT :at AS at", {"at": value}).to_arrow()
+        rows = session.run("SELECT :at AS at", {"at": value}).to_arrow()
     except InvalidValueError as error:
         assert year < 1900 and value.astimezone().utcoffset() != value.utcoffset()
         assert "before 1900" in str(error) and "CAST(:at AS" in str(error.hint)
         text = {"at": "1899-11-15 12:30:00Z"}
-        found = session.run("SELECT CAST(:at AS TIMESTAMP) AS at", text).to_arrow()
+        rows = session.run("SELECT CAST(:at AS TIMESTAMP) AS at", text).to_arrow()
         value = AT(1899, 11, 15, 12, 30, tzinfo=UTC)
     # Local mean times have seconds, which offsets in Python may lack.
-    assert found["at"].cast(pa.timestamp("us", "UTC")).to_pylist() == [value]
+    assert rows["at"].cast(pa.timestamp("us", "UTC")).to_pylist() == [value]
 
 
 @pytest.mark.skipif(not hasattr(time, "tzset"), reason="Windows has no tzset")
@@ -118,16 +118,16 @@ def test_list_compared_with_single_values_is_answered_with_array_contains(
         with pytest.raises(StatementError) as refused:
             session.run(statement.format(condition), {"ks": [1, 2]})
         assert f"write {instead}." in refused.value.hint
-    found = session.run(f"SELECT k FROM t WHERE {instead} ORDER BY k", {"ks": [1, 2]})
-    assert [row["k"] for row in found.to_pylist()] == ([3] if "NOT" in instead else [1, 2])
+    rows = session.run(f"SELECT k FROM t WHERE {instead} ORDER BY k", {"ks": [1, 2]})
+    assert [row["k"] for row in rows.to_pylist()] == ([3] if "NOT" in instead else [1, 2])
 
 
 @pytest.mark.spark
 def test_negative_value_after_a_minus_makes_no_comment(session: Session) -> None:
     values = {"n": -1, "d": -2.5, "day": "x"}
-    found = session.run("SELECT 1-:n AS a, -:d AS b, ':n-:n' AS c -- -:n\n, 1 AS e", values)
-    assert found.to_arrow().to_pylist() == [{"a": 2, "b": 2.5, "c": ":n-:n", "e": 1}]
+    rows = session.run("SELECT 1-:n AS a, -:d AS b, ':n-:n' AS c -- -:n\n, 1 AS e", values)
+    assert rows.to_arrow().to_pylist() == [{"a": 2, "b": 2.5, "c": ":n-:n", "e": 1}]
     session.run("CREATE TABLE t (k INT, p INT) PARTITIONED BY (p)")
     session.run("INSERT INTO t PARTITION (p = 1-:n) VALUES (1-:n), (2)", values)
-    found = session.run("SELECT k, p FROM t WHERE k=1-:n", values)
-    assert found.to_arrow().to_pylist() == [{"k": 2, "p": 2}] * 2
+    rows = session.run("SELECT k, p FROM t WHERE k=1-:n", values)
+    assert rows.to_arrow().to_pylist() == [{"k": 2, "p": 2}] * 2

@@ -15,9 +15,10 @@ import re
 import secrets
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
@@ -35,10 +36,11 @@ _READ_SECONDS = 0.25  # shorter than a probe waits
 _TOKEN_TEXT = re.compile(r"pmt_([0-9a-f]{12})_([\w-]{43})")
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,98}[^\s\x00-\x1f\x7f])?")
 _FRESH_SECONDS = 1.0
-_USED_SECONDS_MAX = 600.0
 _MS_MAX = 100 * 365 * 86_400_000
 # Compared if there is no row, so that an unknown id takes as long as a wrong secret.
 _NOBODY = StoredToken("", "", "0" * 64, (), 0, revoked_at_ms=1)
+
+Value = TypeVar("Value")
 
 
 class Authoriser(Protocol):
@@ -106,21 +108,47 @@ class OwnProcesses:
         return self._others.routes()
 
 
-class Rows(Protocol):
-    """Rows of a store that are read again and again."""
+class CachedRows(ABC, Generic[Value]):
+    """What a store's rows say, read again after a second. For any thread.
+
+    So a change at another coordinator of the same store counts here. While the store does not
+    answer, nobody can change rows: the last ones count for some minutes.
+    """
+
+    _used_seconds_max: ClassVar[float]
+
+    def __init__(self, before_reading: Value) -> None:
+        self._turn = threading.Lock()
+        self._value = before_reading
+        self._read_at = float("-inf")
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the rows were read just now."""
+        return time.monotonic() - self._read_at < _FRESH_SECONDS
 
     @property
     def is_usable(self) -> bool:
-        """Whether the rows that are known count where the store does not answer."""
+        """Whether the rows still count while the store does not answer."""
+        return time.monotonic() - self._read_at < self._used_seconds_max
 
     def read(self) -> None:
         """Read the rows. Raises errors of the store."""
+        began = time.monotonic()
+        value = self._from_store()
+        with self._turn:
+            if began > self._read_at:
+                self._value, self._read_at = value, began
+
+    @abstractmethod
+    def _from_store(self) -> Value:
+        """Read the store. Raises its errors."""
 
 
 class Rereading:
     """Reads rows again, once for all requests that need them. For one event loop."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: CachedRows[Any]) -> None:
         self._rows = rows
         self._reading: tuple[asyncio.Task[None], float] | None = None
 
@@ -363,38 +391,26 @@ STREAMS: Mapping[str, Scope] = {"/v1/inserts/{database}/{table}/stream": Scope.I
 """The scope that each WebSocket needs, by its path."""
 
 
-class Tokens:
+class Tokens(CachedRows[Mapping[str, tuple[StoredToken, Principal]]]):
     """Tokens with names, scopes and expiry, which administrators make and revoke. For any thread.
 
     A token is `pmt_ID_SECRET`. The id finds its row. Of the secret, 256 random bits, the SHA-256 is
-    stored, and compared in constant time. Rows are read again after a second, so that a token
-    that was revoked at another coordinator of the same store ends here, too. While the store does
-    not answer, the last rows count for some minutes: nobody can revoke a token then.
+    stored, and compared in constant time.
 
     If the process dies between storing a token and answering, nobody has the token; it shows in the
     list and can be revoked.
     """
 
+    _used_seconds_max = 600.0
+
     def __init__(self, table: TokenTable) -> None:
+        super().__init__({})
         self._table = table
-        self._turn = threading.Lock()
-        self._known: Mapping[str, tuple[StoredToken, Principal]] = {}
-        self._read_at = float("-inf")
 
     @staticmethod
     def matches(text: str) -> bool:
         """Whether a text has the form of such a token."""
         return _TOKEN_TEXT.fullmatch(text) is not None
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the rows were read just now."""
-        return time.monotonic() - self._read_at < _FRESH_SECONDS
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether the rows still count while the store does not answer."""
-        return time.monotonic() - self._read_at < _USED_SECONDS_MAX
 
     def principal(self, text: str) -> Principal | None:
         """The principal of a token, by the rows that were read last; None if the text is not a
@@ -403,7 +419,7 @@ class Tokens:
         match = _TOKEN_TEXT.fullmatch(text)
         if match is None:
             return None
-        stored, principal = self._known.get(match[1], (_NOBODY, None))
+        stored, principal = self._value.get(match[1], (_NOBODY, None))
         digest = hashlib.sha256(match[2].encode()).hexdigest()
         is_right = hmac.compare_digest(digest, stored.digest)
         return principal if is_right and stored.is_good(now_ms()) else None
@@ -485,16 +501,11 @@ class Tokens:
             )
         return tokens
 
-    def read(self) -> None:
-        """Read the rows. Raises errors of the store."""
-        began = time.monotonic()
-        known = {
+    def _from_store(self) -> Mapping[str, tuple[StoredToken, Principal]]:
+        return {
             row.id: (row, Principal.granted(row.name, grants_of(row.allows), f"token {row.id}"))
             for row in self._table.all()
         }
-        with self._turn:
-            if began > self._read_at:
-                self._known, self._read_at = known, began
 
 
 def is_name(name: str) -> bool:

@@ -6,8 +6,6 @@ the same store, streams and sessions that are open included.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -15,7 +13,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.http.authorisation import Authoriser, Rereading
+from paimon_magics.coordinator.http.authorisation import Authoriser, CachedRows, Rereading
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.principals import (
     Grant,
@@ -26,53 +24,60 @@ from paimon_magics.coordinator.protocol.principals import (
 from paimon_magics.coordinator.store.tables import GrantTable, StoredGrant
 from paimon_magics.errors import InvalidValueError, SetupError, UnknownNameError
 
-_FRESH_SECONDS = 1.0
-_USED_SECONDS_MAX = 300.0  # while the store does not answer, nobody can revoke a grant
 _GRANTS_MAX = 20_000
 _REMEMBERED_MAX = 10_000
 _ROLE = "role:"
 
 
-class StoredGrants:
-    """The grants in a store. For any thread.
+class Grants:
+    """Rows of grants by grantee, and the rights that they gave to principals so far."""
 
-    Rows are read again after a second, so that a change at another coordinator of the same store
-    counts here. While the store does not answer, the last rows count for some minutes.
-    """
-
-    def __init__(self, table: GrantTable) -> None:
-        self._table = table
-        self._turn = threading.Lock()
+    def __init__(self, rows: Iterable[StoredGrant]) -> None:
+        self._by_grantee: dict[str, list[StoredGrant]] = defaultdict(list)
+        for row in rows:
+            self._by_grantee[row.grantee].append(row)
         # By identity: authorisers give out the same principal again, and its hash costs more than
         # all else here. The first one of a pair keeps its number from being used again.
-        # Beside the rows that they come from, so that no thread mixes new rows and old rights.
-        self._known: tuple[Sequence[StoredGrant], dict[int, tuple[Principal, Principal]]] = (), {}
-        self._read_at = float("-inf")
+        self._principals: dict[int, tuple[Principal, Principal]] = {}
 
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the rows were read just now."""
-        return time.monotonic() - self._read_at < _FRESH_SECONDS
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether the rows count where the store does not answer."""
-        return time.monotonic() - self._read_at < _USED_SECONDS_MAX
+    def to(self, principal: Principal) -> list[StoredGrant]:
+        """The grants to a principal, their groups, and the roles that these have."""
+        waiting = [f"user:{principal.name}", *(f"group:{group}" for group in principal.groups)]
+        seen, granted = set(waiting), list[StoredGrant]()
+        while waiting:
+            for row in self._by_grantee.get(waiting.pop(), ()):
+                granted.append(row)
+                if row.text.startswith(_ROLE) and row.text not in seen:
+                    seen.add(row.text)
+                    waiting.append(row.text)
+        return granted
 
     def applied_to(self, principal: Principal) -> Principal:
         """The principal with all grants to them, their groups and their roles."""
-        rows, principals = self._known
-        if not rows:
+        if not self._by_grantee:
             return principal
-        known = principals.get(id(principal))
+        known = self._principals.get(id(principal))
         if known is None:
-            texts = [row.text for row in theirs(rows, principal)]
-            scopes = [text for text in texts if not text.startswith(_ROLE)]
+            scopes = [row.text for row in self.to(principal) if not row.text.startswith(_ROLE)]
             known = principal, principal.with_grants(tuple(map(Grant.of, scopes)))
-            if len(principals) >= _REMEMBERED_MAX:
-                principals.clear()
-            principals[id(principal)] = known
+            if len(self._principals) >= _REMEMBERED_MAX:
+                self._principals.clear()
+            self._principals[id(principal)] = known
         return known[1]
+
+
+class StoredGrants(CachedRows[Grants]):
+    """The grants in a store. For any thread."""
+
+    _used_seconds_max = 300.0  # while the store does not answer, nobody can revoke a grant
+
+    def __init__(self, table: GrantTable) -> None:
+        super().__init__(Grants(()))
+        self._table = table
+
+    def applied_to(self, principal: Principal) -> Principal:
+        """The principal with all grants to them, their groups and their roles."""
+        return self._value.applied_to(principal)
 
     def all(self) -> list[StoredGrant]:
         """All grants, by grantee."""
@@ -131,13 +136,8 @@ class StoredGrants:
         self.read()
         return removed
 
-    def read(self) -> None:
-        """Read the rows. Raises errors of the store."""
-        began = time.monotonic()
-        rows = self._table.all()
-        with self._turn:
-            if began > self._read_at:
-                self._known, self._read_at = (rows, {}), began
+    def _from_store(self) -> Grants:
+        return Grants(self._table.all())
 
 
 class GrantedRights:
@@ -166,22 +166,6 @@ class GrantedRights:
     def routes(self) -> list[Route]:
         """See `Authoriser.routes`."""
         return self._others.routes()
-
-
-def theirs(rows: Sequence[StoredGrant], principal: Principal) -> list[StoredGrant]:
-    """The grants to a principal, their groups, and the roles that these have."""
-    by_grantee: dict[str, list[StoredGrant]] = defaultdict(list)
-    for row in rows:
-        by_grantee[row.grantee].append(row)
-    waiting = [f"user:{principal.name}", *(f"group:{group}" for group in principal.groups)]
-    seen, granted = set(waiting), list[StoredGrant]()
-    while waiting:
-        for row in by_grantee.get(waiting.pop(), ()):
-            granted.append(row)
-            if row.text.startswith(_ROLE) and row.text not in seen:
-                seen.add(row.text)
-                waiting.append(row.text)
-    return granted
 
 
 def _texts(texts: Sequence[str]) -> list[str]:

@@ -24,7 +24,7 @@ from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.authorisation import Tokens
 from paimon_magics.coordinator.http.guard import check_named, principal_of
 from paimon_magics.coordinator.http.limits import run_in_threadpool
-from paimon_magics.coordinator.http.stored_grants import StoredGrants, theirs
+from paimon_magics.coordinator.http.stored_grants import Grants, StoredGrants
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.coordinator.protocol.json_text import member
@@ -259,7 +259,7 @@ def grant_routes(grants: StoredGrants) -> list[Route]:
         principal = principal_of(request)
         rows = await run_in_threadpool(grants.all)
         if not principal.may_everywhere(Scope.ADMIN):
-            rows = theirs(rows, principal)
+            rows = Grants(rows).to(principal)
         return JSONResponse({"grants": list(map(asdict, rows))})
 
     async def grant(request: Request) -> Response:

@@ -164,10 +164,10 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
             folder / "warehouse", f"CREATE TABLE {name} {columns} TBLPROPERTIES ({options})"
         )
     create_table(folder / "warehouse", "CREATE TABLE plain (k INT, v STRING)")
-    made = Process(folder / "warehouse", folder / "state", "--audit-table=ops.audit")
-    made.start()
-    yield made
-    made.close()
+    process = Process(folder / "warehouse", folder / "state", "--audit-table=ops.audit")
+    process.start()
+    yield process
+    process.close()
 
 
 def ask(process: Process, token: str, method: str, path: str, body: object = None) -> int:
