@@ -181,14 +181,15 @@ class Writer:
         self._client.commit(CommitRequest(transaction, Append(), messages))
 
     def _begun(self) -> Transaction:
-        """A new transaction. Where the store does not work, none is opened and the statement fails
-        (503): its user runs it again."""
+        """A new transaction. Where the store does not work, or another request waits for it, none
+        is opened and the statement fails (503): its user runs it again."""
         deadline = time.monotonic() + 60
         while True:
             try:
                 return self._client.begin(TABLE)
             except SetupError as error:
-                if "does not work" not in error.message or time.monotonic() > deadline:
+                is_away = any(text in error.message for text in ("does not work", "is slow"))
+                if not is_away or time.monotonic() > deadline:
                     raise
             time.sleep(0.2)
 

@@ -29,6 +29,7 @@ from paimon_magics.statements.lexing.tokens import split_cell
 from paimon_magics.statements.statement import CreateTable, StatementText
 from paimon_magics.statements.subjects import Statement
 from paimon_magics.statements.table_changes import AlterTable, TableChange
+from tests.repository.test_tracked_files import tracked_texts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -394,6 +395,21 @@ def test_pages_name_existing_files() -> None:
     assert len(named) > 30
     found = {(page, name) for page, name in named if any((at / name).exists() for at in roots)}
     assert named - found == set()
+
+
+def test_texts_of_the_code_name_existing_files() -> None:
+    files = [name for name, _ in tracked_texts()]
+    ends = {
+        name[at:] for name in files for at in range(len(name)) if at == 0 or name[at - 1] == "/"
+    }
+    missing = [
+        f"{name}: {path}"
+        for name, text in tracked_texts()
+        if name.startswith("paimon_magics/") and name.endswith(".py")
+        for path in re.findall(r"`((?:[\w-]+/)+[\w-]+\.(?:py|md|ts))`", text)
+        if path not in ends
+    ]
+    assert missing == []
 
 
 def anchors(page: Path) -> set[str]:

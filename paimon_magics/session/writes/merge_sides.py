@@ -322,7 +322,7 @@ def _nested_frame(on: MergeOnTable, reference: TableReference) -> DataFrame:
 
 
 # The rows of its target that a MERGE reads: columns that it needs, of files that can have rows
-# which matter to it (`planning/row_changes/target_conditions.py`).
+# which matter to it (`target_conditions`).
 
 
 @dataclass(frozen=True)
