@@ -2,7 +2,7 @@
 
 Layouts: 32 bits, Paimon's own (`BitmapDeletionVector`: magic number, one roaring bitmap); 64 bits,
 Iceberg's (`Bitmap64DeletionVector`: magic number, roaring bitmaps by their high 32 bits). An index
-file is a version and vectors (`DeletionFileWriter`).
+file is a version and vectors (`DeletionFileWriter`). `tables/reading/data_files.py` applies them.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from paimon_magics.magics.options import CELL_OPTIONS
 from paimon_magics.planning.commits.procedures import PROCEDURES
 from paimon_magics.planning.options.table_options import OPTIONS, OptionDefinition
 from paimon_magics.planning.reads.stream_points import STREAM_PURPOSES
-from paimon_magics.planning.schemas.alternatives import COMING
+from paimon_magics.statements.dialects.alternatives import COMING
 
 
 @dataclass(frozen=True, slots=True)

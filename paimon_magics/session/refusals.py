@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.schemas.alternatives import INSTEAD
+from paimon_magics.statements.dialects.alternatives import INSTEAD
 from paimon_magics.statements.statement import Refused
 
 _LISTED = "%paimon help lists the offered statements."

@@ -27,7 +27,7 @@ from paimon_magics.session.reports.health import Health, Helper, tables_of
 from paimon_magics.session.reports.layout import Layout, layout_of
 from paimon_magics.session.reports.surface import Reporting
 from paimon_magics.session.scope import StatementScope, statement_scope
-from paimon_magics.session.spark_settings import parsed
+from paimon_magics.session.settings_checks import parsed
 from paimon_magics.session.statements import cells
 from paimon_magics.session.statements.handlers import run_statement
 from paimon_magics.session.statements.show import history_of

@@ -27,7 +27,7 @@ from paimon_magics.planning.reads.stream_points import (
 from paimon_magics.planning.reads.views import view_named
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.spark_settings import check_written, with_settings
+from paimon_magics.session.settings_checks import check_written, with_settings
 from paimon_magics.session.streams import Stream, StreamSink, sink_of
 from paimon_magics.session.writes.epochs import ROW_KINDS, check_stream_mode, takes_changes
 from paimon_magics.session.writes.insert import insert_of_frame

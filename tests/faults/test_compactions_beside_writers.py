@@ -19,7 +19,7 @@ from paimon_magics.planning.commits.requests import (
     Compact,
     OverwritePartitions,
 )
-from paimon_magics.planning.compaction.picks import Moment
+from paimon_magics.planning.compaction.keyed_tables import Moment
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.compaction.messages import compaction_messages
 from paimon_magics.tables.compaction.planning import CompactionScope, plan_compaction

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paimon_magics.planning.compaction.picks import (
+from paimon_magics.planning.compaction.keyed_tables import (
     BucketFile,
     Moment,
     PickOptions,

@@ -16,7 +16,7 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
     nearest,
 )
-from paimon_magics.planning.compaction.picks import (
+from paimon_magics.planning.compaction.keyed_tables import (
     BucketFile,
     Moment,
     Pick,

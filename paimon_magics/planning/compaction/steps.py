@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from paimon_magics.planning.compaction.picks import BucketFile, Pick, SortedRun
+from paimon_magics.planning.compaction.keyed_tables import BucketFile, Pick, SortedRun
 from paimon_magics.planning.options.traits import ChangelogProducer
 from paimon_magics.planning.reads.splits import KeyRange, sections
 from paimon_magics.planning.schemas.table_schema import TableSchema

@@ -29,7 +29,7 @@ from paimon_magics.session.queries.planned_reads import (
 from paimon_magics.session.queries.relations import Relation, Selection, check_plain, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
 from paimon_magics.session.scope import StatementScope, errors_located
-from paimon_magics.session.spark_settings import check_settings
+from paimon_magics.session.settings_checks import check_settings
 from paimon_magics.spark.frame_steps import Narrowed, Source
 from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.queries import query_frame

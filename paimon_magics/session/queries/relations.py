@@ -12,7 +12,7 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.queries.file_relations import FileRelation
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resolve
 from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.spark_settings import check_variables, with_settings
+from paimon_magics.session.settings_checks import check_variables, with_settings
 from paimon_magics.spark.failures import translate
 from paimon_magics.statements.queries.query_text import with_markers_apart
 from paimon_magics.statements.queries.query_traits import input_file_call, lists_null, random_part

@@ -21,7 +21,7 @@ from paimon_magics.session.queries.planned_reads import (
 )
 from paimon_magics.session.queries.relations import Relation, relation_of
 from paimon_magics.session.scope import StatementScope, errors_translated, scope_of_frame
-from paimon_magics.session.spark_settings import check_settings, with_settings
+from paimon_magics.session.settings_checks import check_settings, with_settings
 from paimon_magics.spark.frame_steps import Narrowed, Source, conditions_in, has_only_conditions
 from paimon_magics.spark.narrowing import note_source
 from paimon_magics.spark.reading import read_frame

@@ -37,7 +37,7 @@ from paimon_magics.statements.clauses.names import named, table_text
 from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.statement import Insert, Query, TableName
 from paimon_magics.statements.subjects import Explain
-from paimon_magics.tables.splits.file_pruning import PruningStep
+from paimon_magics.tables.splits.pruning_steps import PruningStep
 from paimon_magics.tables.system_tables.registry import table_view
 from paimon_magics.tables.system_tables.versions import TIMELINE, timeline
 

@@ -16,7 +16,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.spark_calls import is_for_spark, pass_to_spark
 from paimon_magics.session.refusals import refused
 from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.spark_settings import check_statement
+from paimon_magics.session.settings_checks import check_statement
 from paimon_magics.session.statements.calls import call_handler
 from paimon_magics.session.statements.ddl import (
     alter_table_handler,

@@ -37,7 +37,7 @@ from paimon_magics.tables.snapshots.targets import (
     Target,
     snapshot_ids,
 )
-from paimon_magics.tables.splits.file_pruning import PruningStep
+from paimon_magics.tables.splits.pruning_steps import PruningStep
 from paimon_magics.tables.system_tables.registry import is_metadata
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.provenance import Operation
 from paimon_magics.session.python_frames import is_own, notes_on, spark_frame
 from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.spark_settings import check_written
+from paimon_magics.session.settings_checks import check_written
 from paimon_magics.session.writes.insert_input import given_table
 from paimon_magics.session.writes.merged_schemas import merge_columns
 from paimon_magics.session.writes.merging import run_merge

@@ -58,7 +58,7 @@ from paimon_magics.tables.manifests.live_files import live_files
 from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
 from paimon_magics.tables.row_changes.table_changes import plan_table_change
 from paimon_magics.tables.snapshots.latest import read_snapshot
-from paimon_magics.tables.splits.file_pruning import PruningStep
+from paimon_magics.tables.splits.pruning_steps import PruningStep
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame

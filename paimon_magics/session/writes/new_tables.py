@@ -28,7 +28,7 @@ from paimon_magics.session.python_frames import (
     stream_of,
 )
 from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.spark_settings import check_written
+from paimon_magics.session.settings_checks import check_written
 from paimon_magics.session.writes.insert import check_mode, write_frame_to
 from paimon_magics.spark.types import columns_of
 from paimon_magics.statements.data_types import RowField

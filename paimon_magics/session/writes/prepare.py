@@ -39,7 +39,7 @@ from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.resolution import resolve
 from paimon_magics.session.scope import StatementScope, errors_located, errors_translated
-from paimon_magics.session.spark_settings import with_settings
+from paimon_magics.session.settings_checks import with_settings
 from paimon_magics.session.writes.exactness import check_exact, check_policy
 from paimon_magics.spark.casting import partition_values, project
 from paimon_magics.spark.failures import translate

@@ -44,7 +44,7 @@ from paimon_magics.planning.commits.requests import (
     OverwriteTouched,
     Transaction,
 )
-from paimon_magics.planning.compaction.picks import PickOptions
+from paimon_magics.planning.compaction.keyed_tables import PickOptions
 from paimon_magics.planning.compaction.schedule import compacts_inline, is_full
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.commits.changes import Changes, plan_changes

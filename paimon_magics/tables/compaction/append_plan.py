@@ -23,7 +23,7 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.append_tables import AppendRules
-from paimon_magics.planning.compaction.picks import BucketFile
+from paimon_magics.planning.compaction.keyed_tables import BucketFile
 from paimon_magics.planning.compaction.sort_orders import (
     ClusteringRules,
     SortOrder,

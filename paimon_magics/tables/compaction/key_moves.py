@@ -30,7 +30,7 @@ from paimon_magics.columnar.compaction import CompactionRule
 from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.planning.compaction.picks import Moment
+from paimon_magics.planning.compaction.keyed_tables import Moment
 from paimon_magics.planning.reads import views
 from paimon_magics.tables.commits.dynamic_keys import hash_entries, write_index_file
 from paimon_magics.tables.compaction.merged_sections import ALL_KEYS, Marks, SectionReader

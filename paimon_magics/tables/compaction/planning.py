@@ -19,7 +19,7 @@ from pypaimon.write.commit_message import CommitMessage
 from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.columnar.record_expiry import RecordExpiry
 from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.planning.compaction.picks import Moment, PickOptions
+from paimon_magics.planning.compaction.keyed_tables import Moment, PickOptions
 from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.planning.compaction.steps import LookupRules, Rewrite
 from paimon_magics.planning.options.traits import NO_CHANGELOG

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.planning.compaction.picks import Moment, PickOptions
+from paimon_magics.planning.compaction.keyed_tables import Moment, PickOptions
 from paimon_magics.planning.compaction.schedule import is_full
 from paimon_magics.settings import Settings
 from paimon_magics.tables.compaction.append_plan import AppendCompaction, plan_append_compaction

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.planning.compaction.picks import (
+from paimon_magics.planning.compaction.keyed_tables import (
     BucketFile,
     Moment,
     Pick,

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError
-from paimon_magics.planning.compaction.picks import PickOptions
+from paimon_magics.planning.compaction.keyed_tables import PickOptions
 from paimon_magics.planning.reads.read_points import AtTimestamp, ScanMode
 from paimon_magics.planning.reads.stream_points import (
     AtFull,

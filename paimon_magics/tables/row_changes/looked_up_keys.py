@@ -27,8 +27,8 @@ from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.reading.table_files import files_reader
 from paimon_magics.tables.row_changes.selected_rows import PlacedFiles
 from paimon_magics.tables.schema.history import TableSchemas
-from paimon_magics.tables.splits.file_pruning import FilePruning
 from paimon_magics.tables.splits.pruning import in_partitions
+from paimon_magics.tables.splits.pruning_steps import FilePruning
 from paimon_magics.tables.splits.table_scan import files_seen
 from paimon_magics.tables.table import Table
 

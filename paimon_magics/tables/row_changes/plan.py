@@ -44,7 +44,7 @@ from paimon_magics.tables.row_changes.rewriting import ChangedFile, FileChanges
 from paimon_magics.tables.row_changes.selected_rows import PlacedFiles
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_schema
-from paimon_magics.tables.splits.file_pruning import FilePruning, PruningStep
+from paimon_magics.tables.splits.pruning_steps import FilePruning, PruningStep
 from paimon_magics.tables.splits.table_scan import files_seen
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages

@@ -40,8 +40,8 @@ from paimon_magics.tables.splits.bucket_splits import (
     sections_of,
     without_non_overlapping,
 )
-from paimon_magics.tables.splits.file_pruning import FilePruning, IndexedFiles, PruningStep
 from paimon_magics.tables.splits.pruning import EntryPruning
+from paimon_magics.tables.splits.pruning_steps import FilePruning, IndexedFiles, PruningStep
 from paimon_magics.tables.splits.stored_files import (
     by_bucket,
     files_of_partitions,

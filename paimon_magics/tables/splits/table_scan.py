@@ -26,7 +26,6 @@ from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.snapshots.targets import Difference, SnapshotChanges, TableState, Target
-from paimon_magics.tables.splits.file_pruning import FilePruning
 from paimon_magics.tables.splits.planning import (
     FileKey,
     PlannedSplits,
@@ -35,6 +34,7 @@ from paimon_magics.tables.splits.planning import (
     TableScan,
 )
 from paimon_magics.tables.splits.pruning import EntryPruning
+from paimon_magics.tables.splits.pruning_steps import FilePruning
 from paimon_magics.tables.splits.stored_files import stored_files
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from paimon_magics.planning.compaction.picks import BucketFile
+from paimon_magics.planning.compaction.keyed_tables import BucketFile
 from paimon_magics.planning.compaction.steps import LookupRules, Rewrite, Upgrade, with_lookups
 from paimon_magics.planning.options.traits import CHANGELOG_PRODUCERS
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Compact, Transaction
-from paimon_magics.planning.compaction.picks import Moment
+from paimon_magics.planning.compaction.keyed_tables import Moment
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.commits.decoded_request import decoded

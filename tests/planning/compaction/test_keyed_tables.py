@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_magics.errors import InvalidTableError
-from paimon_magics.planning.compaction.picks import (
+from paimon_magics.planning.compaction.keyed_tables import (
     BucketFile,
     Moment,
     PickOptions,
