@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -54,6 +55,7 @@ class Pair:
         self._s3 = s3
         self._key = ""
         self._answers = threading.Event()
+        self._lease_answers = threading.Event()
         self.written = threading.Event()
         self.catalog = create_table(bucket.options, table_sql(options=SLOW))
         self._members = []
@@ -89,20 +91,29 @@ class Pair:
             self._answers.wait(60)
             return reply
         self._answers.wait(60)
+        if "owner-" in environment["PATH_INFO"] + environment["QUERY_STRING"]:
+            self._lease_answers.wait(60)
         return hand_on()
 
     def cut_off(self) -> None:
         self._key = f"member-{self._members.index(self.owner)}"
 
-    def go_on(self) -> None:
-        """Answer the owner, once the other one has taken over."""
+    def wait_for_takeover(self) -> None:
+        """Wait until the other one owns the warehouse."""
         wait_until(lambda: asked(self.next, "/health/owner") == 200, 60)
-        self._key = ""
+
+    def go_on(self, lease_after_seconds: float = 0.0) -> None:
+        """Answer the owner, once the other one has taken over; its requests about the lease later
+        than others."""
+        self.wait_for_takeover()
         self._answers.set()
+        time.sleep(lease_after_seconds)
+        self._lease_answers.set()
 
     def close(self) -> None:
         self._key = ""
         self._answers.set()
+        self._lease_answers.set()
         self._s3.between = lambda _, hand_on: hand_on()
         for member in self._members:
             member.close()
@@ -153,4 +164,21 @@ def test_stream_insert_logged_by_a_deposed_owner_has_unknown_outcome(pair: Pair)
     assert error["type"] == "BrokeOffError"
     assert error["message"].startswith(UNKNOWN)
     assert post(pair.next, "/flush", {}).json()["lsn"] == 2
+    assert [row["id"] for row in read(pair.catalog, TABLE)] == [1, 2]
+
+
+def test_deposed_owner_closes_no_table_whose_rows_its_successor_has_loaded(pair: Pair) -> None:
+    assert post(pair.owner, "", {"rows": [[1, "a"]]}).status_code == 200
+    with ThreadPoolExecutor(1) as pool:
+        pair.cut_off()
+        flushed = pool.submit(post, pair.owner, "/flush", {})
+        pair.wait_for_takeover()
+        assert post(pair.next, "", {"rows": [[2, "a"]]}).status_code == 200
+        assert post(pair.next, "/flush", {}).json()["lsn"] == 2
+        pair.go_on(lease_after_seconds=5)  # by then the owner has read the table
+        answer = flushed.result(90)
+    # Its successor's address, so that clients ask there; not that the table has strange records.
+    assert answer.status_code == 503
+    assert answer.json()["error"]["type"] == "DeposedError"
+    assert answer.json()["address"] == pair.next.address
     assert [row["id"] for row in read(pair.catalog, TABLE)] == [1, 2]

@@ -117,7 +117,7 @@ class GroupCommit:
             self.owner,
             loader,
             log,
-            own,
+            ownership,
             settings.thresholds,
             self._lose,
             self.letters.write_new,

@@ -39,6 +39,7 @@ from paimon_magics.coordinator.inserts.queue.events import (
     SettleFlush,
 )
 from paimon_magics.coordinator.inserts.queue.values import Queue, Thresholds
+from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.store.database import StoreLostError
 from paimon_magics.errors import SetupError
@@ -54,7 +55,7 @@ _Events = tuple[Event, ...]
 class LoadPool:
     """The slow work for tables. Its outcomes come back to the owner as events and items. `lose` is
     called when the log or the warehouse is lost, `buried` with a table's id and the lsns of new
-    dead letters. `own` ensures that this coordinator owns the warehouse.
+    dead letters. `ownership` is None where no other coordinator can own the warehouse.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class LoadPool:
         owner: QueueOwner,
         loader: BatchLoader,
         log: RegisteredLog,
-        own: Callable[[], object],
+        ownership: Ownership | None,
         defaults: Thresholds,
         lose: Callable[[DeposedError | StoreLostError], None],
         buried: Callable[[str, Sequence[int]], None],
@@ -73,7 +74,7 @@ class LoadPool:
         self._loader = loader
         self._log = log.log
         self._registry = log.registry
-        self._own = own
+        self._ownership = ownership
         self._defaults = defaults
         self._lose = lose
         self._buried = buried
@@ -226,7 +227,9 @@ class LoadPool:
         missing."""
         missing = self._missing(table)
         acknowledged = table.queue.acknowledged
-        if not missing:
+        if missing:
+            self._confirm()
+        else:
             self._registry.open(table.id, acknowledged + 1)
             table.noted = max(table.noted, acknowledged)
         return missing
@@ -318,6 +321,19 @@ class LoadPool:
         )
         self._log.accept_loss(table.id, stored_name(table.name), above)
 
+    def _own(self) -> None:
+        """Own the warehouse. Raises what `Ownership.acquire` raises."""
+        if self._ownership is not None:
+            self._ownership.acquire()
+
+    def _confirm(self) -> None:
+        """Confirm that this coordinator owns the warehouse, before it closes a table: records that
+        its log does not know may be those of a coordinator that has taken over. Raises what
+        `Ownership.check` raises; the outcome is unknown then.
+        """
+        if self._ownership is not None:
+            self._ownership.check()
+
     # ---- outcomes ----
 
     def _run(self, table: TableQueue, steps: Steps[Loaded]) -> None:
@@ -340,6 +356,7 @@ class LoadPool:
                 ),
             )
         except StuckError as error:
+            self._confirm()
             now_ms = self._now_ms()
             return Closed(str(error), now_ms), FlushFailed(str(error), now_ms)
         return (Published(loaded.snapshot_id, self._now_ms(), loaded.dead),)
