@@ -24,7 +24,8 @@ from paimon_magics.planning.row_changes.assignments import (
     check_apart,
     dotted_name,
 )
-from paimon_magics.planning.schemas.table_schema import Column, TableSchema
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema, column_list
+from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.data_types import RowType, parts_of
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
@@ -36,7 +37,7 @@ from paimon_magics.statements.row_changes import (
     MergeInto,
     UpdateAction,
 )
-from paimon_magics.statements.statement import Assignment, TextRange
+from paimon_magics.statements.statement import Assignment, QueryText, TableName, TextRange
 
 Effect = Literal["update", "delete", "insert"]
 
@@ -473,3 +474,84 @@ def side_and_column(merge: MergeInto, tokens: tuple[Token, ...]) -> tuple[str, s
     if alias == merge.source_alias.lower():
         return "source", column
     return None
+
+
+# INSERT INTO a table with `upsert-key`, as the MERGE that it is.
+#
+# A row replaces the stored row with an equal key (NULL equals NULL), unless that row has a greater
+# sequence (`sequence.field`). Of several rows of one key in a statement, the row with the greatest
+# sequence is taken, and of those the last.
+#
+# Source: `RewriteUpsertTable` of Paimon's connector, which compares several sequence fields one by
+# one with those of the table, and in order among the rows of a statement; here they are compared
+# in order, as in tables with a primary key.
+
+_UPSERT_TARGET, _UPSERT_SOURCE = "t", "s"
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """How inserted rows replace stored ones: those of equal `keys` whose `sequence` is not greater,
+    or without `ascending` not less."""
+
+    keys: tuple[str, ...]
+    sequence: tuple[str, ...] = ()
+    ascending: bool = True
+
+    @classmethod
+    def of(cls, schema: TableSchema) -> Upsert | None:
+        """That of an INSERT INTO the table; None if its rows are only added."""
+        keys = column_list(schema.stored_option("upsert-key"))
+        if schema.is_primary_key_table or not keys:
+            return None
+        order = schema.option("sequence.field.sort-order") or "ascending"
+        return cls(keys, schema.sequence_fields, order != "descending")
+
+    def merge(self, target: TableName) -> MergeInto:
+        """The MERGE of a frame into the target. Its conditions are ranges of its text, which Spark
+        evaluates; the text of its source is never read."""
+        head = f"MERGE INTO {table_text(target)} AS {_UPSERT_TARGET} USING "
+        source = TextRange(len(head), len(head) + len("frame"))
+        text = f"{head}frame AS {_UPSERT_SOURCE} ON "
+        same = " AND ".join(
+            f"{_UPSERT_TARGET}.{quoted(key)} <=> {_UPSERT_SOURCE}.{quoted(key)}"
+            for key in self.keys
+        )
+        on = TextRange(len(text), len(text) + len(same))
+        text += f"{same} "
+        update_position = len(text)
+        text += "WHEN MATCHED"
+        newer = None
+        if self.sequence:
+            text += " AND "
+            compared = self._is_newer()
+            newer = TextRange(len(text), len(text) + len(compared))
+            text += compared
+        text += " THEN UPDATE SET * "
+        insert_position = len(text)
+        text += "WHEN NOT MATCHED THEN INSERT *"
+        clauses = (
+            MergeClause("MATCHED", newer, UpdateAction(None), update_position),
+            MergeClause("NOT MATCHED", None, InsertAction(None), insert_position),
+        )
+        return MergeInto(
+            text,
+            offset=0,
+            target=target,
+            target_position=len("MERGE INTO "),
+            target_alias=_UPSERT_TARGET,
+            source=QueryText(source),
+            source_text="",
+            source_alias=_UPSERT_SOURCE,
+            condition=on,
+            clauses=clauses,
+            within=QueryText(TextRange(on.start, len(text))),
+        )
+
+    def _is_newer(self) -> str:
+        """The condition that the stored row's sequence is not past the inserted row's."""
+        stored, inserted = (
+            f"struct({', '.join(f'{side}.{quoted(name)}' for name in self.sequence)})"
+            for side in (_UPSERT_TARGET, _UPSERT_SOURCE)
+        )
+        return f"{stored} {'<=' if self.ascending else '>='} {inserted}"
