@@ -16,12 +16,12 @@ from paimon_magics.boundary import short_errors
 from paimon_magics.errors import InvalidValueError, UnknownNameError, value_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.python_frames import has_rows, is_own, notes_on, spark_frame
+from paimon_magics.session.row_changes.merge import run_merge
+from paimon_magics.session.row_changes.previews import preview_merge
 from paimon_magics.session.scope import StatementScope, statement_scope
 from paimon_magics.session.settings_checks import check_statement
+from paimon_magics.session.statements.ordering import in_order
 from paimon_magics.session.writes.exactness import check_own_rows
-from paimon_magics.session.writes.merging import run_merge
-from paimon_magics.session.writes.ordering import in_order
-from paimon_magics.session.writes.previews import preview_merge
 from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.row_changes import Delete, MergeInto, Update

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from paimon_magics.boundary import short_errors
 from paimon_magics.errors import InvalidValueError, StatementError, UnsupportedStatementError
 from paimon_magics.session.connection import Connection
+from paimon_magics.session.inserts.insert import write_frame_to
+from paimon_magics.session.inserts.new_tables import WantedTable, write_to_new
 from paimon_magics.session.queries.spark_calls import SparkCalls
 from paimon_magics.session.queries.table_frames import frame_of_table
 from paimon_magics.session.scope import statement_scope
 from paimon_magics.session.streaming import checked_sink, place_of, refuse_options, stream_options
-from paimon_magics.session.writes.insert import write_frame_to
-from paimon_magics.session.writes.new_tables import WantedTable, write_to_new
 from paimon_magics.spark.data_source import TABLE_KEYS, asked_table
 from paimon_magics.statements.clauses.names import named
 from paimon_magics.statements.statement import TableName

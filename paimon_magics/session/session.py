@@ -16,6 +16,8 @@ from paimon_magics.boundary import knows_other_words, short_errors
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.frontend import somebody_is_there
+from paimon_magics.session.inserts.insert import WriteMode, insert_rows, write_frame_to
+from paimon_magics.session.inserts.new_tables import WantedTable, option_text, write_to_new
 from paimon_magics.session.merge_builder import MergeBuilder, delete_statement, update_statement
 from paimon_magics.session.name_cache import KnownNames
 from paimon_magics.session.outcome import Outcome
@@ -33,8 +35,6 @@ from paimon_magics.session.statements.handlers import run_statement
 from paimon_magics.session.statements.show import history_of
 from paimon_magics.session.streaming import register_source, start_stream, stream_frame
 from paimon_magics.session.streams import Stream
-from paimon_magics.session.writes.insert import WriteMode, insert_rows, write_frame_to
-from paimon_magics.session.writes.new_tables import WantedTable, option_text, write_to_new
 from paimon_magics.session.writes.small_inserts import check_wait, flush_table
 from paimon_magics.settings import Settings, Wait
 from paimon_magics.spark.frame_methods import note_calls

@@ -26,11 +26,11 @@ from paimon_magics.planning.reads.stream_points import (
 )
 from paimon_magics.planning.reads.views import view_named
 from paimon_magics.session.connection import Connection
+from paimon_magics.session.inserts.epochs import ROW_KINDS, check_stream_mode, takes_changes
+from paimon_magics.session.inserts.insert import insert_of_frame
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.settings_checks import check_written, with_settings
 from paimon_magics.session.streams import Stream, StreamSink, sink_of
-from paimon_magics.session.writes.epochs import ROW_KINDS, check_stream_mode, takes_changes
-from paimon_magics.session.writes.insert import insert_of_frame
 from paimon_magics.session.writes.prepare import prepare_insert
 from paimon_magics.spark.data_source import Place, register
 from paimon_magics.spark.progress import is_connect

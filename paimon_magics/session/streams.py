@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from paimon_magics.boundary import short_errors
 from paimon_magics.errors import PaimonMagicsError, sent_to_driver
 from paimon_magics.session.connection import Connection
+from paimon_magics.session.inserts.epochs import write_epoch
 from paimon_magics.session.opening import connection_on
 from paimon_magics.session.place_words import PlaceWords
 from paimon_magics.session.reports.report import Report
 from paimon_magics.session.reports.stream import StreamProgress, StreamState, stream_of
 from paimon_magics.session.scope import statement_scope
-from paimon_magics.session.writes.epochs import write_epoch
 from paimon_magics.settings import Settings
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.streaming_queries import last_report, query_id

@@ -141,7 +141,7 @@ def linted(tree: Path) -> int:
         (
             "session/queries",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
-            "    import paimon_magics.session.writes.insert",
+            "    import paimon_magics.session.inserts.insert",
         ),
     ],
 )

@@ -21,9 +21,9 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
+from paimon_magics.session.inserts.epochs import write_epoch
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.streaming import place_of, stream_options
-from paimon_magics.session.writes.epochs import write_epoch
 from paimon_magics.spark.data_source import source_at
 from paimon_magics.statements.clauses.names import named
 from paimon_magics.statements.statement import TableName

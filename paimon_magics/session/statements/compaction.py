@@ -23,6 +23,7 @@ from paimon_magics.planning.options.values import duration_ms
 from paimon_magics.planning.schemas.format_rules import fits_spark
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import check_writable
+from paimon_magics.session.inserts.insert import insert_of_frame, run_prepared
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.table_frames import frame_of_state
 from paimon_magics.session.scope import StatementScope, errors_located
@@ -32,7 +33,6 @@ from paimon_magics.session.writes.compaction import (
     postponed_rows,
     settle,
 )
-from paimon_magics.session.writes.insert import insert_of_frame, run_prepared
 from paimon_magics.session.writes.prepare import PreparedWrite
 from paimon_magics.spark.queries import rows_where
 from paimon_magics.statements.clauses.names import table_text

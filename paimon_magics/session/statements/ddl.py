@@ -12,6 +12,8 @@ from paimon_magics.planning.schemas.alterations import Alteration, plan_alterati
 from paimon_magics.planning.schemas.rules import check_stated
 from paimon_magics.planning.schemas.table_schema import plan_create_table
 from paimon_magics.planning.writes.inserts import check_writable, uniqueness_note
+from paimon_magics.session.inserts.insert import run_insert
+from paimon_magics.session.inserts.new_tables import filled
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.declared_types import columns_of_query
 from paimon_magics.session.queries.frames import frame_of_query
@@ -27,10 +29,8 @@ from paimon_magics.session.statements.handler import (
     unconfirmed,
 )
 from paimon_magics.session.statements.losses import loss_of_alteration
-from paimon_magics.session.writes.insert import run_insert
+from paimon_magics.session.statements.ordering import nothing_changed
 from paimon_magics.session.writes.merged_schemas import harm_of_changes
-from paimon_magics.session.writes.new_tables import filled
-from paimon_magics.session.writes.ordering import nothing_changed
 from paimon_magics.session.writes.outcomes import Replaced, rows_taken
 from paimon_magics.session.writes.partitions import (
     PartitionSpec,

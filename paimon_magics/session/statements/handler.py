@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from paimon_magics.errors import UnconfirmedError
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.row_changes.previews import ChangedRows
 from paimon_magics.session.scope import StatementScope
+from paimon_magics.session.statements.ordering import Changed, nothing_changed
 from paimon_magics.session.writes.merged_schemas import HarmReport
-from paimon_magics.session.writes.ordering import Changed, nothing_changed
 from paimon_magics.session.writes.outcomes import Replaced, rows_back, rows_taken
-from paimon_magics.session.writes.previews import ChangedRows
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.subjects import Statement
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id

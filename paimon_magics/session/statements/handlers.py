@@ -15,6 +15,8 @@ from paimon_magics.planning.row_changes.merges import PlannedClause
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.spark_calls import is_for_spark, pass_to_spark
 from paimon_magics.session.refusals import refused
+from paimon_magics.session.row_changes.merge import PreparedMerge, prepare_merge, run_merge
+from paimon_magics.session.row_changes.previews import preview_merge
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.settings_checks import check_statement
 from paimon_magics.session.statements.calls import call_handler
@@ -33,6 +35,7 @@ from paimon_magics.session.statements.handler import (
     unconfirmed,
     way_back,
 )
+from paimon_magics.session.statements.ordering import in_order
 from paimon_magics.session.statements.queries import create_view, query_handler, steps_text
 from paimon_magics.session.statements.rows import (
     insert_handler,
@@ -41,11 +44,8 @@ from paimon_magics.session.statements.rows import (
 )
 from paimon_magics.session.statements.show import Shown, show_handler
 from paimon_magics.session.statements.tags_and_branches import alter_tags_handler, show_tags
-from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge, run_merge
-from paimon_magics.session.writes.ordering import in_order
 from paimon_magics.session.writes.outcomes import rows_taken
 from paimon_magics.session.writes.prepare import distribution
-from paimon_magics.session.writes.previews import preview_merge
 from paimon_magics.statements.grants import ChangeGrants, ShowGrants
 from paimon_magics.statements.row_changes import Delete, DeleteAction, MergeInto, Update
 from paimon_magics.statements.statement import (

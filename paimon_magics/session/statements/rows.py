@@ -14,7 +14,20 @@ from paimon_magics.planning.commits.requests import (
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.row_changes.logged_changes import LoggedChange
 from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.session.inserts.insert import run_insert_of_cell
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.row_changes.delete_update import (
+    PreparedChange,
+    delete_partitions,
+    deleted_partitions,
+    prepare_row_change,
+    run_row_change,
+    run_small_change,
+    small_change,
+)
+from paimon_magics.session.row_changes.point_changes import PreparedKeys
+from paimon_magics.session.row_changes.previews import ChangedRows, preview_rows
+from paimon_magics.session.row_changes.selection import kind_of
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.statements.handler import (
     CONFIRM,
@@ -23,28 +36,16 @@ from paimon_magics.session.statements.handler import (
     taken_away,
     way_back,
 )
+from paimon_magics.session.statements.ordering import nothing_changed
 from paimon_magics.session.statements.queries import query_lines
-from paimon_magics.session.writes.insert import run_insert_of_cell
 from paimon_magics.session.writes.merged_schemas import column_changes
-from paimon_magics.session.writes.ordering import nothing_changed
 from paimon_magics.session.writes.outcomes import Replaced, replaced_by_insert, rows_taken
 from paimon_magics.session.writes.partitions import (
     PartitionSpec,
-    delete_partitions,
-    deleted_partitions,
     remove_partitions,
     truncate_specs,
 )
 from paimon_magics.session.writes.prepare import PreparedWrite, distribution, prepare_insert
-from paimon_magics.session.writes.previews import ChangedRows, preview_rows
-from paimon_magics.session.writes.row_changes import (
-    PreparedChange,
-    prepare_row_change,
-    run_row_change,
-)
-from paimon_magics.session.writes.row_selection import kind_of
-from paimon_magics.session.writes.rows_by_key import PreparedKeys
-from paimon_magics.session.writes.small_inserts import run_small_change, small_change
 from paimon_magics.statements.lexing.tokens import tokenize
 from paimon_magics.statements.row_changes import Delete, RowChange
 from paimon_magics.statements.statement import Insert, TruncateTable

@@ -1,1 +1,1 @@
-"""INSERT and its kin: plan, check, write, commit."""
+"""What every write passes: plan, check, write, commit, and what is shown of it."""

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import pyarrow as pa
 
 from paimon_magics.coordinator.client.interface import Attempts
-from paimon_magics.errors import PaimonMagicsError, UnknownNameError, nearest
+from paimon_magics.errors import UnknownNameError, nearest
 from paimon_magics.planning.commits.requests import (
     CommitReceipt,
     CommitRequest,
@@ -16,34 +13,22 @@ from paimon_magics.planning.commits.requests import (
     Transaction,
 )
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.row_changes.engine_rules import may_select_partitions
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import Operation, provenance
-from paimon_magics.session.scope import StatementScope, errors_located, errors_translated
-from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, rows_back
+from paimon_magics.session.scope import StatementScope, errors_located
+from paimon_magics.session.writes.outcomes import rows_back
 from paimon_magics.session.writes.prepare import partition_constants
-from paimon_magics.session.writes.row_selection import ChangeOnTable, changed_outcome
 from paimon_magics.session.writes.transactions import begun, committed
-from paimon_magics.spark.fetching import fetched
-from paimon_magics.spark.queries import cancellable
-from paimon_magics.spark.rows import frame_of_rows
-from paimon_magics.spark.types import with_char_columns
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import tokenize
 from paimon_magics.statements.queries.query_text import bind_parameters
-from paimon_magics.statements.row_changes import Delete
 from paimon_magics.statements.statement import PartitionItem, TableName, TruncateTable
-from paimon_magics.tables.compaction.scopes import stored_partitions
 from paimon_magics.tables.manifests.partitions import partition_value_text
-from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.table import Table
 
 PartitionSpec = tuple[tuple[str, str | None], ...]
 """The columns that a PARTITION clause names, each with its value as text (None for NULL)."""
-
-
-_NUMBER = "__paimon_magics_number"
 
 
 def remove_partitions(
@@ -142,55 +127,3 @@ def partition_texts(table: Table, values: Sequence[object]) -> dict[str, str | N
 def matches(texts: Mapping[str, str | None], spec: PartitionSpec) -> bool:
     """Whether a partition has the values that a clause names."""
     return all(texts[key] == value for key, value in spec)
-
-
-# A DELETE of whole partitions: they leave the table by metadata, as TRUNCATE removes them.
-#
-# Source: `OptimizeMetadataOnlyDeleteFromPaimonTable` of Paimon's connector.
-
-
-def deleted_partitions(
-    scope: StatementScope, delete: Delete, table: Table, parameters: Mapping[str, object]
-) -> tuple[PartitionSpec, ...] | None:
-    """The partitions that a DELETE removes as a whole; ((),) is the whole table, and () nothing.
-    None for a DELETE that has to look at rows."""
-    schema = table.schema
-    if schema.flag("delete.force-produce-changelog"):
-        return None
-    where = delete.selection.condition
-    if where is None:
-        return ((),)
-    condition = delete.text[where.start : where.end]
-    others = set(schema.column_names) - set(schema.partition_keys)
-    if not may_select_partitions(condition, others):
-        return None
-    if not schema.is_partitioned:
-        return ((),) if condition.upper().strip("() ") == "TRUE" else None
-    stored = stored_partitions(table)
-    numbers = pa.array(range(len(stored.encoded)), pa.int64())
-    rows = pa.table([*stored.values, numbers], names=[*schema.partition_keys, _NUMBER])
-    frame = with_char_columns(frame_of_rows(scope.spark, rows), schema.columns)
-    try:
-        on = ChangeOnTable(scope, delete, parameters, table, latest_snapshot_id(table))
-        selected = on.selected(frame)
-    except PaimonMagicsError:
-        return None  # it names other columns, or is wrong: then rows are looked at
-    # A subquery in the condition runs jobs.
-    with errors_translated(delete.text, where.start), cancellable(scope.spark):
-        chosen = fetched(selected.select(_NUMBER)).column(0).to_pylist()
-    values = [column.to_pylist() for column in stored.values]
-    return tuple(_spec(table, [column[number] for column in values]) for number in sorted(chosen))
-
-
-def _spec(table: Table, values: list[Any]) -> PartitionSpec:
-    return tuple(partition_texts(table, values).items())
-
-
-def delete_partitions(
-    scope: StatementScope, delete: Delete, table: Table, specs: tuple[PartitionSpec, ...]
-) -> Outcome:
-    """Remove the partitions of `deleted_partitions` by one commit; without any, commit nothing."""
-    if not specs:
-        return changed_outcome(delete, table, None, 0, NOTHING_WRITTEN)
-    whole = specs == ((),)
-    return remove_partitions(scope, table, delete.text, "DELETE", () if whole else specs)

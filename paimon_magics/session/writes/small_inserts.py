@@ -5,27 +5,19 @@ If this process dies, every insert that was answered is durable; the fate of oth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from paimon_magics.columnar.value_bounds import can_have
 from paimon_magics.coordinator.client.small_inserts import InsertReceipt, SmallInserts
 from paimon_magics.errors import InvalidValueError, nearest
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.reads.predicates import ColumnPredicate
-from paimon_magics.planning.row_changes.logged_changes import LoggedChange, logged_change
+from paimon_magics.planning.row_changes.logged_changes import LoggedChange
 from paimon_magics.planning.writes.inserts import rows_hidden_by, takes_small_inserts
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.parameters import bind
 from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.writes.exactness import is_strict
-from paimon_magics.session.writes.row_selection import kind_of
 from paimon_magics.settings import WAITS
-from paimon_magics.statements.row_changes import RowChange, Update
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.schema.history import version_of
-from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
@@ -169,58 +161,3 @@ def _outcome(
         f"acknowledged{again} (record {receipt.lsn}), {state}.",
         notes=notes,
     )
-
-
-# DELETE and UPDATE of rows that are named by their keys, in the log of small inserts.
-#
-# If this process dies, a change that was answered is durable; the fate of another is unknown.
-
-
-def small_change(
-    scope: StatementScope, change: RowChange, table: Table, parameters: Mapping[str, object]
-) -> LoggedChange | None:
-    """The small change that a statement is. None if its table, or the session, accepts none, or if
-    Spark has to decide what it does.
-
-    Raises errors of ours for parameters without a value, and for wrong assignments.
-    """
-    if inserts_of(scope, table) is None:
-        return None
-    if isinstance(change, Update) and is_strict(scope.spark):
-        return None  # Spark has to check the types of what is assigned
-    bound = bind(change.selection.query.parameters, parameters, change.text, scope.zone)
-    logged = logged_change(change, table.name, table.schema, bound)
-    return logged if logged is not None and _fits(logged, table) else None
-
-
-def run_small_change(
-    scope: StatementScope,
-    change: RowChange,
-    table: Table,
-    logged: LoggedChange,
-    wait: str | None,
-) -> Outcome:
-    """Put a change into the log. `wait` specifies when it is acknowledged; the default is the
-    table's mode.
-
-    Raises errors of ours if it is refused.
-    """
-    inserts = inserts_of(scope, table)
-    assert inserts is not None
-    kind = kind_of(change)
-    outcome = send_to_log(scope, table, inserts, logged, wait=wait, kind=kind).outcome()
-    outcome.statement, outcome.query = change.text, None
-    return outcome
-
-
-def _fits(change: LoggedChange, table: Table) -> bool:
-    """Whether all columns can have the values that they are compared with."""
-    schema = arrow_schema(table.schema)
-    values = [
-        *(
-            ColumnPredicate(name, "in", tuple(key[at] for key in change.keys))
-            for at, name in enumerate(change.columns)
-        ),
-        *change.conditions,
-    ]
-    return all(can_have(value, schema.field(value.column).type) for value in values)

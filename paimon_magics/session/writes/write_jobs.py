@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from paimon_magics.columnar.merging import KIND
 from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.planning.commits.requests import Append, CommitReceipt
 from paimon_magics.planning.writes.inserts import plans_in_turn
@@ -14,10 +16,10 @@ from paimon_magics.session.planned_work import work_of
 from paimon_magics.session.provenance import Operation
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.exactness import check_losses
-from paimon_magics.session.writes.keyed_rows import without_kinds
 from paimon_magics.session.writes.prepare import PreparedWrite, distribution
 from paimon_magics.session.writes.transactions import ToCommit, begun, transact
 from paimon_magics.spark.queries import cancellable
+from paimon_magics.spark.row_changes import as_inserted
 from paimon_magics.spark.writing import JobWritten, RowOrder, write_frame
 from paimon_magics.tables.writing.table_write import (
     CompletedWrite,
@@ -39,6 +41,14 @@ def persisted(frame: DataFrame) -> Iterator[DataFrame]:
         yield rows
     finally:
         rows.unpersist()
+
+
+def without_kinds(prepared: PreparedWrite) -> PreparedWrite:
+    """The write with rows as the writer takes them: without a column KIND, unless it needs that."""
+    if prepared.has_kinds or KIND not in prepared.frame.columns:
+        return prepared
+    field = prepared.table.schema.rowkind_field
+    return replace(prepared, frame=as_inserted(prepared.frame, field))
 
 
 def run_job(

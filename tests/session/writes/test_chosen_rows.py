@@ -8,9 +8,9 @@ from pyspark.sql import DataFrame
 
 from paimon_magics import Session
 from paimon_magics.session.planned_work import reads_of
+from paimon_magics.session.row_changes.delete_update import chosen_rows
+from paimon_magics.session.row_changes.selection import ChangeOnTable
 from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.writes.row_changes import chosen_rows
-from paimon_magics.session.writes.row_selection import ChangeOnTable
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.row_changes import Delete
 from paimon_magics.statements.statement import TableName

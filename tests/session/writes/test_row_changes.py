@@ -18,9 +18,9 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
+from paimon_magics.session.row_changes.delete_update import prepare_row_change
+from paimon_magics.session.row_changes.point_changes import PreparedKeys, commit_by_key
 from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.writes.row_changes import prepare_row_change
-from paimon_magics.session.writes.rows_by_key import PreparedKeys, commit_by_key
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.row_changes import Update
 from tests.sampling import only_in_soak

@@ -16,8 +16,8 @@ import pytest
 
 from paimon_magics import Session
 from paimon_magics.errors import CommitConflictError, PaimonMagicsError
+from paimon_magics.session.inserts.insert import run_prepared
 from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.writes.insert import run_prepared
 from paimon_magics.session.writes.prepare import prepare_insert
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import Insert, TableName

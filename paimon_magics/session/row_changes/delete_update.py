@@ -1,77 +1,83 @@
 """DELETE and UPDATE: one commit that changes the rows that they select.
 
 The selected rows are those of one snapshot. The condition and the values are evaluated once for
-each row, by Spark, in the job that writes; those of few keys in this process (`rows_by_key`).
+each row, by Spark, in the job that writes; those of few keys in this process (`point_changes`).
 `session/writes/transactions.py` says what happens when this process dies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from paimon_magics.columnar.value_bounds import can_have
 from paimon_magics.coordinator.client.interface import Attempts
+from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.read_sets import read_keys
-from paimon_magics.planning.reads.predicates import (
-    ColumnPredicate,
-    column_predicates,
-    remainder_predicates,
-)
-from paimon_magics.planning.reads.scans import (
-    ReadPlan,
-    have_own_buckets,
-    pack_splits,
-    plain_splits,
-    stored_bytes,
-)
-from paimon_magics.planning.reads.splits import PlainSplit, RawFiles
+from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.planning.reads.scans import have_own_buckets
 from paimon_magics.planning.row_changes.engine_rules import (
     ChangeMethod,
+    may_select_partitions,
     method_of_delete,
     method_of_update,
 )
-from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.planning.row_changes.logged_changes import LoggedChange, logged_change
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of, reads_of
-from paimon_magics.session.queries.planned_reads import (
-    SnapshotLeases,
-    local_limits,
-    plan_of,
-    planned_read,
-)
-from paimon_magics.session.queries.relations import Relation, relation_of
-from paimon_magics.session.scope import StatementScope, errors_located
-from paimon_magics.session.writes.append_changes import (
+from paimon_magics.session.row_changes.append_changes import (
     PreparedAppendChange,
     prepare_append_change,
     run_append_change,
 )
-from paimon_magics.session.writes.keyed_rows import check_seen, keyed_rows, with_key_buckets
-from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, finished, of_write, with_losses
-from paimon_magics.session.writes.prepare import PreparedWrite
-from paimon_magics.session.writes.row_selection import (
+from paimon_magics.session.row_changes.changed_rows import (
+    check_no_file_calls,
+    check_seen,
+    keyed_rows,
+    with_key_buckets,
+)
+from paimon_magics.session.row_changes.point_changes import (
+    PreparedKeys,
+    commit_by_key,
+    prepare_by_key,
+)
+from paimon_magics.session.row_changes.selection import (
     ChangeOnTable,
     changed_outcome,
-    check_no_file_calls,
+    chosen_rows,
     kind_of,
     operation_of,
 )
-from paimon_magics.session.writes.rows_by_key import PreparedKeys, commit_by_key, prepare_by_key
+from paimon_magics.session.scope import StatementScope, errors_located, errors_translated
+from paimon_magics.session.writes.exactness import is_strict
+from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, finished, of_write, with_losses
+from paimon_magics.session.writes.partitions import (
+    PartitionSpec,
+    partition_texts,
+    remove_partitions,
+)
+from paimon_magics.session.writes.prepare import PreparedWrite
+from paimon_magics.session.writes.small_inserts import inserts_of, send_to_log
 from paimon_magics.session.writes.transactions import run_again
 from paimon_magics.session.writes.write_jobs import persisted, run_job, run_write
+from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.queries import cancellable
-from paimon_magics.spark.reading import read_frame
 from paimon_magics.spark.row_changes import unseen_counts
+from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.spark.sizes import scan_sizes
+from paimon_magics.spark.types import with_char_columns
 from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.queries.query_traits import random_part
-from paimon_magics.statements.row_changes import Delete, RowChange
-from paimon_magics.tables.reading.data_read import DataRead
+from paimon_magics.statements.row_changes import Delete, RowChange, Update
+from paimon_magics.tables.compaction.scopes import stored_partitions
+from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import flushes_itself
 from paimon_magics.tables.writing.write_spec import WriteSpec
@@ -80,15 +86,10 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
+_PARTITION_NUMBER = "__paimon_magics_number"
+
 PreparedChange = PreparedWrite | PreparedAppendChange | PreparedKeys
 """A planned DELETE or UPDATE: rows of a kind that are written, or places in files."""
-
-
-_SLOTS_PER_BUCKET_MAX = 4
-"""A bucket is read by one task, so that the task may write it, too: with more slots than this for
-each, Spark's scan, which divides files, is faster."""
-_TASK_BYTES = 256 << 20
-_MICROSECONDS = 6  # digits
 
 
 def run_row_change(
@@ -218,86 +219,108 @@ def _counted_write(
         return run_job(scope, replace(prepared, frame=rows), task)
 
 
-# The rows that a DELETE or UPDATE of a table with keys may select, read by tasks that leave the
-# others out.
+# DELETE and UPDATE of rows that are named by their keys, in the log of small inserts.
 #
-# Where a condition compares a column with values, a task decodes files in Arrow and hands on the
-# rows that meet it; Spark evaluates the whole condition again. That takes half of the time of a raw
-# scan, and no more than it where many rows are left. Other conditions are Spark's alone: all rows
-# would go to it from Python.
+# If this process dies, a change that was answered is durable; the fate of another is unknown.
 
 
-def chosen_rows(on: ChangeOnTable) -> DataFrame | None:
-    """All columns of the rows of a snapshot that the condition may select, each bucket from one
-    task. None if a raw scan is the better reader, or rows have to be merged first.
+def small_change(
+    scope: StatementScope, change: RowChange, table: Table, parameters: Mapping[str, object]
+) -> LoggedChange | None:
+    """The small change that a statement is. None if its table, or the session, accepts none, or if
+    Spark has to decide what it does.
 
-    Raises what `planned_read` raises.
+    Raises errors of ours for parameters without a value, and for wrong assignments.
     """
-    scope, table, query = on.scope, on.table, on.change.selection.query
-    if len(query.references) != 1 or not on.snapshot_id or not _has_plain_columns(table.schema):
+    if inserts_of(scope, table) is None:
         return None
-    (reference,) = query.references
-    columns = table.schema.columns
-    predicates = (
-        *column_predicates(reference.filters, columns, on.bound),
-        *remainder_predicates(reference.other_conditions, reference.alias, columns),
-    )
-    if all(predicate.operator == "is not null" for predicate in predicates):
+    if isinstance(change, Update) and is_strict(scope.spark):
+        return None  # Spark has to check the types of what is assigned
+    bound = bind(change.selection.query.parameters, parameters, change.text, scope.zone)
+    logged = logged_change(change, table.name, table.schema, bound)
+    return logged if logged is not None and _fits(logged, table) else None
+
+
+def run_small_change(
+    scope: StatementScope,
+    change: RowChange,
+    table: Table,
+    logged: LoggedChange,
+    wait: str | None,
+) -> Outcome:
+    """Put a change into the log. `wait` specifies when it is acknowledged; the default is the
+    table's mode.
+
+    Raises errors of ours if it is refused.
+    """
+    inserts = inserts_of(scope, table)
+    assert inserts is not None
+    kind = kind_of(change)
+    outcome = send_to_log(scope, table, inserts, logged, wait=wait, kind=kind).outcome()
+    outcome.statement, outcome.query = change.text, None
+    return outcome
+
+
+def _fits(change: LoggedChange, table: Table) -> bool:
+    """Whether all columns can have the values that they are compared with."""
+    schema = arrow_schema(table.schema)
+    values = [
+        *(
+            ColumnPredicate(name, "in", tuple(key[at] for key in change.keys))
+            for at, name in enumerate(change.columns)
+        ),
+        *change.conditions,
+    ]
+    return all(can_have(value, schema.field(value.column).type) for value in values)
+
+
+# A DELETE of whole partitions: they leave the table by metadata, as TRUNCATE removes them.
+#
+# Source: `OptimizeMetadataOnlyDeleteFromPaimonTable` of Paimon's connector.
+
+
+def deleted_partitions(
+    scope: StatementScope, delete: Delete, table: Table, parameters: Mapping[str, object]
+) -> tuple[PartitionSpec, ...] | None:
+    """The partitions that a DELETE removes as a whole; ((),) is the whole table, and () nothing.
+    None for a DELETE that has to look at rows."""
+    schema = table.schema
+    if schema.flag("delete.force-produce-changelog"):
         return None
-    name = replace(table.name, system_table=None)
-    relation = relation_of(scope, reference, on.change.text, on.bound, known=name)
-    assert isinstance(relation, Relation)  # it is known to be a table
-    with SnapshotLeases(scope.committer) as leases:
-        # The same read that is made of the statement's query where None is returned: it is kept.
-        read = planned_read(scope, replace(relation, snapshot_id=on.snapshot_id), leases).read
-        plan = _plan(scope, read)
-        if plan is None:
-            return None
-        leases.planned.append(read.planned)
-        leases.plan = plan
-        reader = _leaving_out(read, predicates).reader
-        return leases.noted(read_frame(scope.spark, plan, columns, reader))
-
-
-def _has_plain_columns(schema: TableSchema) -> bool:
-    """Whether all columns come from Python to Spark without a detour. Nanoseconds in Arrow end in
-    the year 2262."""
-    return all(
-        isinstance(column.type, AtomicType)
-        and column.type.name not in ("VARIANT", "BLOB")
-        and not (
-            column.type.name.startswith("TIMESTAMP") and column.type.parameters[0] > _MICROSECONDS
-        )
-        for column in schema.columns
-    )
-
-
-def _plan(scope: StatementScope, read: DataRead) -> ReadPlan | None:
-    """The tasks that read the files. None if Spark can't scan all of them, if they are too few, or
-    if Arrow does not read their format faster."""
-    usual = plan_of(scope, read, local_limits(scope, read))
-    formats = {scan.format for scan in usual.raw_scans}
-    if formats != {"parquet"} or usual.tasks or read.stores != {"file"}:
+    where = delete.selection.condition
+    if where is None:
+        return ((),)
+    condition = delete.text[where.start : where.end]
+    others = set(schema.column_names) - set(schema.partition_keys)
+    if not may_select_partitions(condition, others):
         return None
-    buckets = _by_bucket(read.planned.raw)
-    if scope.slots > len(buckets) * _SLOTS_PER_BUCKET_MAX:
-        return None
-    tasks = max(scope.slots, stored_bytes(read.planned.raw, ()) // _TASK_BYTES)
-    return ReadPlan((), pack_splits(buckets, tasks))
+    if not schema.is_partitioned:
+        return ((),) if condition.upper().strip("() ") == "TRUE" else None
+    stored = stored_partitions(table)
+    numbers = pa.array(range(len(stored.encoded)), pa.int64())
+    rows = pa.table([*stored.values, numbers], names=[*schema.partition_keys, _PARTITION_NUMBER])
+    frame = with_char_columns(frame_of_rows(scope.spark, rows), schema.columns)
+    try:
+        on = ChangeOnTable(scope, delete, parameters, table, latest_snapshot_id(table))
+        selected = on.selected(frame)
+    except PaimonMagicsError:
+        return None  # it names other columns, or is wrong: then rows are looked at
+    # A subquery in the condition runs jobs.
+    with errors_translated(delete.text, where.start), cancellable(scope.spark):
+        chosen = fetched(selected.select(_PARTITION_NUMBER)).column(0).to_pylist()
+    values = [column.to_pylist() for column in stored.values]
+    return tuple(_spec(table, [column[number] for column in values]) for number in sorted(chosen))
 
 
-def _by_bucket(raw: Sequence[RawFiles]) -> list[PlainSplit]:
-    """The files of each bucket, which has a folder of its own."""
-    splits = (split for part in raw for split in plain_splits(part))
-    files = [file for split in splits for file in split.files]
-    files.sort(key=lambda file: file.path)
-    grouped = groupby(files, key=lambda file: file.path.rpartition("/")[0])
-    return [PlainSplit(tuple(bucket)) for _, bucket in grouped]
+def _spec(table: Table, values: list[Any]) -> PartitionSpec:
+    return tuple(partition_texts(table, values).items())
 
 
-def _leaving_out(read: DataRead, predicates: Sequence[ColumnPredicate]) -> DataRead:
-    """The read without rows that do not meet the predicates."""
-    by_name = {field.name: field for field in read.fields}
-    conditions = tuple((by_name[predicate.column], predicate) for predicate in predicates)
-    files = replace(read.reader.files, conditions=conditions, leaves_out=True)
-    return replace(read, reader=replace(read.reader, files=files))
+def delete_partitions(
+    scope: StatementScope, delete: Delete, table: Table, specs: tuple[PartitionSpec, ...]
+) -> Outcome:
+    """Remove the partitions of `deleted_partitions` by one commit; without any, commit nothing."""
+    if not specs:
+        return changed_outcome(delete, table, None, 0, NOTHING_WRITTEN)
+    whole = specs == ((),)
+    return remove_partitions(scope, table, delete.text, "DELETE", () if whole else specs)

@@ -1,10 +1,11 @@
-"""The rows that DELETE, UPDATE and MERGE write into a primary-key table, as the table takes them.
+"""The rows that DELETE, UPDATE and MERGE change: those that they write into a primary-key table,
+and those of an append table by their places in files.
 
-Rows of most tables come with their kinds. Where a column has the kinds (`rowkind.field`), a deleted
-row gets -D in it. Where keys can move between partitions, changed rows are written as those of an
-INSERT, whose writer knows where each key is, and deletes it from its old partition; deleted rows
-come with the buckets that their keys are in. Rows of postponed tables go into their buckets at
-once, since nothing may wait there.
+Rows of most tables with keys come with their kinds. Where a column has the kinds (`rowkind.field`),
+a deleted row gets -D in it. Where keys can move between partitions, changed rows are written as
+those of an INSERT, whose writer knows where each key is, and deletes it from its old partition;
+deleted rows come with the buckets that their keys are in. Rows of postponed tables go into their
+buckets at once, since nothing may wait there.
 """
 
 from __future__ import annotations
@@ -13,23 +14,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from paimon_magics.columnar.merging import KIND
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.commits.read_sets import ReadSet
 from paimon_magics.planning.commits.requests import Append
 from paimon_magics.planning.reads.predicates import ColumnPredicate
-from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.planning.reads.views import ROW_ID
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.session.planned_work import made_of
+from paimon_magics.session.queries.planned_reads import SnapshotLeases
 from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.writes.prepare import PreparedWrite
-from paimon_magics.session.writes.row_selection import placed_frame
-from paimon_magics.spark.row_changes import as_inserted, with_buckets
-from paimon_magics.tables.row_changes.looked_up_keys import check_none_wait, key_files
+from paimon_magics.spark.row_changes import with_buckets
+from paimon_magics.spark.row_places import placed_rows
+from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.queries.query_traits import input_file_call
+from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys, check_none_wait, key_files
+from paimon_magics.tables.row_changes.selected_rows import PlacedFiles
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
+
+ROW_ID_COLUMN = Column(0, ROW_ID, AtomicType("BIGINT"))
+"""Where a row with an id keeps it when it is written anew."""
 
 _AT_ONCE = ("postpone.batch-write-fixed-bucket", "true")
 
@@ -89,14 +97,6 @@ def keyed_rows(
     )
 
 
-def without_kinds(prepared: PreparedWrite) -> PreparedWrite:
-    """The write with rows as the writer takes them: without a column KIND, unless it needs that."""
-    if prepared.has_kinds or KIND not in prepared.frame.columns:
-        return prepared
-    field = prepared.table.schema.rowkind_field
-    return replace(prepared, frame=as_inserted(prepared.frame, field))
-
-
 def with_key_buckets(
     scope: StatementScope,
     table: Table,
@@ -125,3 +125,60 @@ def with_key_buckets(
 def _takes_kinds(schema: TableSchema) -> bool:
     """Whether the writer accepts kinds beside the table's columns."""
     return schema.rowkind_field is None and schema.bucket_mode != "KEY_DYNAMIC"
+
+
+# Rows of append tables, by their places in a snapshot's files.
+
+
+def placed_frame(
+    scope: StatementScope,
+    table: Table,
+    snapshot_id: int,
+    files: PlacedFiles | None,
+    columns: Sequence[Column],
+    more: Sequence[Column] = (),
+    keys: LookedUpKeys | None = None,
+) -> DataFrame:
+    """`placed_rows` of files of a snapshot, 0 for none, which stays for as long as the frame does.
+    Raises OutdatedPlanError if it has expired."""
+    with SnapshotLeases(scope.committer) as leases:
+        if snapshot_id:
+            leases.require(table.name, snapshot_id)
+        rows = placed_rows(scope.spark, files, columns, more, scope.slots, keys)
+        return leases.noted(rows)
+
+
+def with_row_id(ids: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns of ids, with the row's own among them."""
+    has_own = any(column.name == ROW_ID for column in ids)
+    return (*ids,) if has_own else (*ids, ROW_ID_COLUMN)
+
+
+def check_stays(table: Table, assigned: frozenset[str]) -> None:
+    """Raise UnsupportedStatementError if rows of a data-evolution table could go to another
+    partition: row ids follow from the places of rows (`PaimonUpdateTable`)."""
+    schema = table.schema
+    moved = [key for key in schema.partition_keys if key in assigned]
+    if schema.data_evolution_enabled and moved:
+        raise UnsupportedStatementError(
+            f"`{moved[0]}` is a partition column of `{table.name}`, which has "
+            "'data-evolution.enabled' = 'true': rows stay in the files that they are in.",
+            hint="DELETE the rows and INSERT them again, which gives them new ids. In a MERGE, "
+            "name the columns in UPDATE SET instead of `*`.",
+        )
+
+
+# What no row change can select by.
+
+
+def check_no_file_calls(text: str, position: int, kind: str) -> None:
+    """Raise UnsupportedStatementError if a text asks for the files of rows that a statement of this
+    kind changes: Python reads these, and Spark does not know their files."""
+    call = input_file_call(text[position:])
+    if call is not None:
+        raise UnsupportedStatementError(
+            f"{call} can't be used to select the rows that {kind} changes.",
+            hint="Select rows by their columns; SELECT input_file_name() shows their files.",
+            statement=text,
+            position=position,
+        )

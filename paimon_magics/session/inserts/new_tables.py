@@ -18,6 +18,7 @@ from paimon_magics.planning.commits.expiry import with_time_retained
 from paimon_magics.planning.schemas.rules import check_schema
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.planning.writes.inserts import check_writable, uniqueness_note
+from paimon_magics.session.inserts.insert import check_mode, write_frame_to
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.python_frames import (
     arrow_of,
@@ -29,7 +30,6 @@ from paimon_magics.session.python_frames import (
 )
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.settings_checks import check_written
-from paimon_magics.session.writes.insert import check_mode, write_frame_to
 from paimon_magics.spark.types import columns_of
 from paimon_magics.statements.data_types import RowField
 from paimon_magics.statements.statement import CreateTable, TableName

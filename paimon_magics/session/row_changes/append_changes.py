@@ -1,43 +1,40 @@
-"""MERGE on append tables. The rows that it changes are found with their places. Files that have
-such rows are rewritten or get deletion vectors, and new rows are added, all by one commit.
-
-The tasks that change files count their rows, and find a row that is changed twice. One job changes
-rows and adds new ones; where these need a shuffle of their own, there are two, and Spark keeps the
-rows until the second: the source is computed once.
-`session/writes/transactions.py` says what happens when this process dies.
-"""
+"""DELETE, UPDATE and MERGE of append tables: files with changed rows are rewritten, or deletion
+vectors mark the rows and new ones are added. DELETE also works this way on primary-key tables whose
+merge engine accepts no deletes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
-from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import row_id_columns
-from paimon_magics.planning.row_changes.engine_rules import ChangeMethod, adds_changed_rows
-from paimon_magics.planning.row_changes.merge_query import needed_columns
-from paimon_magics.planning.row_changes.merged_updates import MergedUpdate
-from paimon_magics.planning.row_changes.merges import Effect, Join, MergePlan, assigned_columns
-from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows, chooses_row_by_row
+from paimon_magics.planning.row_changes.merges import Effect
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.distributions import IN_PLACE_FILE_BYTES_MIN
 from paimon_magics.planning.writes.losses import ColumnLoss, added_losses
-from paimon_magics.session.parameters import bind
-from paimon_magics.session.planned_work import made_of
+from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation
-from paimon_magics.session.queries.relations import Selection
-from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.writes.append_changes import check_stays, with_row_id, written_files
+from paimon_magics.session.row_changes.changed_rows import (
+    ROW_ID_COLUMN,
+    check_seen,
+    check_stays,
+    placed_frame,
+    with_row_id,
+)
+from paimon_magics.session.row_changes.merge_join import MergePlaces
+from paimon_magics.session.row_changes.selection import ChangeOnTable, changed_outcome, operation_of
+from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.writes.exactness import check_losses
-from paimon_magics.session.writes.outcomes import WrittenFiles
+from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, WrittenFiles, with_losses
 from paimon_magics.session.writes.prepare import PreparedWrite
-from paimon_magics.session.writes.row_selection import placed_frame
 from paimon_magics.session.writes.transactions import ToCommit, append_spec, begun, transact
 from paimon_magics.session.writes.write_jobs import persisted, run_job
 from paimon_magics.spark.losses import kept_losses
@@ -46,9 +43,8 @@ from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.row_places import AddedRows, change_and_add_files, change_files
 from paimon_magics.spark.task_units import UnitResults
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.queries.query_traits import used_names
-from paimon_magics.statements.row_changes import MergeInto
-from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
+from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.row_changes import MergeInto, RowChange, Update
 from paimon_magics.tables.row_changes.rewriting import ChangedFile, ColumnChanges, FileChanges
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
 from paimon_magics.tables.row_changes.table_changes import TableChange, plan_table_change
@@ -61,70 +57,131 @@ from paimon_magics.tables.writing.table_write import CompletedWrite, completed
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
+_PLACES = (
+    Column(0, FILE_COLUMN, AtomicType("INT")),
+    Column(0, PLACE_COLUMN, AtomicType("BIGINT")),
+)
+
+
+@dataclass(frozen=True)
+class PreparedAppendChange:
+    """A planned change of an append table: the places of the selected rows, with their new values.
+    `plan` is None for a table without snapshots. `assigned` is None for a DELETE. Where each row
+    was chosen by itself (`engine_rules`), the rows are in the tasks that read their files."""
+
+    table: Table
+    base_snapshot_id: int
+    plan: TableChange | None
+    selected: DataFrame
+    assigned: frozenset[str] | None
+    row_by_row: bool
+
+
+def prepare_append_change(on: ChangeOnTable) -> PreparedAppendChange:
+    """Plan the change on a snapshot; nothing runs."""
+    plan, table, schema = _plan(on), on.table, on.table.schema
+    assigned = on.assigned if isinstance(on.change, Update) else None
+    written: tuple[Column, ...] = ()
+    keeps_ids = False
+    if assigned is not None:
+        adds = adds_changed_rows(schema)
+        written = tuple(column for column in schema.columns if adds or column.name in assigned)
+        check_stays(table, assigned)
+        keeps_ids = schema.row_tracking_enabled and adds
+    ids = row_id_columns(schema, on.names)
+    ids = with_row_id(ids) if keeps_ids else ids
+
+    def read(columns: Sequence[Column]) -> DataFrame:
+        files = None if plan is None else plan.placed_files()
+        return placed_frame(on.scope, table, on.snapshot_id, files, columns, ids)
+
+    rows = on.selected_of(read, {column.name for column in written})
+    more = (ROW_ID_COLUMN,) if keeps_ids else ()
+    values = on.new_values(rows, [*_PLACES, *more, *written])
+    row_by_row = chooses_row_by_row(on.change)
+    return PreparedAppendChange(table, on.snapshot_id, plan, values, assigned, row_by_row)
+
+
+def _plan(on: ChangeOnTable) -> TableChange | None:
+    if not on.snapshot_id:
+        return None
+    scope, table = on.scope, on.table
+    check_seen(scope, table, on.snapshot_id, on.predicates, on.place)
+    snapshot = read_snapshot(table.paimon, on.snapshot_id)
+    with errors_located(*on.place):
+        return plan_table_change(table, snapshot, on.predicates, scope.manifests(table))
+
+
+def run_append_change(
+    scope: StatementScope, change: RowChange, prepared: PreparedAppendChange, attempts: Attempts
+) -> Outcome:
+    """Change the rows, in one transaction."""
+    table, plan = prepared.table, prepared.plan
+    if plan is None or not plan.units:
+        return changed_outcome(change, table, None, 0, NOTHING_WRITTEN)
+    transaction = begun(scope, table.name, prepared.base_snapshot_id, attempts)
+
+    def write() -> tuple[ToCommit, tuple[int, WrittenFiles, tuple[ColumnLoss, ...]]]:
+        job = _run_job(scope, prepared, plan, transaction)
+        check_losses(scope, table, job.losses)
+        messages = plan.messages(job.results, transaction, prepared.assigned)
+        rows = sum(result.changed for result in job.results)
+        files = written_files(messages, *plan.file_counts(job.results))
+        to_commit = ToCommit(
+            tuple(write_message(table.paimon, message) for message in messages),
+            rows,
+            files.files,
+            operation_of(change, rows),
+            read_set=plan.read_set(job.results),
+            repeated_attempts=job.repeated_attempts,
+        )
+        return to_commit, (rows, files, job.losses)
+
+    receipt, (rows, files, losses) = transact(scope, transaction, change.text, write)
+    outcome = changed_outcome(change, table, receipt, rows, files)
+    return with_losses(outcome, table, losses)
+
+
+def written_files(
+    messages: Sequence[Any], rewritten: int | None, vectors: int | None
+) -> WrittenFiles:
+    """The output of the tasks of a change, by pypaimon's messages."""
+    new = [file for message in messages for file in message.new_files]
+    return WrittenFiles(
+        sum(file.row_count for file in new),
+        len(new),
+        sum(int(file.file_size) for file in new),
+        rewritten,
+        vectors,
+    )
+
+
+def _run_job(
+    scope: StatementScope,
+    prepared: PreparedAppendChange,
+    plan: TableChange,
+    transaction: Transaction,
+) -> UnitResults[ChangedFile]:
+    changes = plan.changes(
+        transaction, prepared.assigned, slots=scope.slots, settings=scope.settings
+    )
+    with cancellable(scope.spark):
+        return change_files(
+            scope.spark,
+            prepared.selected,
+            changes,
+            scope.slots,
+            in_place=prepared.row_by_row,
+        )
+
+
+# A MERGE into an append table: files are changed as for an UPDATE, and new rows are added.
+
+
 _TWICE = (
     "The ON search condition of the MERGE statement matched a single row from the target table "
     "with multiple rows of the source table, so that it would be updated or deleted more than once."
 )
-_BROADCAST_BYTES_MAX = 10 * 2**20  # Spark's own default for files
-_BROADCAST_ROWS_MAX = 100_000
-_HASHED_BYTES_MAX = 64 * 2**20
-
-
-@dataclass(frozen=True)
-class MergeOnTable:
-    """A MERGE with what is known of its table: what its clauses do, how rows are changed, and the
-    snapshot `chosen` that it changes, whose delta manifest list is `manifest_list`. `merged` says
-    what the merge engine makes of updated rows, in a table with keys."""
-
-    scope: StatementScope
-    merge: MergeInto
-    plan: MergePlan
-    table: Table
-    chosen: Selection
-    parameters: Mapping[str, object]
-    method: ChangeMethod
-    manifest_list: str
-    merged: MergedUpdate | None = None
-
-    @cached_property
-    def bound(self) -> dict[str, object]:
-        """The values of the bind names from ON to the end."""
-        merge = self.merge
-        return bind(merge.within.parameters, self.parameters, merge.text, self.scope.zone)
-
-    @property
-    def has_places(self) -> bool:
-        """Whether rows of the target are changed by their places in files."""
-        return not self.table.schema.is_primary_key_table and not self.plan.only_inserts
-
-
-@dataclass(frozen=True)
-class MergePlaces:
-    """The target's rows with their places, as `frame`: the table's columns at the positions
-    `needed`, and the columns `more` of places and row ids. `plan` is None for a table without
-    snapshots. `updated` are the columns that get new values; None if no row is updated."""
-
-    plan: TableChange | None
-    updated: frozenset[str] | None
-    needed: tuple[int, ...]
-    more: tuple[str, ...]
-    frame: DataFrame
-    in_one_job: bool = False
-    many: bool = False
-    source_bytes: float | None = None
-
-    def joined(self, source: DataFrame, join: Join) -> tuple[DataFrame, DataFrame]:
-        """The frame and the source with hints for their join.
-
-        Spark does not know how many rows come from tasks: it would collect them on the driver,
-        where a single thread makes a table of them. Tables of a small source's rows are made by
-        the tasks, unless the join is about the source's rows alone."""
-        if not self.many:
-            return self.frame, source
-        size = self.source_bytes
-        if size is not None and size <= _HASHED_BYTES_MAX and join != "RIGHT ANTI":
-            return self.frame, made_of(source.hint("shuffle_hash"), source)
-        return made_of(self.frame.hint("merge"), self.frame), source
 
 
 @dataclass(frozen=True)
@@ -136,44 +193,6 @@ class MergedRows:
     files: WrittenFiles
     buckets: frozenset[BucketKey]
     losses: tuple[ColumnLoss, ...] = ()
-
-
-def merge_places(
-    on: MergeOnTable, predicates: Sequence[ColumnPredicate], keys: LookedUpKeys | None = None
-) -> MergePlaces:
-    """The rows of an append table's snapshot that a MERGE may change, of files that can meet
-    `predicates`, with the values of `keys`. Nothing runs. Raises UnsupportedStatementError for rows
-    that can't move."""
-    scope, merge, plan, table, base = on.scope, on.merge, on.plan, on.table, on.chosen.snapshot_id
-    schema = table.schema
-    files = None
-    if base:
-        manifests = scope.manifests(table)
-        files = plan_table_change(table, read_snapshot(table.paimon, base), predicates, manifests)
-    updated = assigned_columns(merge, plan, schema)
-    adds = adds_changed_rows(schema)
-    more = row_id_columns(schema, used_names(merge.text, merge.within))
-    if updated is not None:
-        check_stays(table, updated)
-        if schema.row_tracking_enabled and adds:
-            more = with_row_id(more)
-    written = schema.column_names if adds else tuple(updated or ())
-    needed = needed_columns(merge, plan, schema.column_names, written)
-    columns = [schema.columns[at] for at in needed]
-    placed = None if files is None else files.placed_files()
-    frame = placed_frame(scope, table, base, placed, columns, more, keys)
-    in_one_job = schema.bucket_mode == "BUCKET_UNAWARE" and not schema.is_partitioned
-    many = files is not None and _are_many(files, in_one_job=in_one_job)
-    names = (*(column.name for column in more), FILE_COLUMN, PLACE_COLUMN)
-    return MergePlaces(files, updated, needed, names, frame, in_one_job, many)
-
-
-def _are_many(files: TableChange, *, in_one_job: bool) -> bool:
-    """Whether the rows of the files are too many to be sent to all tasks. Kept rows are sorted in
-    as many tasks as Spark has partitions of a shuffle, which takes longer than sending some."""
-    if in_one_job:  # rows are counted twice where files share them (data evolution)
-        return sum(file.rows for unit in files.units for file in unit.files) > _BROADCAST_ROWS_MAX
-    return sum(unit.size_bytes for unit in files.units) > _BROADCAST_BYTES_MAX
 
 
 def counted_rows(changed: DataFrame, identity: Sequence[str]) -> MatchCounts:

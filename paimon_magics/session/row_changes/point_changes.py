@@ -30,9 +30,9 @@ from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.inserts import plans_in_turn
 from paimon_magics.planning.writes.losses import LOSSES
 from paimon_magics.session.queries.planned_reads import SnapshotLeases
+from paimon_magics.session.row_changes.selection import ChangeOnTable, operation_of
 from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.exactness import check_losses, is_strict
-from paimon_magics.session.writes.row_selection import ChangeOnTable, operation_of
 from paimon_magics.session.writes.transactions import ToCommit, append_spec, begun, transact
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.queries import cancellable

@@ -8,30 +8,45 @@ not run again: it would also replace rows that were written meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+import pyarrow as pa
+
 from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
-from paimon_magics.errors import (
-    InvalidValueError,
-    PaimonMagicsError,
-    UnsupportedStatementError,
-    nearest,
-)
+from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest, value_text
 from paimon_magics.planning.commits.requests import Append, InsertChange, OverwriteTouched
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
+from paimon_magics.planning.options.traits import INTEGER_BITS
+from paimon_magics.planning.row_changes.merges import Upsert
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.provenance import Operation
-from paimon_magics.session.python_frames import is_own, notes_on, spark_frame
+from paimon_magics.session.python_frames import (
+    arrow_of,
+    frame_kind,
+    frame_text,
+    is_own,
+    notes_on,
+    spark_frame,
+    stream_of,
+)
+from paimon_magics.session.row_changes.merge import run_upsert
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.settings_checks import check_written
-from paimon_magics.session.writes.insert_input import given_table
+from paimon_magics.session.times import columns_in_zone, value_in_zone
+from paimon_magics.session.value_inputs import (
+    CutValueError,
+    columns_of,
+    kind_of,
+    misfit,
+    plain,
+    shown,
+)
 from paimon_magics.session.writes.merged_schemas import merge_columns
-from paimon_magics.session.writes.merging import run_merge
 from paimon_magics.session.writes.outcomes import finished, of_write, with_losses, write_outcome
 from paimon_magics.session.writes.prepare import PreparedWrite, fetched_values, prepare_insert
 from paimon_magics.session.writes.small_inserts import (
@@ -44,24 +59,45 @@ from paimon_magics.session.writes.small_inserts import (
 )
 from paimon_magics.session.writes.transactions import run_again
 from paimon_magics.session.writes.write_jobs import run_job, run_write
-from paimon_magics.spark.rows import last_rows
 from paimon_magics.spark.writing import JobWritten
-from paimon_magics.statements.clauses.names import quoted, table_text
-from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.row_changes import MergeInto
+from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    VectorType,
+)
 from paimon_magics.statements.statement import Insert, QueryText, TableName, TextRange
+from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.writing.write_spec import WriteSpec
 from paimon_magics.tables.writing.writer import write_batches
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from paimon_magics.spark.handles import DataFrame
 
 
 WriteMode = Literal["append", "overwrite", "dynamic"]
 _MODES = ("append", "overwrite", "dynamic")
+
+_TAKEN = {
+    "BOOLEAN": "True or False",
+    "FLOAT": "a number of at most 3.4e38",
+    "DOUBLE": "a number that a Python float can hold",
+    "STRING": "a string",
+    "CHAR": "a string",
+    "VARCHAR": "a string",
+    "BINARY": "bytes",
+    "VARBINARY": "bytes",
+    "BYTES": "bytes",
+    "DATE": "a datetime.date",
+    "TIME": "a datetime.time of whole milliseconds",
+    "TIMESTAMP": "a datetime.datetime",
+    "TIMESTAMP_LTZ": "a datetime.datetime",
+}
 
 
 def run_insert(
@@ -124,10 +160,10 @@ def run_prepared(scope: StatementScope, insert: Insert, prepared: PreparedWrite)
 
 
 def _run_planned(scope: StatementScope, insert: Insert, prepared: PreparedWrite) -> Outcome:
-    keys = _upsert_keys(prepared.table.schema)
-    if insert.overwrite or not keys:
+    upsert = None if insert.overwrite else Upsert.of(prepared.table.schema)
+    if upsert is None:
         return run_prepared(scope, insert, prepared)
-    return _run_upsert(scope, insert, prepared, keys)
+    return run_upsert(scope, insert, prepared, upsert)
 
 
 def _may_run_again(change: InsertChange) -> bool:
@@ -193,8 +229,6 @@ def _run_logged(
     log: SmallInserts,
     wait: str | None,
 ) -> Outcome:
-    import pyarrow as pa
-
     from paimon_magics.tables.schema.arrow_casting import conform
 
     table = prepared.table
@@ -233,6 +267,141 @@ def insert_rows(
         outcome.notes = (*outcome.notes, at_once_note(scope, table))
         return outcome
     return send_to_log(scope, table, inserts, arrow, wait=wait, label=label)
+
+
+# The rows of a small insert, as an Arrow table with the table's columns. A value that does not fit
+# is refused here; the error names row and column, and the values that the column accepts.
+
+
+def given_table(rows: Any, table_schema: TableSchema, zone: str) -> pa.Table:
+    """Return the rows as an Arrow table with the table's columns that they name; rows in tuples or
+    lists have all columns. Times are those of a session of `zone` (`times`).
+
+    Raises InvalidValueError, and UnknownNameError for a name that is not a column.
+    """
+    schema = arrow_schema(table_schema)
+    if frame_kind(rows) is not None:
+        return columns_in_zone(_rows_of(rows), schema, zone)
+    if isinstance(rows, Mapping):
+        rows = [rows]
+    if not _is_row(rows):
+        raise InvalidValueError(
+            f"{value_text(rows, begins=True)} can't be inserted.",
+            hint="Give a list of rows (tuples, or dictionaries), an Arrow table, or a pandas or "
+            "polars DataFrame.",
+        )
+    columns = columns_of(rows) if rows and kind_of(rows[0]) == "row" else None
+    if columns is None:
+        _check_widths(rows, table_schema)
+        values = list(zip(*rows, strict=True)) or [()] * len(table_schema.columns)
+        columns = dict(zip(table_schema.column_names, map(list, values), strict=True))
+    # The coordinator checks nullability: its error names the column.
+    fields = [schema.field(table_schema.column(name).name).with_nullable(True) for name in columns]
+    arrays = [
+        _array(values, field, table_schema, zone)
+        for values, field in zip(columns.values(), fields, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _rows_of(frame: Any) -> pa.Table:
+    """The rows of a frame with its own types. Raises InvalidValueError for a frame of Spark's."""
+    stream = stream_of(frame)
+    if stream is not None:
+        return stream.read_all()
+    if not is_own(frame):
+        raise InvalidValueError(
+            f"{frame_text(frame)[:1].upper()}{frame_text(frame)[1:]} is not inserted row by row.",
+            hint="Use session.write(frame, table).",
+        )
+    return arrow_of(frame)
+
+
+def _is_row(row: object) -> bool:
+    return isinstance(row, Sequence) and not isinstance(row, str | bytes)
+
+
+def _check_widths(rows: Sequence[Any], schema: TableSchema) -> None:
+    """Raise InvalidValueError unless each row has a value for each column."""
+    wanted = len(schema.column_names)
+    for number, row in enumerate(rows, 1):
+        if not _is_row(row) or kind_of(row) == "row":
+            raise InvalidValueError(
+                f"Row {number} is not a tuple of {count_text(wanted, 'value')}: {shown(row)}",
+                hint=f"The columns are {_wanted(schema)}. Give a list of tuples, or a list "
+                "of dictionaries.",
+            )
+        if len(row) != wanted:
+            raise InvalidValueError(
+                f"Row {number} has {count_text(len(row), 'value')}, but the table has "
+                f"{count_text(wanted, 'column')}.",
+                hint=f"The columns are {_wanted(schema)}. To give only some, use dictionaries.",
+            )
+
+
+def _array(values: list[Any], field: pa.Field, schema: TableSchema, zone: str) -> pa.Array:
+    """The values in the type of their column. Raises InvalidValueError for the first that does not
+    fit."""
+    converted = []
+    for number, value in enumerate(values, 1):
+        try:
+            own = value_in_zone(plain(value), field.type, zone)
+            why = misfit(own, field.type)
+        except CutValueError as error:
+            why = str(error)
+        if why is not None:
+            raise _unfit(value, number, schema.column(field.name), why)
+        if isinstance(own, Decimal) and pa.types.is_floating(field.type):
+            own = float(own)  # the nearest one, which is what these types have
+        converted.append(own)
+    try:
+        return pa.array(converted, type=field.type)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        # A kind that the column takes, but too large for it.
+        for number, value in enumerate(converted, 1):
+            try:
+                pa.array([value], type=field.type)
+            except (pa.ArrowException, ValueError, TypeError, OverflowError):
+                raise _unfit(values[number - 1], number, schema.column(field.name), "") from error
+        raise
+
+
+def _unfit(value: object, number: int, column: Column, why: str) -> InvalidValueError:
+    because = f": {why}" if why else ""
+    return InvalidValueError(
+        f"Column `{column.name}` takes {to_spark_sql(column.type)}; {shown(value)} of row {number} "
+        f"does not fit{because}.",
+        hint=f"Nothing was written. Give {_taken(column.type)}.",
+    )
+
+
+def _taken(data_type: DataType) -> str:
+    """The Python types that a column of that type takes, in words."""
+    match data_type:
+        case AtomicType(name=name) if name in INTEGER_BITS:
+            most = 2 ** (INTEGER_BITS[name] - 1)
+            return f"a whole number from {-most} to {most - 1}"
+        case AtomicType(name="DECIMAL", parameters=(precision, scale)):
+            before = count_text(precision - scale, "digit")
+            return f"a Decimal of at most {before} before the decimal point and {scale} after it"
+        case AtomicType(name=name):
+            return _TAKEN.get(name, f"a value of the type {name}")
+        case ArrayType(element=element):
+            return f"a list of {to_spark_sql(element)}"
+        case MapType(key=key, value=value):
+            return f"a dictionary from {to_spark_sql(key)} to {to_spark_sql(value)}"
+        case RowType(fields=fields):
+            inner = ", ".join(f"'{field.name}' ({to_spark_sql(field.type)})" for field in fields)
+            return f"a dictionary with the keys {inner}"
+        case MultisetType() | VectorType():
+            return f"a value of the type {to_spark_sql(data_type)}"
+
+
+def _wanted(schema: TableSchema) -> str:
+    return ", ".join(
+        f"`{column.name}` {to_spark_sql(column.type)}{'' if column.type.nullable else ' NOT NULL'}"
+        for column in schema.columns
+    )
 
 
 # Frames that Python holds: Spark's, Arrow's, pandas' or polars'.
@@ -282,67 +451,3 @@ def check_mode(mode: str | None) -> None:
         raise InvalidValueError(
             f"There is no mode '{mode}'.", hint=nearest(mode, _MODES, what="modes")
         )
-
-
-# INSERT INTO a table with `upsert-key`.
-#
-# Such an INSERT is a MERGE of its rows into the table, as in Paimon's connector. A row replaces the
-# stored row with an equal key (NULL equals NULL), unless that row has a greater sequence
-# (`sequence.field`). Of several rows of one key in a statement, the row with the greatest sequence
-# is taken, and of those the last.
-#
-# Source: `RewriteUpsertTable`, which compares several sequence fields one by one with those of the
-# table, and in order among the rows of a statement; here they are compared in order, as in tables
-# with a primary key.
-
-
-def _run_upsert(
-    scope: StatementScope, insert: Insert, prepared: PreparedWrite, keys: tuple[str, ...]
-) -> Outcome:
-    schema = prepared.table.schema
-    if prepared.read_set is not None:
-        raise UnsupportedStatementError(
-            f"`{prepared.table.name}` has 'upsert-key' = '{schema.stored_option('upsert-key')}', "
-            "and this INSERT reads the table that it writes: concurrent changes of others could "
-            "be lost.",
-            hint="Write MERGE INTO, which reads the table once.",
-            statement=insert.text,
-            position=insert.target_position,
-        )
-    prepared.check()
-    sequence = schema.sequence_fields
-    ascending = (schema.option("sequence.field.sort-order") or "ascending") != "descending"
-    rows = last_rows(prepared.frame, keys, sequence, ascending=ascending)
-    made_of(rows, prepared.frame)
-    merge = parse_statement(_merge_text(prepared, keys, sequence, ascending=ascending))
-    assert isinstance(merge, MergeInto)
-    try:
-        outcome = run_merge(scope, merge, {}, rows)
-    except PaimonMagicsError as error:
-        if error.statement == merge.text:  # the user wrote another one
-            error.statement, error.position = insert.text, insert.target_position
-        raise
-    outcome.statement, outcome.query, outcome.kind = insert.text, None, "INSERT INTO"
-    outcome.message = f"INSERT INTO{outcome.message.removeprefix('MERGE INTO')}"
-    return outcome
-
-
-def _upsert_keys(schema: TableSchema) -> tuple[str, ...]:
-    """The columns of the key by which a row replaces another; () if rows are only added."""
-    return () if schema.is_primary_key_table else column_list(schema.stored_option("upsert-key"))
-
-
-def _merge_text(
-    prepared: PreparedWrite, keys: tuple[str, ...], sequence: tuple[str, ...], *, ascending: bool
-) -> str:
-    same = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in keys)
-    newer = ""
-    if sequence:
-        before, after = (
-            f"struct({', '.join(f'{side}.{quoted(name)}' for name in sequence)})" for side in "ts"
-        )
-        newer = f" AND {before} {'<=' if ascending else '>='} {after}"
-    return (
-        f"MERGE INTO {table_text(prepared.table.name)} AS t USING frame AS s ON {same} "
-        f"WHEN MATCHED{newer} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-    )

@@ -36,6 +36,7 @@ from paimon_magics.planning.row_changes.merges import (
     FromText,
     MergePlan,
     ToDefault,
+    Upsert,
     Value,
     assigned_columns,
     inserts_keys_of_on,
@@ -47,16 +48,19 @@ from paimon_magics.session.planned_work import made_of, planned_bytes, reads_of
 from paimon_magics.session.provenance import Operation
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.relations import Selection
-from paimon_magics.session.scope import StatementScope, errors_located
-from paimon_magics.session.writes.keyed_rows import check_seen, keyed_rows
-from paimon_magics.session.writes.merge_places import (
-    MergeOnTable,
-    MergePlaces,
+from paimon_magics.session.row_changes.append_changes import (
     changed_twice,
     counted_rows,
     run_place_merge,
 )
-from paimon_magics.session.writes.merge_sides import (
+from paimon_magics.session.row_changes.changed_rows import (
+    check_no_file_calls,
+    check_seen,
+    keyed_rows,
+)
+from paimon_magics.session.row_changes.merge_join import (
+    MergeOnTable,
+    MergePlaces,
     MergeTarget,
     SourceLookup,
     analyzed_source,
@@ -64,6 +68,7 @@ from paimon_magics.session.writes.merge_sides import (
     merged_rows,
     target_conditions,
 )
+from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.writes.merged_schemas import merge_columns_of_source, merge_rules_of
 from paimon_magics.session.writes.outcomes import (
     WrittenFiles,
@@ -73,11 +78,11 @@ from paimon_magics.session.writes.outcomes import (
     write_outcome,
 )
 from paimon_magics.session.writes.prepare import PreparedWrite, reads_now
-from paimon_magics.session.writes.row_selection import check_no_file_calls
 from paimon_magics.session.writes.transactions import run_again
 from paimon_magics.session.writes.write_jobs import persisted, run_job, run_write
 from paimon_magics.spark.losses import kept_losses, without_losses
 from paimon_magics.spark.merging import COUNTED, KIND_NUMBERS, MatchCounts
+from paimon_magics.spark.rows import last_rows
 from paimon_magics.spark.session_settings import few_shuffle_tasks
 from paimon_magics.spark.sizes import COMPRESSED_AT_MOST, estimate
 from paimon_magics.spark.writing import JobWritten
@@ -85,7 +90,7 @@ from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.query_traits import random_part
 from paimon_magics.statements.queries.rewriting import names_row_ids
 from paimon_magics.statements.row_changes import DeleteAction, MergeInto
-from paimon_magics.statements.statement import TableReference
+from paimon_magics.statements.statement import Insert, TableReference
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id, latest_state
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import CompletedWrite
@@ -425,3 +430,36 @@ def _check_target(on: MergeOnTable, predicates: Sequence[ColumnPredicate]) -> No
                 hint="Run a separate DELETE for those rows, before or after the MERGE.",
             )
     check_seen(on.scope, table, on.chosen.snapshot_id, predicates, place)
+
+
+# INSERT INTO a table with `upsert-key`: the MERGE of `planning/row_changes/merges.py`.
+
+
+def run_upsert(
+    scope: StatementScope, insert: Insert, prepared: PreparedWrite, upsert: Upsert
+) -> Outcome:
+    """Run a planned INSERT as the MERGE of its rows. Raises UnsupportedStatementError if it reads
+    the table that it writes, and as `run_merge`."""
+    table = prepared.table
+    if prepared.read_set is not None:
+        raise UnsupportedStatementError(
+            f"`{table.name}` has 'upsert-key' = '{table.schema.stored_option('upsert-key')}', "
+            "and this INSERT reads the table that it writes: concurrent changes of others could "
+            "be lost.",
+            hint="Write MERGE INTO, which reads the table once.",
+            statement=insert.text,
+            position=insert.target_position,
+        )
+    prepared.check()
+    rows = last_rows(prepared.frame, upsert.keys, upsert.sequence, ascending=upsert.ascending)
+    made_of(rows, prepared.frame)
+    merge = upsert.merge(table.name)
+    try:
+        outcome = run_merge(scope, merge, {}, rows)
+    except PaimonMagicsError as error:
+        if error.statement == merge.text:  # the user wrote another one
+            error.statement, error.position = insert.text, insert.target_position
+        raise
+    outcome.statement, outcome.query, outcome.kind = insert.text, None, "INSERT INTO"
+    outcome.message = f"INSERT INTO{outcome.message.removeprefix('MERGE INTO')}"
+    return outcome

@@ -15,13 +15,13 @@ from paimon_magics.planning.reads.views import KIND_NAMES, OLDER, PARTLY, UNCHAN
 from paimon_magics.planning.row_changes.merged_updates import UnseenCounts, unseen_notes
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.losses import ColumnLoss, loss_texts
+from paimon_magics.session.row_changes.append_changes import counted_rows
+from paimon_magics.session.row_changes.delete_update import PreparedChange, prepare_row_change
+from paimon_magics.session.row_changes.merge import PreparedMerge, prepare_merge
+from paimon_magics.session.row_changes.point_changes import PreparedKeys
+from paimon_magics.session.row_changes.selection import ChangeOnTable
 from paimon_magics.session.scope import StatementScope, errors_translated
-from paimon_magics.session.writes.merge_places import counted_rows
-from paimon_magics.session.writes.merging import PreparedMerge, prepare_merge
 from paimon_magics.session.writes.prepare import PreparedWrite
-from paimon_magics.session.writes.row_changes import PreparedChange, prepare_row_change
-from paimon_magics.session.writes.row_selection import ChangeOnTable
-from paimon_magics.session.writes.rows_by_key import PreparedKeys
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.losses import counted_losses, without_losses
 from paimon_magics.spark.merging import MatchCounts

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import row_id_columns
+from paimon_magics.planning.row_changes.engine_rules import ChangeMethod, adds_changed_rows
 from paimon_magics.planning.row_changes.merge_query import (
     SOURCE_MARK,
     TARGET_MARK,
@@ -26,6 +28,8 @@ from paimon_magics.planning.row_changes.merge_query import (
     target_filters,
     users_text,
 )
+from paimon_magics.planning.row_changes.merged_updates import MergedUpdate
+from paimon_magics.planning.row_changes.merges import Join, MergePlan, assigned_columns
 from paimon_magics.planning.row_changes.source_keys import (
     SourceKey,
     compare_alike,
@@ -33,13 +37,14 @@ from paimon_magics.planning.row_changes.source_keys import (
     range_filters,
     source_keys,
 )
+from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import Reads, made_of, note_reads, planned_bytes, reads_of
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.planned_reads import read_plan
-from paimon_magics.session.queries.relations import Conditions, Relation
+from paimon_magics.session.queries.relations import Conditions, Relation, Selection
+from paimon_magics.session.row_changes.changed_rows import check_stays, placed_frame, with_row_id
 from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.exactness import check_policy
-from paimon_magics.session.writes.merge_places import MergeOnTable, MergePlaces, merge_places
 from paimon_magics.spark.merging import changed_rows, given_values, marked
 from paimon_magics.spark.progress import doing
 from paimon_magics.spark.queries import binding_replacements, cancellable, frame_of_text
@@ -56,9 +61,11 @@ from paimon_magics.statements.row_changes import MergeInto
 from paimon_magics.statements.statement import Query, TableReference
 from paimon_magics.tables.manifests.live_files import live_files
 from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
-from paimon_magics.tables.row_changes.table_changes import plan_table_change
+from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
+from paimon_magics.tables.row_changes.table_changes import TableChange, plan_table_change
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.splits.pruning_steps import PruningStep
+from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
@@ -67,6 +74,66 @@ if TYPE_CHECKING:
 _KEY = "__paimon_magics_key_"
 _LOOKUP_BYTES_MIN = 8 * 2**20
 _LOOKUP_SOURCE_BYTES_MAX = 64 * 2**20
+_BROADCAST_BYTES_MAX = 10 * 2**20  # Spark's own default for files
+_BROADCAST_ROWS_MAX = 100_000
+_HASHED_BYTES_MAX = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class MergeOnTable:
+    """A MERGE with what is known of its table: what its clauses do, how rows are changed, and the
+    snapshot `chosen` that it changes, whose delta manifest list is `manifest_list`. `merged` says
+    what the merge engine makes of updated rows, in a table with keys."""
+
+    scope: StatementScope
+    merge: MergeInto
+    plan: MergePlan
+    table: Table
+    chosen: Selection
+    parameters: Mapping[str, object]
+    method: ChangeMethod
+    manifest_list: str
+    merged: MergedUpdate | None = None
+
+    @cached_property
+    def bound(self) -> dict[str, object]:
+        """The values of the bind names from ON to the end."""
+        merge = self.merge
+        return bind(merge.within.parameters, self.parameters, merge.text, self.scope.zone)
+
+    @property
+    def has_places(self) -> bool:
+        """Whether rows of the target are changed by their places in files."""
+        return not self.table.schema.is_primary_key_table and not self.plan.only_inserts
+
+
+@dataclass(frozen=True)
+class MergePlaces:
+    """The target's rows with their places, as `frame`: the table's columns at the positions
+    `needed`, and the columns `more` of places and row ids. `plan` is None for a table without
+    snapshots. `updated` are the columns that get new values; None if no row is updated."""
+
+    plan: TableChange | None
+    updated: frozenset[str] | None
+    needed: tuple[int, ...]
+    more: tuple[str, ...]
+    frame: DataFrame
+    in_one_job: bool = False
+    many: bool = False
+    source_bytes: float | None = None
+
+    def joined(self, source: DataFrame, join: Join) -> tuple[DataFrame, DataFrame]:
+        """The frame and the source with hints for their join.
+
+        Spark does not know how many rows come from tasks: it would collect them on the driver,
+        where a single thread makes a table of them. Tables of a small source's rows are made by
+        the tasks, unless the join is about the source's rows alone."""
+        if not self.many:
+            return self.frame, source
+        size = self.source_bytes
+        if size is not None and size <= _HASHED_BYTES_MAX and join != "RIGHT ANTI":
+            return self.frame, made_of(source.hint("shuffle_hash"), source)
+        return made_of(self.frame.hint("merge"), self.frame), source
 
 
 @contextmanager
@@ -322,7 +389,7 @@ def _nested_frame(on: MergeOnTable, reference: TableReference) -> DataFrame:
 
 
 # The rows of its target that a MERGE reads: columns that it needs, of files that can have rows
-# which matter to it (`target_conditions`).
+# which matter to it (`planning/row_changes/merge_query.py`).
 
 
 @dataclass(frozen=True)
@@ -378,3 +445,44 @@ def merge_target(
     frame = frame_of_query(on.scope, query.text, query.query, {}, selection=chosen)
     steps = reads_of(frame).planned[-1].pruning_steps
     return MergeTarget(frame, needed, (), predicates, steps)
+
+
+# Its rows with their places, where the rows of an append table change.
+
+
+def merge_places(
+    on: MergeOnTable, predicates: Sequence[ColumnPredicate], keys: LookedUpKeys | None = None
+) -> MergePlaces:
+    """The rows of an append table's snapshot that a MERGE may change, of files that can meet
+    `predicates`, with the values of `keys`. Nothing runs. Raises UnsupportedStatementError for rows
+    that can't move."""
+    scope, merge, plan, table, base = on.scope, on.merge, on.plan, on.table, on.chosen.snapshot_id
+    schema = table.schema
+    files = None
+    if base:
+        manifests = scope.manifests(table)
+        files = plan_table_change(table, read_snapshot(table.paimon, base), predicates, manifests)
+    updated = assigned_columns(merge, plan, schema)
+    adds = adds_changed_rows(schema)
+    more = row_id_columns(schema, used_names(merge.text, merge.within))
+    if updated is not None:
+        check_stays(table, updated)
+        if schema.row_tracking_enabled and adds:
+            more = with_row_id(more)
+    written = schema.column_names if adds else tuple(updated or ())
+    needed = needed_columns(merge, plan, schema.column_names, written)
+    columns = [schema.columns[at] for at in needed]
+    placed = None if files is None else files.placed_files()
+    frame = placed_frame(scope, table, base, placed, columns, more, keys)
+    in_one_job = schema.bucket_mode == "BUCKET_UNAWARE" and not schema.is_partitioned
+    many = files is not None and _are_many(files, in_one_job=in_one_job)
+    names = (*(column.name for column in more), FILE_COLUMN, PLACE_COLUMN)
+    return MergePlaces(files, updated, needed, names, frame, in_one_job, many)
+
+
+def _are_many(files: TableChange, *, in_one_job: bool) -> bool:
+    """Whether the rows of the files are too many to be sent to all tasks. Kept rows are sorted in
+    as many tasks as Spark has partitions of a shuffle, which takes longer than sending some."""
+    if in_one_job:  # rows are counted twice where files share them (data evolution)
+        return sum(file.rows for unit in files.units for file in unit.files) > _BROADCAST_ROWS_MAX
+    return sum(unit.size_bytes for unit in files.units) > _BROADCAST_BYTES_MAX
