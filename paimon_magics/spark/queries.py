@@ -166,7 +166,8 @@ def kind_in_spark(spark: SparkSession, parts: Sequence[str]) -> Literal["table",
         if not spark.catalog.tableExists(name):
             return None
     except Exception:
-        # A name that no catalog of Spark's can have, such as one in a missing catalog.
+        # A name that no catalog of Spark's can have, such as one in a missing catalog, whose
+        # plug-in may raise anything. A Spark that has ended shows in the next call.
         return None
     with suppress(AnalysisException):
         return "view" if spark.catalog.getTable(name).isTemporary else "table"
@@ -180,6 +181,8 @@ def has_own_catalog(spark: SparkSession, name: str | None) -> bool:
         catalog = name or spark.catalog.currentCatalog()
         return spark.conf.get(f"spark.sql.catalog.{catalog}", None) is not None
     except Exception:
+        # The current catalog can't be made, or Spark has ended: the method that is answered
+        # reports that.
         return False
 
 

@@ -281,7 +281,7 @@ def is_alive(spark: SparkSession) -> bool:
         if context is not None:
             return bool(context.defaultParallelism)
         spark.conf.get("spark.app.name", "")
-    except Exception:
+    except Exception:  # of py4j, of a socket, of grpc, or of a context without a JVM
         return False
     return True
 

@@ -67,7 +67,7 @@ class OpenedStores:
 
         try:
             load_files(self._spark.read.format("binaryFile"), [path])
-        except Exception:
+        except Exception:  # whatever Spark lacks, a jar, a key or the way there: tasks read instead
             return False
         return True
 

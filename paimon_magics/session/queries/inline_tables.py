@@ -6,6 +6,7 @@ of the values by themselves; no job runs.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
@@ -17,6 +18,8 @@ from paimon_magics.statements.lexing.tokens import Token, tokenize
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import SparkSession
+
+_log = logging.getLogger(__name__)
 
 _CONDITION = "INVALID_INLINE_TABLE.INCOMPATIBLE_TYPES_IN_INLINE_TABLE"
 _UNNAMED = re.compile(r"col(\d+)")
@@ -47,8 +50,9 @@ def with_types(
         texts = [statement[row[index][0] : row[index][1]] for row in islice(rows, _VALUES_MAX)]
         types = _types(spark, [text for text in texts if text.upper() != "DEFAULT"], bound)
         targets = list(names(len(rows[0]))) if names is not None and rows else []
-    except Exception:
-        return error  # it says less, and is as true
+    except Exception:  # of any kind: Spark's own error says less, and is as true
+        _log.info("The types of the values in VALUES could not be read.", exc_info=True)
+        return error
     if len(types) < 2:
         return error
     shown = " and ".join(f"{name} ({shortened(text, _SHOWN_MAX)})" for name, text in types.items())

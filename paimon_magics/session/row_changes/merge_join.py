@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import PaimonMagicsError, StatementError
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import row_id_columns
 from paimon_magics.planning.row_changes.engine_rules import ChangeMethod, adds_changed_rows
@@ -297,8 +297,9 @@ def _with_keys(
             name = f"{_KEY}{number}"
             try:
                 frames.append(frame_of({name: key}))
-                of_value = type_of(frames[-1], name)
-            except Exception:
+                with errors_translated(merge.text):
+                    of_value = type_of(frames[-1], name)
+            except StatementError:
                 # The source alone does not say what it is: then the statement is wrong, or the
                 # expression means the target. The join shows which.
                 continue

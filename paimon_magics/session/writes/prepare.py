@@ -285,8 +285,9 @@ def _failing_column(prepared: PreparedWrite) -> str | None:
     for name in prepared.table.schema.column_names:
         try:
             prepared.column(only=name).collect()  # the rows are folded: this runs no job
-        except Exception:
-            return name
+        except Exception as error:
+            # Any other failure than that of a value is not about this column.
+            return name if isinstance(translate(error), InvalidValueError) else None
     return None
 
 
