@@ -504,7 +504,7 @@ class Upsert:
         keys = column_list(schema.stored_option("upsert-key"))
         if schema.is_primary_key_table or not keys:
             return None
-        order = schema.option("sequence.field.sort-order") or "ascending"
+        order = (schema.option("sequence.field.sort-order") or "").lower()
         return cls(keys, schema.sequence_fields, order != "descending")
 
     def merge(self, target: TableName) -> MergeInto:

@@ -69,10 +69,9 @@ def test_upsert_replaces_all_columns_of_rows_that_are_not_newer() -> None:
     assert [clause.values for clause in plan.clauses] == [values, values]
 
 
-def test_descending_sequence_takes_the_smaller_one() -> None:
-    table = schema(
-        upsert_key="id", sequence__field="version", **{"sequence__field__sort_order": "descending"}
-    )
+@pytest.mark.parametrize("order", ["descending", "DESCENDING"])
+def test_descending_sequence_takes_the_smaller_one(order: str) -> None:
+    table = schema(upsert_key="id", sequence__field="version", sequence__field__sort_order=order)
     planned = upsert(table)
     assert not planned.ascending
     assert " >= struct(s.`version`)" in planned.merge(PLAIN).text
