@@ -82,8 +82,9 @@ class RawScan:
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
     """What to read. Each tuple of `tasks` has the splits of one task of the merge read. `local` are
-    splits that the planning process reads itself; then there is nothing else. If only the number of
-    rows is wanted, it is `known_rows`: no file is read."""
+    splits that the planning process reads itself; then there is nothing else. No file is read if
+    only the number of rows is wanted, `known_rows`, or only aggregates that manifests tell:
+    `known_row` is a relation of SQL with their results, named as they are."""
 
     raw_scans: tuple[RawScan, ...]
     tasks: tuple[tuple[TaskSplit, ...], ...]
@@ -91,6 +92,12 @@ class ReadPlan:
     """Reasons why raw scans don't read files that need no merge, each with its number of files."""
     local: tuple[TaskSplit, ...] = ()
     known_rows: int | None = None
+    known_row: str | None = None
+
+    @property
+    def opens_no_file(self) -> bool:
+        """Whether manifests tell what is wanted."""
+        return self.known_rows is not None or self.known_row is not None
 
     @property
     def raw_file_count(self) -> int:
@@ -408,7 +415,7 @@ class ScanSizes:
 def have_own_buckets(plan: ReadPlan, sizes: ScanSizes) -> bool:
     """Whether no two tasks read rows of one bucket, and there are few enough of both that each task
     may write its buckets."""
-    if plan.local or plan.known_rows is not None:
+    if plan.local or plan.opens_no_file:
         return False
     tasks = len(plan.tasks) + sum(
         math.ceil(sizes.weight(scan) / sizes.task_bytes(scan)) for scan in plan.raw_scans

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -20,10 +19,11 @@ from paimon_magics.session.python_frames import spark_frame, spooled_rows
 from paimon_magics.session.queries.file_relations import FileRelation, frame_of_files
 from paimon_magics.session.queries.inline_tables import with_types
 from paimon_magics.session.queries.planned_reads import (
+    KnownRow,
     SnapshotLeases,
     kept_read,
     kind_of,
-    planned_read,
+    query_read,
     table_of,
 )
 from paimon_magics.session.queries.relations import Relation, Selection, check_plain, relation_of
@@ -34,7 +34,6 @@ from paimon_magics.spark.frame_steps import Narrowed, Source
 from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.queries import query_frame
 from paimon_magics.spark.rows import frame_of_rows, rows_with_keys, with_rows, without_keys
-from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.plain_queries import (
     AggregateCall,
     WholeAggregates,
@@ -43,9 +42,6 @@ from paimon_magics.statements.queries.plain_queries import (
 from paimon_magics.statements.queries.query_traits import adds_no_rows, used_names
 from paimon_magics.statements.queries.rewriting import current_names, stars_without_row_ids
 from paimon_magics.statements.statement import QueryText, TableReference
-from paimon_magics.statements.types.type_text import to_spark_sql
-from paimon_magics.tables.reading.data_read import DataRead
-from paimon_magics.tables.reading.known_rows import are_decided, known_bounds, row_count
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.targets import TableState
 from paimon_magics.tables.snapshots.time_travel import find_target
@@ -104,11 +100,12 @@ def frame_of_views(
 
     def planned(names: frozenset[str] | None) -> DataFrame:
         reading = _Reading(scope, statement, leases, bound, names, include_buffer, selection)
-        known = whole_aggregates(statement, query) if not reading.shows_more else None
-        known_frame = None if known is None else _known_frame(reading, query, known)
-        if known_frame is not None:
-            return known_frame
-        views, with_ids = _views(reading, query)
+        wanted = None if reading.shows_more else whole_aggregates(statement, query)
+        read = _views(reading, query, () if wanted is None else wanted.calls)
+        if isinstance(read, KnownRow):
+            assert wanted is not None
+            return _known_frame(reading, query, wanted, read)
+        views, with_ids = read
         more = stars_without_row_ids(statement, query, with_ids) if with_ids else ()
         if selection is not None:
             more = (*more, *selection.replacements)
@@ -185,27 +182,22 @@ class _Reading:
         return replace(meaning, filters=filters, bound=bound)
 
 
-def _known_frame(reading: _Reading, query: QueryText, wanted: WholeAggregates) -> DataFrame | None:
-    """The frame of a query whose aggregates are known without its table's rows; None for others."""
-    scope = reading.scope
-    with errors_located(reading.statement, wanted.reference.range.start):
-        relation = reading.relation_of(wanted.reference)
-        if not isinstance(relation, Relation) or is_metadata(relation.name):
-            return None
-        row = _known_row(scope, relation, wanted.calls, reading.leases)
-    if row is None:
-        return None
+def _known_frame(
+    reading: _Reading, query: QueryText, wanted: WholeAggregates, known: KnownRow
+) -> DataFrame:
+    """The frame of a query whose aggregates are known without its table's rows."""
     if wanted.where is not None:
         query = replace(query, cuts=(*query.cuts, wanted.where))
-    more = wanted.of_known(row)
+    more = wanted.of_known(known.relation)
     reading.leases.rows_at_most = 1
-    return query_frame(scope.spark, reading.statement, query, (), reading.bound, more)
+    return query_frame(reading.scope.spark, reading.statement, query, (), reading.bound, more)
 
 
 def _views(
-    reading: _Reading, query: QueryText
-) -> tuple[list[tuple[TableReference, str]], list[TableReference]]:
-    """The views of the references, and the references whose views have the ids of rows."""
+    reading: _Reading, query: QueryText, aggregates: tuple[AggregateCall, ...]
+) -> tuple[list[tuple[TableReference, str]], list[TableReference]] | KnownRow:
+    """The views of the references, and the references whose views have the ids of rows. Or, if the
+    query is nothing but `aggregates` of its one reference, their results where they are known."""
     scope, statement, leases = reading.scope, reading.statement, reading.leases
     views, with_ids = [], []
     frames: dict[str, str] = {}
@@ -224,7 +216,11 @@ def _views(
                     if frame is not None:
                         view = scope.views.pass_by(frame)
                     else:
-                        view, frame = _view_of(scope, relation, leases)
+                        relation = replace(relation, aggregates=aggregates)
+                        read = _view_of(scope, relation, leases)
+                        if isinstance(read, KnownRow):
+                            return read
+                        view, frame = read
                         known = reads_of(frame).rows_at_most
                         reading.rows.extend(() if known is None else (known,))
                         if reading.selects_from(query, reference):
@@ -283,11 +279,13 @@ def _snapshot_of(scope: StatementScope, relation: Relation) -> int | None:
 
 def _view_of(
     scope: StatementScope, relation: Relation, leases: SnapshotLeases
-) -> tuple[str, DataFrame]:
+) -> tuple[str, DataFrame] | KnownRow:
     if is_metadata(relation.name):
         frame = metadata_frame(scope, relation)
         return scope.views.pass_by(frame), frame
-    table_read = kept_read(scope, relation, leases)
+    table_read = query_read(scope, relation, leases)
+    if isinstance(table_read, KnownRow):
+        return table_read
     return table_read.view, table_read.frame
 
 
@@ -296,60 +294,6 @@ def _shows_row_ids(scope: StatementScope, relation: Relation) -> bool:
     if relation.name.system_table is not None:
         return False
     return kind_of(table_of(scope, relation), relation) is ViewKind.ROW_TRACKING
-
-
-def is_known(scope: StatementScope, relation: Relation, statement: str, query: QueryText) -> bool:
-    """Whether a query of `relation` is answered by manifests alone."""
-    wanted = whole_aggregates(statement, query)
-    with SnapshotLeases(scope.committer) as leases:
-        return wanted is not None and (
-            _known_row(scope, relation, wanted.calls, leases) is not None
-        )
-
-
-# The results of aggregates that are known without reading a table's rows, as a relation of SQL.
-
-
-def _known_row(
-    scope: StatementScope,
-    relation: Relation,
-    calls: Sequence[AggregateCall],
-    leases: SnapshotLeases,
-) -> str | None:
-    """A relation of one row with the results of `calls`, named as they are. None if they are not
-    known from manifests."""
-    with_bounds = any(call.column is not None for call in calls)
-    read = planned_read(scope, relation, leases, with_entries=with_bounds).read
-    if not are_decided(read, relation.filters):
-        return None
-    results = {call.name: _value(read, call) for call in calls}
-    if None in results.values():
-        return None
-    values = ", ".join(value for value in results.values() if value is not None)
-    names = ", ".join(map(quoted, results))
-    return f"(VALUES ({values}) AS known ({names}))"
-
-
-def _value(read: DataRead, call: AggregateCall) -> str | None:
-    """The result of a call as a literal."""
-    if call.column is None:
-        rows = row_count(read)
-        return None if rows is None else f"{rows}L"
-    named = [column for column in read.schema.columns if column.name.lower() == call.column.lower()]
-    if len(named) != 1:
-        return None
-    bounds = known_bounds(read, read.schemas.columns, named[0])
-    if bounds is None:
-        return None
-    value = bounds.least if call.function == "min" else bounds.greatest
-    match value:
-        case None:
-            text = "NULL"
-        case datetime.date():
-            text = f"'{value.isoformat()}'"
-        case _:
-            text = str(value)
-    return f"CAST({text} AS {to_spark_sql(named[0].type)})"
 
 
 # A table together with small inserts that are acknowledged but not loaded yet.

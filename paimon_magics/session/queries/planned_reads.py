@@ -3,9 +3,11 @@ snapshot."""
 
 from __future__ import annotations
 
+import datetime
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from paimon_magics.coordinator.client.interface import CoordinatorClient
@@ -25,11 +27,14 @@ from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.reading import read_frame
 from paimon_magics.spark.rows import frame_of_batch, frame_of_count
 from paimon_magics.spark.stores import spelled
+from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import contains_type
+from paimon_magics.statements.queries.plain_queries import AggregateCall
 from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
 from paimon_magics.tables.reading.keyed_rows import few_rows
-from paimon_magics.tables.reading.known_rows import are_decided, row_count
+from paimon_magics.tables.reading.known_rows import are_decided, known_bounds, row_count
 from paimon_magics.tables.schema.orc_zone import unknown_zone_note
 from paimon_magics.tables.snapshots.targets import Resolved, TableState, snapshot_ids
 from paimon_magics.tables.snapshots.time_travel import find_target
@@ -72,20 +77,29 @@ class KeptRead:
         return self.planned.read
 
 
-def planned_read(
+@dataclass(frozen=True, slots=True)
+class KnownRow:
+    """The results of the aggregates that a query wants of a relation, which manifests tell:
+    `relation` is one of SQL with one row, whose columns are named as the aggregates are."""
+
+    relation: str
+
+
+def planned_read(scope: StatementScope, relation: Relation, leases: SnapshotLeases) -> PlannedRead:
+    """Plan a read of data files, and keep its snapshot from expiring; the plan is kept for later
+    queries on the snapshot. Raises what `plan_data_read` raises."""
+    return _planned_read(scope, relation, leases, None, False)
+
+
+def _planned_read(
     scope: StatementScope,
     relation: Relation,
     leases: SnapshotLeases,
-    again: PlannedRead | None = None,
-    *,
-    with_entries: bool = False,
+    again: PlannedRead | None,
+    with_entries: bool,
 ) -> PlannedRead:
-    """Plan a read of data files, and keep its snapshot from expiring; the plan is kept for later
-    queries on the snapshot. With `again` it is of the table and snapshot of that one.
-    `with_entries`: see `TableScan`.
-
-    Raises what `plan_data_read` raises.
-    """
+    """As `planned_read`. With `again` it is of the table and snapshot of that one. `with_entries`:
+    see `TableScan`."""
     table = table_of(scope, relation) if again is None else again.table
     kind = kind_of(table, relation)
     zone = scope.zone
@@ -112,6 +126,17 @@ def planned_read(
     )
 
 
+def query_read(
+    scope: StatementScope, relation: Relation, leases: SnapshotLeases
+) -> KeptRead | KnownRow:
+    """The read of a relation as `kept_read`; if manifests tell the aggregates that are wanted of
+    it, their results."""
+    chosen = _strategy(scope, relation, partial(_planned_read, scope, relation, leases, None))
+    if chosen.plan.known_row is not None:
+        return KnownRow(chosen.plan.known_row)
+    return _kept(scope, relation, leases, chosen)
+
+
 def kept_read(
     scope: StatementScope,
     relation: Relation,
@@ -120,11 +145,20 @@ def kept_read(
     *,
     by_spark: bool = False,
 ) -> KeptRead:
-    """Return the read of a relation, and keep its view and frame for later queries on the snapshot;
-    `again` as in `planned_read`. With `by_spark` this process reads no files, however small."""
-    planned = planned_read(scope, relation, leases, again)
+    """Return the read of a relation's rows, and keep its view and frame for later queries on the
+    snapshot. With `again` it is of the table and snapshot of that one. With `by_spark` this process
+    reads no files, however small."""
+    relation = replace(relation, aggregates=())
+    planned = partial(_planned_read, scope, relation, leases, again)
+    chosen = _strategy(scope, relation, planned, by_spark=by_spark)
+    return _kept(scope, relation, leases, chosen)
+
+
+def _kept(
+    scope: StatementScope, relation: Relation, leases: SnapshotLeases, chosen: _Strategy
+) -> KeptRead:
+    planned, plan, limits = chosen.planned, chosen.plan, chosen.limits
     read = planned.read
-    plan, limits = _strategy(scope, relation, read, by_spark=by_spark)
     if plan.known_rows is not None:
         counted = planned.key, plan.known_rows
         view = scope.views.find(counted)
@@ -147,22 +181,86 @@ def kept_read(
 def read_plan(scope: StatementScope, relation: Relation) -> tuple[ReadPlan, DataRead]:
     """Return how a table, or a system table of its data, would be read; nothing is read."""
     table = table_of(scope, relation)
-    read = _read(scope, table, relation, _resolved(table, relation, scope.zone))
-    return _strategy(scope, relation, read)[0], read
+    point = _resolved(table, relation, scope.zone)
+
+    def planned(with_entries: bool) -> PlannedRead:
+        read = _read(scope, table, relation, point, with_entries=with_entries)
+        return PlannedRead(None, read, table, point)
+
+    chosen = _strategy(scope, relation, planned)
+    # Files are pruned further where their entries are not wanted whole.
+    is_known = chosen.plan.known_row is not None
+    return chosen.plan, (planned(False) if is_known else chosen.planned).read
+
+
+@dataclass(frozen=True, slots=True)
+class _Strategy:
+    """How a planned read is done, and the limits of reading in this process."""
+
+    planned: PlannedRead
+    plan: ReadPlan
+    limits: LocalLimits | None = None
 
 
 def _strategy(
-    scope: StatementScope, relation: Relation, read: DataRead, *, by_spark: bool = False
-) -> tuple[ReadPlan, LocalLimits | None]:
+    scope: StatementScope,
+    relation: Relation,
+    planned: Callable[[bool], PlannedRead],
+    *,
+    by_spark: bool = False,
+) -> _Strategy:
     """How a relation is read: from the manifests, in this process, by Spark's own scans, or in
-    tasks; and the limits of reading in this process."""
+    tasks. `planned` plans its read, with the entries of its manifests or without."""
+    if relation.aggregates:
+        wants_bounds = any(call.column is not None for call in relation.aggregates)
+        of_entries = planned(wants_bounds)
+        row = _known_row(of_entries.read, relation)
+        if row is not None:
+            return _Strategy(of_entries, ReadPlan((), (), known_row=row))
+    chosen = planned(False)
+    read = chosen.read
     rows = row_count(read) if _needs_no_column(read, relation) else None
     if rows is not None:
-        return ReadPlan((), (), known_rows=rows), None
+        return _Strategy(chosen, ReadPlan((), (), known_rows=rows))
     if by_spark or relation.file_call is not None:  # a Python process reports no files to Spark
-        return plan_of(scope, read), None
+        return _Strategy(chosen, plan_of(scope, read))
     limits = limits_of(scope, read, relation)
-    return plan_of(scope, read, limits), limits
+    return _Strategy(chosen, plan_of(scope, read, limits), limits)
+
+
+def _known_row(read: DataRead, relation: Relation) -> str | None:
+    """A relation of SQL with one row, the results of the aggregates, named as they are. None if
+    they are not known from manifests."""
+    if not are_decided(read, relation.filters):
+        return None
+    results = {call.name: _aggregate(read, call) for call in relation.aggregates}
+    if None in results.values():
+        return None
+    values = ", ".join(value for value in results.values() if value is not None)
+    names = ", ".join(map(quoted, results))
+    return f"(VALUES ({values}) AS known ({names}))"
+
+
+def _aggregate(read: DataRead, call: AggregateCall) -> str | None:
+    """The result of a call as a literal."""
+    if call.column is None:
+        rows = row_count(read)
+        return None if rows is None else f"{rows}L"
+    named = [column for column in read.schema.columns if column.name.lower() == call.column.lower()]
+    if len(named) != 1:
+        return None
+    bounds = known_bounds(read, read.schemas.columns, named[0])
+    if bounds is None:
+        return None
+    value = bounds.least if call.function == "min" else bounds.greatest
+    match value:
+        case None:
+            text = "NULL"
+        case datetime.date():
+            text = f"'{value.isoformat()}'"
+        case _:
+            text = str(value)
+    return f"CAST({text} AS {to_spark_sql(named[0].type)})"
 
 
 def _check_files(plan: ReadPlan, relation: Relation, call: str) -> None:

@@ -14,6 +14,7 @@ from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resol
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.settings_checks import check_variables, with_settings
 from paimon_magics.spark.failures import translate
+from paimon_magics.statements.queries.plain_queries import AggregateCall
 from paimon_magics.statements.queries.query_text import with_markers_apart
 from paimon_magics.statements.queries.query_traits import input_file_call, lists_null, random_part
 from paimon_magics.statements.queries.rewriting import Replacement, names_row_ids
@@ -40,7 +41,8 @@ class Relation:
     query may name the ids of rows, which a table with row tracking then shows. `rows_wanted` is
     the upper bound on the rows needed (LIMIT without ORDER BY); None for all. `lists_null`: a
     condition may compare a column with a list that has NULL in it. `file_call` is a call by which
-    the query asks for the files of rows.
+    the query asks for the files of rows. `aggregates` are set if the query is nothing but these, of
+    all rows that meet `filters`.
     """
 
     name: TableName
@@ -54,6 +56,7 @@ class Relation:
     rows_wanted: int | None = None
     lists_null: bool = False
     file_call: str | None = None
+    aggregates: tuple[AggregateCall, ...] = ()
 
 
 def relation_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
@@ -17,7 +17,7 @@ from paimon_magics.session.parameters import bind, bindings_text, with_values
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.python_frames import frame_text
 from paimon_magics.session.queries.file_relations import FileRelation
-from paimon_magics.session.queries.frames import frame_of_query, is_known, note_view
+from paimon_magics.session.queries.frames import frame_of_query, note_view
 from paimon_magics.session.queries.planned_reads import read_plan
 from paimon_magics.session.queries.relations import Relation, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
@@ -25,7 +25,7 @@ from paimon_magics.session.queries.table_frames import frame_of_plain_query
 from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.statements.handler import Handler
 from paimon_magics.spark.sizes import printed_plan
-from paimon_magics.statements.queries.plain_queries import plain_query
+from paimon_magics.statements.queries.plain_queries import plain_query, whole_aggregates
 from paimon_magics.statements.queries.query_traits import used_names
 from paimon_magics.statements.statement import CreateTemporaryView, Query, QueryText
 from paimon_magics.statements.subjects import subject_of
@@ -199,6 +199,7 @@ def table_reads(
     Raises errors of ours."""
     reads = []
     names = used_names(statement, query)
+    wanted = whole_aggregates(statement, query)
     for reference in query.references:
         relation = relation_of(scope, reference, statement, bound, names)
         if not isinstance(relation, Relation):
@@ -206,15 +207,15 @@ def table_reads(
         elif is_metadata(relation.name):
             reads.append(TableRead(str(relation.name), "metadata, read on the driver"))
         else:
+            relation = replace(relation, aggregates=() if wanted is None else wanted.calls)
             plan, read = read_plan(scope, relation)
-            known = is_known(scope, relation, statement, query)
             reads.append(
                 TableRead(
                     str(relation.name),
-                    _known_text(read) if known else _scans_text(plan, read),
+                    _scans_text(plan, read),
                     read.planned.pruning_steps,
                     tuple(_conditions(read, relation, reference.other_conditions)),
-                    opens_files=not known and plan.known_rows is None,
+                    opens_files=not plan.opens_no_file,
                 )
             )
     return reads
@@ -232,6 +233,9 @@ def _outside(meaning: SparkOwn | FileRelation | GivenFrame) -> str:
 
 def _scans_text(plan: ReadPlan, read: DataRead) -> str:
     ids = snapshot_ids(read.target)
+    if plan.known_row is not None:
+        where = _snapshots(read.target, ids) if ids else "no snapshot yet"
+        return f"{where}, no file is opened: the results are from the manifests"
     if not ids:
         return "no snapshot yet, no rows" if isinstance(read.target, TableState) else "no changes"
     parts = [_snapshots(read.target, ids)]
@@ -251,12 +255,6 @@ def _scans_text(plan: ReadPlan, read: DataRead) -> str:
     if not plan.raw_file_count and not plan.merge_file_count and not plan.local:
         parts.append("no files")
     return ", ".join(parts)
-
-
-def _known_text(read: DataRead) -> str:
-    ids = snapshot_ids(read.target)
-    where = _snapshots(read.target, ids) if ids else "no snapshot yet"
-    return f"{where}, no file is opened: the results are from the manifests"
 
 
 def _reasons(plan: ReadPlan) -> str:
