@@ -63,6 +63,8 @@ __all__ = [
 _CAUSE: Any = BaseException.__dict__["__cause__"]
 _PLACE = "  line "
 _VALUE_MAX = 40
+_BETWEEN_SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z`])")
+_WORDS_MIN = 3  # of a sentence that is not said twice
 _SENT = re.compile(r"^\[paimon_magics\.errors\.(\w+)\] (\[.*\])$", re.MULTILINE)
 _PRINTED = re.compile(r"^paimon_magics\.errors\.(\w+): (.*)$", re.MULTILINE)
 
@@ -71,6 +73,30 @@ def with_one_stop(text: str) -> str:
     """The text without its final period, which would double that of the message around it."""
     has_two = text.endswith(("..", "?.", "!.")) and not text.endswith("...")
     return text[:-1] if has_two else text
+
+
+def said_once(message: str, hint: str) -> tuple[str, str]:
+    """The message and its hint without sentences that they have twice, as texts may that are
+    composed of other errors. Of "Run it again." and "Run it again: …" the longer one stays."""
+    texts = [*_BETWEEN_SENTENCES.split(message), *_BETWEEN_SENTENCES.split(hint)]
+    said = [text.rstrip(".") for text in texts]
+    kept = [
+        place
+        for place, text in enumerate(said)
+        if place == 0
+        or text.count(" ") < _WORDS_MIN - 1
+        or (
+            text not in said[:place]
+            and not any(other.startswith((f"{text}:", f"{text},")) for other in said)
+        )
+    ]
+    if len(kept) == len(texts):
+        return message, hint
+    of_message = len(_BETWEEN_SENTENCES.split(message))
+    return (
+        " ".join(texts[place] for place in kept if place < of_message),
+        " ".join(texts[place] for place in kept if place >= of_message),
+    )
 
 
 class PaimonMagicsError(Exception):
@@ -99,18 +125,20 @@ class PaimonMagicsError(Exception):
         self.position = position
 
     def __str__(self) -> str:
-        if not self.hint:
-            return self.message
-        end = "" if self.message.endswith((".", "!", "?", ":")) else "."
-        return f"{self.message}{end} {self.hint}"
+        message, hint = said_once(self.message, self.hint)
+        if not hint:
+            return message
+        end = "" if message.endswith((".", "!", "?", ":")) else "."
+        return f"{message}{end} {hint}"
 
     def text(self) -> str:
         """The error as a notebook shows it: name and message, the line with a caret, the hint."""
-        lines = [f"{type(self).__name__}: {self.message}"]
+        message, hint = said_once(self.message, self.hint)
+        lines = [f"{type(self).__name__}: {message}"]
         if self.statement is not None and self.position is not None:
             lines += _caret(self.statement, self.position)
-        if self.hint:
-            lines.append(self.hint)
+        if hint:
+            lines.append(hint)
         return redacted("\n".join(lines))
 
     @property

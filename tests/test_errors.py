@@ -20,3 +20,29 @@ from paimon_magics.errors import PaimonMagicsError
 def test_message_ending_with_a_sentence_has_a_single_stop(message: str, expected: str) -> None:
     error = PaimonMagicsError(message, hint="Send it again.")
     assert str(error).endswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("message", "hint", "told"),
+    [
+        (
+            "`t` was not changed: it is gone. Run the statement again.",
+            "Run the statement again.",
+            "`t` was not changed: it is gone. Run the statement again.",
+        ),
+        (
+            "`t` was changed. Nothing was written. Run the statement again.",
+            "Nothing was written. Run the statement again: it plans anew.",
+            "`t` was changed. Nothing was written. Run the statement again: it plans anew.",
+        ),
+        ("It failed.", "Wait a bit. Try it. Wait a bit.", "It failed. Wait a bit. Try it."),
+        ("Yes. Yes.", "No. No.", "Yes. Yes. No. No."),
+    ],
+)
+def test_composed_error_says_no_sentence_twice(message: str, hint: str, told: str) -> None:
+    error = PaimonMagicsError(message, hint=hint)
+    assert str(error) == told
+    assert error.text().replace("\n", " ") == f"PaimonMagicsError: {told}"
+    changed = PaimonMagicsError(message)
+    changed.hint = hint
+    assert str(changed) == told
