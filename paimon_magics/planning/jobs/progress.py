@@ -21,6 +21,8 @@ _SHARE_MIN = 0.03
 _SORTING, _WRITING = 1.0, 1.0
 # From this share on, only the writers' own pace counts. A stage begins slowly.
 _SHARE_TRUSTED = 0.3
+# A full bar says that it has ended: rows are counted before tasks finish their files.
+_SHARE_RUNNING_MAX = 0.99
 _WINDOW_SECONDS = 5.0
 _SILENT_SECONDS = 5.0
 _NAMES_MAX = 3
@@ -142,7 +144,9 @@ class Progress:
     @property
     def share(self) -> float | None:
         """The share that is done: of the statement if its stages are known, else of the running
-        stages. Counted in rows, bytes or tasks, as far as known. None while nothing runs."""
+        stages, and never all of it. Counted in rows, bytes or tasks, as far as known. None while
+        nothing runs, and while a stage of unknown further work, such as a join, has read all its
+        rows but still computes."""
         if not self.current:
             return None
         shares = [(self._share_of(stage), stage.tasks) for stage in self.current]
@@ -153,9 +157,12 @@ class Progress:
             return share / whole
         if self._has_shuffled:
             if any(stage.writes for stage in self.current):
-                return (1 + _SORTING + share * _WRITING) / whole
-            return (1 + share * _SORTING) / whole
-        return share
+                share = (1 + _SORTING + share * _WRITING) / whole
+            else:
+                share = (1 + share * _SORTING) / whole
+        elif share >= 1 and not self.is_all:
+            return None
+        return min(share, _SHARE_RUNNING_MAX)
 
     @property
     def seconds_left(self) -> float | None:

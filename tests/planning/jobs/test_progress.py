@@ -85,7 +85,17 @@ def test_share_counts_rows_and_bytes_before_a_task_ends() -> None:
     # Conditions pass over rows: what has ended is done, however little it read.
     ended = StageProgress(2, 1, 1, rows_read=10, seconds=1)
     assert Progress(8, (ended,), work=ORDERS).share == 0.5
-    assert Progress(8, (reading(9_000),), work=ORDERS).share == 1.0
+
+
+def test_bar_is_full_of_no_running_stage() -> None:
+    # All rows are read, and what a join makes of them is unknown.
+    assert Progress(8, (reading(4_000),), work=ORDERS).share is None
+    assert Progress(8, (reading(9_000),), work=ORDERS).share is None
+    nearly = StageProgress(1_000, 999, 1)
+    assert Progress(8, (DONE, nearly)).share == 0.99
+    assert Progress(16, (SHUFFLED, writing(1_000)), work=KEYED).share == 0.99
+    direct = Work((), rows=1_000, target="files", is_plain=True)
+    assert Progress(16, (writing(1_000),), work=direct).share == 0.99
 
 
 def test_reading_stages_share_the_rows_to_read() -> None:
@@ -119,7 +129,8 @@ def test_share_counts_fetched_rows_where_a_stage_reads_none() -> None:
     assert (counting.share, counting.seconds_left) == (0.5, 4)
     # Of two stages before, one has taken its rows already.
     two = StageProgress(2, 2, rows_fetched=1_000, rows_shuffled=500, seconds=1)
-    assert Progress(12, (SHUFFLED, two, fetching)).share == 1.0
+    half = StageProgress(2, 0, 2, rows_fetched=250, seconds=4)
+    assert Progress(12, (SHUFFLED, two, half)).share == 0.5
 
 
 def test_writing_stage_expects_the_shuffled_rows() -> None:
