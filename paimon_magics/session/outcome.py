@@ -18,7 +18,7 @@ from paimon_magics.boundary import knows_other_words, short_errors
 from paimon_magics.columnar.python_values import python_values
 from paimon_magics.columnar.time_zones import UTC, in_zone
 from paimon_magics.errors import InvalidValueError, StatementError, nearest
-from paimon_magics.session.planned_work import reads_of, work_of
+from paimon_magics.session.planned_work import note_reads, reads_of, work_of
 from paimon_magics.session.rendering import render_html, render_text
 from paimon_magics.session.scope import errors_translated
 from paimon_magics.spark.arrow_streams import arrow_stream
@@ -118,6 +118,7 @@ class Outcome:
     _page: Any = field(default=None, repr=False, compare=False)
     _schema: Any = field(default=None, init=False, repr=False, compare=False)
     _is_released: bool = field(default=False, repr=False, compare=False)
+    _has_failed: bool = field(default=False, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.dataframe is not None and not self.zone:
@@ -263,9 +264,11 @@ class Outcome:
         JSON text, and instants of an Arrow table get the session's zone. Raises errors of ours."""
         import pyarrow as pa
 
-        frame = self._rows()
-        with errors_translated(self.statement), cancellable(frame.sparkSession, work_of(frame)):
-            result = fetch(with_nullable_fields(with_json_texts(frame)))
+        with errors_translated(self.statement):
+            frame = self._frame_to_run()
+            with cancellable(frame.sparkSession, work_of(frame)):
+                result = fetch(with_nullable_fields(with_json_texts(frame)))
+        self._has_failed = False
         return in_zone(result, self.zone) if isinstance(result, pa.Table) else result
 
     def _fetch(self, frame: DataFrame) -> Callable[[DataFrame], pyarrow.Table]:
@@ -274,6 +277,16 @@ class Outcome:
         if rows is not None and rows <= _FEW_ROWS:
             return few_fetched
         return lambda part: part.toArrow()
+
+    def _frame_to_run(self) -> DataFrame:
+        """The frame, planned anew after a run that failed or was interrupted: Spark keeps the
+        stages and broadcasts of a frame that it has begun to run, cancelled ones too, and another
+        run of the same plan ends with their error."""
+        frame = self._rows()
+        if self._has_failed:
+            frame = self.dataframe = note_reads(frame.select("*"), reads_of(frame))
+        self._has_failed = True
+        return frame
 
     def _arrow_schema(self) -> pyarrow.Schema:
         """The schema of `to_arrow`."""

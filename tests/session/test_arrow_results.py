@@ -128,6 +128,41 @@ def test_job_starts_with_first_batch_and_closing_cancels_it(session: Session) ->
     wait_until(lambda: not active(session))
 
 
+SLOWLY = (
+    "(SELECT id, java_method('java.lang.Thread', 'sleep', bigint(id * 0 + 100)) AS w "
+    "FROM range(0, 20, 1, 2))"
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        (f"SELECT t.id, w FROM t JOIN {SLOWLY} AS b ON t.id = b.id", 20),
+        (f"SELECT id % 3 AS k, count(w) AS n FROM {SLOWLY} GROUP BY ALL", 3),
+        (
+            f"SELECT * FROM t WHERE id < (SELECT max(id) FROM {SLOWLY} WHERE w IS NULL OR id > 3)",
+            19,
+        ),
+    ],
+    ids=["broadcast", "shuffle", "subquery"],
+)
+def test_result_is_read_again_after_an_interrupt(session: Session, query: str, rows: int) -> None:
+    """Spark keeps the broadcasts and stages of a frame, cancelled ones too."""
+    outcome = session.run(query)
+
+    def press() -> None:
+        wait_until(lambda: bool(active(session)))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=press)
+    presser.start()
+    with pytest.raises(KeyboardInterrupt):
+        outcome.to_pandas()
+    presser.join()
+    assert len(outcome.to_pandas()) == rows
+    assert session.run("SELECT count(*) AS n FROM t").to_pylist() == [{"n": 1000}]
+
+
 def test_an_interrupt_ends_the_stream_and_its_jobs(session: Session) -> None:
     batches = session.run(TAKES_LONG).to_arrow_batches()
 
