@@ -97,6 +97,13 @@ def clock_text(value: datetime.datetime) -> str:
     return (text.rstrip("0").rstrip(".") if "." in text else text) + offset
 
 
+def moment_text(epoch_ms: int, zone: str) -> str:
+    """A moment, in milliseconds since 1970, for a message: its wall-clock time in `zone` to the
+    second, followed by the zone's name."""
+    moment = datetime.datetime.fromtimestamp(epoch_ms // 1000, rules_of(zone))
+    return f"{clock_text(moment)} {zone}"
+
+
 def in_zone(rows: pa.Table, zone: str) -> pa.Table:
     """The rows with their instants, nested ones too, in `zone`. The instants stay the same; times
     without a zone are not changed."""

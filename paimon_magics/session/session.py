@@ -20,7 +20,7 @@ from paimon_magics.session.inserts.insert import WriteMode, insert_rows, write_f
 from paimon_magics.session.inserts.new_tables import WantedTable, option_text, write_to_new
 from paimon_magics.session.merge_builder import MergeBuilder, delete_statement, update_statement
 from paimon_magics.session.name_cache import KnownNames
-from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.outcome import Outcome, noted
 from paimon_magics.session.pyspark_answers import PysparkAnswers
 from paimon_magics.session.queries.follow import SnapshotChanges, follow
 from paimon_magics.session.queries.table_frames import chosen_of_table
@@ -544,8 +544,7 @@ class Session:
         """Return the outcome of `run`, with its notes and how long it took."""
         started = time.monotonic()
         with self._scope() as scope:
-            outcome = run(scope)
-        outcome.notes = (*outcome.notes, *scope.notes)
+            outcome = noted(run(scope), scope)
         outcome.seconds = time.monotonic() - started
         return outcome
 
@@ -581,7 +580,7 @@ class Session:
                     scope, statement, dict(parameters or {}), include_buffer=include_buffer,
                     wait=wait,
                 )  # fmt: skip
-            outcome.notes = (*outcome.notes, *scope.notes)
+                noted(outcome, scope)
         except Exception as error:
             if (end := end_behind(error, self.spark)) is not None:
                 raise end from error

@@ -1,14 +1,15 @@
 """Times between a session's zone and its caller: those that a program gives, and those in messages.
 
 A committer or a coordinator in another process knows no session, so its messages write a moment as
-`2026-11-20 08:00:00 UTC`. Before a message leaves a session, its moments are converted to the zone
-that the user's cells show.
+`2026-11-20 08:00:00 UTC`. Before an error, an outcome or a report leaves a session, the moments in
+its texts are converted to the zone that the user's cells show.
 """
 
 from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +34,16 @@ def moments_in_zone(text: str, zone: str) -> str:
         return f"{clock_text(moment)} {zone}"
 
     return text if zone == UTC else _MOMENT.sub(moved, text)
+
+
+def told_in_zone(texts: Iterable[str], zone: Callable[[], str]) -> tuple[str, ...]:
+    """Return the texts with their moments in the zone that `zone` returns. It is called only if one
+    has a moment."""
+    given = tuple(texts)
+    if not any(map(_MOMENT.search, given)):
+        return given
+    now = zone()
+    return tuple(moments_in_zone(text, now) for text in given)
 
 
 def tell_moments(error: PaimonMagicsError, zone: str) -> None:

@@ -77,3 +77,38 @@ def test_options_convert_decimals_and_dates_for_charts() -> None:
     for given in ({"decimals": "floats"}, {"dates": "text"}):
         with pytest.raises(InvalidValueError, match=f"`{next(iter(given))}` can't be"):
             pandas_frame(rows, **given)
+
+
+@pytest.mark.parametrize(
+    ("zone", "clocks"),
+    [
+        ("Asia/Tokyo", ["1500-06-01 21:18:59", "1887-06-01 21:18:59", "1900-06-01 21:00:00"]),
+        ("America/St_Johns", ["1500-06-01 08:29:08", "1887-06-01 08:29:08", "1900-06-01 08:29:08"]),
+        ("UTC", ["1500-06-01 12:00:00", "1887-06-01 12:00:00", "1900-06-01 12:00:00"]),
+    ],
+)
+@pytest.mark.parametrize("unit", ["us", "ms"])
+def test_clocks_before_standard_time_are_those_of_the_zone(
+    zone: str, clocks: list[str], unit: str
+) -> None:
+    noons = [
+        datetime.datetime(year, 6, 1, 12, tzinfo=datetime.UTC) for year in (1500, 1887, 1900, 2020)
+    ]
+    old = pa.table({"t": pa.array([*noons, None], pa.timestamp(unit, zone))})
+    frame = pandas_frame(old)
+    assert [str(clock) for clock in frame["t"].dt.tz_localize(None)[:3]] == clocks
+    assert str(frame["t"].dtype) == f"datetime64[{unit}, {zone}]"
+    assert pa.Table.from_pandas(frame)["t"].cast(old["t"].type) == old["t"]
+
+
+def test_recent_clocks_have_the_same_dtype_as_in_pandas() -> None:
+    recent = pa.array([datetime.datetime(2020, 6, 1, tzinfo=datetime.UTC)])
+    recent = recent.cast(pa.timestamp("us", "Asia/Tokyo"))
+    frame = pandas_frame(pa.table({"t": recent}))
+    assert frame["t"].dtype == recent.to_pandas().dtype
+
+
+def test_times_beyond_pythons_calendar_stay_as_they_are() -> None:
+    far = pa.array([-(10**17), 10**18], pa.timestamp("us", "Asia/Tokyo"))
+    frame = pandas_frame(pa.table({"t": far}))
+    assert frame["t"].astype("int64").tolist() == [-(10**17), 10**18]

@@ -5,7 +5,6 @@ Answers are Outcomes, like those of statements. Nothing here waits for a Spark j
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -13,7 +12,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from paimon_magics.boundary import short_errors
-from paimon_magics.columnar.time_zones import rules_of
+from paimon_magics.columnar.time_zones import moment_text
 from paimon_magics.coordinator.client.administration import (
     CompactedTable,
     DeadLetter,
@@ -166,7 +165,7 @@ class Administration:
     def pause_compactions(self) -> Outcome:
         """Let the coordinator begin no compaction of its own; statements still compact."""
         pause = self._coordinator.compactions.pause()
-        since = _when(pause.since_ms, self._connection.zone)
+        since = moment_text(pause.since_ms, self._connection.zone)
         line = (
             f"The coordinator compacts nothing: paused by {pause.by or 'somebody'} since {since}."
         )
@@ -262,7 +261,7 @@ def _status_lines(status: Status, zone: str) -> list[str]:
     lines = [
         f"Coordinator of {status.warehouse} at {status.address}",
         f"  {status.user} on {status.host} (process {status.process}), version {status.version}, "
-        f"since {_when(status.started_at_ms, zone)}",
+        f"since {moment_text(status.started_at_ms, zone)}",
     ]
     if status.problem is not None:
         lines.append(f"  It accepts no commits and no inserts: {status.problem}")
@@ -281,14 +280,14 @@ def _status_lines(status: Status, zone: str) -> list[str]:
     for waiting in status.waiting:
         lines.append(f"  Acknowledged, durable, and not loaded: {waiting}")
     for table in status.stopped_tables:
-        since = _when(table.since_ms, zone)
+        since = moment_text(table.since_ms, zone)
         lines.append(f"  Stopped: {table.location}, since {since}: {table.reason}")
     return [moments_in_zone(line, zone) for line in lines]
 
 
 def _paused(pause: Pause, zone: str) -> str:
     return (
-        f"It is paused by {pause.by or 'somebody'} since {_when(pause.since_ms, zone)}: "
+        f"It is paused by {pause.by or 'somebody'} since {moment_text(pause.since_ms, zone)}: "
         "nothing new begins."
     )
 
@@ -308,11 +307,6 @@ def _seconds_since(at_ms: int | None, now_ms: int) -> int | None:
 
 def _counted(count: int, singular: str, plural: str) -> str:
     return f"{count:,} {singular if count == 1 else plural}"
-
-
-def _when(at_ms: int, zone: str) -> str:
-    when = datetime.datetime.fromtimestamp(at_ms / 1000, tz=rules_of(zone))
-    return f"{when:%Y-%m-%d %H:%M:%S} {zone}"
 
 
 def _now_ms() -> int:

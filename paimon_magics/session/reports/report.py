@@ -17,6 +17,7 @@ from paimon_magics.columnar.row_filters import kinds_of
 from paimon_magics.columnar.time_zones import in_zone
 from paimon_magics.planning.reads.row_filters import RowFilter, filter_sql
 from paimon_magics.session.rendering import render_text
+from paimon_magics.session.times import moments_in_zone
 
 _SHOWN = 20
 _BAR = 24
@@ -148,8 +149,8 @@ class Report:
 
 
 def report_in_zone(report: Report, zone: Callable[[], str]) -> Report:
-    """Return the report with instants in the current zone, which `zone` returns. The reports of its
-    actions and refreshes are converted to the zone of their time."""
+    """Return the report with instants, those in its texts too, in the current zone, which `zone`
+    returns. The reports of its actions and refreshes are converted to the zone of their time."""
     now = zone()
 
     def anew() -> Report | None:
@@ -164,12 +165,20 @@ def report_in_zone(report: Report, zone: Callable[[], str]) -> Report:
         replace(
             section,
             rows=in_zone(section.rows, now),
+            heading=moments_in_zone(section.heading, now),
+            note=moments_in_zone(section.note, now),
             actions=tuple(replace(action, run=converted(action.run)) for action in section.actions),
         )
         for section in report.sections
     )
     refresh = None if report.refresh is None else anew
-    return replace(report, sections=sections, refresh=refresh)
+    return replace(
+        report,
+        summary=moments_in_zone(report.summary, now),
+        notes=tuple(moments_in_zone(note, now) for note in report.notes),
+        sections=sections,
+        refresh=refresh,
+    )
 
 
 def bar_lines(chart: Chart) -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 
+from paimon_magics.columnar.time_zones import moment_text
 from paimon_magics.coordinator.client.administration import GrantRow
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.outcome import Outcome
@@ -47,13 +47,9 @@ def show_grants(scope: StatementScope, statement: ShowGrants) -> Outcome:
         "scope": [_scope(row).upper() for row in rows],
         "tables": [_tables(row) for row in rows],
         "granted_by": [row.by for row in rows],
-        "granted_at": [_time(row.at_ms) for row in rows],
+        "granted_at": [moment_text(row.at_ms, scope.zone) for row in rows],
     }
     return listing(scope, statement, "SHOW GRANTS", columns)
-
-
-def _time(at_ms: int) -> str:
-    return f"{datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _place(scope: StatementScope, tables: GrantedTables) -> str:

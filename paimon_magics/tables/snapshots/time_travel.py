@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any, assert_never
 
-from paimon_magics.columnar.time_zones import rules_of
+from paimon_magics.columnar.time_zones import moment_text, rules_of
 from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
 from paimon_magics.planning.reads.read_points import (
     AtSnapshot,
@@ -338,8 +338,7 @@ class _Finder:
         return time if isinstance(time, int) else moment_ms(time, self._zone)
 
     def _time(self, time_ms: int) -> str:
-        moment = datetime.datetime.fromtimestamp(time_ms / 1000, rules_of(self._zone))
-        return f"{moment:%Y-%m-%d %H:%M:%S} {self._zone}"
+        return moment_text(time_ms, self._zone)
 
 
 def _is_number(text: str) -> bool:

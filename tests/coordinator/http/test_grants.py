@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import json
 import os
 import time
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import httpx
 import pytest
@@ -399,6 +401,16 @@ def test_statements_grant_revoke_and_show(spark: SparkSession, process: Process)
             ("MAINTAIN", "shop.*"),
             ("READ", "default.log_*"),
         ]
+        zone = spark.conf.get("spark.sql.session.timeZone")
+        spark.conf.set("spark.sql.session.timeZone", "Pacific/Kiritimati")
+        try:
+            told = admin.run("SHOW GRANTS TO USER zed").to_pylist()[0]["granted_at"]
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", zone)
+        there = datetime.datetime.now(ZoneInfo("Pacific/Kiritimati")).replace(tzinfo=None)
+        clock, _, name = told.rpartition(" ")
+        assert name == "Pacific/Kiritimati"
+        assert abs(there - datetime.datetime.fromisoformat(clock)) < datetime.timedelta(minutes=10)
         rows = admin.run("SHOW GRANTS ON log_days").to_arrow().to_pylist()
         assert {row["grantee"] for row in rows} == {"user:zed", "role:data team"}
         admin.run("REVOKE READ ON default.log_* FROM zed")
