@@ -290,3 +290,36 @@ def test_live_view_refreshes_until_its_output_is_cleared(views: Views) -> None:
     page.wait_for_timeout(1_500)
     assert len(asked(views.sent)) == before
     assert views.elsewhere == []
+
+
+# What lies to the right of 480 pixels, and in nothing that is scrolled.
+NARROW = """root => {
+  root.style.width = "480px";
+  const right = root.getBoundingClientRect().left + 481;
+  return Array.from(root.querySelectorAll("*")).filter(part => {
+    if (part.getBoundingClientRect().right <= right) return false;
+    for (let outer = part.parentElement; outer !== root; outer = outer.parentElement)
+      if (getComputedStyle(outer).overflowX !== "visible") return false;
+    return true;
+  }).map(part => part.outerHTML);
+}"""
+
+
+def test_narrow_views_cut_nothing_off(views: Views) -> None:
+    page = views.page
+    shown = page.locator(".paimon-health-view, .paimon-layout-view, .paimon-report")
+    wide = shown.evaluate_all("roots => roots.map(root => root.style.width)")
+    try:
+        for view in shown.all():
+            assert view.evaluate(NARROW) == []
+        option = page.locator(".paimon-health-view .option").first
+        name, about = (
+            option.locator(".name").bounding_box(),
+            option.locator(".about").bounding_box(),
+        )
+        assert name is not None and about is not None
+        assert name["y"] + name["height"] <= about["y"], "a name has a line of its own"
+    finally:
+        shown.evaluate_all(
+            "(roots, wide) => roots.forEach((root, at) => { root.style.width = wide[at] })", wide
+        )
