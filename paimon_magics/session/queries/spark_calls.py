@@ -6,6 +6,7 @@ Spark's own under its name, are refused. `spark.pyspark_calls` routes the calls 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ from paimon_magics.statements.statement import (
     PassThrough,
     QueryText,
     TableName,
+    TableReference,
     TextRange,
     TruncateTable,
 )
@@ -279,14 +281,17 @@ def own_name(scope: StatementScope, name: TableName) -> str | None:
 
 
 def _tell_of_own(scope: StatementScope, statement: Statement) -> None:
-    """Add a note on Spark's table that a statement deletes, or whose rows it deletes, under a name
-    that could be of Paimon's."""
+    """Add a note on Spark's table that a statement deletes or changes, under a name that could be
+    of Paimon's."""
     match statement:
         case (
             DropTable(name=name)
             | TruncateTable(name=name)
             | Insert(target=name, overwrite=True)
             | Delete(target=name)
+            | Update(target=name)
+            | MergeInto(target=name)
+            | AlterTable(name=name)
         ) if name.catalog is None:
             own = own_name(scope, name)
         case _:
@@ -399,4 +404,17 @@ def _whole(statement: Statement) -> QueryText:
     everything = TextRange(0, len(statement.text))
     if inner is None:
         return QueryText(range=everything)
-    return QueryText(range=everything, references=inner.references, parameters=inner.parameters)
+    references = inner.references
+    if isinstance(statement, MergeInto):
+        references = tuple(_as_source(statement, reference) for reference in references)
+    return QueryText(range=everything, references=references, parameters=inner.parameters)
+
+
+def _as_source(merge: MergeInto, reference: TableReference) -> TableReference:
+    """A reference in a MERGE's source. A table that is the source itself, without an alias, gets
+    its name as one: a view stands in its place, and the clauses name the table."""
+    end = reference.range.end
+    behind = merge.text[end : merge.condition.start]
+    if end != merge.source.range.end or not re.fullmatch(r"\s*ON\b.*", behind, re.I | re.S):
+        return reference
+    return replace(reference, alias_position=end)

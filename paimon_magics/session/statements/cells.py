@@ -168,7 +168,6 @@ def check_confirmed(
         if isinstance(statement, PassThrough):
             match = _MODE.search(statement.text)
             mode = match[1] if match is not None else mode
-            continue
         try:
             if is_for_spark(scope, statement):
                 error = loss_of_sparks_table(scope, statement, mode.lower())

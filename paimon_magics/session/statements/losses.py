@@ -3,6 +3,7 @@ columns, history. Each question states how to keep it, or how to restore it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -14,12 +15,19 @@ from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.statements.handler import unconfirmed
 from paimon_magics.session.writes.outcomes import rows_taken
 from paimon_magics.statements.maintenance import Maintenance, RescaleBuckets
-from paimon_magics.statements.row_changes import Delete
-from paimon_magics.statements.statement import DropTable, Insert, TableName, TruncateTable
+from paimon_magics.statements.row_changes import Delete, InsertAction, MergeInto, Update
+from paimon_magics.statements.statement import (
+    DropTable,
+    Insert,
+    PassThrough,
+    TableName,
+    TruncateTable,
+)
 from paimon_magics.statements.subjects import Statement
 from paimon_magics.statements.table_changes import (
     AlterTable,
     DropColumn,
+    DropPartitions,
     SetOptions,
     TableChange,
     UnsetOptions,
@@ -68,6 +76,13 @@ _RETENTION: dict[str, str | None] = {
     "record-level.expire-time": None,
 }
 _SNAPSHOTS, _CHANGELOGS = "snapshot.", "changelog."
+_ROWS, _PARTITIONS = "all rows of ", "partitions of "
+# Statements of Spark's own that delete more than a table, or files.
+_PASSED_LOSSES = re.compile(
+    r"(?P<database>DROP\s+(?:DATABASE|SCHEMA))\b|INSERT\s+OVERWRITE\s+(?:LOCAL\s+)?DIRECTORY\b"
+    r"|LOAD\s+DATA\b(?=.*\bOVERWRITE\s+INTO\b)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def loss_of_change(
@@ -138,26 +153,17 @@ def loss_of_alteration(
 def loss_of_sparks_table(
     scope: StatementScope, statement: Statement, mode: str
 ) -> UnconfirmedError | None:
-    """The question before a statement deletes a table of Spark's own, or all its rows; None for
-    other statements, and for temporary views. `mode` is as in `Handler.unconfirmed`.
-
-    An overwrite of a table that is named in full is not asked about.
-    """
-    match statement:
-        case DropTable(name=name):
-            what, loss = "DROP TABLE", ""
-        case TruncateTable(name=name, partition=None):
-            what, loss = "TRUNCATE TABLE", "all rows of "
-        case Insert(target=name, overwrite=True, partition=None) if (
-            mode != "dynamic" and name.catalog is None
-        ):
-            what, loss = "INSERT OVERWRITE", "all rows of "
-        case Delete(target=name, selection=selection) if selection.condition is None:
-            what, loss = "DELETE", "all rows of "
-        case _:
-            return None
+    """The question before a statement takes rows, columns, partitions or files away that are of
+    Spark's own: nothing brings them back. None for other statements, for temporary views, and for
+    changes that Spark refuses. `mode` is as in `Handler.unconfirmed`."""
+    if isinstance(statement, PassThrough):
+        return _loss_of_passed(statement)
+    change = _change_of_sparks_table(statement, mode)
+    if change is None:
+        return None
+    what, name, loss, needs_row_changes = change
     own = own_name(scope, name)
-    if own is None:
+    if own is None or (needs_row_changes and not _changes_rows(scope, own)):
         return None
     return unconfirmed(
         statement,
@@ -166,6 +172,58 @@ def loss_of_sparks_table(
         + ("" if name.catalog else f" (Paimon has no table `{scope.full_name(name)}`)"),
         f"{own} is its full name. It has no snapshots of Paimon's to go back to.",
     )
+
+
+def _change_of_sparks_table(
+    statement: Statement, mode: str
+) -> tuple[str, TableName, str, bool] | None:
+    """What a statement does to which table, what it takes away, and whether only catalogs other
+    than Spark's built-in one do so; None if it takes nothing away."""
+    match statement:
+        case DropTable(name=name):
+            return "DROP TABLE", name, "", False
+        case TruncateTable(name=name, partition=partition):
+            return "TRUNCATE TABLE", name, _ROWS if partition is None else _PARTITIONS, False
+        case Insert(target=name, overwrite=True, partition=partition):
+            is_whole = partition is None and mode != "dynamic"
+            return "INSERT OVERWRITE", name, _ROWS if is_whole else _PARTITIONS, False
+        case Delete(target=name, selection=selection):
+            is_whole = selection.condition is None
+            return "DELETE", name, _ROWS if is_whole else "rows of ", True
+        case Update(target=name):
+            return "UPDATE", name, "the present values of rows of ", True
+        case MergeInto(target=name) if any(
+            not isinstance(clause.action, InsertAction) for clause in statement.clauses
+        ):
+            return "MERGE INTO", name, "the present values of rows of ", True
+        case AlterTable(name=name, changes=changes):
+            columns = [".".join(c.path) for c in changes if isinstance(c, DropColumn)]
+            if columns:
+                return "ALTER TABLE … DROP COLUMN of", name, f"{_names(columns)} of ", True
+            if any(isinstance(change, DropPartitions) for change in changes):
+                return "ALTER TABLE … DROP PARTITION of", name, _PARTITIONS, False
+    return None
+
+
+def _loss_of_passed(statement: PassThrough) -> UnconfirmedError | None:
+    """The question before a statement of another kind than ours deletes tables or files."""
+    match = _PASSED_LOSSES.match(statement.text.strip())
+    if match is None:
+        return None
+    words = " ".join(match[0].upper().split())
+    return unconfirmed(
+        statement,
+        words,
+        "tables of Spark's own, with their rows" if match["database"] else "what is there now",
+        "It can't be undone.",
+    )
+
+
+def _changes_rows(scope: StatementScope, own: str) -> bool:
+    """Whether the catalog of one of Spark's tables may change rows and drop columns: Spark's
+    built-in catalog refuses both."""
+    key = f"spark.sql.catalog.{own.partition('.')[0]}"
+    return scope.spark.conf.get(key, None) is not None
 
 
 def _loss_of_roll_back(

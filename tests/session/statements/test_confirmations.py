@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from paimon_magics import Session
-from paimon_magics.errors import InvalidTableError, UnconfirmedError, UnknownNameError
+from paimon_magics.errors import (
+    InvalidTableError,
+    UnconfirmedError,
+    UnknownNameError,
+    UnsupportedStatementError,
+)
 from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
@@ -175,6 +181,7 @@ def sparks(session: Session) -> Iterator[Session]:
         "TRUNCATE TABLE mine",
         "INSERT OVERWRITE mine SELECT 7",
         "INSERT OVERWRITE default.mine VALUES (7)",
+        "INSERT OVERWRITE spark_catalog.default.mine VALUES (7)",
     ],
 )
 def test_loss_of_sparks_own_table_asks_first(sparks: Session, statement: str) -> None:
@@ -184,6 +191,74 @@ def test_loss_of_sparks_own_table_asks_first(sparks: Session, statement: str) ->
     assert "confirm=True" in asked.value.hint
     assert sparks.spark.table("spark_catalog.default.mine").count() == 3
     sparks.run(statement, confirm=True)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "TRUNCATE TABLE parted PARTITION (day = 1)",
+        "INSERT OVERWRITE parted PARTITION (day = 1) SELECT 7",
+        "ALTER TABLE parted DROP PARTITION (day = 1)",
+    ],
+)
+def test_loss_of_partitions_of_sparks_own_table_asks_first(sparks: Session, statement: str) -> None:
+    sparks.spark.sql("CREATE TABLE parted (id INT, day INT) USING parquet PARTITIONED BY (day)")
+    try:
+        sparks.spark.sql("INSERT INTO parted VALUES (1, 1), (2, 2)")
+        with pytest.raises(UnconfirmedError, match=r"partitions of spark_catalog\.default\.parted"):
+            sparks.run(statement, confirm=False)
+        assert sparks.spark.table("spark_catalog.default.parted").count() == 2
+        sparks.run(statement, confirm=True)
+    finally:
+        sparks.spark.sql("DROP TABLE parted")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM mine",
+        "DELETE FROM mine WHERE id = 1",
+        "UPDATE mine SET id = 1",
+        "MERGE INTO mine USING t ON mine.id = t.id WHEN MATCHED THEN DELETE",
+        "ALTER TABLE mine DROP COLUMN id",
+        "ALTER TABLE mine RENAME COLUMN id TO number",
+    ],
+)
+def test_change_that_sparks_own_table_refuses_is_refused_unasked(
+    sparks: Session, statement: str
+) -> None:
+    with pytest.raises(UnsupportedStatementError, match="a table of Spark's own, which does not"):
+        sparks.run(statement, confirm=False)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM other.db.far WHERE id = 1",
+        "UPDATE other.db.far SET id = 1",
+        "MERGE INTO other.db.far USING t ON far.id = t.id WHEN MATCHED THEN DELETE",
+        "ALTER TABLE other.db.far DROP COLUMN id",
+    ],
+)
+def test_change_in_another_catalog_asks_first(sparks: Session, statement: str) -> None:
+    sparks.spark.conf.set("spark.sql.catalog.other", "org.example.OtherCatalog")
+    try:
+        with pytest.raises(UnconfirmedError, match=r"other\.db\.far, a table of Spark's own"):
+            sparks.run(statement, confirm=False)
+    finally:
+        sparks.spark.conf.unset("spark.sql.catalog.other")
+
+
+def test_loss_of_sparks_own_database_and_files_asks_first(sparks: Session, tmp_path: Path) -> None:
+    sparks.spark.sql("CREATE DATABASE spark_catalog.goes")
+    with pytest.raises(UnconfirmedError, match="DROP DATABASE"):
+        sparks.run("DROP DATABASE spark_catalog.goes CASCADE", confirm=False)
+    sparks.run("DROP DATABASE spark_catalog.goes CASCADE", confirm=True)
+    write = f"INSERT OVERWRITE DIRECTORY '{tmp_path / 'out'}' USING parquet SELECT 1 AS id"
+    with pytest.raises(UnconfirmedError, match="INSERT OVERWRITE DIRECTORY"):
+        sparks.run(write, confirm=False)
+    sparks.run(write, confirm=True)
+    assert list((tmp_path / "out").glob("*.parquet"))
 
 
 def test_repeated_drop_does_not_silently_drop_sparks_own_table(sparks: Session) -> None:
