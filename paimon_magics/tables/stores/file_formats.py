@@ -134,7 +134,9 @@ def _orc(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.Re
     zones = _zones(source, names=with_times)
     texts = [name for name in names if pa.types.is_string(file.schema.field(name).type)]
     # Java's readers leave out the spaces with which Java's writers fill up a CHAR.
-    chars = _chars(source) & set(texts) if texts and "JAVA" in str(file.writer) else frozenset()
+    chars: frozenset[str] = frozenset()
+    if texts and "JAVA" in str(file.writer):
+        chars = _chars(source).intersection(texts)
     types = file.schema.types
     if columns.legacy_zone and not any(map(has_wall_clocks, types)):
         zones = [columns.legacy_zone] * len(zones)  # the file does not record its writer's
