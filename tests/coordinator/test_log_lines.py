@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from paimon_magics.coordinator.ownership.redacted_log import _JsonFormatter, _TextFormatter
-from paimon_magics.coordinator.protocol.request_id import CURRENT, RequestId, request_id
+from paimon_magics.coordinator.protocol.request_id import CURRENT, RequestId, about, request_id
 from paimon_magics.version import _commit_of_checkout, build
-from tests.coordinator.process import Process, create_table
+from tests.coordinator.process import Process, create_table, wait_until
 
 
 def started(tmp_path: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
@@ -48,6 +48,28 @@ def test_lines_are_json_objects_on_request(tmp_path: Path) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", ending["time"])
 
 
+def test_starts_takeovers_and_refused_starts_are_lines_too(tmp_path: Path) -> None:
+    options = ["--log-format=json", "--standby", "--log=warehouse"]
+    running, address = started(tmp_path, *options)
+    token = (tmp_path / "state" / "token").read_text().strip()
+    wait_until(lambda: httpx.get(f"{address}/health/owner", trust_env=False).status_code == 200, 30)
+    second = subprocess.run(
+        [sys.executable, "-m", "paimon_magics.coordinator", "--log-format=json",
+         f"--warehouse={tmp_path / 'warehouse'}", f"--state={tmp_path / 'state'}"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    running.terminate()
+    _, errors = running.communicate(timeout=30)
+    lines = [json.loads(line) for line in errors.splitlines()]
+    messages = [line["message"] for line in lines if line["level"] == "INFO"]
+    (start,) = [one for one in messages if one.startswith(f"Answers at {address}, standing by")]
+    (takeover,) = [one for one in messages if one.startswith("Owns the warehouse since epoch 1")]
+    assert start and takeover and token not in errors
+    refused = [json.loads(line) for line in second.stderr.splitlines()]
+    assert second.returncode == 2 and "in use by another" in refused[0]["message"]
+    assert {"time", "level", "logger"} <= refused[0].keys()
+
+
 @pytest.mark.parametrize(
     "form", [_TextFormatter("%(levelname)s %(message)s%(request)s"), _JsonFormatter()]
 )
@@ -60,6 +82,9 @@ def test_a_line_names_its_request_and_table(form: logging.Formatter) -> None:
     finally:
         CURRENT.reset(token)
     assert "it failed" in line and "job-7" in line and "shop.orders" in line
+    with about("shop.other"):  # as upkeep does, for which nobody has asked
+        line = form.format(record)
+    assert "shop.other" in line and "request" not in line
 
 
 @pytest.mark.parametrize("given", [None, b"", b"a b", b"x" * 65, "ü".encode()])

@@ -74,6 +74,8 @@ def test_standby_forwards_requests_to_owner(team: Team, http: httpx.Client) -> N
     assert asked(standby, "/health/ready", "wrong") == 401
     probe = httpx.get(f"{standby.address}/health/ready", trust_env=False)
     assert (probe.status_code, probe.json()) == (200, {"status": "standby"})
+    started = httpx.get(f"{standby.address}/health/startup", trust_env=False)
+    assert (started.status_code, started.json()) == (200, {"status": "started"})
     for path in ("/metrics", "/v1/coordinator", "/v1/paimon/databases"):
         assert asked(standby, path) == asked(standby, path, "wrong") == 401
     # What is asked of one and of the other is answered the same, whatever is in the address.

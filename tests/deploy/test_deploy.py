@@ -67,8 +67,37 @@ def test_probes_ask_paths_that_are_open_without_a_token() -> None:
         for container in pod["containers"]
         for name in ("livenessProbe", "readinessProbe", "startupProbe")
     }
+    assert probes == {
+        "livenessProbe": "/health/live",
+        "readinessProbe": "/health/ready",
+        "startupProbe": "/health/startup",
+    }
     assert set(probes.values()) <= PUBLIC
-    assert probes["readinessProbe"] == "/health/ready"
+
+
+@pytest.mark.parametrize(
+    ("file", "service", "place"),
+    [
+        (COMPOSE, "coordinator", "http://127.0.0.1:8123"),
+        (HUB_COMPOSE, "hub", "http://127.0.0.1:8000/services/paimon-coordinator"),
+    ],
+    ids=["coordinator", "hub"],
+)
+def test_the_check_of_a_compose_file_follows_readiness(
+    served: Served, file: Path, service: str, place: str
+) -> None:
+    (command, python, *words) = yaml.safe_load(file.read_text())["services"][service][
+        "healthcheck"
+    ]["test"]
+    assert (command, python) == ("CMD", "python")
+    assert place in words[1]
+
+    def status(address: str) -> int:
+        asked = [sys.executable, words[0], words[1].replace(place, address)]
+        return subprocess.run(asked, capture_output=True, check=False).returncode
+
+    assert status(served.process.address) == 0
+    assert status(f"{served.process.address}/nothing") != 0
 
 
 def test_the_manifests_fit_the_schemas_of_kubernetes() -> None:

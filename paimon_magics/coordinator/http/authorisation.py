@@ -236,7 +236,9 @@ _TOKEN = "paimon_magics.token"
 _DLF = "DLF4-HMAC-SHA256"
 _DLF_TOKEN = "x-dlf-security-token"
 
-PUBLIC = frozenset({"/health/live", "/health/owner", "/health/ready", "/dead-letters"})
+PUBLIC = frozenset(
+    {"/health/live", "/health/owner", "/health/ready", "/health/startup", "/dead-letters"}
+)
 """Paths that are open to everybody. `/dead-letters` requires a proof of its own, and
 `/health/ready` shows names only to clients with a token.
 """

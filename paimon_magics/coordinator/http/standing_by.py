@@ -4,9 +4,9 @@ While it stands by, requests are relayed to the owner. In a takeover there is no
 requests wait, unread, for the next owner. After `_HOLD_SECONDS` they are answered 503, with an
 error that names the unresponsive owner, or says that there is none.
 
-It answers `/health/live`, `/health/owner`, `/health/ready` and `/metrics` itself. `/metrics`
-requires a token that the owner accepts, or the token of its own state folder. Only clients with
-such a token see the owner's address.
+It answers the paths below `/health`, and `/metrics`, itself. `/metrics` requires a token that the
+owner accepts, or the token of its own state folder. Only clients with such a token see the owner's
+address.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from prometheus_client import (
     Gauge,
     generate_latest,
 )
+from prometheus_client.registry import Collector
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -93,6 +94,10 @@ class StandingBy:
             registry=self._registry,
         )
 
+    def measure(self, collector: Collector) -> None:
+        """Have further metrics in `/metrics` while it stands by."""
+        self._registry.register(collector)
+
     def saw(self, lease: Lease | None) -> None:
         """Note the lease of the present owner; None if there is no readable lease."""
         self._lease = lease
@@ -125,6 +130,7 @@ class StandingBy:
                 "/health/live": self._live,
                 "/health/owner": self._not_owner,
                 "/health/ready": self._ready,
+                "/health/startup": self._started,
                 "/metrics": self._metrics,
             }.get(path)
             if own is None or scope["method"] not in ("GET", "HEAD"):
@@ -136,6 +142,9 @@ class StandingBy:
 
     async def _live(self, _: Scope) -> Response:
         return JSONResponse({"status": "live"})
+
+    async def _started(self, _: Scope) -> Response:
+        return JSONResponse({"status": "started"})
 
     async def _not_owner(self, _: Scope) -> Response:
         return JSONResponse({"status": "standby"}, status_code=503)

@@ -17,6 +17,7 @@ from typing import TextIO
 from paimon_magics.coordinator.protocol.request_id import CURRENT
 from paimon_magics.redaction import redacted
 
+_PROCESS = "paimon_magics.coordinator.process"
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s%(request)s"
 
 
@@ -40,16 +41,31 @@ class _Redacting(io.TextIOBase):
         return self._stream.isatty()
 
 
+class _JsonLines(_Redacting):
+    """Passes on each line as a JSON object: what is printed, as errors and tracebacks are."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in filter(str.strip, lines):
+            super().write(_json_line(time.time(), "ERROR", "stderr", line) + "\n")
+        return len(text)
+
+
 class _TextFormatter(logging.Formatter):
-    """A line with the time in UTC, and the request in whose course it is written."""
+    """A line with the time in UTC, the request in whose course it is written, and the table."""
 
     converter = staticmethod(time.gmtime)
     default_msec_format = "%s,%03dZ"
 
     def format(self, record: logging.LogRecord) -> str:
         current = CURRENT.get()
-        parts = (f"request {current.id}", current.table) if current else ()
-        record.request = f" [{', '.join(filter(None, parts))}]" if parts else ""
+        parts = (current.id and f"request {current.id}", current.table) if current else ()
+        shown = ", ".join(filter(None, parts))
+        record.request = f" [{shown}]" if shown else ""
         return super().format(record)
 
 
@@ -58,25 +74,38 @@ class _JsonFormatter(logging.Formatter):
     they are known `request`, `table` and `exception`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        at = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
         current = CURRENT.get()
-        members = {
-            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-            "request": current.id if current else None,
-            "table": (current.table if current else None) or None,
-            "exception": self.formatException(record.exc_info) if record.exc_info else None,
-        }
-        known = {name: value for name, value in members.items() if value is not None}
-        return json.dumps(known, ensure_ascii=False)
+        return _json_line(
+            record.created,
+            record.levelname,
+            record.name,
+            record.getMessage(),
+            request=(current.id if current else None) or None,
+            table=(current.table if current else None) or None,
+            exception=self.formatException(record.exc_info) if record.exc_info else None,
+        )
+
+
+def _json_line(seconds: float, level: str, logger: str, message: str, **members: str | None) -> str:
+    """A line of the log, as of `seconds` since 1970, with those members that are not None."""
+    at = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    known = {name: value for name, value in members.items() if value is not None}
+    line = {
+        "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "level": level,
+        "logger": logger,
+        "message": message,
+        **known,
+    }
+    return json.dumps(line, ensure_ascii=False)
 
 
 def keep_secrets_out_of_logs(form: str = "text") -> None:
-    """Log warnings and errors of this process to its error stream, without secrets. `form` is
-    "text" or "json"."""
-    sys.stderr = _Redacting(sys.stderr)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter(_FORMAT))
+    """Log warnings, errors, starts and takeovers of this process to its error stream, without
+    secrets. `form` is "text" or "json"; then each line of that stream is a JSON object."""
+    is_json = form == "json"
+    handler = logging.StreamHandler(_Redacting(sys.stderr))
+    handler.setFormatter(_JsonFormatter() if is_json else _TextFormatter(_FORMAT))
+    sys.stderr = _JsonLines(sys.stderr) if is_json else _Redacting(sys.stderr)
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    logging.getLogger(_PROCESS).setLevel(logging.INFO)

@@ -16,7 +16,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -27,6 +27,7 @@ from starlette.types import ASGIApp
 from paimon_magics.coordinator.client.addresses import trusting
 from paimon_magics.coordinator.http.forwarding import Forwarding, is_loopback
 from paimon_magics.coordinator.http.standing_by import StandingBy
+from paimon_magics.coordinator.ownership.lease import Lease
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
 from paimon_magics.coordinator.ownership.state_folder import Running
@@ -38,12 +39,16 @@ from paimon_magics.coordinator.process.server import (
     Shutdown,
     process_connections_max,
 )
+from paimon_magics.coordinator.routes.metrics import Collected, fact_metrics
 from paimon_magics.coordinator.runtime.threads import Loop, Runtime
+from paimon_magics.coordinator.service.health import Fact, HealthMonitor, Noted
 from paimon_magics.coordinator.store.state_store import store_trouble
 from paimon_magics.errors import SetupError
 from paimon_magics.version import __version__
 
 _LOOK_MS = 500.0
+_PROBE_MS = 10_000.0
+_UNWRITABLE = "This coordinator's database is not writable: {}."
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +78,14 @@ class Succession:
         self.parts: OwnerParts | None = None
         self._ending = ExitStack()
         self._runtime = Runtime()
+        self._database = Noted(
+            self._runtime,
+            "database",
+            lambda: store_trouble(place.store_address),
+            _PROBE_MS,
+            "",
+        )
+        self._measure(place)
         self._closing = threading.Event()
         self._ownership: Ownership | None = None
         self._steps_down = False
@@ -87,11 +100,33 @@ class Succession:
                 hint="Leave out --standby.",
             )
 
+    def _measure(self, place: Place) -> None:
+        """Have the health of a standby in its metrics."""
+        monitor = HealthMonitor()
+        monitor.add("taking over", self._facts)
+        if place.certificate is not None:
+            monitor.add("its certificate", place.certificate.facts)
+        self.app.measure(Collected(lambda: fact_metrics(monitor.now())))
+
+    def _facts(self) -> Iterator[Fact]:
+        """Whether it could take over, as far as it knows while there is an owner."""
+        database, ownership = self._database, self._ownership
+        why = database.problem or database.value
+        problem = self.app.trouble or (_UNWRITABLE.format(why) if why else "")
+        if not problem and ownership is not None and ownership.trouble:
+            problem = f"The lease of the warehouse can't be read: {ownership.trouble}"
+        yield Fact("takeover", int(not problem), problem)
+
     @property
     def has_lost(self) -> bool:
         """Whether it owned the warehouse and lost it; ask before `close`."""
         is_lost = self._ownership is not None and self._ownership.is_lost
         return self.parts is not None and (is_lost or self._steps_down)
+
+    def _saw(self, lease: Lease | None) -> None:
+        if lease is not None and not lease.released:
+            self.app.trouble = ""  # another one has taken over, or goes on
+        self.app.saw(lease)
 
     def start(self) -> None:
         """Begin to stand by."""
@@ -109,6 +144,7 @@ class Succession:
             ownership = self._ownership
         if ownership is not None and self.parts is None:
             ownership.release()
+        self._database.stop()
         if self._loop is not None:
             self._loop.end()
         self._ending.close()
@@ -131,6 +167,7 @@ class Succession:
                 return
             self.parts = parts
             self._ending = ending.pop_all()
+        self._database.stop()
         self.app.become(parts.app)
         self._pause_ms, self._writable_ms = _LOOK_MS, self._runtime.clock.steady_ms()
 
@@ -141,18 +178,18 @@ class Succession:
             if self._closing.is_set():
                 raise SetupError("The coordinator is stopping.")
             self._ownership = ownership
-        epoch = ownership.stand_by(self._may_take, self.app.saw)
+        epoch = ownership.stand_by(self._may_take, self._saw)
         began = time.monotonic()
         parts = start_owner(self._options, self._place, ownership, self._shutdown, ending)
         self.app.trouble = ""
         seconds = time.monotonic() - began
+        _log.info("Owns the warehouse since epoch %d, answers after %.2f s.", epoch, seconds)
         print(f"owns the warehouse since epoch {epoch}, answers after {seconds:.2f} s", flush=True)
         return parts
 
     def _may_take(self) -> bool:
         trouble = store_trouble(self._place.store_address)
-        message = f"This coordinator's database is not writable: {trouble}." if trouble else ""
-        self.app.trouble = message
+        self.app.trouble = _UNWRITABLE.format(trouble) if trouble else ""
         return not trouble
 
     def _watch(self, parts: OwnerParts) -> None:
@@ -249,6 +286,8 @@ class CoordinatorProcess:
 
     def serve(self) -> None:
         """Answer requests until the shutdown."""
+        how = "" if self.succession is None else ", standing by"
+        _log.info("Answers at %s%s (version %s).", self.place.address, how, __version__)
         outer = [self.place.listening]
         inner = [] if self.place.inner is self.place.listening else [self.place.inner]
         if self.place.network.certificate is None:

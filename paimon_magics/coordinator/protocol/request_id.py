@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -15,7 +17,9 @@ _ID = re.compile(rb"[\w.:-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class RequestId:
-    """The id of a request, and the table that its path names, "" for none."""
+    """The id of a request, and the table that its path names, "" for none. Work that no request
+    has asked for has a table alone.
+    """
 
     id: str
     table: str = ""
@@ -23,6 +27,17 @@ class RequestId:
 
 CURRENT: ContextVar[RequestId | None] = ContextVar("paimon_magics_request", default=None)
 """The request that is being answered; threads that work for it inherit it."""
+
+
+@contextmanager
+def about(table: object) -> Iterator[None]:
+    """Have lines that are logged in the `with` block name this table, and the request if any."""
+    current = CURRENT.get()
+    token = CURRENT.set(RequestId(current.id if current else "", str(table)))
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)
 
 
 def request_id(wanted: bytes | None) -> str:

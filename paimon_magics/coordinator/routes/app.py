@@ -1,6 +1,6 @@
 """The coordinator over HTTP: all its routes, health, metrics, and the status page.
 
-Without a valid token, only `/health/live`, `/health/owner` and routes with their own proof are
+Without a valid token, only the paths below `/health` and routes with their own proof are
 answered. The size of bodies is limited. See `http.answers` for the form of errors.
 """
 
@@ -132,6 +132,7 @@ def application(
         Route("/health/live", handlers.live),
         Route("/health/owner", handlers.owner),
         Route("/health/ready", handlers.ready),
+        Route("/health/startup", handlers.startup),
         Route("/metrics", handlers.metrics),
         Route("/", handlers.page),
         *administration_routes(coordinator, parts.warehouse, group, parts.monitor),
@@ -173,6 +174,14 @@ class _Handlers:
         if coordinator.is_owner and not ends:
             return JSONResponse({"status": "owner"})
         return JSONResponse({"status": "standby"}, status_code=503)
+
+    async def startup(self, _: Request) -> Response:
+        """503 until everything that the store and the log of inserts have was read."""
+        inserts = self.parts.inserts
+        has_log = inserts is None or inserts.group.owner.ready.is_set()
+        if has_log and self.parts.coordinator.is_restored:
+            return JSONResponse({"status": "started"})
+        return JSONResponse({"status": "starting"}, status_code=503)
 
     async def ready(self, request: Request) -> Response:
         """A client without a token, such as a probe, gets no names and no texts."""

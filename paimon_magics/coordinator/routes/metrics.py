@@ -17,7 +17,7 @@ from paimon_magics.coordinator.inserts.engine.replies import TableQueue
 from paimon_magics.coordinator.inserts.queue.values import Reason, backlog
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
 from paimon_magics.coordinator.service.coordinator import Coordinator
-from paimon_magics.coordinator.service.health import NAMES, Fact, HealthMonitor
+from paimon_magics.coordinator.service.health import NAMES, Fact, Health, HealthMonitor
 from paimon_magics.planning.compaction.schedule import State
 
 _OVERDUE_SECONDS_MAX = 60.0
@@ -69,14 +69,17 @@ class Metrics:
 
     def add(self, collect: Callable[[], Iterable[Metric]]) -> None:
         """Register `collect`, which returns further metrics at each scrape. For any thread."""
-        self.registry.register(_Collected(collect))
+        self.registry.register(Collected(collect))
 
 
 @dataclass(frozen=True)
-class _Collected(Collector):
+class Collected(Collector):
+    """Metrics that `families` returns at each scrape."""
+
     families: Callable[[], Iterable[Metric]]
 
     def collect(self) -> Iterable[Metric]:
+        """Return the metrics of this moment."""
         return self.families()
 
 
@@ -163,6 +166,11 @@ def health_metrics(monitor: HealthMonitor) -> Iterator[Metric]:
     health = monitor.now()
     is_ready = health.is_ready
     yield _gauge("ready", "1 while inserts and commits are accepted, else 0.", is_ready)
+    yield from fact_metrics(health)
+
+
+def fact_metrics(health: Health) -> Iterator[Metric]:
+    """The facts of a coordinator's health, and those of them with a problem."""
     problems = GaugeMetricFamily(
         "paimon_coordinator_problem",
         "1 for a fact with a problem; with blocks=1 no insert or commit is accepted.",

@@ -34,6 +34,7 @@ from paimon_magics.coordinator.core.events import (
 from paimon_magics.coordinator.core.values import Cause
 from paimon_magics.coordinator.ownership.lease import Claims, Fate
 from paimon_magics.coordinator.ownership.ownership import Ownership
+from paimon_magics.coordinator.protocol.request_id import about
 from paimon_magics.coordinator.service.publication_watch import PublicationMonitor, publication_of
 from paimon_magics.coordinator.service.state_thread import QueuedEvent, StateThread
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
@@ -123,7 +124,8 @@ class CommitWorker:
             raise
         except (UnknownOutcomeError, UnreachableError, StoreUnavailableError) as error:
             # Nothing was published, or that is unknown: the commit is looked up, and retried.
-            _log.warning("Commit %s of `%s` waits: %s", id, request.transaction.table, error)
+            with about(table := request.transaction.table):
+                _log.warning("Commit %s of `%s` waits: %s", id, table, error)
             return CommitUnclear(id)
         except PaimonMagicsError as error:
             if again and isinstance(error, TableDamagedError):

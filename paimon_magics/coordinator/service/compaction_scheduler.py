@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_magics.coordinator.core.values import Pause
+from paimon_magics.coordinator.protocol.request_id import about
 from paimon_magics.coordinator.runtime.children import ChildDiedError, ChildProcess
 from paimon_magics.coordinator.runtime.threads import Loop, Owner, Runtime
 from paimon_magics.coordinator.service.health import Fact
@@ -156,7 +157,8 @@ class CompactionScheduler:
         for number, worker in enumerate(self._workers, 1):
             seconds = worker.child.busy_seconds
             yield Fact("child_busy_seconds", seconds, subject=f"compactor {number}")
-        failed = [table for state, table in self.tables() if state is State.FAILED]
+        # A table that is just tried again has failed until it succeeds.
+        failed = [table for _, table in self.tables() if table.problem]
         problem = ""
         if failed:
             problem = f"{count_text(len(failed), 'table')} could not be compacted."
@@ -258,7 +260,8 @@ class CompactionScheduler:
             if steady_ms() - worker.idle_since_ms >= _REST_MS:
                 worker.child.rest()
             return
-        self._done(step, table, self._answer(worker.child, step, table))
+        with about(table):
+            self._done(step, table, self._answer(worker.child, step, table))
         worker.pause_ms, worker.idle_since_ms = 0.0, steady_ms()
 
     def _answer(self, child: ChildProcess, step: Next, table: TableName) -> CompactionAnswer:

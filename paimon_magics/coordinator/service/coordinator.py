@@ -90,6 +90,7 @@ class Coordinator:
     `turns` keeps changes of one table apart; everything in this process that changes a table takes
     a turn. `transactions` opens and commits transactions, `stored` looks them up. `watching` knows
     the publications, `republished` counts the commits that were published again since the start,
+    `is_restored` says whether it has taken over what was stored when it started,
     `recent_errors` has the last errors, `leases` the snapshots that are being read, `compactions`
     the buckets that are being compacted, `commits` the commits under way, `placed` the transactions
     with a place among small inserts that were open when it started. Without `ownership` (a
@@ -129,6 +130,7 @@ class Coordinator:
         self.finished = self.state_thread.finished
         self.stored = self.state_thread.stored
         self.republished = 0
+        self.is_restored = False
         self._listeners: list[Callable[[Publication], None]] = []
         self.recent_errors = RecentErrors()
         self.turns = Turns()
@@ -296,6 +298,7 @@ class Coordinator:
     # ---- what follows from an event ----
 
     def _happened(self, event: Event) -> None:
+        self.is_restored = self.is_restored or isinstance(event, Restored)
         if isinstance(event, Republished) and event.finding.verdict is Verdict.REPUBLISHED:
             self.republished += 1
         if isinstance(event, CommitPublished | Noted) and event.publication is not None:

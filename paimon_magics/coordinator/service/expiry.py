@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from paimon_magics.coordinator.ownership.ownership import Ownership
+from paimon_magics.coordinator.protocol.request_id import about
 from paimon_magics.coordinator.runtime.threads import Loop
 from paimon_magics.coordinator.service.snapshot_leases import Leases
 from paimon_magics.coordinator.service.state_thread import StateThread
@@ -48,12 +49,13 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class _Job:
     """One piece of work. `run` returns the time of the next run, None without a next run. `problem`
-    says what a failure means.
+    says what a failure means. `table` is the table that it is about, if any.
     """
 
     problem: str
     run: Callable[[], int | None]
     due_ms: int
+    table: str = ""
 
 
 class Upkeep:
@@ -65,7 +67,7 @@ class Upkeep:
     the warehouse.
 
     `expired` counts the snapshots that were removed since the start, `failures` the failed runs.
-    `problem` is the reason of the last failure, "" after a success.
+    `problem` names each piece of work whose last run failed, with its reason, "" without one.
     """
 
     def __init__(
@@ -93,7 +95,13 @@ class Upkeep:
         self._stopping = False
         self.expired = 0
         self.failures = 0
-        self.problem = ""
+        self._problems: dict[_Key, str] = {}  # of each piece of work, until its next success
+
+    @property
+    def problem(self) -> str:
+        """See the class."""
+        with self._turn:
+            return "; ".join(self._problems.values())
 
     def start(self) -> None:
         """Start the thread."""
@@ -111,7 +119,8 @@ class Upkeep:
         """Plan the expiry of a table that has a new snapshot."""
         problem = f"Snapshots of `{table}` could not expire"
         run = partial(self._expire, table)
-        self._plan((location, table.branch), _Job(problem, run, self._now_ms() + self._every_ms))
+        due_ms = self._now_ms() + self._every_ms
+        self._plan((location, table.branch), _Job(problem, run, due_ms, str(table)))
 
     def wrote_over(self) -> None:
         """Plan the clean-up after an overwritten snapshot, which is about to be published again."""
@@ -138,8 +147,13 @@ class Upkeep:
             if self._state_thread.state.pause is not None:
                 self._plan(key, replace(job, due_ms=self._now_ms() + self._every_ms))
                 continue
-            error = self._runtime.attempt(job.problem, partial(self._run, key, job))
-            self.problem = "" if error is None else f"{job.problem}: {error}"
+            with about(job.table):
+                error = self._runtime.attempt(job.problem, partial(self._run, key, job))
+            with self._turn:
+                if error is None:
+                    self._problems.pop(key, None)
+                else:
+                    self._problems[key] = f"{job.problem}: {error}"
             if error is not None:
                 self.failures += 1
                 self._plan(key, replace(job, due_ms=self._now_ms() + _AGAIN_MS))

@@ -39,6 +39,7 @@ NAMES = {
     "audit_waiting": "Entries of the audit log that are in the store but not in its table yet.",
     "compaction_failed": "Tables whose last compaction failed.",
     "certificate_seconds": "Until the certificate ends.",
+    "takeover": "1 while this standby could take over, 0 while it could not.",
     "part": "0 for a part whose facts are unavailable.",
 }
 """The names of the facts, with help texts. `/metrics` has each as `paimon_coordinator_NAME`."""

@@ -51,6 +51,7 @@ def test_the_document_has_every_endpoint_with_its_scope(process: Process) -> Non
         "GET /health/live": None,
         "GET /health/owner": None,
         "GET /health/ready": None,
+        "GET /health/startup": None,
         "POST /dead-letters": None,
     }
     assert set(PUBLIC) == {which.split(" ")[1] for which, scope in found.items() if scope is None}

@@ -87,6 +87,43 @@ def test_old_snapshots_expire_after_a_commit(process: Process, catalog: Catalog)
     assert [receipt.snapshot_id for receipt in receipts] == [1, 2, 3, 4, 5, 6]
 
 
+def test_failed_expiry_is_a_problem_until_it_succeeds(process: Process, catalog: Catalog) -> None:
+    """That of another table changes nothing about it."""
+    client, other = process.client(), TableName("other", "default")
+    create_table(process.warehouse, ONE.replace("TABLE t ", "TABLE other "))
+    reader = client.begin(TABLE)  # nothing expires while it may look at the table
+    append(client, catalog, 0)
+    lists = list(Path(catalog.load(TABLE).location).glob("manifest/manifest-list-*"))
+    append(client, catalog, 1)
+    for file in lists:
+        file.write_bytes(b"damaged")
+    client.abort(reader)
+    append(client, catalog, 2)
+    until(lambda: "`default.t`" in problem_of(process))
+    before = expired(process)
+    append(client, catalog, 0, 1, 2, table=other)
+    until(lambda: expired(process) > before)
+    assert "`default.t`" in problem_of(process)
+
+
+def problem_of(process: Process) -> str:
+    """What the health says about upkeep."""
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    url = process.address + "/health/ready"
+    problems = httpx.get(url, headers=headers, trust_env=False).json()["problems"]
+    return "".join(one["problem"] for one in problems if one["name"] == "upkeep")
+
+
+def expired(process: Process) -> float:
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    metrics = httpx.get(process.address + "/metrics", headers=headers, trust_env=False).text
+    (line,) = [line for line in metrics.splitlines() if line.startswith(EXPIRED)]
+    return float(line.split()[-1])
+
+
+EXPIRED = "paimon_coordinator_expired_snapshots_total "
+
+
 def test_a_receipt_outlives_its_snapshot(process: Process, catalog: Catalog) -> None:
     client = process.client()
     transaction = client.begin(TABLE)

@@ -45,6 +45,7 @@ from paimon_magics.coordinator.inserts.queue.events import (
 )
 from paimon_magics.coordinator.inserts.queue.step import step
 from paimon_magics.coordinator.inserts.queue.values import Answer, Queue
+from paimon_magics.coordinator.protocol.request_id import about
 from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import SetupError
@@ -166,7 +167,8 @@ class QueueOwner:
     def happen(self, table: TableQueue, event: Event) -> None:
         """Let a table's queue decide about an event, and carry its effects out."""
         if isinstance(event, Closed) and event.why:
-            _log.error("`%s` accepts no inserts: %s", table.name, event.why)
+            with about(table.name):
+                _log.error("`%s` accepts no inserts: %s", table.name, event.why)
         table.queue, effects = step(table.queue, event)
         if isinstance(event, Closed):
             self.work.note_closed(table)
