@@ -49,7 +49,7 @@ def causes(warehouse: str, *alerts: str) -> Callable[[Fault], Fault]:
     return noted
 
 
-def commit(watched: Watched, client: Any, catalog: Any, name: TableName, key: int) -> None:
+def commit(client: Any, catalog: Any, name: TableName, key: int) -> None:
     transaction = client.begin(name)
     messages = write(catalog, transaction, [{"k": key}])
     client.commit(CommitRequest(transaction, Append(), messages))
@@ -83,14 +83,14 @@ def one_coordinator_alone(lab: Lab) -> None:
         name, client = TableName("t", "default"), alone.process.client()
         armed.write_text("commit.prepared=stop")
         with ThreadPoolExecutor(1) as pool:
-            slow = pool.submit(commit, alone, client, catalog, name, 0)
+            slow = pool.submit(commit, client, catalog, name, 0)
             wait_until(alone.process.is_stopped, 60)
             time.sleep(7)
             alone.process.go_on()
             slow.result(60)
         alone.fires("PaimonCommitsSlow")
         for key in range(1, 130):  # a hundred quick ones to each slow one
-            commit(alone, client, catalog, name, key)
+            commit(client, catalog, name, key)
         alone.ends("PaimonCommitsSlow")
         alone.process.kill()
         alone.fires("PaimonCoordinatorDown")
@@ -253,6 +253,7 @@ def two_on_postgresql(lab: Lab) -> None:
         owner.ends("PaimonCoordinatorNotReady")
         server.kill()
         owner.is_unready("store_seconds", "running")
+        owner.fires("PaimonCoordinatorNotReady")
         standby.fires("PaimonStandbyUnable")
         owner.process.kill()
         standby.fires("PaimonNoOwner")
@@ -292,10 +293,10 @@ def tables_in_trouble(lab: Lab) -> None:
         tables.is_quiet()
         client = tables.process.client()
         mends = [
-            unexpirable(tables, client, catalog, place),
+            unexpirable(client, catalog, place),
             rolled_back(tables, client, catalog),
             unloadable(tables, catalog),
-            uncompactable(tables, client, catalog, place),  # tried again after 30 s, then 60 s
+            uncompactable(client, catalog, place),  # tried again after 30 s, then 60 s
         ]
         alerts = FAULTS[tables_in_trouble].alerts
         for alert in alerts:
@@ -330,37 +331,37 @@ def rolled_back(tables: Watched, client: Any, catalog: Any) -> Callable[[], obje
     """A commit that somebody else has taken back."""
     name = TableName("s", "default")
     for key in range(2):
-        commit(tables, client, catalog, name, key)
+        commit(client, catalog, name, key)
     catalog.load(name).paimon.rollback_to(1)
     document = {"table": {"database": "default", "table": "s"}}
     tables.call("POST", "/v1/tables/check", document)
     return lambda: tables.do("POST", "/v1/tables/resume", document)
 
 
-def unexpirable(tables: Watched, client: Any, catalog: Any, place: Path) -> Callable[[], object]:
+def unexpirable(client: Any, catalog: Any, place: Path) -> Callable[[], object]:
     """A snapshot to expire whose manifests can't be read."""
     name = TableName("u", "default")
     reader = client.begin(name)  # nothing expires while it may look at the table
-    commit(tables, client, catalog, name, 0)
+    commit(client, catalog, name, 0)
     lists = [*place.glob("default.db/u/manifest/manifest-list-*")]
     contents = {file: file.read_bytes() for file in lists}
-    commit(tables, client, catalog, name, 1)
+    commit(client, catalog, name, 1)
     for file in lists:
         file.write_bytes(b"damaged")
     client.abort(reader)
-    commit(tables, client, catalog, name, 2)
+    commit(client, catalog, name, 2)
     return lambda: [file.write_bytes(content) for file, content in contents.items()]
 
 
-def uncompactable(tables: Watched, client: Any, catalog: Any, place: Path) -> Callable[[], object]:
+def uncompactable(client: Any, catalog: Any, place: Path) -> Callable[[], object]:
     """A data file that is not what it was."""
     name = TableName("c", "default")
-    commit(tables, client, catalog, name, 0)
+    commit(client, catalog, name, 0)
     (file,) = place.glob("default.db/c/bucket-0/*.parquet")
     content = file.read_bytes()
     file.write_bytes(b"damaged")
     for key in range(1, 8):
-        commit(tables, client, catalog, name, key)
+        commit(client, catalog, name, key)
     return lambda: file.write_bytes(content)
 
 
@@ -422,4 +423,4 @@ def _timed(fault: Fault, lab: Lab) -> None:
     try:
         fault(lab)
     finally:
-        print(f"{fault.__name__}: {time.monotonic() - began:.0f} s")
+        print(f"{fault.__name__}: {time.monotonic() - began:.0f} s", file=sys.stderr)
