@@ -54,6 +54,13 @@ STEPS = (
     "rename.noted",  # the log has noted the new name, the table still has the old one
     "rename.done",  # the table has the new name, the log still uses the old one
     "rename.moved",  # the log uses the new name, the client has no answer yet
+    "pair.stored",  # the store has the mark of a start, the warehouse has not
+    "pair.noted",  # the warehouse has it, too, which is not confirmed in the store
+    "restore.written",  # the restored files are beside those that they replace
+    "restore.exchanged",  # a file of the state folder is exchanged
+    "restore.filled",  # the store has what the backup has
+    "restore.rights_settled",  # rights that may have been taken away have ended
+    "restore.settled",  # what is in the tables waits no more; the store takes no start yet
     "chain.cut",  # snapshots are rolled back, their changelogs and tags are still there
     "drop.detached",  # a dropped table has no name any more, all its files are there
     "drop.schema_removed",  # on a store without folders: only its schemas are removed

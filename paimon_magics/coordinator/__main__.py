@@ -18,10 +18,12 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import NoReturn
 
 from paimon_magics.coordinator.process.arguments import parser
+from paimon_magics.coordinator.process.backup_commands import backup_command, restore_command
 from paimon_magics.coordinator.process.right_commands import grant_command, token_command
 from paimon_magics.coordinator.process.succession import begin
 from paimon_magics.errors import PaimonMagicsError
@@ -29,18 +31,22 @@ from paimon_magics.errors import PaimonMagicsError
 _UNABLE = 2  # exit codes
 _DEPOSED = 3
 _FAILED = 4
+_COMMANDS: Mapping[str, Callable[[Sequence[str]], list[str]]] = {
+    "token": lambda words: token_command(words[1:]),
+    **dict.fromkeys(("grant", "revoke", "grants"), grant_command),
+    "backup": lambda words: backup_command(words[1:]),
+    "restore": lambda words: restore_command(words[1:]),
+}
 _ENDING_SECONDS = 3.0  # for what a thread still does; all requests have been answered
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run until a signal, or carry out a command on tokens; return the exit code."""
+    """Run until a signal, or carry out a command; return the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        if arguments[:1] == ["token"]:
-            print("\n".join(token_command(arguments[1:])))
-            return 0
-        if arguments and arguments[0] in ("grant", "revoke", "grants"):
-            print("\n".join(grant_command(arguments)))
+        command = _COMMANDS.get(arguments[0]) if arguments else None
+        if command is not None:
+            print("\n".join(command(arguments)))
             return 0
         return _serve(parser().parse_args(arguments), arguments)
     except PaimonMagicsError as error:

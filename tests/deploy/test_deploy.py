@@ -24,6 +24,7 @@ from paimon_magics.coordinator.http.authorisation import PUBLIC
 from paimon_magics.coordinator.process.arguments import parser
 from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.planning.commits.requests import Append, CommitRequest
+from tests.coordinator.commands import done
 from tests.coordinator.inserts.serving import Served, table_sql
 from tests.coordinator.postgres import PostgresServer
 from tests.coordinator.process import TABLE, read, write
@@ -171,6 +172,9 @@ def test_state_folder_copied_after_a_shutdown_can_be_restored(tmp_path: Path) ->
         one.process.kill()
         shutil.rmtree(state)
         shutil.copytree(copy, state)
+        with pytest.raises(AssertionError):
+            one.process.start()  # tokens may have been revoked since
+        done("restore", "--in-place", f"--state={state}", "--yes")
         one.process.start()
         headers = {"authorization": f"Bearer {token}"}
         assert one.call("GET", "//v1/config", headers=headers).status_code == 200

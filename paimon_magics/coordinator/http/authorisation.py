@@ -16,7 +16,7 @@ import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -337,6 +337,7 @@ alter    DELETE TABLE/tags/{tag}                                       = delete 
 admin    POST   /v1/inserts/{database}/{table}/reopen                  = reopen table
 admin*   POST   /v1/compactions/pause                                  = pause compactions
 admin*   POST   /v1/compactions/resume                                 = resume compactions
+admin*   POST   /v1/coordinator/backup                                 = back up
 admin*   POST   /v1/coordinator/options                                = change options
 admin*   POST   /v1/coordinator/pause                                  = pause
 admin*   POST   /v1/coordinator/resume                                 = resume
@@ -400,14 +401,15 @@ class Tokens(CachedRows[Mapping[str, tuple[StoredToken, Principal]]]):
     stored, and compared in constant time.
 
     If the process dies between storing a token and answering, nobody has the token; it shows in the
-    list and can be revoked.
+    list and can be revoked. `when_taken` is called after rights were taken away.
     """
 
     _used_seconds_max = 600.0
 
-    def __init__(self, table: TokenTable) -> None:
+    def __init__(self, table: TokenTable, when_taken: Callable[[], object] = lambda: None) -> None:
         super().__init__({})
         self._table = table
+        self._when_taken = when_taken
 
     @staticmethod
     def matches(text: str) -> bool:
@@ -466,6 +468,7 @@ class Tokens(CachedRows[Mapping[str, tuple[StoredToken, Principal]]]):
         good = [token for token in self._named(named) if token.is_good(now)]
         for token in good:
             self._table.revoke(token.id, now)
+        self._when_taken()
         self.read()
         return good
 
@@ -478,7 +481,9 @@ class Tokens(CachedRows[Mapping[str, tuple[StoredToken, Principal]]]):
         end = _end_ms(expires_in_ms, now_ms())
         renewed = [token for token in self._named(named) if not token.revoked_at_ms]
         for token in renewed:
-            self._table.renew(token.id, end)
+            before = token.expires_at_ms
+            self._table.renew(token.id, end, is_sooner=bool(end) and (not before or end < before))
+        self._when_taken()
         self.read()
         return [replace(token, expires_at_ms=end) for token in renewed]
 
@@ -491,6 +496,7 @@ class Tokens(CachedRows[Mapping[str, tuple[StoredToken, Principal]]]):
         good = [token for token in self._named(named) if token.is_good(now)]
         for token in good:
             self._table.allow(token.id, texts)
+        self._when_taken()
         self.read()
         return [replace(token, allows=texts) for token in good]
 

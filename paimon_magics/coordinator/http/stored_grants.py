@@ -7,7 +7,7 @@ the same store, streams and sessions that are open included.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
@@ -67,13 +67,14 @@ class Grants:
 
 
 class StoredGrants(CachedRows[Grants]):
-    """The grants in a store. For any thread."""
+    """The grants in a store. For any thread. `when_taken` is called after one was taken back."""
 
     _used_seconds_max = 300.0  # while the store does not answer, nobody can revoke a grant
 
-    def __init__(self, table: GrantTable) -> None:
+    def __init__(self, table: GrantTable, when_taken: Callable[[], object] = lambda: None) -> None:
         super().__init__(Grants(()))
         self._table = table
+        self._when_taken = when_taken
 
     def applied_to(self, principal: Principal) -> Principal:
         """The principal with all grants to them, their groups and their roles."""
@@ -133,6 +134,7 @@ class StoredGrants(CachedRows[Grants]):
                 "`paimon-coordinator token allow`.",
             )
         self._table.change((), [(row.grantee, row.text) for row in removed])
+        self._when_taken()
         self.read()
         return removed
 

@@ -12,6 +12,7 @@ import getpass
 import os
 import secrets
 import socket
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -43,6 +44,8 @@ from paimon_magics.coordinator.inserts.log.registry import LogRegistry, Register
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.ownership.lease import Owner
 from paimon_magics.coordinator.ownership.ownership import Ownership
+from paimon_magics.coordinator.ownership.pairing import Pairing
+from paimon_magics.coordinator.process.backing_up import backup_route, manifest_of
 from paimon_magics.coordinator.process.network import Network
 from paimon_magics.coordinator.process.place import Place
 from paimon_magics.coordinator.process.server import Shutdown
@@ -69,6 +72,7 @@ from paimon_magics.coordinator.service.health import (
 )
 from paimon_magics.coordinator.service.key_moves import KeyMover
 from paimon_magics.coordinator.service.served import Context, NameLocks
+from paimon_magics.coordinator.store.backups import Manifest
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.errors import SetupError
@@ -81,6 +85,7 @@ from paimon_magics.temporary_folders import remove_left
 _COMPACTION_WORKER = "paimon_magics.coordinator.process.compaction_worker"
 _PROBE_MS, _PROBE_FILE_MS, _LETTERS_MS = 5_000.0, 30_000.0, 5_000.0
 _FOLDERS_MS = 3_600_000.0
+_RIGHTS_MS = 5_000.0
 _RECENT = 200  # commits whose tables are looked at after the start
 _OBJECTS_BEFORE_COLLECTION = 50_000
 _LAST_WORDS_SECONDS = 1.0
@@ -148,6 +153,8 @@ class _Composition:
             warehouse_id=place.binding.id,
         )
         self.ending.callback(self.store.close)
+        self.pairing = None if ownership is None else self._pairing()
+        self.log_file: SqliteDatabase | None = None
         self.ends = partial(self.shutdown.request_after, _LAST_WORDS_SECONDS)
         self.coordinator = Coordinator(
             self.catalog,
@@ -200,8 +207,25 @@ class _Composition:
         # nobody.
         if ownership is not None and not options.embedded:
             ownership.acquire()
+            assert self.pairing is not None
+            self.pairing.begin()
         self._start(parts, compactions)
         return OwnerParts(coordinator, group, app, idling)
+
+    def _pairing(self) -> Pairing:
+        warehouse, store = self.catalog.warehouse, self.store
+        files = self.catalog.stores.of(warehouse)
+        return Pairing(files, warehouse, store.pair, name=store.database.name, who=_who())
+
+    def _rights_taken(self) -> Callable[[], object]:
+        """What notes in the warehouse that rights were taken away: at once, or as soon as it can be
+        written."""
+        pairing = self.pairing
+        if pairing is None or self.options.embedded:
+            return lambda: None
+        loop = self.runtime.loop("rights", lambda: _RIGHTS_MS, pairing.note_rights)
+        self.ending.callback(loop.end)
+        return lambda: self.runtime.attempt("noting rights", pairing.note_rights)
 
     def _start(self, parts: Parts, compactions: CompactionScheduler) -> None:
         """Start the parts in their order; `ending` stops them."""
@@ -234,7 +258,7 @@ class _Composition:
 
     def _log(self) -> RegisteredLog:
         """The log of small inserts: beside the coordinator's store, or in the warehouse."""
-        who = f"{getpass.getuser()} on {socket.gethostname()}"
+        who = _who()
         warehouse = self.catalog.warehouse
         files = self.catalog.stores.of(warehouse)
         id = self.place.binding.id
@@ -248,7 +272,7 @@ class _Composition:
             log = ObjectLog(files, warehouse, who, warehouse_id=id, renamed=renamed)
         elif isinstance(self.store.database, SqliteDatabase):
             # A file of its own, so that transactions and inserts do not wait for each other.
-            sqlite = SqliteDatabase(self.place.folder.path / "log.sqlite")
+            sqlite = self.log_file = SqliteDatabase(self.place.folder.path / "log.sqlite")
             log = DatabaseLog(sqlite, warehouse_id=id, renamed=renamed)
         else:
             log = DatabaseLog(self.store.database, owned=False, warehouse_id=id, renamed=renamed)
@@ -319,10 +343,12 @@ class _Composition:
             definition_store=store.definitions,
             mover=KeyMover(catalog, coordinator.transactions),
         )
-        tokens, grants = Tokens(store.tokens), StoredGrants(store.grants)
+        when_taken = self._rights_taken()
+        tokens = Tokens(store.tokens, when_taken)
+        grants = StoredGrants(store.grants, when_taken)
         store_options = StoreOptions(catalog, ownership, takes_new=options.embedded)
         routes: list[BaseRoute] = [*store_options.routes(), *token_routes(tokens)]
-        routes += grant_routes(grants)
+        routes += [*grant_routes(grants), *self._backup_routes()]
         if inserts is not None:
             stream = InsertStream(inserts.entry)
             path = "/v1/inserts/{database}/{table}/stream"
@@ -335,6 +361,21 @@ class _Composition:
             root=place.root,
             limits=_client_limits(options, place.network),
         )
+
+    def _backup_routes(self) -> list[BaseRoute]:
+        """The route that makes a backup. A store in PostgreSQL is copied without the coordinator;
+        nobody restores an embedded one."""
+        database, place = self.store.database, self.place
+        if self.options.embedded or not isinstance(database, SqliteDatabase):
+            return []
+        in_warehouse = self.options.log == "warehouse" or self.log_file is None
+        databases = [database] if self.log_file is None else [self.log_file, database]
+
+        def manifest() -> Manifest:
+            log = "warehouse" if in_warehouse else "store"
+            return manifest_of(place.binding.id, self.catalog.warehouse, log=log)
+
+        return [backup_route(place.folder.path, databases, manifest)]
 
     def _trail(self) -> Trail | None:
         """The audit log, None if it is not requested. Raises SetupError for an invalid name, and
@@ -385,6 +426,10 @@ def ownership_of(options: argparse.Namespace, place: Place, ending: ExitStack) -
     )
     ending.callback(ownership.release)
     return ownership
+
+
+def _who() -> str:
+    return f"{getpass.getuser()} on {socket.gethostname()}"
 
 
 def _limits(options: argparse.Namespace) -> Limits:

@@ -15,6 +15,7 @@ when the other machine has died.
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import hashlib
 import logging
@@ -23,7 +24,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import Any
@@ -59,6 +60,7 @@ _LOCK = int.from_bytes(b"paimon-c")  # the same for all sessions in one database
 _LOCK_SECONDS = 2.0  # how long the session of a process that just died may take to end
 _RECONNECT_SECONDS = 2.0
 _POLL_SECONDS = 0.1
+_COPY_ROWS = 1_000
 _SETTINGS = (
     "SET lock_timeout = '2s'",
     "SET tcp_keepalives_idle = 10",
@@ -380,6 +382,30 @@ def trouble_at(address: str) -> str:
     except Exception as error:
         return str(error).strip().split("\n", 1)[0] or type(error).__name__
     return ""
+
+
+def snapshot_rows(
+    address: str, tables: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, Sequence[str], list[tuple[Any, ...]]]]:
+    """Yield the rows of tables, a part at a time, all as of one moment: the table's name, the given
+    columns, and rows. Raises StoreUnavailableError."""
+    name = _name(address)
+    try:
+        session = connected(address, "paimon-coordinator backup", time.monotonic() + _OPEN_SECONDS)
+        with contextlib.closing(session):
+            session.deadline = float("inf")
+            session.execute(f"SET search_path = {SCHEMA}".encode())
+            session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            for table, columns in tables.items():
+                with session.cursor(f"copy_{table}") as cursor:
+                    cursor.execute(f"SELECT {', '.join(columns)} FROM {table}".encode())
+                    while rows := cursor.fetchmany(_COPY_ROWS):
+                        yield table, columns, rows
+    except psycopg.Error as error:
+        raise StoreUnavailableError(
+            f"{name} can't be copied: {str(error).strip()}",
+            hint="Start this version of the coordinator on it once, then repeat the command.",
+        ) from error
 
 
 def _application(warehouse: str) -> str:

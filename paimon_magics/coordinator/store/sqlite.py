@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,6 +31,8 @@ from paimon_magics.errors import SetupError
 _BUSY_MS = 1_000
 _READ_TURN_SECONDS = 1.0  # readers don't wait for a slow disk
 _WRITE_TURN_SECONDS = 5.0
+_COPY_PAGES = 1_000  # in one turn, so that others wait for some milliseconds
+_COPY_PAUSE_SECONDS = 0.005
 
 # When SQLite reports these, it has undone everything. After any other error of a COMMIT, such as
 # one of the disk, it has undone everything for this process, but a start would find what the disk
@@ -205,6 +208,23 @@ class SqliteDatabase(_Connected):
                 f"The coordinator's database {path} can't use a write-ahead log there.",
                 hint="Put the state folder on a local disk.",
             )
+
+    def copy_to(self, target: Path) -> None:
+        """Copy the database, as it is at the end of the copying, into a new file. Others read and
+        write meanwhile: the copy gets what they write."""
+        _make_private(target)
+        copy = apsw.Connection(str(target))
+        try:
+            with self._used("copied", _WRITE_TURN_SECONDS):
+                backup = copy.backup("main", self._connection, "main")
+            with backup:
+                while not backup.done:
+                    with self._used("copied", _WRITE_TURN_SECONDS):
+                        backup.step(_COPY_PAGES)
+                    time.sleep(_COPY_PAUSE_SECONDS)
+            copy.pragma("journal_mode", "delete")
+        finally:
+            copy.close()
 
 
 def _make_private(path: Path) -> None:

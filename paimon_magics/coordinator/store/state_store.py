@@ -23,6 +23,7 @@ from paimon_magics.coordinator.store.tables import (
     AuditLog,
     GrantTable,
     HaltTable,
+    PairTable,
     PublicationTable,
     Sql,
     SqlTable,
@@ -32,7 +33,9 @@ from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.tables.stores.paths import plain_location
 
-_FORMAT = 6
+STORE_FORMAT = 6
+"""The number of the store's format, which it carries."""
+
 _FORMATS_READ = (4, 5, 6)  # 4 has other names in the bodies of transactions, 5 has no warehouse
 _SCHEMES = ("postgresql://", "postgres://")
 
@@ -78,6 +81,9 @@ _TABLES = (
     "by_whom TEXT NOT NULL, since_ms {integer} NOT NULL){table_end}",
     "CREATE TABLE IF NOT EXISTS audit ("
     "id TEXT PRIMARY KEY, done {integer} NOT NULL, body TEXT NOT NULL){table_end}",
+    "CREATE TABLE IF NOT EXISTS pairing ("
+    "id TEXT NOT NULL, starts {integer} NOT NULL, mark TEXT NOT NULL, prior TEXT NOT NULL, "
+    "rights {integer} NOT NULL){table_end}",
 )
 # Documents with locations of tables.
 _DOCUMENTS = (
@@ -161,7 +167,7 @@ def store_address(option: str | None) -> str | None:
 class StateStore:
     """The store of one coordinator. It owns the database. For any thread.
 
-    `transactions`, `publications`, `halts`, `tokens`, `grants`, `audit`,
+    `transactions`, `publications`, `halts`, `tokens`, `grants`, `audit`, `pair`,
     `database_properties` and `definitions` are its tables. It belongs to the warehouse with the id
     `warehouse_id` ("" while that is unknown), and knows tables by locations below `warehouse`, as
     that is spelled now. Its methods raise StoreUnavailableError and StoreLostError; see `Database`.
@@ -185,6 +191,7 @@ class StateStore:
         self.tokens = TokenTable(self._sql)
         self.grants = GrantTable(self._sql)
         self.audit = AuditLog(self._sql)
+        self.pair = PairTable(self._sql)
         self.database_properties = DatabasePropertyTable(self._sql)
         self.definitions = DefinitionTable(self._sql)
 
@@ -211,20 +218,20 @@ class StateStore:
     def _check_format(self) -> None:
         formats = [row[0] for row in self.database.read("SELECT format FROM meta")]
         if not formats:
-            self._sql.write("INSERT INTO meta (format) VALUES (?)", _FORMAT)
+            self._sql.write("INSERT INTO meta (format) VALUES (?)", STORE_FORMAT)
         elif len(formats) == 1 and formats[0] in _FORMATS_READ:
-            if formats[0] != _FORMAT:
+            if formats[0] != STORE_FORMAT:
                 with self._sql.together():
                     for column in ("warehouse_id", "warehouse"):
                         self._sql.write(
                             f"ALTER TABLE meta ADD COLUMN {column} TEXT NOT NULL DEFAULT ''"
                         )
                     # An older version, which can't read it, then says so.
-                    self._sql.write("UPDATE meta SET format = ?", _FORMAT)
+                    self._sql.write("UPDATE meta SET format = ?", STORE_FORMAT)
         else:
             raise SetupError(
                 f"{self.database.name} was written by another version (format {formats[0]}; this "
-                f"version has format {_FORMAT}).",
+                f"version has format {STORE_FORMAT}).",
                 hint=(
                     "Use that version. Or drain the coordinator with it, then start with an "
                     "empty store."

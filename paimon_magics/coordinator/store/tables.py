@@ -17,6 +17,8 @@ from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
 
 _TOGETHER = 500  # ids in one statement
+# Repeated, it counts once more, which does no harm.
+_RIGHTS_TAKEN = "UPDATE pairing SET rights = rights + 1"
 
 
 class Sql:
@@ -315,23 +317,31 @@ class TokenTable(SqlTable):
             token.revoked_at_ms,
         )
 
-    def renew(self, id: str, expires_at_ms: int) -> None:
-        """Change a token's expiry, unless it was revoked."""
-        self._sql.write(
-            "UPDATE tokens SET expires_at_ms = ? WHERE id = ? AND revoked_at_ms = 0",
-            expires_at_ms,
-            id,
-        )
+    def renew(self, id: str, expires_at_ms: int, *, is_sooner: bool = False) -> None:
+        """Change a token's expiry, unless it was revoked. `is_sooner` counts as taken rights."""
+        with self._sql.together():
+            self._sql.write(
+                "UPDATE tokens SET expires_at_ms = ? WHERE id = ? AND revoked_at_ms = 0",
+                expires_at_ms,
+                id,
+            )
+            if is_sooner:
+                self._sql.write(_RIGHTS_TAKEN)
 
     def allow(self, id: str, allows: Sequence[str]) -> None:
         """Replace what a token allows."""
-        self._sql.write("UPDATE tokens SET allows = ? WHERE id = ?", json.dumps(list(allows)), id)
+        with self._sql.together():
+            statement = "UPDATE tokens SET allows = ? WHERE id = ?"
+            self._sql.write(statement, json.dumps(list(allows)), id)
+            self._sql.write(_RIGHTS_TAKEN)
 
     def revoke(self, id: str, now_ms: int) -> None:
         """Note that a token was revoked, if it was not before."""
-        self._sql.write(
-            "UPDATE tokens SET revoked_at_ms = ? WHERE id = ? AND revoked_at_ms = 0", now_ms, id
-        )
+        with self._sql.together():
+            self._sql.write(
+                "UPDATE tokens SET revoked_at_ms = ? WHERE id = ? AND revoked_at_ms = 0", now_ms, id
+            )
+            self._sql.write(_RIGHTS_TAKEN)
 
 
 # The table of what administrators have granted to users, groups and roles.
@@ -372,3 +382,48 @@ class GrantTable(SqlTable):
                 )
             for grantee, text in removed:
                 self._sql.write("DELETE FROM grants WHERE grantee = ? AND text = ?", grantee, text)
+            if removed:
+                self._sql.write(_RIGHTS_TAKEN)
+
+
+# The row that tells whether store and warehouse belong together; see `ownership.pairing`.
+
+
+UNFINISHED = "unfinished"
+"""The mark of a store whose restore has begun and not ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorePair:
+    """What a store knows of its warehouse. `id` is the store's; `starts` counts its starts with the
+    warehouse, `mark` names the last start. `prior` is the mark that the warehouse may still have
+    instead, "" for none. `rights` counts how often rights were taken away."""
+
+    id: str
+    starts: int
+    mark: str
+    prior: str
+    rights: int
+
+
+class PairTable(SqlTable):
+    """The pair of a store, which is its only row."""
+
+    def read(self) -> StorePair | None:
+        """The pair; None if the store was never started with a warehouse."""
+        rows = self._sql.read("SELECT id, starts, mark, prior, rights FROM pairing")
+        return StorePair(*rows[0]) if rows else None
+
+    def save(self, pair: StorePair) -> None:
+        """Replace the pair, but for the count of rights, which only grows."""
+        with self._sql.together():
+            self._sql.write(
+                "INSERT INTO pairing (id, starts, mark, prior, rights) SELECT ?, ?, ?, ?, ? "
+                "WHERE NOT EXISTS (SELECT 1 FROM pairing)",
+                *(pair.id, pair.starts, pair.mark, pair.prior, pair.rights),
+            )
+            self._sql.write(
+                "UPDATE pairing SET id = ?, starts = ?, mark = ?, prior = ?, "
+                "rights = CASE WHEN rights > ? THEN rights ELSE ? END",
+                *(pair.id, pair.starts, pair.mark, pair.prior, pair.rights, pair.rights),
+            )

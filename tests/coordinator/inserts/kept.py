@@ -100,7 +100,7 @@ class Kept:
         table_info = self.group.known_tables.load("default", "t")
         self.group._note_ends()
         table = self.group.tables[table_info.identity]
-        wait_until(lambda: table.noted == table.queue.acknowledged)
+        wait_until(lambda: table.noted == table.queue.acknowledged + table.queue.published)
 
     def reopen(self, *, accept_loss: bool) -> None:
         table_info = self.group.known_tables.load("default", "t")

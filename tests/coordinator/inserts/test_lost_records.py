@@ -193,10 +193,10 @@ def test_records_acknowledged_during_a_registry_read_are_not_missing(tmp_path: P
         def read(self, path: str) -> bytes | None:
             if acknowledged == [2] and "table-" in path:
                 acknowledged[0] = 4
-                registry.open("t", 5)
+                registry.open("t", 5, 0)
             return super().read(path)
 
     registry = LogRegistry(Store(), str(tmp_path), "1", "a log", "me")
-    registry.open("t", 3)
+    registry.open("t", 3, 0)
     assert registry.missing("t", lambda: acknowledged[0]) == ""
     assert "record 4 was acknowledged" in registry.missing("t", lambda: 3)

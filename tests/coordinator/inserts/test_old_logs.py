@@ -258,7 +258,7 @@ def test_registry_reads_notes_of_an_older_version(tmp_path: Path) -> None:
     id = table_id_of_legacy(T)
     for acknowledged, missing in ((4, False), (3, True)):
         assert bool(registry.missing(id, lambda lsn=acknowledged: lsn)) == missing
-    registry.open(id, 7)
+    registry.open(id, 7, 0)
     again = LogRegistry(LocalStore(), str(tmp_path), "1", "a log", "me").note(id)
     assert again is not None and again.first == 7
     assert len(list(folder.iterdir())) == 2

@@ -194,7 +194,7 @@ class LoadPool:
     def note_ends(self, tables: Iterable[TableQueue]) -> None:
         """Note in the warehouse how far records are acknowledged."""
         for table in tables:
-            if table.is_open and table.noted < table.queue.acknowledged:
+            if table.is_open and table.noted < _noted(table):
                 self.pool.run(f"note {table.name}", partial(self._note_end, table))
 
     def end(self, tables: Iterable[TableQueue]) -> None:
@@ -230,8 +230,9 @@ class LoadPool:
         if missing:
             self._confirm()
         else:
-            self._registry.open(table.id, acknowledged + 1)
-            table.noted = max(table.noted, acknowledged)
+            noted, published = _noted(table), table.queue.published
+            self._registry.open(table.id, acknowledged + 1, published)
+            table.noted = max(table.noted, noted)
         return missing
 
     def _missing(self, table: TableQueue) -> str:
@@ -241,7 +242,10 @@ class LoadPool:
         noted and loaded. So the table's queue is read last: it has everything that the others have.
         """
         missing = self._registry.missing(
-            table.id, lambda: table.queue.acknowledged, self._log.damage
+            table.id,
+            lambda: table.queue.acknowledged,
+            self._log.damage,
+            published=lambda: table.queue.published,
         )
         if missing:
             return missing
@@ -278,7 +282,7 @@ class LoadPool:
         stored = self._loader.stored(table.id)
         assert stored is not None  # it was closed for its records, or has begun anew
         if accept_loss:
-            self._registry.open(table.id, stored.acknowledged + 1)
+            self._registry.open(table.id, stored.acknowledged + 1, stored.published)
         again = recovered(self._log, stored, self._defaults)
         if again.queue.closed:
             raise SetupError(f"`{table.name}` stays closed: {again.queue.closed}.")
@@ -288,11 +292,12 @@ class LoadPool:
         """Note in the log registry how far a table's records are acknowledged, so that their loss
         from the log is noticed.
         """
-        acknowledged = table.queue.acknowledged
-        if table.is_open and table.noted < acknowledged:
+        noted = _noted(table)
+        if table.is_open and table.noted < noted:
             self._own()
-            self._registry.open(table.id, acknowledged + 1)
-            table.noted = acknowledged
+            queue = table.queue
+            self._registry.open(table.id, queue.acknowledged + 1, queue.published)
+            table.noted = noted
 
     def _note_clean(self, table: TableQueue) -> None:
         """Note in the log registry that a table has nothing left in the log."""
@@ -301,10 +306,12 @@ class LoadPool:
 
     def _goes_on(self, table: TableQueue) -> bool:
         """Whether a log that lost its last records can continue from its present end: its remaining
-        records are whole, and no lost record is in the table.
+        records are whole, and neither lost nor waiting ones are in the table.
         """
-        stored = self._loader.stored(table.id)
+        stored, note = self._loader.stored(table.id), self._registry.note(table.id)
         if stored is None or stored.flush is not None:
+            return False
+        if note is not None and note.published > stored.published:
             return False
         last = self._loader.last_in(table.name, table.id, stored.snapshot_id or 0)
         whole = recovered(self._log, replace(stored, closed=""), self._defaults)
@@ -405,3 +412,8 @@ class LoadPool:
         if isinstance(error, DeposedError | StoreLostError):
             self._lose(error)
         return error
+
+
+def _noted(table: TableQueue) -> int:
+    """A number that grows with what the registry's note says of a table."""
+    return table.queue.acknowledged + table.queue.published

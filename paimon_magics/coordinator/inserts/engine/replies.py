@@ -114,7 +114,7 @@ class TableQueue:
     `id` is the table's UUID, `name` its present name. `chain` is that of its last record in the
     log. `is_open` says that the log registry names this log for the table; earlier items are
     `parked`, None if nobody is opening it. `mode` is the table's mode, None before an insert.
-    `noted` is the last record in the registry's note; only `LoadPool` sets it.
+    `noted` grows with the registry's note (`loading._noted`); only `LoadPool` sets it.
     """
 
     id: str

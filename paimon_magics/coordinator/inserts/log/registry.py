@@ -32,12 +32,14 @@ from paimon_magics.tables.stores.store import Store, store_errors
 _FOLDER = ".paimon-magics/logs"
 _PREFIX = "table-"  # older versions had none
 _DROP_PREFIX = "drop-"
+_ALL = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
     """The table's log: its id and name, who opened it, and the lsn after the last known
-    acknowledged lsn. `is_open` while the log may hold records that are not in the table.
+    acknowledged lsn. `is_open` while the log may hold records that are not in the table; those up
+    to `published` are in it.
     """
 
     table_id: str
@@ -46,6 +48,7 @@ class Note:
     who: str
     first: int
     is_open: bool
+    published: int = 0
 
 
 class LogRegistry:
@@ -67,10 +70,27 @@ class LogRegistry:
             content = self._store.read(self._path(table_id))
         return None if content is None else _note_of(content)
 
-    def missing(self, table_id: str, last_lsn: Callable[[], int], damage: str = "") -> str:
+    def notes(self) -> list[Note]:
+        """The notes of all tables that can be read."""
+        with store_errors(f"Reading the log registry, {self._folder},"):
+            self._renew_old()
+            names = self._store.names(self._folder, _PREFIX)
+            contents = [self._store.read(f"{self._folder}/{name}") for name in names]
+        notes = [_note_of(content) for content in contents if content is not None]
+        return [note for note in notes if note is not None]
+
+    def missing(
+        self,
+        table_id: str,
+        last_lsn: Callable[[], int],
+        damage: str = "",
+        *,
+        published: Callable[[], int] = lambda: _ALL,
+    ) -> str:
         """Why acknowledged rows of the table are missing in this log, which has given lsns up to
-        `last_lsn()`, called after the note was read; "" when none are missing. `damage` is the
-        log's own, see `Log.damage`.
+        `last_lsn()` and knows that those up to `published()` are in the table; both are called
+        after the note was read. "" when none are missing. `damage` is the log's own, see
+        `Log.damage`.
         """
         note = self.note(table_id)
         acknowledged = last_lsn()
@@ -90,16 +110,21 @@ class LogRegistry:
                 f"The log {self._name} ends with record {acknowledged}, but record "
                 f"{note.first - 1} was acknowledged"
             )
+        if note.published > published():
+            return (
+                f"The log {self._name} would load records up to {note.published} again, which are "
+                "in the table: the log was put back to an older state"
+            )
         return ""
 
-    def open(self, table_id: str, first: int) -> None:
-        """Note that this log may hold records of the table, and that those before `first` were
-        acknowledged."""
-        self._write(table_id, first, is_open=True)
+    def open(self, table_id: str, first: int, published: int) -> None:
+        """Note that this log may hold records of the table, that those before `first` were
+        acknowledged, and that those up to `published` are in the table."""
+        self._write(table_id, first, is_open=True, published=published)
 
     def clean(self, table_id: str, acknowledged: int) -> None:
         """Note that all records up to `acknowledged` are in the table."""
-        self._write(table_id, acknowledged + 1, is_open=False)
+        self._write(table_id, acknowledged + 1, is_open=False, published=acknowledged)
 
     def check(self) -> None:
         """Raise SetupError if notes can't be read. This writes nothing: the warehouse may be
@@ -127,8 +152,8 @@ class LogRegistry:
         with contextlib.suppress(PaimonMagicsError, OSError):
             self._store.delete([self._path(table_id), self._drop_path(table_id)])
 
-    def _write(self, table_id: str, first: int, *, is_open: bool) -> None:
-        note = Note(table_id, self._log, self._name, self._who, first, is_open)
+    def _write(self, table_id: str, first: int, *, is_open: bool, published: int) -> None:
+        note = Note(table_id, self._log, self._name, self._who, first, is_open, published)
         with store_errors(f"Writing to the log registry, {self._folder},"):
             self._renew_old()
             self._store.make_folder(self._folder)

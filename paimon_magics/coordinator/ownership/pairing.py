@@ -1,0 +1,166 @@
+"""Whether a store and a warehouse are those that were used together last.
+
+A database that was put back to an older dump would bring revoked tokens back to life, and forget
+what was acknowledged since; a warehouse that was put back, or copied, lacks rows of which the store
+says that they are there. Both have the same ids as before. So each start of a coordinator draws a
+mark, and notes it in both. Whenever rights are taken away, both count that. A start with a store or
+a warehouse that lacks the other's last mark, or a store that lacks a count, is refused.
+
+The mark is written to the store, then to the warehouse, and confirmed in the store. If the process
+dies in between, the store has both marks, and the next start accepts either of them.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict, dataclass, replace
+from enum import Enum, auto
+
+from paimon_magics.coordinator.ownership.lease import FOLDER
+from paimon_magics.coordinator.store.tables import UNFINISHED, PairTable, StorePair
+from paimon_magics.errors import SetupError
+from paimon_magics.faults import reach
+from paimon_magics.tables.stores.store import Store, store_errors
+
+_NEVER = "never"  # the mark of a warehouse that was not used with the store yet
+
+
+@dataclass(frozen=True, slots=True)
+class WarehousePair:
+    """What a warehouse notes of one store: see `StorePair`. `who` started it."""
+
+    store: str
+    starts: int
+    mark: str
+    rights: int
+    who: str = ""
+
+
+class Standing(Enum):
+    """How a store and a warehouse stand to each other."""
+
+    SAME = auto()
+    STORE_OLDER = auto()
+    WAREHOUSE_OLDER = auto()
+
+
+def standing(stored: StorePair | None, noted: WarehousePair | None) -> Standing:
+    """Compare what store and warehouse know of each other."""
+    if stored is None:
+        return Standing.SAME
+    mark = _NEVER if noted is None else noted.mark
+    if mark in (stored.mark, stored.prior):
+        lacks_rights = noted is not None and noted.rights > stored.rights
+        return Standing.STORE_OLDER if lacks_rights else Standing.SAME
+    is_older = noted is None or noted.starts < stored.starts
+    return Standing.WAREHOUSE_OLDER if is_older else Standing.STORE_OLDER
+
+
+class Pairing:
+    """The pair of one store and the warehouse that this process owns. `name` names the store in
+    messages, `who` this process.
+    """
+
+    def __init__(
+        self, files: Store, warehouse: str, table: PairTable, *, name: str, who: str
+    ) -> None:
+        self._files = files
+        self._warehouse = warehouse
+        self._table = table
+        self._name = name
+        self._who = who
+        self._rights = -1
+
+    def compared(self) -> tuple[Standing, StorePair | None, WarehousePair | None]:
+        """How the two stand to each other, and what each of them notes."""
+        stored = self._table.read()
+        noted = None if stored is None else self._noted(stored.id)
+        return standing(stored, noted), stored, noted
+
+    def begin(self) -> None:
+        """Draw a new mark. Raises SetupError if store and warehouse don't belong together."""
+        found, stored, noted = self.compared()
+        if stored is not None and stored.mark == UNFINISHED:
+            raise SetupError(
+                f"A restore of the store {self._name} has begun, and not ended.",
+                hint="Repeat the command `paimon-coordinator restore`.",
+            )
+        if found is Standing.STORE_OLDER:
+            assert stored is not None
+            assert noted is not None
+            raise SetupError(
+                f"The store {self._name} is older than the warehouse {self._warehouse}: the store "
+                f"has start {stored.starts} and {stored.rights} rights taken away, the warehouse "
+                f"noted start {noted.starts} (by {noted.who}) and {noted.rights}. A backup was put "
+                "back, or a copy of the store is in use.",
+                hint="Start with the store that was used last. If that is lost, accept this one: "
+                "`paimon-coordinator restore --in-place`. It ends tokens whose revocation may be "
+                "missing, and says what else is.",
+            )
+        if found is Standing.WAREHOUSE_OLDER:
+            raise SetupError(
+                f"The warehouse {self._warehouse} is older than the store {self._name}: it was put "
+                "back to an earlier state, or is a copy of a warehouse that was used since.",
+                hint="Start with the warehouse that was used last. If that is lost, accept this "
+                "one: `paimon-coordinator restore --in-place`. It says which tables lack rows.",
+            )
+        self._draw(stored, noted)
+
+    def accept(self) -> None:
+        """Let the store and the warehouse belong together from now on."""
+        _, stored, noted = self.compared()
+        self._draw(stored, noted)
+
+    def note_rights(self) -> None:
+        """Note in the warehouse how often rights were taken away. Raises the store's errors."""
+        stored = self._table.read()
+        if stored is None or stored.rights == self._rights:
+            return
+        noted = self._noted(stored.id)
+        if noted is not None and noted.mark == stored.mark:
+            self._write(replace(noted, rights=max(stored.rights, noted.rights)))
+        self._rights = stored.rights
+
+    def _draw(self, stored: StorePair | None, noted: WarehousePair | None) -> None:
+        before = stored or StorePair(uuid.uuid4().hex, 0, "", "", 0)
+        starts = max(before.starts, 0 if noted is None else noted.starts) + 1
+        rights = max(before.rights, 0 if noted is None else noted.rights)
+        prior = _NEVER if noted is None else noted.mark
+        pair = StorePair(before.id, starts, uuid.uuid4().hex, prior, rights)
+        self._table.save(pair)
+        reach("pair.stored")
+        self._write(WarehousePair(pair.id, starts, pair.mark, rights, self._who))
+        reach("pair.noted")
+        self._table.save(replace(pair, prior=""))
+        self._rights = rights
+
+    def _noted(self, id: str) -> WarehousePair | None:
+        return warehouse_pair(self._files, self._warehouse, id)
+
+    def _write(self, noted: WarehousePair) -> None:
+        path = _path(self._warehouse, noted.store)
+        with store_errors(f"Writing {path}"):
+            self._files.make_folder(path.rpartition("/")[0])
+            self._files.write(path, json.dumps(asdict(noted)).encode())
+
+
+def warehouse_pair(files: Store, warehouse: str, id: str) -> WarehousePair | None:
+    """What a warehouse notes of the store with an id; None if it notes nothing. Raises the store's
+    errors, and SetupError for a note that can't be read."""
+    path = _path(warehouse, id)
+    with store_errors(f"Reading {path}"):
+        content = files.read(path)
+    if content is None:
+        return None
+    try:
+        return WarehousePair(**json.loads(content))
+    except (ValueError, TypeError) as error:
+        raise SetupError(
+            f"{path} can't be read: {error}.",
+            hint="Remove it, then run `paimon-coordinator restore --in-place`.",
+        ) from error
+
+
+def _path(warehouse: str, id: str) -> str:
+    return f"{warehouse.rstrip('/')}/{FOLDER}/store-{id}.json"

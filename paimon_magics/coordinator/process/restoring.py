@@ -1,0 +1,271 @@
+"""Puts a backup in the place of a store, or accepts a store that was put back by other means.
+
+A restored store is older than the warehouse. What it can't know is looked up there: how often
+rights were taken away (else all tokens and grants end), and which of its waiting records are in the
+tables already. Tables whose acknowledged records it lacks are named; the coordinator keeps them
+closed to inserts until somebody accepts that.
+
+The store takes no start from the first step on, until the last one pairs it with the warehouse. If
+the process dies in between, the same command does everything again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paimon_magics.coordinator.inserts.log.database import DatabaseLog
+from paimon_magics.coordinator.inserts.log.log import Log, LogTable, queue_id, table_name
+from paimon_magics.coordinator.inserts.log.objects import ObjectLog
+from paimon_magics.coordinator.inserts.log.records import read_segments
+from paimon_magics.coordinator.inserts.log.registry import LogRegistry
+from paimon_magics.coordinator.ownership.pairing import (
+    Pairing,
+    Standing,
+    WarehousePair,
+    standing,
+    warehouse_pair,
+)
+from paimon_magics.coordinator.process.backing_up import STORE_FILE, open_log_tables
+from paimon_magics.coordinator.process.offline import Offline
+from paimon_magics.coordinator.protocol.clock import now_ms
+from paimon_magics.coordinator.store.backups import Backup, fill_sqlite, replacing
+from paimon_magics.coordinator.store.sqlite import SqliteDatabase
+from paimon_magics.coordinator.store.state_store import StateStore, open_store
+from paimon_magics.coordinator.store.tables import UNFINISHED, StorePair
+from paimon_magics.errors import InvalidValueError, PaimonMagicsError
+from paimon_magics.faults import reach
+from paimon_magics.tables.catalog.marks import TableIds
+from paimon_magics.tables.commits.log_positions import log_position
+
+Compared = tuple[Standing, StorePair | None, WarehousePair | None]
+"""How a store and a warehouse stand to each other, and what each of them notes."""
+
+_LOG_FILE = "log.sqlite"
+_REPLACED = "replaced"
+_NEW = ".restored"
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """One restore. `address` is the store's in PostgreSQL, None for files in the state folder;
+    `log` says where the log of small inserts is. With `keeps_rights` nobody looks whether rights
+    were taken away since."""
+
+    place: Offline
+    address: str | None
+    log: str
+    keeps_rights: bool = False
+    lines: list[str] = field(default_factory=list)
+
+    def replace(self, backup: Backup) -> None:
+        """Put a backup in the place of the store. Raises InvalidValueError for a backup of another
+        warehouse, or one that lacks the log."""
+        self.check(backup)
+        if self.address is None:
+            self._replace_files(backup)
+        else:
+            with closing(self._opened()) as store:
+                DatabaseLog(store.database, owned=False)
+                changes = list(replacing(backup, log=self.log == "store", store=True))
+                store.database.write(changes)
+        reach("restore.filled")
+
+    def check(self, backup: Backup) -> None:
+        """Raise InvalidValueError for a backup that does not fit the place."""
+        columns, rows = backup.rows("meta")
+        bound = str(dict(zip(columns, rows[0], strict=True))["warehouse_id"])
+        if bound and bound != self.place.binding.id:
+            raise InvalidValueError(
+                f"The backup {backup.path} is of the warehouse with the id {bound}, not of "
+                f"{self.place.warehouse} with the id {self.place.binding.id}.",
+                hint="Name that warehouse with --warehouse. A copy of it is another warehouse; if "
+                "it is to replace the original, remove the original's warehouse-id first.",
+            )
+        if self.log == "store" and backup.manifest.log == "warehouse":
+            raise InvalidValueError(
+                f"The backup {backup.path} has no log of small inserts: it is in the warehouse.",
+                hint="Give --log warehouse, as to the coordinator.",
+            )
+
+    def accept(self, known: Compared | None) -> None:
+        """Let the store belong to the warehouse, with what it lacks looked up there. `known` is how
+        they stood to each other; by default as they do now."""
+        with ExitStack() as ending:
+            store = self._opened()
+            ending.callback(store.close)
+            pairing = self._pairing(store)
+            compared = known or pairing.compared()
+            if not self.keeps_rights and _lacks_rights(*compared):
+                self._end_rights(store)
+            elif self.keeps_rights:
+                self.lines.append("Tokens and grants are as the store has them.")
+            else:
+                self.lines.append(
+                    "No rights were taken away since: tokens and grants are as they were."
+                )
+            reach("restore.rights_settled")
+            log = self._log(store, ending)
+            self._settle(log)
+            reach("restore.settled")
+            pairing.accept()
+
+    def standing_of(self, backup: Backup) -> Compared:
+        """How the store of a backup and the warehouse stand to each other."""
+        columns, rows = backup.rows("pairing")
+        pair = StorePair(**dict(zip(columns, rows[0], strict=True))) if rows else None
+        place = self.place
+        noted = None if pair is None else warehouse_pair(place.files, place.warehouse, pair.id)
+        return standing(pair, noted), pair, noted
+
+    def _opened(self) -> StateStore:
+        place = self.place
+        return open_store(
+            place.folder.path,
+            self.address,
+            place.warehouse,
+            is_heir=True,
+            warehouse_id=place.binding.id,
+        )
+
+    def _pairing(self, store: StateStore) -> Pairing:
+        place = self.place
+        name = store.database.name
+        return Pairing(place.files, place.warehouse, store.pair, name=name, who=place.who)
+
+    def _replace_files(self, backup: Backup) -> None:
+        """Exchange the files of the state folder; those before are kept in a folder of their own.
+
+        The store's file is new first, so that no start takes a log that is not its own."""
+        state = self.place.folder.path
+        fill_sqlite(state / f"{STORE_FILE}{_NEW}", backup, None)
+        names = [STORE_FILE]
+        if self.log == "store":
+            fill_sqlite(state / f"{_LOG_FILE}{_NEW}", backup, open_log_tables)
+            names.append(_LOG_FILE)
+        reach("restore.written")
+        kept = state / _REPLACED / time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
+        for name in names:
+            for old in (state / f"{name}{end}" for end in ("", "-wal", "-shm")):
+                if old.exists():
+                    kept.mkdir(parents=True, exist_ok=True, mode=0o700)
+                    old.replace(kept / old.name)
+            (state / f"{name}{_NEW}").replace(state / name)
+            _sync(state)
+            reach("restore.exchanged")
+        if kept.exists():
+            self.lines.append(f"The store that was there is in {kept}.")
+
+    def _end_rights(self, store: StateStore) -> None:
+        """End all tokens and grants, since it is not known which of them were taken away."""
+        good = [token for token in store.tokens.all() if token.is_good(now_ms())]
+        grants = store.grants.all()
+        for token in good:
+            store.tokens.revoke(token.id, now_ms())
+        store.grants.change((), [(grant.grantee, grant.text) for grant in grants])
+        if not good and not grants:
+            return
+        self.lines.append(
+            f"Rights may have been taken away after this store's state, so {len(good)} tokens and "
+            f"{len(grants)} grants have ended. Those that are still due:"
+        )
+        for token in good:
+            allows = "".join(f" --allow {text}" for text in token.allows)
+            self.lines.append(f"  paimon-coordinator token add '{token.name}'{allows}")
+        for grant in grants:
+            is_role = grant.text.startswith("role:")
+            text = f"--role {grant.text[5:]}" if is_role else grant.text
+            grantee = grant.grantee.removeprefix("user:")
+            self.lines.append(f"  paimon-coordinator grant {text} --to '{grantee}'")
+
+    def _log(self, store: StateStore, ending: ExitStack) -> Log:
+        place = self.place
+        log: Log
+        if self.log == "warehouse":
+            log = ObjectLog(place.files, place.warehouse, place.who, warehouse_id=place.binding.id)
+        elif self.address is None:
+            file = SqliteDatabase(place.folder.path / _LOG_FILE)
+            log = DatabaseLog(file, warehouse_id=place.binding.id)
+        else:
+            log = DatabaseLog(store.database, owned=False, warehouse_id=place.binding.id)
+        ending.callback(log.close)
+        return log
+
+    def _settle(self, log: Log) -> None:
+        """Remove waiting records that are in their tables, and name tables that lack records."""
+        place = self.place
+        registry = LogRegistry(place.files, place.warehouse, log.id, log.name, place.who)
+        ids = TableIds(place.catalog)
+        stored = {table.table_id: table for table in log.tables()}
+        for table in stored.values():
+            ids.expect(table.table_id, table_name(table.name))
+        for note in registry.notes():
+            known = stored.get(note.table_id)
+            acknowledged = 0 if known is None else known.acknowledged
+            name = table_name(known.name) if known else ids.find(note.table_id)
+            shown = str(name or note.table_id)
+            if note.log == log.id and note.first > acknowledged + 1:
+                self.lines.append(
+                    f"{shown}: the store lacks the records {acknowledged + 1} to {note.first - 1}, "
+                    "which were acknowledged later. Those that are in the table stay there; the "
+                    f"others are lost. Inserts are refused until `%paimon queue {shown} "
+                    "accept-loss`; who repeats one of them inserts it again."
+                )
+        for table in stored.values():
+            reason = None
+            try:
+                self._settle_table(log, registry, ids, table)
+            except PaimonMagicsError as error:
+                reason = error.message
+            if reason is not None:
+                self.lines.append(f"{table_name(table.name)} could not be looked at: {reason}")
+
+    def _settle_table(
+        self, log: Log, registry: LogRegistry, ids: TableIds, table: LogTable
+    ) -> None:
+        note = registry.note(table.table_id)
+        published = note.published if note is not None and note.log == log.id else 0
+        name = ids.find(table.table_id) or table_name(table.name)
+        loaded = self.place.catalog.find(name)
+        if loaded is not None and ids.id_of(loaded) == table.table_id:
+            queue = queue_id(log.id, table.table_id)
+            position = log_position(loaded, queue, table.snapshot_id or 0)
+            if position is not None:
+                published = max(published, position.last)
+        last = min(published, table.acknowledged)
+        if last <= table.published:
+            return
+        segments = log.read(table.table_id, last, last)
+        _, chain = read_segments(segments, last - 1, upto=last)
+        assert chain is not None
+        log.publish(table.table_id, last, chain, None)
+        self.lines.append(
+            f"{name}: records {table.published + 1} to {last} waited in the store, and are in the "
+            "table: they are not loaded again."
+        )
+
+
+def _lacks_rights(found: Standing, stored: StorePair | None, noted: WarehousePair | None) -> bool:
+    """Whether rights may have been taken away that a store still gives. A warehouse that is itself
+    older than the store does not know it, either."""
+    if stored is None or noted is None or stored.mark == UNFINISHED:
+        return stored is not None
+    return found is Standing.WAREHOUSE_OLDER or noted.rights > stored.rights
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def shown_lines(lines: list[str]) -> Iterator[str]:
+    """The lines of a restore, and what comes next."""
+    yield from lines
+    yield "The store belongs to the warehouse again. Start the coordinator."
