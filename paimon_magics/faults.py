@@ -61,6 +61,12 @@ STEPS = (
     "restore.filled",  # the store has what the backup has
     "restore.rights_settled",  # rights that may have been taken away have ended
     "restore.settled",  # what is in the tables waits no more; the store takes no start yet
+    "move.noted",  # a note says where the warehouse goes, nothing has moved
+    "move.renamed",  # its folder has the new name, the note came along
+    "move.copied",  # all files are in the new place, the old one is the warehouse
+    "move.marked",  # the new place has the warehouse's id, the old one, too
+    "move.unmarked",  # only the new place has it, the old files are there
+    "rotate.replaced",  # a file is exchanged, no audit entry is kept
     "chain.cut",  # snapshots are rolled back, their changelogs and tags are still there
     "drop.detached",  # a dropped table has no name any more, all its files are there
     "drop.schema_removed",  # on a store without folders: only its schemas are removed

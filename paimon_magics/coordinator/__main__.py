@@ -24,7 +24,9 @@ from typing import NoReturn
 
 from paimon_magics.coordinator.process.arguments import parser
 from paimon_magics.coordinator.process.backup_commands import backup_command, restore_command
+from paimon_magics.coordinator.process.moving import move_command
 from paimon_magics.coordinator.process.right_commands import grant_command, token_command
+from paimon_magics.coordinator.process.rotate_commands import rotate_command
 from paimon_magics.coordinator.process.succession import begin
 from paimon_magics.errors import PaimonMagicsError
 
@@ -35,6 +37,8 @@ _COMMANDS: Mapping[str, Callable[[Sequence[str]], list[str]]] = {
     "token": lambda words: token_command(words[1:]),
     **dict.fromkeys(("grant", "revoke", "grants"), grant_command),
     "backup": lambda words: backup_command(words[1:]),
+    "move": lambda words: move_command(words[1:]),
+    "rotate": lambda words: rotate_command(words[1:]),
     "restore": lambda words: restore_command(words[1:]),
 }
 _ENDING_SECONDS = 3.0  # for what a thread still does; all requests have been answered

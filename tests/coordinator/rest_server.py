@@ -68,7 +68,7 @@ def served(
     )
     guard = Guard(
         Starlette(routes=guarded(routes)),
-        authoriser or TokenFile(TOKEN),
+        authoriser or TokenFile(TOKEN.__eq__),
         request_bytes_max=1_000_000,
     )
     with serving(guard) as url:

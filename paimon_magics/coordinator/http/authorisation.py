@@ -59,15 +59,16 @@ class Authoriser(Protocol):
 
 
 class TokenFile:
-    """One token, which everybody who can read its file may use for everything."""
+    """One token, which everybody who can read its file may use for everything: that which `accepts`
+    says is good."""
 
-    def __init__(self, token: str) -> None:
-        self._token = token.encode()
+    def __init__(self, accepts: Callable[[str], bool]) -> None:
+        self._accepts = accepts
 
     async def principal(self, connection: HTTPConnection) -> Principal | None:
         """See `Authoriser.principal`."""
         token = bearer_token(connection)
-        if token is None or not hmac.compare_digest(token.encode(), self._token):
+        if token is None or not self._accepts(token):
             return None
         return Principal(None, Scope.ADMIN, credential="token file")
 
@@ -338,6 +339,7 @@ admin    POST   /v1/inserts/{database}/{table}/reopen                  = reopen 
 admin*   POST   /v1/compactions/pause                                  = pause compactions
 admin*   POST   /v1/compactions/resume                                 = resume compactions
 admin*   POST   /v1/coordinator/backup                                 = back up
+admin*   POST   /v1/coordinator/rotated                                = rotate
 admin*   POST   /v1/coordinator/options                                = change options
 admin*   POST   /v1/coordinator/pause                                  = pause
 admin*   POST   /v1/coordinator/resume                                 = resume

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import ssl
 import time
 from collections.abc import Callable
@@ -48,22 +47,22 @@ class StandingBy:
     """An ASGI application. `saw` and `become` may be called from any thread, all else belongs to
     the event loop.
 
-    `address` is its own address, `root` the path prefix of all endpoints, `token` the token of its
-    own state folder. A token is relayed to an owner whose address `may_trust` allows, over TLS that
-    `tls` trusts.
+    `address` is its own address, `root` the path prefix of all endpoints, `accepts` says whether a
+    text is the token of its own state folder. A token is relayed to an owner whose address
+    `may_trust` allows, over TLS that `tls` trusts.
     """
 
     def __init__(
         self,
         address: str,
         root: str,
-        token: str,
+        accepts: Callable[[str], bool],
         may_trust: Callable[[str], bool],
         tls: ssl.SSLContext,
     ) -> None:
         self._address = address
         self._root = root
-        self._token = token.encode()
+        self._accepts = accepts
         self._may_trust = may_trust
         self._tls = tls
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -161,7 +160,7 @@ class StandingBy:
 
     async def _metrics(self, scope: Scope) -> Response:
         token = bearer_token(HTTPConnection(scope)) or ""
-        if not self._token or not hmac.compare_digest(token.encode(), self._token):
+        if not self._accepts(token):
             answer = await self._owners_answer(scope, "/metrics")
             if isinstance(answer, Response):
                 return answer

@@ -17,7 +17,11 @@ import apsw
 from paimon_magics.coordinator.ownership.state_folder import Binding, StateFolder
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.catalog.warehouse_mark import read_warehouse_id, warehouse_id
+from paimon_magics.tables.catalog.warehouse_mark import (
+    check_not_moved,
+    read_warehouse_id,
+    warehouse_id,
+)
 from paimon_magics.tables.stores.paths import canonical_location
 
 # Where versions without bindings noted tables by location: file, table, number of rows to check.
@@ -51,6 +55,7 @@ class WarehouseBinding:
         """
         if self._catalog.metastore == "rest":
             return
+        check_not_moved(self._catalog.stores, self._catalog.warehouse)
         bound = self._folder.binding()
         adopt = None if bound is None or bound.location != self._location else bound.id
         if not writes and self._is_unmarked():

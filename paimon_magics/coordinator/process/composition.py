@@ -48,6 +48,7 @@ from paimon_magics.coordinator.ownership.pairing import Pairing
 from paimon_magics.coordinator.process.backing_up import backup_route, manifest_of
 from paimon_magics.coordinator.process.network import Network
 from paimon_magics.coordinator.process.place import Place
+from paimon_magics.coordinator.process.rotation_files import rotation_route
 from paimon_magics.coordinator.process.server import Shutdown
 from paimon_magics.coordinator.routes.administration import grant_routes, token_routes
 from paimon_magics.coordinator.routes.app import Parts, application
@@ -317,6 +318,8 @@ class _Composition:
         monitor.add("its store", lambda: [store_fact(probe)])
         if place.certificate is not None:
             monitor.add("its certificate", place.certificate.facts)
+        if place.keys is not None:
+            monitor.add("its keys", place.keys.facts)
         if place.permissions is not None:
             monitor.add("its permissions", place.permissions.facts)
         return disk
@@ -349,6 +352,7 @@ class _Composition:
         store_options = StoreOptions(catalog, ownership, takes_new=options.embedded)
         routes: list[BaseRoute] = [*store_options.routes(), *token_routes(tokens)]
         routes += [*grant_routes(grants), *self._backup_routes()]
+        routes.append(rotation_route())
         if inserts is not None:
             stream = InsertStream(inserts.entry)
             path = "/v1/inserts/{database}/{table}/stream"
@@ -468,7 +472,7 @@ def _authoriser(
     """
     # A hub's users have tokens of its own.
     hub = place.hub
-    users: Authoriser = TokenFile(place.folder.token()) if hub is None else hub.authoriser
+    users: Authoriser = TokenFile(place.own_token.accepts) if hub is None else hub.authoriser
     issuer = _issuer(options, place)
     if issuer is not None:
         tls = tls_context(Addresses.of(issuer.url), options.oidc_ca or "")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+import ssl
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from paimon_magics.coordinator.http.hub import HubService, hub_service
@@ -15,6 +16,7 @@ from paimon_magics.coordinator.http.oidc import GrantsFile
 from paimon_magics.coordinator.ownership.binding import WarehouseBinding
 from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
 from paimon_magics.coordinator.ownership.catalog_options import catalog_options
+from paimon_magics.coordinator.ownership.folder_token import FolderToken
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from paimon_magics.coordinator.process.network import (
     LOOPBACK,
@@ -23,6 +25,7 @@ from paimon_magics.coordinator.process.network import (
     listen,
     network_of,
 )
+from paimon_magics.coordinator.process.rotation_files import KeysFile, TrustFile
 from paimon_magics.coordinator.store.state_store import store_address
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import conceal_options
@@ -39,7 +42,8 @@ class Place:
 
     `inner` is a socket on the loopback for the coordinator's own processes, the same as `listening`
     where they can use that. `certificate` is that of `listening`, None without TLS. `permissions`
-    are those of an issuer's tokens, None where no file has them.
+    are those of an issuer's tokens, None where no file has them. `own_token` is that of the state
+    folder; `keys` is the file of catalog options, None without one.
     """
 
     folder: StateFolder
@@ -52,6 +56,21 @@ class Place:
     inner: socket.socket
     certificate: Certificate | None = None
     permissions: GrantsFile | None = None
+    own_token: FolderToken = field(default_factory=lambda: FolderToken(Path()))
+    keys: KeysFile | None = None
+    trusted: list[TrustFile] = field(default_factory=list)
+
+    def reread_keys(self) -> None:
+        """Read the file of catalog options, and that of peers' certificates, if they have
+        changed."""
+        for file in (self.keys, *self.trusted):
+            if file is not None:
+                file.look()
+
+    def trust_again(self, tls: ssl.SSLContext, file: str | None) -> None:
+        """Have a context trust what comes into a file of certificates later, too."""
+        if file:
+            self.trusted.append(TrustFile(file, tls))
 
     def reread(self) -> Callable[[], bool] | None:
         """What reads the certificate and the file of permissions again, and returns whether
@@ -105,9 +124,13 @@ def place_of(options: argparse.Namespace, ending: ExitStack) -> Place:
     if network.certificate is not None:
         certificate = Certificate(network.certificate, network.key)
     permissions = None if options.oidc_grants is None else GrantsFile(options.oidc_grants)
+    own_token, keys = FolderToken(folder.path), None
+    folder.token()  # which makes it
+    if options.catalog is not None and not options.embedded:
+        keys = KeysFile(options.catalog, catalog)
     return Place(
         *(folder, address, catalog, hub, network, binding, listening, inner),
-        *(certificate, permissions),
+        *(certificate, permissions, own_token, keys),
     )
 
 

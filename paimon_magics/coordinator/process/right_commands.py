@@ -43,7 +43,7 @@ def token_command(arguments: Sequence[str]) -> list[str]:
     with ExitStack() as ending:
         run = _commands(options, ending)
         expires = getattr(options, "expires", "never")
-        expires_in_ms = None if expires == "never" else _ms(expires)
+        expires_in_ms = None if expires == "never" else duration_ms(expires)
         match options.word:
             case "add":
                 return [run.add(options.name, options.allow or ["read"], expires_in_ms)]
@@ -62,6 +62,39 @@ def token_command(arguments: Sequence[str]) -> list[str]:
 
 
 _Documents = Sequence[Mapping[str, Any]]
+
+
+def rotate_token_of(options: argparse.Namespace, overlap_ms: int) -> list[str]:
+    """Make another token of the name, with the same rights and the same end as the one that ends
+    last; the others end after the overlap. Return the lines to show. Raises errors of ours.
+
+    If the process dies after it has made the token, nobody has that: the next try ends it, too.
+    """
+    with ExitStack() as ending:
+        run = _commands(options, ending)
+        now = now_ms()
+        good = [
+            token
+            for token in run.all()
+            if options.name in (token["name"], token["id"])
+            and not token["revoked_at_ms"]
+            and (token["expires_at_ms"] or now + 1) > now
+        ]
+        name = _some(good, options.name)[0]["name"]
+        if len({tuple(sorted(token["allow"])) for token in good}) > 1:
+            raise InvalidValueError(
+                f"The tokens of `{name}` allow different things.",
+                hint="Name one of them by its id: `paimon-coordinator token list` shows ids.",
+            )
+        ends = [token["expires_at_ms"] for token in good]
+        left = None if None in ends else max(ends) - now
+        text = run.add(str(name), list(good[0]["allow"]), left)
+        for token in good:
+            if not overlap_ms:
+                run.revoke(str(token["id"]))
+            elif token["expires_at_ms"] is None or token["expires_at_ms"] > now + overlap_ms:
+                run.renew(str(token["id"]), overlap_ms)
+        return [text]
 
 
 def grant_command(arguments: Sequence[str]) -> list[str]:
@@ -229,7 +262,8 @@ def _day(at_ms: int) -> str:
     return f"{datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _ms(text: str) -> int:
+def duration_ms(text: str) -> int:
+    """The milliseconds of a text such as 90d, 12h or 30m. Raises InvalidValueError."""
     match = _TIME.fullmatch(text)
     if match is None:
         raise InvalidValueError(
@@ -270,7 +304,7 @@ def _parser() -> argparse.ArgumentParser:
             "--expires", default="90d", metavar="TIME", help="90d, 12h, 30m or never (default: 90d)"
         )
     for command in (add, change, show, renew, revoke):
-        _add_place(command)
+        add_place(command)
     return parser
 
 
@@ -295,12 +329,13 @@ def _grant_parser() -> argparse.ArgumentParser:
             help="a user; role:NAME is a role, group:NAME a group of a hub or an issuer; may be "
             "given many times",
         )
-        _add_place(command)
-    _add_place(words.add_parser("grants", help="list all grants"))
+        add_place(command)
+    add_place(words.add_parser("grants", help="list all grants"))
     return parser
 
 
-def _add_place(command: argparse.ArgumentParser) -> None:
+def add_place(command: argparse.ArgumentParser) -> None:
+    """Add the options that name a coordinator, by its state folder or its address."""
     command.add_argument("--state", help="the state folder of the coordinator")
     command.add_argument("--store", help="postgresql://… if the coordinator's store is there")
     command.add_argument("--address", help="ask the coordinator at this address instead")

@@ -49,6 +49,7 @@ from paimon_magics.version import __version__
 _LOOK_MS = 500.0
 _PROBE_MS = 10_000.0
 _UNWRITABLE = "This coordinator's database is not writable: {}."
+_FILES_MS = 1_000.0
 
 _log = logging.getLogger(__name__)
 
@@ -68,12 +69,14 @@ class Succession:
         self._shutdown = shutdown
         self._lease_ms = options.ownership_lease_ms
         peers = PeerNames.of(options.peer)
+        peer_tls = trusting(options.peer_ca or "")
+        place.trust_again(peer_tls, options.peer_ca)
         self.app = StandingBy(
             place.address,
             place.root,
-            place.folder.token(),
+            place.own_token.accepts,
             peers.__contains__,
-            trusting(options.peer_ca or ""),
+            peer_tls,
         )
         self.parts: OwnerParts | None = None
         self._ending = ExitStack()
@@ -316,6 +319,8 @@ def begin(options: argparse.Namespace, ending: ExitStack) -> CoordinatorProcess:
         # Clients that wait until their rows are visible are released when the process ends.
         shutdown.take_signals(owner.wind_up, reload)
         app = owner.app
+    files = Runtime().loop("files", lambda: _FILES_MS, place.reread_keys)
+    ending.callback(files.end)
     server = _server(app, place, shutdown, options.request_bytes_max)
     ending.callback(place.folder.retract)
     place.folder.announce(Running(place.inner_address, os.getpid(), __version__))

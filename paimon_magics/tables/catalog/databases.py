@@ -31,6 +31,7 @@ from paimon_magics.errors import (
 from paimon_magics.planning.formatting import shortened
 from paimon_magics.redaction import conceal_options
 from paimon_magics.statements.statement import NAME_BYTES_MAX
+from paimon_magics.tables.catalog.moved_warehouse import move_hint
 from paimon_magics.tables.catalog.names import check_name, first_line, is_text, quoted
 from paimon_magics.tables.schema.merge_options import external_roots
 from paimon_magics.tables.stores.allowed_paths import (
@@ -261,6 +262,9 @@ class Databases:
     def unknown_database(self, database: str) -> UnknownNameError:
         """The error for a database that does not exist, with the nearest name."""
         database = shortened(database, NAME_BYTES_MAX)
+        gone = "" if self.metastore == "rest" else move_hint(self.stores, self.warehouse)
+        if gone:
+            return UnknownNameError(f"There is no database `{database}`.", hint=gone)
         return UnknownNameError(
             f"There is no database `{database}`.",
             hint=f"{nearest(database, self.list_databases, what='databases')} "

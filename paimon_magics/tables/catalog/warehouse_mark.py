@@ -17,6 +17,7 @@ import uuid
 from dataclasses import asdict, dataclass
 
 from paimon_magics.errors import PaimonMagicsError, SetupError
+from paimon_magics.tables.catalog.moved_warehouse import moved
 from paimon_magics.tables.stores.paths import canonical_location, local_path
 from paimon_magics.tables.stores.store import Stores
 
@@ -35,12 +36,39 @@ class _WarehouseMark:
 
 
 def read_warehouse_id(stores: Stores, warehouse: str) -> str | None:
-    """The id of a warehouse; None if it has no mark. Writes no mark. Raises the store's errors."""
+    """The id of a warehouse; None if it has no mark. Writes no mark. Raises the store's errors, and
+    SetupError where the warehouse was moved away."""
     mark, _ = _read(stores, warehouse)
     if mark is None:
+        check_not_moved(stores, warehouse)
         return None
     original = _original(stores, warehouse, mark)
     return _id_of_copy(mark, warehouse) if original else mark.id
+
+
+def check_not_moved(stores: Stores, warehouse: str) -> None:
+    """Raise SetupError if a warehouse was moved to another place."""
+    note = moved(stores, warehouse)
+    if note is not None:
+        raise SetupError(f"The warehouse {warehouse} {note.text}.", hint=note.hint)
+
+
+def mark_moved(stores: Stores, warehouse: str, id: str) -> None:
+    """Mark a warehouse that came to this place with its id."""
+    mark = _WarehouseMark(id, canonical_location(warehouse))
+    _mark(stores, warehouse, mark, replaces=True)
+
+
+def unmark(stores: Stores, warehouse: str) -> None:
+    """Remove the mark of a warehouse that has left this place."""
+    path = _path(warehouse)
+    stores.of(path).delete([path])
+
+
+def id_of_mark(stores: Stores, warehouse: str) -> str | None:
+    """The id in the mark of a warehouse, even if it is a copy; None without one."""
+    mark, _ = _read(stores, warehouse)
+    return None if mark is None else mark.id
 
 
 def warehouse_id(stores: Stores, warehouse: str, adopt: str | None = None) -> str:

@@ -293,7 +293,9 @@ def test_engine_commit_waits_until_the_store_is_writable_again(
     routes = catalog_routes(
         Context(catalog, catalog.publish, coordinator.turns, watch=coordinator.watching)
     )
-    with serving(Guard(Starlette(routes=guarded(routes)), TokenFile(TOKEN), 1_000_000)) as url:
+    with serving(
+        Guard(Starlette(routes=guarded(routes)), TokenFile(TOKEN.__eq__), 1_000_000)
+    ) as url:
         table = CatalogFactory.create(client_options(url, Path(catalog.warehouse))).get_table(
             "default.t"
         )
