@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum, auto
 
 from paimon_magics.coordinator.ownership.lease import FOLDER
@@ -35,6 +35,9 @@ class WarehousePair:
     mark: str
     rights: int
     who: str = ""
+
+
+_MEMBERS = frozenset(member.name for member in fields(WarehousePair))  # a later version has others
 
 
 class Standing(Enum):
@@ -154,7 +157,8 @@ def warehouse_pair(files: Store, warehouse: str, id: str) -> WarehousePair | Non
     if content is None:
         return None
     try:
-        return WarehousePair(**json.loads(content))
+        document = json.loads(content)
+        return WarehousePair(**{key: document[key] for key in document if key in _MEMBERS})
     except (ValueError, TypeError) as error:
         raise SetupError(
             f"{path} can't be read: {error}.",

@@ -56,6 +56,11 @@ def token_command(arguments: Sequence[str]) -> list[str]:
             case "revoke":
                 revoked = run.revoke(options.name)
                 lines = [f"{token['id']} of {token['name']} is revoked." for token in revoked]
+                if lines and isinstance(run, _Stored):
+                    lines.append(
+                        "No coordinator runs: until the next start a dump of before that is put "
+                        "back is not noticed."
+                    )
                 return lines or ["The token had ended before."]
             case _:
                 return _table(run.all())

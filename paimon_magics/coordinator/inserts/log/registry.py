@@ -21,7 +21,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from paimon_magics.coordinator.inserts.log.log import Log
 from paimon_magics.coordinator.protocol.json_text import dataclass_json
@@ -49,6 +49,9 @@ class Note:
     first: int
     is_open: bool
     published: int = 0
+
+
+_MEMBERS = frozenset(member.name for member in fields(Note))  # a later version has others
 
 
 class LogRegistry:
@@ -190,7 +193,7 @@ def _note_of(content: bytes) -> Note | None:
         document = json.loads(content)
         if "location" in document:
             document["table_id"] = table_id_of_legacy(document.pop("location"))
-        return Note(**document)
+        return Note(**{key: document[key] for key in document if key in _MEMBERS})
     except (ValueError, TypeError):
         return None
 
