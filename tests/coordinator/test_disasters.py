@@ -53,7 +53,8 @@ def test_warehouse_is_put_back_and_the_store_is_newer(
         served.process.end()
         shutil.rmtree(lake)
         shutil.copytree(tmp_path / "copy", lake)
-        kept.restore("--in-place")
+        said = kept.restore("--in-place")
+        assert "is gone; the latest is 1" in said, said
         served.process.start()
         assert not is_good(served, token)
         assert served.insert([[3, "a"]]).status_code == 409

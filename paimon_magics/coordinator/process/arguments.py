@@ -23,12 +23,25 @@ _AUDIT_EVERY_MS = 60_000
 _LOG_RESERVE_BYTES = 256 * 1024 * 1024
 
 
+_EPILOG = """example:
+  paimon-coordinator --warehouse /data/lake --state /var/lib/paimon-coordinator --port 8123
+
+commands, each with a --help of its own:
+  token, grant, revoke, grants   who may do what
+  backup, restore                the store to a file, and back
+  move                           the warehouse to another place
+  rotate                         tokens, store keys and certificates, without a stop"""
+
+
 class _Arguments(argparse.ArgumentParser):
     """A parser with a method for each form of option."""
 
     def __init__(self) -> None:
         super().__init__(
-            prog="paimon-coordinator", description="Owns the commits of one Paimon warehouse."
+            prog="paimon-coordinator",
+            description="Owns the commits of one Paimon warehouse.",
+            epilog=_EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         self.text = self.add_argument
         self.file = partial(self.add_argument, metavar="FILE")

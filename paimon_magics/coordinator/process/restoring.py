@@ -39,14 +39,17 @@ from paimon_magics.coordinator.store.state_store import StateStore, open_store
 from paimon_magics.coordinator.store.tables import UNFINISHED, StorePair
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
 from paimon_magics.faults import reach
+from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.marks import TableIds
 from paimon_magics.tables.commits.log_positions import log_position
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 
 Compared = tuple[Standing, StorePair | None, WarehousePair | None]
 """How a store and a warehouse stand to each other, and what each of them notes."""
 
 _LOG_FILE = "log.sqlite"
 _REPLACED = "replaced"
+_PUBLICATIONS_MAX = 100_000
 _NEW = ".restored"
 
 
@@ -109,6 +112,7 @@ class Restoring:
                     "No rights were taken away since: tokens and grants are as they were."
                 )
             reach("restore.rights_settled")
+            self._forget_lost_commits(store)
             log = self._log(store, ending)
             self._settle(log)
             reach("restore.settled")
@@ -182,6 +186,31 @@ class Restoring:
             grantee = grant.grantee.removeprefix("user:")
             self.lines.append(f"  paimon-coordinator grant {text} --to '{grantee}'")
 
+    def _forget_lost_commits(self, store: StateStore) -> None:
+        """Forget commits that a warehouse lacks which was put back: nobody waits for them."""
+        newest: dict[tuple[str, str | None], tuple[TableName, int]] = {}
+        for published in store.publications.recent(_PUBLICATIONS_MAX):
+            key = published.location, published.table.branch
+            last = max(published.snapshot_id, newest[key][1] if key in newest else 0)
+            newest[key] = published.table, last
+        for (location, branch), (name, last) in newest.items():
+            latest = self._latest(name)
+            if latest is None or latest >= last:
+                continue
+            store.publications.drop_above(location, branch, latest)
+            self.lines.append(
+                f"{name}: the commits of the snapshots {latest + 1} to {last} are gone."
+            )
+
+    def _latest(self, name: TableName) -> int | None:
+        """The id of a table's latest snapshot; None for a table that can't be read."""
+        try:
+            table = self.place.catalog.find(name)
+            return None if table is None else latest_snapshot_id(table)
+        except (PaimonMagicsError, OSError) as error:
+            self.lines.append(f"{name} could not be looked at: {error}")
+            return None
+
     def _log(self, store: StateStore, ending: ExitStack) -> Log:
         place = self.place
         log: Log
@@ -232,6 +261,20 @@ class Restoring:
         name = ids.find(table.table_id) or table_name(table.name)
         loaded = self.place.catalog.find(name)
         if loaded is not None and ids.id_of(loaded) == table.table_id:
+            latest = latest_snapshot_id(loaded)
+            if (table.snapshot_id or 0) > latest:
+                why = (
+                    f"The log {log.name} knows records up to {table.published} in the table's "
+                    f"snapshot {table.snapshot_id}, but the latest is {latest}: the warehouse was "
+                    "put back"
+                )
+                log.close_table(table.table_id, why)
+                self.lines.append(
+                    f"{name}: snapshot {table.snapshot_id}, with records up to {table.published}, "
+                    f"is gone; the latest is {latest}. Inserts are refused until `%paimon queue "
+                    f"{name} accept-loss`."
+                )
+                return
             queue = queue_id(log.id, table.table_id)
             position = log_position(loaded, queue, table.snapshot_id or 0)
             if position is not None:

@@ -33,6 +33,12 @@ from paimon_magics.coordinator.store.tables import StoredGrant
 from paimon_magics.errors import InvalidValueError, SetupError
 from paimon_magics.origin import user_name
 
+_TOKEN_EXAMPLE = """example:
+  paimon-coordinator token add etl --allow write=shop.orders_* --expires 90d --state …
+  paimon-coordinator token revoke etl --state /var/lib/paimon-coordinator"""
+_GRANT_EXAMPLE = """example:
+  paimon-coordinator grant insert=shop.orders_* --to alice --to role:analysts --state …
+  paimon-coordinator revoke insert=shop.orders_* --from alice --state …"""
 _UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TIME = re.compile(r"([1-9][0-9]{0,5})([mhd])")
 
@@ -280,7 +286,10 @@ def duration_ms(text: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="paimon-coordinator token", description="Makes, lists and revokes tokens."
+        prog="paimon-coordinator token",
+        description="Makes, lists and revokes tokens.",
+        epilog=_TOKEN_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     words = parser.add_subparsers(dest="word", required=True)
     add = words.add_parser("add", help="make a token, and print it once")
@@ -317,6 +326,8 @@ def _grant_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="paimon-coordinator",
         description="Grants scopes on tables, and roles, to users, groups and roles.",
+        epilog=_GRANT_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     words = parser.add_subparsers(dest="word", required=True)
     for word, help in (("grant", "grant something"), ("revoke", "take a grant back")):

@@ -260,7 +260,8 @@ class DatabaseLog:
                     "INSERT INTO log_tables (table_id, name, published, chain, acknowledged) "
                     "VALUES (?, ?, ?, 0, ?) ON CONFLICT (table_id) DO UPDATE SET published = "
                     "excluded.published, chain = 0, acknowledged = excluded.acknowledged, "
-                    "closed = '', flush = NULL",
+                    # The snapshot may be among what is lost.
+                    "closed = '', flush = NULL, snapshot_id = NULL",
                     (table_id, name, published, published),
                 ),
             ],
