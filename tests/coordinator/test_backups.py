@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from paimon_magics.statements.statement import TableName
 from tests.backends.s3 import S3Server
 from tests.coordinator.commands import done, run
 from tests.coordinator.inserts.serving import SLOW, TABLE, Served, table_sql
@@ -340,3 +341,26 @@ def test_state_is_restored_where_the_log_is_in_the_warehouse_on_s3(
 def test_help_has_an_example(command: str) -> None:
     said = done(command, "--help")
     assert f"paimon-coordinator {command} " in said.partition("example")[2]
+
+
+def test_commands_leave_entries_in_the_audit_log(
+    tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in postgres.environment.items():
+        monkeypatch.setenv(name, value)
+    store = f"--store={postgres.empty_database()}"
+    audit = ("--audit-table=ops.audit", "--audit-every-ms=200")
+    with Served(tmp_path, table_sql(options=SLOW), store, *audit) as served:
+        kept = Kept(served, tmp_path, postgres)
+        done("backup", kept.backup, *kept.words)
+        done("rotate", "own-token", f"--state={served.process.state}")
+        served.process.end()
+        done("backup", tmp_path / "second.sqlite", *kept.words)
+        kept.restore()
+        served.process.start()
+
+        def actions() -> set[object]:
+            rows = read(served.catalog, TableName("audit", "ops"))
+            return {row["action"] for row in rows}
+
+        wait_until(lambda: {"back up", "rotate", "restore"} <= actions())

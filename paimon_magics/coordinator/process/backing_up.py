@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.http.answers import json_body
 from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.limits import run_in_threadpool
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
@@ -26,6 +27,7 @@ from paimon_magics.version import build
 BACKUP_PATH = "/v1/coordinator/backup"
 
 _PREFIX = "backup-"
+_DETAIL_CHARACTERS_MAX = 500
 _LOG_FILE = "log.sqlite"
 STORE_FILE = "coordinator.sqlite"
 """The file of a store in a state folder."""
@@ -69,7 +71,8 @@ def backup_route(
     state: Path, databases: list[SqliteDatabase], manifest: Callable[[], Manifest]
 ) -> Route:
     """The route that writes a backup of a running coordinator's SQLite files, log first, into its
-    state folder, and answers its path: `paimon-coordinator backup` moves it on."""
+    state folder, and answers its path: `paimon-coordinator backup` moves it on. Without such files,
+    the command has made the backup, and the route keeps the audit entry."""
 
     def make() -> Path:
         for left in state.glob(f"{_PREFIX}*"):
@@ -79,6 +82,10 @@ def backup_route(
         return target
 
     async def back_up(request: Request) -> Response:
+        body = await json_body(request)
+        if not databases:
+            report(request.scope, detail=str(body.get("file", ""))[:_DETAIL_CHARACTERS_MAX])
+            return JSONResponse({"file": None})
         target = await run_in_threadpool(make)
         report(request.scope, detail=f"{target.stat().st_size} bytes")
         return JSONResponse({"file": str(target)})

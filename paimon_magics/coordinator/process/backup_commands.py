@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import shutil
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from paimon_magics.coordinator.client.requests import Requests
 from paimon_magics.coordinator.client.starting import At
+from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from paimon_magics.coordinator.process.backing_up import (
     BACKUP_PATH,
     STORE_FILE,
@@ -31,7 +33,7 @@ from paimon_magics.coordinator.process.offline import (
 from paimon_magics.coordinator.process.restoring import Restoring, shown_lines
 from paimon_magics.coordinator.store.backups import Backup, new_file
 from paimon_magics.coordinator.store.state_store import open_store, store_address
-from paimon_magics.errors import InvalidValueError, SetupError
+from paimon_magics.errors import InvalidValueError, PaimonMagicsError, SetupError
 
 _BACKUP_EXAMPLE = """example:
   paimon-coordinator backup /backup/lake.sqlite --state /var/lib/paimon-coordinator
@@ -61,6 +63,7 @@ def backup_command(arguments: Sequence[str]) -> list[str]:
     )
     if address is not None:
         write_backup_of_postgres(address, target, manifest)
+        _note(folder, address, target)
         return [_written(target)]
     if not (folder.path / STORE_FILE).exists():
         raise SetupError(
@@ -125,6 +128,19 @@ def restore_command(arguments: Sequence[str]) -> list[str]:
         with closing(open_store(folder.path, address, is_heir=True)) as store:
             note_in_audit_log(store, "restore", options.file or "in place")
         return list(shown_lines(restoring.lines))
+
+
+def _note(folder: StateFolder, address: str, target: Path) -> None:
+    """Keep an audit entry of a backup that is made. Another machine's coordinator may have the
+    store: then its log of sessions at the database is what there is."""
+    with contextlib.suppress(PaimonMagicsError):
+        running = folder.running() if folder.is_held() else None
+        if running is not None:
+            with closing(Requests(At(running.address, folder.token()))) as ask:
+                ask.once("POST", BACKUP_PATH, {"file": str(target)})
+            return
+        with closing(open_store(folder.path, address)) as store:
+            note_in_audit_log(store, "back up", str(target))
 
 
 def _written(target: Path) -> str:

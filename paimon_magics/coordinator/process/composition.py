@@ -367,13 +367,13 @@ class _Composition:
         )
 
     def _backup_routes(self) -> list[BaseRoute]:
-        """The route that makes a backup. A store in PostgreSQL is copied without the coordinator;
-        nobody restores an embedded one."""
+        """The route that makes a backup of SQLite files; nobody restores an embedded one's."""
         database, place = self.store.database, self.place
-        if self.options.embedded or not isinstance(database, SqliteDatabase):
+        if self.options.embedded:
             return []
         in_warehouse = self.options.log == "warehouse" or self.log_file is None
-        databases = [database] if self.log_file is None else [self.log_file, database]
+        files = [self.log_file, database]
+        databases = [file for file in files if isinstance(file, SqliteDatabase)]
 
         def manifest() -> Manifest:
             log = "warehouse" if in_warehouse else "store"

@@ -55,6 +55,8 @@ _BODIES: Mapping[str, str] = {
     "POST /v1/leases": "holder:string leases:objects",
     "POST /v1/coordinator/pause": "owner:string?",
     "POST /v1/coordinator/options": "options:object",
+    "POST /v1/coordinator/backup": "file:string?",
+    "POST /v1/coordinator/rotated": "what:string",
     "POST /v1/compactions/pause": "owner:string?",
     "POST /v1/tokens": "name:string allow:strings expires_in_ms:integer?",
     "POST /v1/tokens/{id}/renew": "expires_in_ms:integer?",

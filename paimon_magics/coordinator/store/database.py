@@ -149,9 +149,9 @@ class Turn:
             self._lock.release()
 
 
-def check_warehouse(what: str, bound_id: str, id: str) -> bool:
+def check_warehouse(what: str, bound_id: str, id: str, hint: str = "") -> bool:
     """Whether to bind a store or log to the warehouse with an id now ("" while that is unknown).
-    Raises SetupError if it belongs to another warehouse.
+    Raises SetupError if it belongs to another warehouse, with a `hint` of the caller's besides.
     """
     if bound_id and id and bound_id != id:
         raise SetupError(
@@ -159,7 +159,7 @@ def check_warehouse(what: str, bound_id: str, id: str) -> bool:
             f"the id {id}.",
             hint=(
                 "Start the coordinator with that warehouse, or give this warehouse its own "
-                "state folder and store."
+                f"state folder and store. {hint}".rstrip()
             ),
         )
     return bool(id and not bound_id)

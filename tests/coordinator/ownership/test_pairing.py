@@ -295,3 +295,21 @@ def test_pairs_are_compared_by_marks_before_counts() -> None:
     unconfirmed = StorePair("s", 5, "e", "d", 2)
     assert standing(unconfirmed, noted(4, "d")) is Standing.SAME
     assert standing(StorePair("s", 1, "a", "never", 0), None) is Standing.SAME
+
+
+def test_copy_with_its_log_becomes_a_warehouse_of_its_own(tmp_path: Path, capfd: _Said) -> None:
+    with Served(tmp_path, table_sql(options=SLOW), "--log=warehouse") as served:
+        filled(served)
+        served.process.kill()
+        shutil.copytree(tmp_path / "warehouse", tmp_path / "copy")
+        other = Process(tmp_path / "copy", tmp_path / "other", "--log=warehouse")
+        said = refused(other, capfd)
+        folder = tmp_path / "copy" / ".paimon-magics" / "log"
+        assert f"remove the folder {folder}" in said, said
+        shutil.rmtree(folder)
+        try:
+            other.start()
+        finally:
+            other.close()
+        served.process.start()
+        has_everything_once(served)

@@ -319,7 +319,12 @@ class ObjectFolder:
                 f"The log {self.name} has a different format from this version's.",
                 hint="Start the version of paimon-magics that wrote it.",
             )
-        if check_warehouse(f"The log {self.name}", bound_id, warehouse_id) or format != _FORMAT:
+        apart = (
+            "If this is a copy that is to be a warehouse of its own, remove the folder "
+            f"{self.name} in it: the rows that wait there are the original's."
+        )
+        what = f"The log {self.name}"
+        if check_warehouse(what, bound_id, warehouse_id, apart) or format != _FORMAT:
             # An older version, which can't read the following entries, then reports that.
             document = {"format": _FORMAT, "id": id, "warehouse_id": warehouse_id or bound_id}
             self._store.write(path, json.dumps(document).encode())
