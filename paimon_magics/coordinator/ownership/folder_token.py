@@ -36,9 +36,9 @@ class FolderToken:
     def accepts(self, text: str) -> bool:
         """Whether a text is a token that is good now."""
         self._look()
-        given = _digest(text)
-        found = [hmac.compare_digest(given, good) for good, _ in self._good]
-        ends = [end for (_, end), is_same in zip(self._good, found, strict=True) if is_same]
+        digest = _digest(text)
+        same = [hmac.compare_digest(digest, good) for good, _ in self._good]
+        ends = [end for (_, end), is_same in zip(self._good, same, strict=True) if is_same]
         return any(time.time() < end for end in ends)
 
     def _look(self) -> None:

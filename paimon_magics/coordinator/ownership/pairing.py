@@ -83,13 +83,13 @@ class Pairing:
 
     def begin(self) -> None:
         """Draw a new mark. Raises SetupError if store and warehouse don't belong together."""
-        found, stored, noted = self.compared()
+        verdict, stored, noted = self.compared()
         if stored is not None and stored.mark == UNFINISHED:
             raise SetupError(
                 f"A restore of the store {self._name} has begun, and not ended.",
                 hint="Repeat the command `paimon-coordinator restore`.",
             )
-        if found is Standing.STORE_OLDER:
+        if verdict is Standing.STORE_OLDER:
             assert stored is not None
             assert noted is not None
             raise SetupError(
@@ -101,7 +101,7 @@ class Pairing:
                 "`paimon-coordinator restore --in-place`. It ends tokens whose revocation may be "
                 "missing, and says what else is.",
             )
-        if found is Standing.WAREHOUSE_OLDER:
+        if verdict is Standing.WAREHOUSE_OLDER:
             raise SetupError(
                 f"The warehouse {self._warehouse} is older than the store {self._name}: it was put "
                 "back to an earlier state, or is a copy of a warehouse that was used since.",

@@ -81,12 +81,12 @@ def backup_command(arguments: Sequence[str]) -> list[str]:
             folder.let_go()
         return [_written(target)]
     with new_file(target) as partial, closing(Requests(At(running.address, folder.token()))) as ask:
-        made = Path(ask.once("POST", BACKUP_PATH, {})[1]["file"])
+        its_file = Path(ask.once("POST", BACKUP_PATH, {})[1]["file"])
         try:
             partial.touch(0o600)
-            shutil.copyfile(made, partial)
+            shutil.copyfile(its_file, partial)
         finally:
-            made.unlink(missing_ok=True)
+            its_file.unlink(missing_ok=True)
     return [_written(target)]
 
 

@@ -109,11 +109,11 @@ def open_catalog(options: argparse.Namespace, folder: StateFolder) -> Catalog:
 
     Raises SetupError for the warehouse of a REST catalog, which nobody owns."""
     bound = folder.binding()
-    given = options.warehouse
-    if given is None and options.catalog is None and bound is not None:
-        given = bound.location
+    warehouse = options.warehouse
+    if warehouse is None and options.catalog is None and bound is not None:
+        warehouse = bound.location
     chosen = catalog_options(
-        warehouse=given,
+        warehouse=warehouse,
         file=options.catalog,
         environment=os.environ,
         assignments=options.catalog_option,

@@ -152,17 +152,17 @@ class Restoring:
             fill_sqlite(state / f"{_LOG_FILE}{_NEW}", backup, open_log_tables)
             names.append(_LOG_FILE)
         reach("restore.written")
-        kept = state / _REPLACED / time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
+        replaced = state / _REPLACED / time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
         for name in names:
             for old in (state / f"{name}{end}" for end in ("", "-wal", "-shm")):
                 if old.exists():
-                    kept.mkdir(parents=True, exist_ok=True, mode=0o700)
-                    old.replace(kept / old.name)
+                    replaced.mkdir(parents=True, exist_ok=True, mode=0o700)
+                    old.replace(replaced / old.name)
             (state / f"{name}{_NEW}").replace(state / name)
             _sync(state)
             reach("restore.exchanged")
-        if kept.exists():
-            self.lines.append(f"The store that was there is in {kept}.")
+        if replaced.exists():
+            self.lines.append(f"The store that was there is in {replaced}.")
 
     def _end_rights(self, store: StateStore) -> None:
         """End all tokens and grants, since it is not known which of them were taken away."""
@@ -292,12 +292,12 @@ class Restoring:
         )
 
 
-def _lacks_rights(found: Standing, stored: StorePair | None, noted: WarehousePair | None) -> bool:
+def _lacks_rights(verdict: Standing, stored: StorePair | None, noted: WarehousePair | None) -> bool:
     """Whether rights may have been taken away that a store still gives. A warehouse that is itself
     older than the store does not know it, either."""
     if stored is None or noted is None or stored.mark == UNFINISHED:
         return stored is not None
-    return found is Standing.WAREHOUSE_OLDER or noted.rights > stored.rights
+    return verdict is Standing.WAREHOUSE_OLDER or noted.rights > stored.rights
 
 
 def _sync(folder: Path) -> None:
