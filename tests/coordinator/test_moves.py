@@ -132,7 +132,7 @@ def test_open_session_says_where_the_warehouse_went(
             target = tmp_path / "curated"
             done("move", target, *words(served))
             start_with(served, target)
-            for text in ("SELECT * FROM default.t", "INSERT INTO default.t VALUES (9, 'z')"):
+            for text in ("SELECT * FROM default.t", "INSERT INTO default.t SELECT 9, 'z'"):
                 with pytest.raises(PaimonMagicsError) as raised:
                     session.run(text)
                 assert f"was moved to {target}" in raised.value.text(), raised.value.text()

@@ -74,6 +74,8 @@ class WarehouseBinding:
     def settle(self) -> str:
         """Mark the warehouse and bind the folder, before the first write to the warehouse. Return
         the warehouse's id."""
+        if self._catalog.metastore != "rest":
+            check_not_moved(self._catalog.stores, self._catalog.warehouse)
         is_bound = self.id and self._folder.binding() == Binding(self.id, self._location)
         if not is_bound or self._is_unmarked():  # it may have been made anew
             self.begin(writes=True)

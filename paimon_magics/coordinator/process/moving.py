@@ -120,9 +120,13 @@ def _store(folder: StateFolder, address: str | None, warehouse: str, id: str) ->
 
 
 class _Move:
-    """The move of one warehouse to a target."""
+    """The move of one warehouse to a target. Raises InvalidValueError for a relative path."""
 
     def __init__(self, catalog: Catalog, target: str) -> None:
+        if ":" not in target and not os.path.isabs(target):
+            raise InvalidValueError(
+                f"{target} is not a whole path.", hint="Write it from the root on."
+            )
         self._stores: Stores = catalog.stores
         self.source = plain_location(catalog.warehouse)
         self.target = plain_location(target)
@@ -134,10 +138,6 @@ class _Move:
             raise InvalidValueError(
                 f"{self.target} is not another place than {self.source}, or one is in the other.",
                 hint="Name a folder or a prefix beside the warehouse.",
-            )
-        if "://" not in self.target and not os.path.isabs(self.target):
-            raise InvalidValueError(
-                f"{self.target} is not a whole path.", hint="Write it from the root on."
             )
 
     def note(self) -> Moved | None:
