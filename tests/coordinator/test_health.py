@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import threading
@@ -17,6 +18,7 @@ import trustme
 from paimon_magics.coordinator.core.values import Phase, TransactionState
 from paimon_magics.coordinator.process.network import Certificate
 from paimon_magics.coordinator.runtime.threads import Runtime
+from paimon_magics.coordinator.service import health
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import Fact, HealthMonitor, Noted, standard_monitor
 from paimon_magics.coordinator.store.state_store import open_store
@@ -344,3 +346,12 @@ def test_unstarted_coordinator_can_be_stopped(tmp_path: Path) -> None:
     catalog = create_table(tmp_path / "warehouse", INSERTED)
     coordinator = Coordinator(catalog, open_store(tmp_path / "state"), Settings())
     coordinator.stop()
+
+
+def test_every_fact_has_a_help_text_for_metrics() -> None:
+    """`/metrics` fails as a whole for a fact without one."""
+    package = Path(health.__file__).parents[1]
+    texts = [path.read_text() for path in package.rglob("*.py")]
+    facts = {name for text in texts for name in re.findall(r'\bFact\(\s*"(\w+)"', text)}
+    assert {"permissions", "keys", "certificate_seconds"} <= facts
+    assert facts <= health.NAMES.keys()

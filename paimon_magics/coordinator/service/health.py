@@ -40,6 +40,8 @@ NAMES = {
     "compaction_failed": "Tables whose last compaction failed.",
     "certificate_seconds": "Until the certificate ends.",
     "takeover": "1 while this standby could take over, 0 while it could not.",
+    "permissions": "How often the file of an issuer's permissions was read again.",
+    "keys": "How often the file of catalog options was read again.",
     "part": "0 for a part whose facts are unavailable.",
 }
 """The names of the facts, with help texts. `/metrics` has each as `paimon_coordinator_NAME`."""
