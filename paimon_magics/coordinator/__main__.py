@@ -7,6 +7,7 @@ coordinator has taken the warehouse over, and 4 when its store or its log is not
 left it.
 
 With `--standby`, a process that no longer owns the warehouse starts again as a standby instead.
+With `--hub`, a process that can't start answers why, and tries again: a hub would end with it.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import NoReturn
 
-from paimon_magics.coordinator.process.arguments import parser
+from paimon_magics.coordinator.process.arguments import parsed
 from paimon_magics.coordinator.process.backup_commands import backup_command, restore_command
+from paimon_magics.coordinator.process.hub_process import HubProcess, answer_only
 from paimon_magics.coordinator.process.moving import move_command
 from paimon_magics.coordinator.process.right_commands import grant_command, token_command
 from paimon_magics.coordinator.process.rotate_commands import rotate_command
@@ -52,9 +54,11 @@ def main(arguments: list[str] | None = None) -> int:
         if command is not None:
             print("\n".join(command(arguments)))
             return 0
-        return _serve(parser().parse_args(arguments), arguments)
+        return _serve(parsed(arguments), arguments)
     except PaimonMagicsError as error:
-        print(error.text(), file=sys.stderr)
+        print(error.text(), file=sys.stderr, flush=True)
+        if "--hub" in arguments:
+            answer_only(error)
         return _UNABLE
     except OSError as error:
         print(f"The coordinator can't continue: {error}", file=sys.stderr)
@@ -85,9 +89,9 @@ def _serve(options: argparse.Namespace, arguments: list[str]) -> int:
         faulthandler.enable()  # a fault in native code leaves a line, too
     environment = dict(os.environ)  # what is read from it is removed
     with ExitStack() as ending:
-        process = begin(options, ending)
+        process = HubProcess(options, ending) if options.hub else begin(options, ending)
         print(process.announcement, flush=True)
-        port = process.place.listening.getsockname()[1]
+        port = process.entrance.listening.getsockname()[1]
         process.serve()
         stands_by_again = process.stands_by_again
     parts = process.parts

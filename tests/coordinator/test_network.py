@@ -92,7 +92,7 @@ def test_plain_http_is_refused_outside_the_loopback(host: str) -> None:
             ["--embedded", "--host=0.0.0.0", "--insecure-http"],
             "with --embedded listens only on 127.0.0.1",
         ),
-        (["--hub", "--root-path=/x"], "with --hub listens only on 127.0.0.1"),
+        (["--hub", "--root-path=/x"], "with --hub has the path that the hub gives"),
     ],
 )
 def test_invalid_network_options_are_named(given: list[str], message: str) -> None:

@@ -22,7 +22,7 @@ import websocket
 CONFIG = Path(__file__).resolve().parents[2] / "notebooks" / "jupyterhub" / "jupyterhub_config.py"
 SERVICE = "/services/paimon-coordinator"
 _PASSWORD = "a password of the test's"
-_SECONDS_MAX = 60
+_SECONDS_MAX = 90
 COMMIT_TEN = """
 import os
 from paimon_magics.coordinator.client.starting import At
@@ -48,13 +48,19 @@ class Hub:
     """A running hub with its proxy and its coordinator, all on 127.0.0.1."""
 
     def __init__(
-        self, folder: Path, proxy: Path, variables: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        proxy: Path,
+        variables: Mapping[str, str] | None = None,
+        config: Path = CONFIG,
+        coordinator: str = "",
     ) -> None:
         self.folder = folder
         self._browsers: list[httpx.Client] = []
-        ports = _free_ports(4)
+        ports = free_ports(4)
         self.address = f"http://127.0.0.1:{ports[0]}"
-        self.coordinator = f"http://127.0.0.1:{ports[1]}{SERVICE}"
+        self.api = f"http://127.0.0.1:{ports[2]}/hub/api"
+        self.coordinator = coordinator or f"http://127.0.0.1:{ports[1]}{SERVICE}"
         self._log = folder / "log"
         environment = {
             **os.environ,
@@ -64,6 +70,8 @@ class Hub:
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             "PAIMON_HUB_FOLDER": str(folder),
             "PAIMON_HUB_PASSWORD": _PASSWORD,
+            "PAIMON_HUB_BIND": self.address,
+            "TRAITLETS_APPLICATION_RAISE_CONFIG_FILE_ERROR": "1",
             "PAIMON_HUB_PORT": str(ports[0]),
             "PAIMON_HUB_COORDINATOR_PORT": str(ports[1]),
             **(variables or {}),
@@ -74,7 +82,7 @@ class Hub:
                     sys.executable,
                     "-m",
                     "jupyterhub",
-                    f"--config={CONFIG}",
+                    f"--config={config}",
                     f"--JupyterHub.hub_port={ports[2]}",
                     f"--ConfigurableHTTPProxy.api_url=http://127.0.0.1:{ports[3]}",
                     "--LocalProcessSpawner.interrupt_timeout=1",
@@ -86,7 +94,8 @@ class Hub:
                 start_new_session=True,
             )
         self.wait_for(lambda: _answers(self.address + "/hub/api/"))
-        self.wait_for(lambda: _answers(self.coordinator + "/health/live"))
+        if not coordinator:  # the hub starts it
+            self.wait_for(lambda: _answers(self.coordinator + "/health/live"))
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _SECONDS_MAX
@@ -215,7 +224,7 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:

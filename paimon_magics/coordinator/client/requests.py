@@ -21,7 +21,12 @@ import httpx
 from paimon_magics.coordinator.client.addresses import tls_context
 from paimon_magics.coordinator.client.administration import TooLateError
 from paimon_magics.coordinator.client.starting import Endpoint, Finder
-from paimon_magics.coordinator.protocol.errors import BrokeOffError, NoOwnerError, TableHeldError
+from paimon_magics.coordinator.protocol.errors import (
+    BrokeOffError,
+    NoOwnerError,
+    NotStartedError,
+    TableHeldError,
+)
 from paimon_magics.errors import (
     CommitConflictError,
     CompactionConflictError,
@@ -56,14 +61,15 @@ _OPEN = (408, 423, 425, 429, 502, 503, 504)  # the same request may be answered 
 _LATER = "TooLate"  # it does not wait any longer
 _STORE_REFUSED = "StoreRefusedError"
 _PAUSED = "PausedError"  # an administrator's pause may last long
-_UNTOUCHED = ("NotOwnerError", "DeposedError", "NoOwnerError", "TooMany")
+_NOT_STARTED = NotStartedError.__name__
+_UNTOUCHED = ("NotOwnerError", "DeposedError", "NoOwnerError", "TooMany", _NOT_STARTED)
 
 # Errors of a statement keep their class on the way from the coordinator to its client.
 _STATEMENT_ERRORS = {
     kind.__name__: kind for kind in (InvalidTableError, StatementError, UnsupportedStatementError)
 }
-# Errors of a standby say whether the request may have been carried out.
-_OWNER_ERRORS = {kind.__name__: kind for kind in (NoOwnerError, BrokeOffError)}
+# Errors of a standby, and before the start, say whether the request may have been carried out.
+_OWNER_ERRORS = {kind.__name__: kind for kind in (NoOwnerError, BrokeOffError, NotStartedError)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,7 @@ class Requests:
         self._finder = finder
         self._wait_seconds = wait_ms / 1000
         self.delay = ""
+        self._was_answered = False
         self._endpoint: Endpoint | None = None
         self._moving = threading.Lock()
         self._tls = tls_context(None) if tls is None else tls
@@ -149,7 +156,8 @@ class Requests:
         only an answer about the thing itself (200, 409, 410) counts; anything else raises
         UnknownOutcomeError. `again` is the document of repetitions, if it differs. `wait_seconds`
         replaces the client's own wait. The wait starts again when a coordinator dies in the middle
-        of an answer, since a standby takes over. In total it is at most five times as long.
+        of an answer, since a standby takes over. In total it is at most five times as long. A
+        coordinator that has not started is waited for only by a client that knows it.
         """
         waits = (self._wait_seconds, _WAITS_MAX) if wait_seconds is None else (wait_seconds, 1)
         try:
@@ -171,7 +179,7 @@ class Requests:
         owners die.
         """
         wait_seconds, waits_max = waits
-        pause = _PAUSE_SECONDS
+        pause, strange = _PAUSE_SECONDS, 0
         began = time.monotonic()
         deadline = began + wait_seconds
         may_have_arrived = False
@@ -181,6 +189,7 @@ class Requests:
                 outcome = self._request(endpoint, method, path, document)
                 problem, untouched = outcome.error, outcome.untouched
                 if problem is None:
+                    self._was_answered = True
                     return outcome.document
                 if outcome.is_known:
                     is_unclear = may_have_arrived and outcome.status not in _SETTLED
@@ -195,6 +204,10 @@ class Requests:
                 moved = self._move(endpoint, outcome.owner)
             except SetupError as error:  # there is no coordinator, and none can be started
                 raise _no_clear_answer(error) if may_have_arrived else error from None
+            if isinstance(problem, NotStartedError) and not self._was_answered:
+                strange += 1
+                if not moved or strange > _PLACES_MAX:
+                    raise problem
             broke = broke_off(problem)
             if broke:
                 deadline = min(time.monotonic() + wait_seconds, began + waits_max * wait_seconds)
@@ -331,7 +344,8 @@ def _outcome_of(response: httpx.Response) -> Outcome:
         with contextlib.suppress(ValueError):  # a proxy has answered
             return Outcome(response.json(), status=status, owner=owner)
     error, kind = _failure(response)
-    refused = Outcome(None, error, status=status, owner=owner)
+    other = None if kind == _NOT_STARTED else owner  # any other address may do
+    refused = Outcome(None, error, status=status, owner=other)
     if kind in (_LATER, _PAUSED) or (status == 502 and kind == _STORE_REFUSED):
         return refused
     if response.is_success or status in _OPEN:

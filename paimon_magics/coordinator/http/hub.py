@@ -40,8 +40,8 @@ _NEEDED = (
     "JUPYTERHUB_API_URL",
     "JUPYTERHUB_CLIENT_ID",
     "JUPYTERHUB_SERVICE_PREFIX",
-    "JUPYTERHUB_SERVICE_URL",
 )
+_URL = "JUPYTERHUB_SERVICE_URL"
 _LOOPBACK = ("127.0.0.1", "localhost")
 _CALLBACK = "/oauth_callback"
 _PAGE = "/"
@@ -52,11 +52,10 @@ _SERVICE = "service:"
 
 @dataclass(frozen=True, slots=True)
 class HubService:
-    """The settings that the hub passed to the service that it started: its port and path, and how
-    to authorise.
+    """The settings of a service of the hub: its port and path, and how to authorise.
 
-    `root` is the path prefix by which the hub's proxy and all clients reach it, without a slash at
-    its end.
+    `port` is 0 for any. `root` is the path prefix by which the hub's proxy and all clients reach
+    it, without a slash at its end.
     """
 
     port: int
@@ -64,25 +63,25 @@ class HubService:
     authoriser: _HubAuthoriser
 
 
-def hub_service(cache_ms: int) -> HubService:
-    """Return the hub service that the environment of this process describes.
+def hub_service(cache_ms: int, port: int = 0, *, is_local: bool = True) -> HubService:
+    """Return the hub service that the environment of this process describes. `port` is the one of
+    the command line, 0 for the hub's; `is_local` says that it listens on the loopback only.
 
-    Raises SetupError when no JupyterHub started the process, when it is to listen for other
-    machines, or without the jupyterhub package.
+    Raises SetupError when the environment is not that of a hub's service, when hub and command line
+    name different places, or without the jupyterhub package.
     """
-    missing = [name for name in _NEEDED if not os.environ.get(name)]
+    needed = _NEEDED if port else (*_NEEDED, _URL)
+    missing = [name for name in needed if not os.environ.get(name)]
     if missing:
         raise SetupError(
-            f"A JupyterHub has not started this process: {', '.join(missing)} is not set.",
+            f"This process does not have the environment of a hub's service: {', '.join(missing)} "
+            "is not set.",
             hint="Declare the coordinator as a service with a `command` and a `url` in "
-            "jupyterhub_config.py, or start it without --hub.",
+            "jupyterhub_config.py. A coordinator that the hub does not start needs these variables "
+            "and --port from who starts it.",
         )
-    url = urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"])
-    if url.hostname not in _LOOPBACK or url.scheme != "http" or url.port is None:
-        raise SetupError(
-            f"The hub expects the coordinator at {url.geturl()}, but it listens on 127.0.0.1 only.",
-            hint="Give the service a `url` such as http://127.0.0.1:8124 in jupyterhub_config.py.",
-        )
+    if os.environ.get(_URL):
+        port = _hub_port(os.environ[_URL], port, is_local=is_local)
     try:
         from jupyterhub.services.auth import HubOAuth
     except ImportError as error:
@@ -93,7 +92,24 @@ def hub_service(cache_ms: int) -> HubService:
     # It takes whole seconds, and 0 would mean forever.
     hub = HubOAuth(cache_max_age=max(1, round(cache_ms / 1000)))
     root = os.environ["JUPYTERHUB_SERVICE_PREFIX"].rstrip("/")
-    return HubService(url.port, root, _HubAuthoriser(hub, root))
+    return HubService(port, root, _HubAuthoriser(hub, root))
+
+
+def _hub_port(text: str, port: int, *, is_local: bool) -> int:
+    """The port at which the hub expects the service; else the command line's. Raises SetupError."""
+    url = urlsplit(text)
+    if is_local and (url.hostname not in _LOOPBACK or url.scheme != "http" or url.port is None):
+        raise SetupError(
+            f"The hub expects the coordinator at {text}, but it listens on 127.0.0.1 only.",
+            hint="Give the service a `url` such as http://127.0.0.1:8124 in jupyterhub_config.py, "
+            "or let the coordinator listen there with --host.",
+        )
+    if port and url.port and port != url.port:
+        raise SetupError(
+            f"The hub expects the coordinator at {text}, but --port is {port}.",
+            hint="Leave out --port, or give the service's `url` in jupyterhub_config.py that port.",
+        )
+    return url.port or port
 
 
 class _HubAuthoriser:

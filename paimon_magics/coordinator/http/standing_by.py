@@ -116,8 +116,8 @@ class StandingBy:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        self._loop = self._loop or asyncio.get_running_loop()
         if scope["type"] == "lifespan":
-            self._loop = asyncio.get_running_loop()
             await _live_through(receive, send)
         elif self._owner is not None:
             await self._owner(scope, receive, send)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
+from typing import NoReturn
 
 from paimon_magics.coordinator.core.values import Limits
 from paimon_magics.coordinator.http.hub import HUB_CACHE_MS
@@ -12,6 +14,7 @@ from paimon_magics.coordinator.http.limits import REQUEST_BYTES_MAX
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.process.network import LOOPBACK
 from paimon_magics.coordinator.service.compaction_scheduler import Budget
+from paimon_magics.errors import SetupError
 from paimon_magics.version import build
 
 # Long enough to survive a store that does not answer for a while, short enough to wait for.
@@ -36,6 +39,8 @@ commands, each with a --help of its own:
 class _Arguments(argparse.ArgumentParser):
     """A parser with a method for each form of option."""
 
+    is_for_hub = False
+
     def __init__(self) -> None:
         super().__init__(
             prog="paimon-coordinator",
@@ -49,8 +54,27 @@ class _Arguments(argparse.ArgumentParser):
         self.number = partial(self.add_argument, type=int)
         self.many = partial(self.add_argument, action="append", default=[])
 
+    def error(self, message: str) -> NoReturn:
+        """Raise SetupError where a hub would end with this process; else end it."""
+        if not self.is_for_hub:
+            super().error(message)
+        raise SetupError(
+            f"The coordinator's command line is wrong: {message}.",
+            hint="Correct the command of the service. `paimon-coordinator --help` lists the "
+            "options.",
+        )
 
-def parser() -> argparse.ArgumentParser:
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the options of a command line. Ends the process after --help and mistakes; raises
+    SetupError for mistakes with --hub.
+    """
+    reader = parser()
+    reader.is_for_hub = "--hub" in arguments
+    return reader.parse_args(arguments)
+
+
+def parser() -> _Arguments:
     """Return the parser of the command line, with the defaults."""
     arguments = _Arguments()
     text, flag, number = arguments.text, arguments.flag, arguments.number

@@ -83,7 +83,7 @@ class Network:
 
 def network_of(options: argparse.Namespace) -> Network:
     """Return the network options of the command line. Raises SetupError for options that contradict
-    each other, and for unencrypted tokens.
+    each other, and for unencrypted tokens. The path prefix of a hub's service is the hub's.
     """
     network = Network(
         options.host,
@@ -105,12 +105,16 @@ def network_of(options: argparse.Namespace) -> Network:
             "--tls-key is given without --tls-cert.",
             hint="Give the certificate's file with --tls-cert.",
         )
-    if (options.hub or options.embedded) and network.differs:
-        word = "--hub" if options.hub else "--embedded"
+    if options.embedded and network.differs:
         raise SetupError(
-            f"A coordinator with {word} listens only on {LOOPBACK}, without TLS.",
-            hint=f"Leave out {word}, or --host, --tls-cert, --behind-proxy, --root-path and "
+            f"A coordinator with --embedded listens only on {LOOPBACK}, without TLS.",
+            hint="Leave out --embedded, or --host, --tls-cert, --behind-proxy, --root-path and "
             "--advertise.",
+        )
+    if options.hub and network.root:
+        raise SetupError(
+            "A coordinator with --hub has the path that the hub gives its service.",
+            hint="Leave out --root-path.",
         )
     is_safe = network.certificate is not None or network.peers.all or network.is_insecure
     if not network.is_local and not is_safe:

@@ -8,7 +8,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paimon_magics.coordinator.http.hub import HubService, hub_service
@@ -36,25 +36,39 @@ from paimon_magics.tables.stores.store import UnreachableError
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The process's state folder and sockets, the catalog that it serves, the binding of the folder
-    to its warehouse, and the address of its store, None for a file in the folder.
+class Entrance:
+    """Where a process listens.
 
     `inner` is a socket on the loopback for the coordinator's own processes, the same as `listening`
-    where they can use that. `certificate` is that of `listening`, None without TLS. `permissions`
-    are those of an issuer's tokens, None where no file has them. `own_token` is that of the state
-    folder; `keys` is the file of catalog options, None without one.
+    where they can use that. `certificate` is that of `listening`, None without TLS.
+    """
+
+    hub: HubService | None
+    network: Network
+    listening: socket.socket
+    inner: socket.socket
+    certificate: Certificate | None = None
+
+    @property
+    def address(self) -> str:
+        """The URL at which others reach it."""
+        return self.network.address(self.listening.getsockname()[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The process's state folder and entrance, the catalog that it serves, the binding of the
+    folder to its warehouse, and the address of its store, None for a file in the folder.
+
+    `permissions` are those of an issuer's tokens, None where no file has them. `own_token` is that
+    of the state folder; `keys` is the file of catalog options, None without one.
     """
 
     folder: StateFolder
     store_address: str | None
     catalog: Catalog
-    hub: HubService | None
-    network: Network
+    entrance: Entrance
     binding: WarehouseBinding
-    listening: socket.socket
-    inner: socket.socket
-    certificate: Certificate | None = None
     permissions: GrantsFile | None = None
     own_token: FolderToken = field(default_factory=lambda: FolderToken(Path()))
     keys: KeysFile | None = None
@@ -72,6 +86,21 @@ class Place:
         if file:
             self.trusted.append(TrustFile(file, tls))
 
+    @property
+    def hub(self) -> HubService | None:
+        """The hub whose service it is; None without --hub."""
+        return self.entrance.hub
+
+    @property
+    def network(self) -> Network:
+        """How others reach it."""
+        return self.entrance.network
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """The certificate of its entrance, None without TLS."""
+        return self.entrance.certificate
+
     def reread(self) -> Callable[[], bool] | None:
         """What reads the certificate and the file of permissions again, and returns whether
         something new is in use; None where there is neither."""
@@ -81,31 +110,42 @@ class Place:
     @property
     def root(self) -> str:
         """The path below which all routes are; "" for none."""
-        return self.network.root if self.hub is None else self.hub.root
+        return self.network.root
 
     @property
     def address(self) -> str:
         """The URL at which others reach it."""
-        if self.hub is not None:
-            return self.inner_address
-        return self.network.address(self.listening.getsockname()[1])
+        return self.entrance.address
 
     @property
     def inner_address(self) -> str:
         """The URL at which this machine's processes reach it without TLS."""
-        return f"http://{LOOPBACK}:{self.inner.getsockname()[1]}{self.root}"
-
-    @property
-    def tokens(self) -> str:
-        """Where its tokens come from, for the line that it prints."""
-        return "tokens=hub" if self.hub else f"token-file={self.folder.token_file}"
+        return f"http://{LOOPBACK}:{self.entrance.inner.getsockname()[1]}{self.root}"
 
 
-def place_of(options: argparse.Namespace, ending: ExitStack) -> Place:
-    """Set up the place that the command line names; `ending` leaves it. Raises SetupError."""
+def entrance_of(options: argparse.Namespace, ending: ExitStack) -> Entrance:
+    """Listen where the command line, or the hub, says; `ending` ends that. Raises SetupError."""
+    network, hub = network_of(options), None
+    if options.hub:
+        hub = hub_service(options.hub_cache_ms, network.port, is_local=network.is_local)
+        network = replace(network, root=hub.root, port=hub.port)
+    listening = inner = ending.enter_context(listen(network.host, network.port))
+    if network.needs_inner_port:
+        inner = ending.enter_context(listen(LOOPBACK, 0))
+    certificate = None
+    if network.certificate is not None:
+        certificate = Certificate(network.certificate, network.key)
+    return Entrance(hub, network, listening, inner, certificate)
+
+
+def place_of(
+    options: argparse.Namespace, ending: ExitStack, entrance: Entrance | None = None
+) -> Place:
+    """Set up the place that the command line names, behind an entrance or with its own; `ending`
+    leaves it. Raises SetupError."""
     _check(options)
-    network = network_of(options)
-    hub = hub_service(options.hub_cache_ms) if options.hub else None
+    if entrance is None:
+        network_of(options)  # raises before anything is held
     folder = StateFolder(Path(options.state))
     folder.hold()
     ending.callback(folder.let_go)
@@ -115,23 +155,14 @@ def place_of(options: argparse.Namespace, ending: ExitStack) -> Place:
     # may begin while the store is unreachable.
     with suppress(UnreachableError) if options.standby else nullcontext():
         binding.begin(writes=not options.embedded and not options.standby)
-    port = options.port if hub is None else hub.port
-    listening = inner = ending.enter_context(listen(network.host, port))
-    if network.needs_inner_port:
-        inner = ending.enter_context(listen(LOOPBACK, 0))
+    entrance = entrance or entrance_of(options, ending)
     address = store_address(options.store)
-    certificate = None
-    if network.certificate is not None:
-        certificate = Certificate(network.certificate, network.key)
     permissions = None if options.oidc_grants is None else GrantsFile(options.oidc_grants)
     own_token, keys = FolderToken(folder.path), None
     folder.token()  # which makes it
     if options.catalog is not None and not options.embedded:
         keys = KeysFile(options.catalog, catalog)
-    return Place(
-        *(folder, address, catalog, hub, network, binding, listening, inner),
-        *(certificate, permissions, own_token, keys),
-    )
+    return Place(*(folder, address, catalog, entrance, binding), *(permissions, own_token, keys))
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -147,10 +178,10 @@ def _check(options: argparse.Namespace) -> None:
                 hint="Give --standby, too.",
             )
         return
-    if options.embedded or options.hub:
-        word = "--embedded" if options.embedded else "--hub"
+    if options.embedded:
         raise SetupError(
-            f"A coordinator with {word} can't stand by.", hint=f"Leave out --standby or {word}."
+            "A coordinator with --embedded can't stand by.",
+            hint="Leave out --standby or --embedded.",
         )
     if store_address(options.store) is None and options.log != "warehouse":
         raise SetupError(

@@ -32,7 +32,7 @@ from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
 from paimon_magics.coordinator.ownership.state_folder import Running
 from paimon_magics.coordinator.process.composition import OwnerParts, ownership_of, start_owner
-from paimon_magics.coordinator.process.place import Place, place_of
+from paimon_magics.coordinator.process.place import Entrance, Place, place_of
 from paimon_magics.coordinator.process.server import (
     Bounds,
     Server,
@@ -74,7 +74,7 @@ class Succession:
         self.app = StandingBy(
             place.address,
             place.root,
-            place.own_token.accepts,
+            (lambda token: False) if place.hub else place.own_token.accepts,
             peers.__contains__,
             peer_tls,
         )
@@ -283,20 +283,66 @@ class CoordinatorProcess:
         return self.succession.has_lost
 
     @property
+    def entrance(self) -> Entrance:
+        """Where it listens."""
+        return self.place.entrance
+
+    @property
     def announcement(self) -> str:
         """The line that it prints when it answers: its address, and where tokens come from."""
-        return f"paimon-coordinator {self.place.address} {self.place.tokens}"
+        token_file = self.place.folder.token_file
+        return f"paimon-coordinator {self.place.address} token-file={token_file}"
 
     def serve(self) -> None:
         """Answer requests until the shutdown."""
         how = "" if self.succession is None else ", standing by"
         _log.info("Answers at %s%s (version %s).", self.place.address, how, __version__)
-        outer = [self.place.listening]
-        inner = [] if self.place.inner is self.place.listening else [self.place.inner]
-        if self.place.network.certificate is None:
-            self.server.run_on(outer + inner, [])
-        else:
-            self.server.run_on(inner, outer)
+        serve_on(self.server, self.place.entrance)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The parts of a process behind its entrance: an owner's, or a succession that stands by."""
+
+    place: Place
+    owner: OwnerParts | None
+    succession: Succession | None
+
+    @property
+    def app(self) -> ASGIApp:
+        """What answers requests."""
+        part = self.succession or self.owner
+        assert part is not None
+        return part.app
+
+    def wind_up(self) -> None:
+        """Release clients that wait until their rows are visible."""
+        part = self.succession or self.owner
+        assert part is not None
+        part.wind_up()
+
+
+def begun_at(
+    options: argparse.Namespace, place: Place, shutdown: Shutdown, ending: ExitStack
+) -> Begun:
+    """Start the parts that answer for a place, or those that stand by; `ending` stops and closes
+    them. A standby still has to be started. Raises errors of ours.
+    """
+    files = Runtime().loop("files", lambda: _FILES_MS, place.reread_keys)
+    ending.callback(files.end)
+    if options.standby:
+        succession = Succession(options, place, shutdown)
+        ending.callback(succession.close)
+        return Begun(place, None, succession)
+    ownership = ownership_of(options, place, ending)
+    owner = start_owner(options, place, ownership, shutdown, ending)
+    return Begun(place, owner, None)
+
+
+def announce(place: Place, ending: ExitStack) -> None:
+    """Let this machine's sessions and commands find the process until it ends."""
+    ending.callback(place.folder.retract)
+    place.folder.announce(Running(place.inner_address, os.getpid(), __version__))
 
 
 def begin(options: argparse.Namespace, ending: ExitStack) -> CoordinatorProcess:
@@ -305,33 +351,34 @@ def begin(options: argparse.Namespace, ending: ExitStack) -> CoordinatorProcess:
     keep_secrets_out_of_logs(options.log_format)
     shutdown = Shutdown(options.drain_ms / 1000)
     place = place_of(options, ending)
-    reload = place.reread()
-    succession = owner = None
-    if options.standby:
-        succession = Succession(options, place, shutdown)
-        ending.callback(succession.close)
-        shutdown.take_signals(succession.wind_up, reload)
-        succession.start()
-        app: ASGIApp = succession.app
-    else:
-        ownership = ownership_of(options, place, ending)
-        owner = start_owner(options, place, ownership, shutdown, ending)
-        # Clients that wait until their rows are visible are released when the process ends.
-        shutdown.take_signals(owner.wind_up, reload)
-        app = owner.app
-    files = Runtime().loop("files", lambda: _FILES_MS, place.reread_keys)
-    ending.callback(files.end)
-    server = _server(app, place, shutdown, options.request_bytes_max)
-    ending.callback(place.folder.retract)
-    place.folder.announce(Running(place.inner_address, os.getpid(), __version__))
-    if owner is not None and owner.idling is not None:
-        owner.idling.start()
-    return CoordinatorProcess(server, place, shutdown, owner, succession)
+    begun = begun_at(options, place, shutdown, ending)
+    # Clients that wait until their rows are visible are released when the process ends.
+    shutdown.take_signals(begun.wind_up, place.reread())
+    if begun.succession is not None:
+        begun.succession.start()
+    server = server_of(begun.app, place.entrance, shutdown, options.request_bytes_max)
+    announce(place, ending)
+    if begun.owner is not None and begun.owner.idling is not None:
+        begun.owner.idling.start()
+    return CoordinatorProcess(server, place, shutdown, begun.owner, begun.succession)
 
 
-def _server(app: ASGIApp, place: Place, shutdown: Shutdown, request_bytes_max: int) -> Server:
-    network = place.network
+def server_of(
+    app: ASGIApp, entrance: Entrance, shutdown: Shutdown, request_bytes_max: int
+) -> Server:
+    """The web server of an application, which does not run yet."""
+    network = entrance.network
     if not network.is_local or network.peers.all:
         app = Forwarding(app, network.peers, is_insecure=network.is_insecure)
     bounds = Bounds(free=network.peers, process_max=process_connections_max())
-    return Server(app, shutdown, request_bytes_max, bounds, place.certificate)
+    return Server(app, shutdown, request_bytes_max, bounds, entrance.certificate)
+
+
+def serve_on(server: Server, entrance: Entrance) -> None:
+    """Answer requests until the shutdown."""
+    outer = [entrance.listening]
+    inner = [] if entrance.inner is entrance.listening else [entrance.inner]
+    if entrance.certificate is None:
+        server.run_on(outer + inner, [])
+    else:
+        server.run_on(inner, outer)

@@ -25,6 +25,10 @@ class StoppedError(SetupError):
     """The coordinator has stopped, and answers nothing until it is started again."""
 
 
+class NotStartedError(SetupError):
+    """A hub's coordinator has not started, and tries again: the request was not read."""
+
+
 class NoOwnerError(SetupError):
     """No coordinator owns the warehouse at the moment, or the owner can't be reached: the request
     was not read.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,8 @@ import pytest
 
 from paimon_magics.coordinator.http.hub import hub_service
 from paimon_magics.errors import SetupError
-from tests.coordinator.process import Process
+from tests.coordinator.forking import Forked
+from tests.coordinator.process import Process, wait_until
 
 ENVIRONMENT = {
     "JUPYTERHUB_API_TOKEN": "secret",
@@ -35,6 +38,64 @@ def process(tmp_path: Path) -> Iterator[Process]:
     started.start()
     yield started
     started.close()
+
+
+def test_coordinator_that_another_machine_reaches_needs_no_url_of_the_hub(
+    environment: pytest.MonkeyPatch,
+) -> None:
+    environment.setenv("JUPYTERHUB_SERVICE_URL", "http://coordinator:8124")
+    assert hub_service(1000, is_local=False).port == 8124
+    environment.delenv("JUPYTERHUB_SERVICE_URL")
+    assert hub_service(1000, 8125, is_local=False).port == 8125
+
+
+def test_port_other_than_the_hubs_is_refused(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("JUPYTERHUB_SERVICE_URL", "http://127.0.0.1:8124")
+    assert hub_service(1000, 8124).port == 8124
+    with pytest.raises(SetupError, match=r"expects the coordinator at .*8124, but --port is 8125"):
+        hub_service(1000, 8125)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--no-such-option"], "unrecognized arguments: --no-such-option"),
+        (["--log-bytes-max=many"], "invalid int value: 'many'"),
+        (["--root-path=/x"], "has the path that the hub gives"),
+        (["--store=mysql://db/x"], "Write it as postgresql://"),
+    ],
+)
+def test_coordinator_that_cant_start_stays_live_and_tells_nobody_but_its_log_and_users(
+    options: list[str], reason: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    variables = {**ENVIRONMENT, "JUPYTERHUB_SERVICE_URL": f"http://127.0.0.1:{port}"}
+    arguments = [f"--state={tmp_path / 's'}", f"--warehouse={tmp_path / 'w'}", "--hub"]
+    process = Forked(
+        "paimon_magics.coordinator", [*arguments, *options], {**os.environ, **variables}
+    )
+    address = f"http://127.0.0.1:{port}/services/paimon-coordinator"
+    try:
+        with httpx.Client(trust_env=False) as http:
+            wait_until(lambda: is_live(http, address))
+            # The hub waits for any answer below 500 here.
+            assert http.get(f"{address}/").status_code == 302
+            assert http.get(f"{address}/health/ready").status_code == 503
+            nobody = http.get(f"{address}/v1/coordinator")
+            assert nobody.status_code == 401 and reason not in nobody.text
+        assert process.poll() is None
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+    assert reason in capfd.readouterr().err
+
+
+def is_live(http: httpx.Client, address: str) -> bool:
+    try:
+        return http.get(f"{address}/health/live").is_success
+    except httpx.TransportError:
+        return False
 
 
 @pytest.mark.parametrize("name", sorted(ENVIRONMENT.keys() - {"JUPYTERHUB_SERVICE_NAME"}))
