@@ -1,10 +1,12 @@
 """A JupyterHub whose users share one Paimon warehouse, committed to by one coordinator.
 
-Try it on one machine: see README.md. What belongs to the coordinator stands first; what a real hub
-has in its own way, authenticator and spawner above all, stands last. Where the warehouse is not in
-the hub's folder, PAIMON_HUB_WAREHOUSE says where, PAIMON_HUB_STORE where the coordinator's store
-is, and PAIMON_CATALOG_OPTIONS how both the coordinator and users' servers reach the warehouse:
-`deploy/hub` has an example.
+For a try-out, by one person, on one machine: see README.md. All servers run under one account, so
+that each user's kernel reads the files and environments of all others. `deploy/hub` has hubs for a
+team. What belongs to the coordinator stands first; what a real hub has in its own way,
+authenticator and spawner above all, stands last. Where the warehouse is not in the hub's folder,
+PAIMON_HUB_WAREHOUSE says where, PAIMON_HUB_STORE where the coordinator's store is,
+PAIMON_CATALOG_OPTIONS how the coordinator reaches the warehouse, and PAIMON_HUB_NOTEBOOK_OPTIONS
+how users' servers do.
 """
 
 import os
@@ -101,13 +103,12 @@ c.Spawner.environment = {
     "PAIMON_COORDINATOR": f"http://127.0.0.1:{COORDINATOR_PORT}/services/paimon-coordinator",
     "PAIMON_COORDINATOR_TOKEN": lambda spawner: spawner.api_token,
 }
-if "PAIMON_CATALOG_OPTIONS" in os.environ:  # users' servers read and write the warehouse themselves
-    c.Spawner.environment["PAIMON_CATALOG_OPTIONS"] = os.environ["PAIMON_CATALOG_OPTIONS"]
+if "PAIMON_HUB_NOTEBOOK_OPTIONS" in os.environ:  # servers read and write data themselves
+    c.Spawner.environment["PAIMON_CATALOG_OPTIONS"] = os.environ["PAIMON_HUB_NOTEBOOK_OPTIONS"]
 
 # ---- the hub itself: for a try-out, where everybody has one password and one Unix user ----
 
-# In a container, whose port is published on the loopback, PAIMON_HUB_IP may be 0.0.0.0.
-c.JupyterHub.bind_url = f"http://{os.environ.get('PAIMON_HUB_IP', '127.0.0.1')}:{PORT}"
+c.JupyterHub.bind_url = f"http://127.0.0.1:{PORT}"
 c.JupyterHub.db_url = f"sqlite:///{FOLDER / 'jupyterhub.sqlite'}"
 c.JupyterHub.cookie_secret_file = str(FOLDER / "cookie-secret")
 c.ConfigurableHTTPProxy.pid_file = str(FOLDER / "proxy.pid")

@@ -32,7 +32,7 @@ from tests.coordinator.process import TABLE, read, write
 DEPLOY = Path(__file__).parents[2] / "deploy"
 MANIFESTS = DEPLOY / "kubernetes" / "coordinator.yaml"
 COMPOSE = DEPLOY / "compose.yaml"
-HUB_COMPOSE = DEPLOY / "hub" / "compose.yaml"
+HUB_COMPOSE = DEPLOY / "hub" / "docker" / "compose.yaml"
 UNIT = DEPLOY / "paimon-coordinator.service"
 MONITORING = DEPLOY / "monitoring"
 _METRIC = re.compile(r"paimon_coordinator_\w+")

@@ -134,7 +134,7 @@ class User:
         page = self.browser.get("/hub/login")
         form = {"username": name, "password": _PASSWORD, "_xsrf": self.browser.cookies["_xsrf"]}
         logged_in = self.browser.post("/hub/login", data=form, params={"next": "/hub/token"})
-        assert page.is_success and logged_in.is_success, logged_in.text
+        assert page.is_success and logged_in.is_success, self.hub.log()
 
     def api(self, method: str, path: str, body: Any = None) -> Any:
         token = next(

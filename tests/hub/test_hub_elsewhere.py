@@ -1,5 +1,5 @@
 """The example hub with its warehouse in S3 and its coordinator's store in PostgreSQL, as
-`deploy/hub/compose.yaml` starts it."""
+its README says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tests.hub.hub import COMMIT_TEN, Hub, install_proxy
 
 @pytest.mark.soak
 def test_hub_works_with_warehouse_on_s3_and_store_in_postgresql(tmp_path: Path) -> None:
-    """As `deploy/hub/compose.yaml` starts it."""
     server = start_postgres()
     try:
         with new_bucket() as bucket:
@@ -26,6 +25,7 @@ def test_hub_works_with_warehouse_on_s3_and_store_in_postgresql(tmp_path: Path) 
                 "PAIMON_HUB_STORE": server.empty_database(),
                 "PAIMON_HUB_WAREHOUSE": bucket.options["warehouse"],
                 "PAIMON_CATALOG_OPTIONS": json.dumps(bucket.options),
+                "PAIMON_HUB_NOTEBOOK_OPTIONS": json.dumps(bucket.options),
             }
             hub = Hub(tmp_path, install_proxy(tmp_path), variables)
             try:
