@@ -103,6 +103,19 @@ def test_hub_starts_no_coordinator_that_could_end_it(
     assert groups == set(config.JupyterHub.load_groups)
 
 
+def test_hub_without_its_common_part_does_not_begin(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would begin without its authenticator, its roles and its limits."""
+    config_of(kind, tmp_path, monkeypatch)
+    monkeypatch.chdir(HUB)
+    for name in ("paimon.py", "site.py"):
+        (tmp_path / name).rename(tmp_path / "away")
+        with pytest.raises(FileNotFoundError):
+            PyFileConfigLoader("jupyterhub_config.py", path=str(tmp_path)).load_config()
+        (tmp_path / "away").rename(tmp_path / name)
+
+
 def test_zero_to_jupyterhub_takes_the_same_rights_and_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

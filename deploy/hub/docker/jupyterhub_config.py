@@ -6,18 +6,22 @@ this machine; no user's code runs in its container.
 
 import ipaddress
 import os
+from pathlib import Path
 
 from docker.types import IPAMConfig, IPAMPool
 
 c = get_config()  # noqa: F821
 
+# One that is missing must be an error: `load_subconfig` leaves it out without a word.
+HERE = Path(__file__).resolve().parent
+COMMON, SITE = (str((HERE / name).resolve(strict=True)) for name in ("paimon.py", "site.py"))
 STATE = "/srv/paimon-hub"
 # Users' networks are cut out of this one, sixteen addresses each: 4,096 users.
 POOL = ipaddress.ip_network(os.environ.get("PAIMON_HUB_POOL", "10.89.0.0/16"))
 # The containers that a user's server reaches, with their names there.
 NEIGHBOURS = dict(one.split("=", 1) for one in os.environ["PAIMON_HUB_NEIGHBOURS"].split())
 
-load_subconfig("paimon.py")  # noqa: F821
+load_subconfig(COMMON)  # noqa: F821
 
 # ---- the hub: its pages at the published port, its API on users' networks ----
 
@@ -85,4 +89,4 @@ async def clear(spawner):
 c.Spawner.pre_spawn_hook = prepare
 c.Spawner.post_stop_hook = clear
 
-load_subconfig("site.py")  # noqa: F821
+load_subconfig(SITE)  # noqa: F821

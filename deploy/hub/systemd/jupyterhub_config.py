@@ -13,6 +13,9 @@ from pathlib import Path
 
 c = get_config()  # noqa: F821
 
+# One that is missing must be an error: `load_subconfig` leaves it out without a word.
+HERE = Path(__file__).resolve().parent
+COMMON, SITE = (str((HERE / name).resolve(strict=True)) for name in ("paimon.py", "site.py"))
 STATE = Path(os.environ.get("STATE_DIRECTORY", "/var/lib/paimon-hub"))
 HOMES = Path(os.environ.get("PAIMON_HUB_HOMES", "/srv/paimon-hub"))
 NETWORK = os.environ.get("PAIMON_HUB_NETWORK", "/usr/local/lib/paimon-hub/network")
@@ -22,7 +25,7 @@ ACCOUNTS = os.environ.get("PAIMON_HUB_ACCOUNTS", "paimon-")
 # What no user's server may open, whatever its mode says.
 HIDDEN = os.environ.get("PAIMON_HUB_HIDDEN", f"-/etc/paimon-hub -{STATE}")
 
-load_subconfig("paimon.py")  # noqa: F821
+load_subconfig(COMMON)  # noqa: F821
 
 # ---- the hub: pages on 127.0.0.1 behind your proxy with TLS, its API on the users' network ----
 
@@ -101,4 +104,4 @@ def clear(spawner):
 c.Spawner.pre_spawn_hook = prepare
 c.Spawner.post_stop_hook = clear
 
-load_subconfig("site.py")  # noqa: F821
+load_subconfig(SITE)  # noqa: F821
