@@ -44,6 +44,7 @@ c.Spawner.cmd = [str(Path(sys.prefix) / "bin" / "jupyterhub-singleuser")]
 c.SystemdSpawner.username_template = ACCOUNTS + "{USERNAME}"
 c.SystemdSpawner.unit_name_template = "paimon-hub-{USERNAME}"
 c.SystemdSpawner.user_workingdir = str(HOMES / "{USERNAME}")
+c.SystemdSpawner.extra_paths = [str(Path(sys.prefix) / "bin")]
 c.SystemdSpawner.slice = "paimon-hub.slice"
 c.SystemdSpawner.isolate_tmp = True
 c.SystemdSpawner.isolate_devices = True
