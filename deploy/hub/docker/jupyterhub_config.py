@@ -41,8 +41,8 @@ c.DockerSpawner.pull_policy = "never"  # compose has built it
 c.DockerSpawner.name_template = "paimon-user-{username}"
 c.DockerSpawner.use_internal_ip = True
 c.DockerSpawner.remove = True
-c.DockerSpawner.notebook_dir = "/home/user"
-c.DockerSpawner.volumes = {"paimon-home-{username}": "/home/user"}
+c.DockerSpawner.notebook_dir = "/srv/user"
+c.DockerSpawner.volumes = {"paimon-home-{username}": "/srv/user"}
 c.DockerSpawner.extra_create_kwargs = {"user": "1000"}
 c.DockerSpawner.extra_host_config = {
     "cap_drop": ["ALL"],

@@ -4,9 +4,9 @@ COPY dist/*.whl /tmp/
 RUN set -e; wheel=$(ls /tmp/paimon_magics-*.whl) \
  && pip install --no-cache-dir "$wheel[java]" 'jupyterhub>=5.3' jupyterlab \
  && rm /tmp/*.whl \
- && useradd --uid 1000 --create-home --home-dir /home/user user
+ && useradd --uid 1000 --create-home --home-dir /srv/user user
 COPY notebooks/jupyterhub/ipython_config.py /usr/local/etc/ipython/
 USER 1000
-WORKDIR /home/user
+WORKDIR /srv/user
 EXPOSE 8888
 CMD ["jupyterhub-singleuser"]

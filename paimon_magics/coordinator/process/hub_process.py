@@ -23,11 +23,11 @@ from paimon_magics.coordinator.process.network import LOOPBACK, Network, listen
 from paimon_magics.coordinator.process.place import Entrance, entrance_of, place_of
 from paimon_magics.coordinator.process.server import Shutdown
 from paimon_magics.coordinator.process.succession import (
-    Begun,
+    StartedParts,
     announce,
-    begun_at,
     serve_on,
     server_of,
+    start_parts,
 )
 from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.errors import PaimonMagicsError, SetupError
@@ -53,7 +53,7 @@ class HubProcess:
         self._catalog_options = os.environ.get(CATALOG_OPTIONS)
         self._app = Beginning(hub.root, hub.authoriser, tries_again=True)
         self._shutdown = Shutdown(options.drain_ms / 1000)
-        self._begun: Begun | None = None
+        self._begun: StartedParts | None = None
         self._parts = ExitStack()
         self._is_closing = False
         self._rests = threading.Event()  # no start is under way
@@ -113,7 +113,7 @@ class HubProcess:
             os.environ[CATALOG_OPTIONS] = self._catalog_options
         with ExitStack() as ending:
             place = place_of(self._options, ending, self.entrance)
-            begun = begun_at(self._options, place, self._shutdown, ending)
+            begun = start_parts(self._options, place, self._shutdown, ending)
             announce(place, ending)
             if self._is_closing:
                 return

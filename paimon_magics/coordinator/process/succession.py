@@ -301,7 +301,7 @@ class CoordinatorProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedParts:
     """The parts of a process behind its entrance: an owner's, or a succession that stands by."""
 
     place: Place
@@ -322,9 +322,9 @@ class Begun:
         part.wind_up()
 
 
-def begun_at(
+def start_parts(
     options: argparse.Namespace, place: Place, shutdown: Shutdown, ending: ExitStack
-) -> Begun:
+) -> StartedParts:
     """Start the parts that answer for a place, or those that stand by; `ending` stops and closes
     them. A standby still has to be started. Raises errors of ours.
     """
@@ -333,10 +333,10 @@ def begun_at(
     if options.standby:
         succession = Succession(options, place, shutdown)
         ending.callback(succession.close)
-        return Begun(place, None, succession)
+        return StartedParts(place, None, succession)
     ownership = ownership_of(options, place, ending)
     owner = start_owner(options, place, ownership, shutdown, ending)
-    return Begun(place, owner, None)
+    return StartedParts(place, owner, None)
 
 
 def announce(place: Place, ending: ExitStack) -> None:
@@ -351,7 +351,7 @@ def begin(options: argparse.Namespace, ending: ExitStack) -> CoordinatorProcess:
     keep_secrets_out_of_logs(options.log_format)
     shutdown = Shutdown(options.drain_ms / 1000)
     place = place_of(options, ending)
-    begun = begun_at(options, place, shutdown, ending)
+    begun = start_parts(options, place, shutdown, ending)
     # Clients that wait until their rows are visible are released when the process ends.
     shutdown.take_signals(begun.wind_up, place.reread())
     if begun.succession is not None:
