@@ -259,6 +259,7 @@ read     GET    /v1/tables/stopped
 read     GET    /v1/transactions
 read     GET    /v1/transactions/{id}
 read     GET    /v1/config
+read     GET    /v1/data-token
 read     GET    /v1/principal
 read     GET    /v1/paimon/databases
 read     GET    /v1/paimon/functions

@@ -95,6 +95,7 @@ def parser() -> _Arguments:
         help="where small inserts are kept until they are loaded: beside the database (default), "
         "or in the warehouse's own store",
     )
+    _add_keys(arguments)
     _add_network(arguments)
     _add_client_limits(arguments)
     for limit in fields(Limits):
@@ -149,6 +150,26 @@ def _add_place(arguments: _Arguments) -> None:
     )
     arguments.text(
         "--state", required=True, help="a folder on a local disk for its database and token"
+    )
+
+
+def _add_keys(arguments: _Arguments) -> None:
+    arguments.text(
+        "--data-tokens",
+        choices=("sts",),
+        help=(
+            "hand out keys of the store that last minutes, limited to what their user may read "
+            "and write; sts: by AssumeRole, for a warehouse in S3 (default: none)"
+        ),
+    )
+    arguments.text("--sts-role", metavar="ARN", help="the role to assume; AWS needs one")
+    arguments.text(
+        "--sts-endpoint",
+        metavar="URL",
+        help="the address of STS (default: that of the store, or AWS's)",
+    )
+    arguments.number(
+        "--data-token-seconds", help="how long such a key lasts (default: 900, 10 to 43200)"
     )
 
 

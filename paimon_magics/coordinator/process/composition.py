@@ -345,6 +345,7 @@ class _Composition:
             properties=store.database_properties,
             definition_store=store.definitions,
             mover=KeyMover(catalog, coordinator.transactions),
+            data_tokens=place.data_tokens,
         )
         when_taken = self._rights_taken()
         tokens = Tokens(store.tokens, when_taken)

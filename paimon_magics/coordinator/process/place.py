@@ -11,6 +11,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from paimon_magics.coordinator.data_tokens.issuing import DataTokens
 from paimon_magics.coordinator.http.hub import HubService, hub_service
 from paimon_magics.coordinator.http.oidc import GrantsFile
 from paimon_magics.coordinator.ownership.binding import WarehouseBinding
@@ -18,6 +19,7 @@ from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as C
 from paimon_magics.coordinator.ownership.catalog_options import catalog_options
 from paimon_magics.coordinator.ownership.folder_token import FolderToken
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
+from paimon_magics.coordinator.process.key_options import data_tokens_of
 from paimon_magics.coordinator.process.network import (
     LOOPBACK,
     Certificate,
@@ -62,6 +64,7 @@ class Place:
 
     `permissions` are those of an issuer's tokens, None where no file has them. `own_token` is that
     of the state folder; `keys` is the file of catalog options, None without one.
+    `data_tokens` hands out keys of the store, None if it hands out none.
     """
 
     folder: StateFolder
@@ -73,6 +76,7 @@ class Place:
     own_token: FolderToken = field(default_factory=lambda: FolderToken(Path()))
     keys: KeysFile | None = None
     trusted: list[TrustFile] = field(default_factory=list)
+    data_tokens: DataTokens | None = None
 
     def reread_keys(self) -> None:
         """Read the file of catalog options, and that of peers' certificates, if they have
@@ -150,6 +154,7 @@ def place_of(
     folder.hold()
     ending.callback(folder.let_go)
     catalog = _catalog(options, folder.path)
+    data_tokens = data_tokens_of(options, catalog)
     binding = WarehouseBinding(folder, catalog, names_folder=options.embedded)
     # An embedded coordinator writes nothing to a new warehouse before a session does, and a standby
     # may begin while the store is unreachable.
@@ -162,7 +167,10 @@ def place_of(
     folder.token()  # which makes it
     if options.catalog is not None and not options.embedded:
         keys = KeysFile(options.catalog, catalog)
-    return Place(*(folder, address, catalog, entrance, binding), *(permissions, own_token, keys))
+    return Place(
+        *(folder, address, catalog, entrance, binding, permissions, own_token, keys),
+        data_tokens=data_tokens,
+    )
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -82,7 +82,10 @@ def rest_catalog_routes(context: Context, warehouse: str | None = None) -> list[
 
     def config(call: Call) -> Any:
         _check_warehouse(context, warehouse, call.request.query_params.get("warehouse"))
-        return {"defaults": {"prefix": context.prefix}, "overrides": {}}
+        defaults = {"prefix": context.prefix}
+        if context.data_tokens is not None:  # a client with keys of its own may say otherwise
+            defaults["data-token.enabled"] = "true"
+        return {"defaults": defaults, "overrides": {}}
 
     return [
         endpoint(context, "GET", "/v1/config", config),

@@ -387,7 +387,17 @@ def _loaded(call: Call) -> Table:
     return call.context.catalog.load(call.name)
 
 
-# ---- not supported ----
+# ---- keys, and what is not supported ----
+
+
+def _data_token(call: Call) -> Any:
+    """A key for the table's folder, which the sender may read: its branches are in it, too."""
+    table = call.table()
+    tokens = call.context.data_tokens
+    if tokens is None:
+        raise not_offered("tokens for data files")
+    token = tokens.of_table(call.principal, table)
+    return {"token": dict(token.options), "expiresAtMillis": token.told_end_ms}
 
 
 def _refuse(what: str) -> Handler:
@@ -403,7 +413,7 @@ VERSION_ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("POST", "/rollback", _roll_back),
     ("POST", "/rollback-schema", _roll_back_schema),
     ("POST", "/replace", _replace_table),
-    ("GET", "/token", _refuse("tokens for data files")),
+    ("GET", "/token", _data_token),
     ("POST", "/auth", _refuse("row filters and column masks")),
     ("GET", "/partitions", _list_partitions),
     ("POST", "/partitions", _refuse(_PARTITIONS)),

@@ -8,10 +8,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.http.answers import json_body
+from paimon_magics.coordinator.http.answers import error_answer, json_body
 from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.guard import check_named, principal_of
 from paimon_magics.coordinator.http.limits import run_in_threadpool, run_steps
+from paimon_magics.coordinator.protocol.clock import lease_members, now_ms
 from paimon_magics.coordinator.protocol.definition_changes import (
     DefinitionChange,
     TableRename,
@@ -30,6 +31,7 @@ from paimon_magics.errors import InvalidValueError
 from paimon_magics.statements.statement import TableName
 
 _ID_CHARACTERS_MAX = 100
+_NO_KEYS = "This coordinator hands out no keys of its store."
 
 
 def catalog_routes(context: Context, warehouse: str | None = None) -> list[Route]:
@@ -66,6 +68,9 @@ def _definition_routes(context: Context) -> list[Route]:
     `POST /v1/changes` with `{id, change, repeated}` makes a change (`protocol.definition_changes`),
     and answers whether anything was created, dropped or changed. A client that got no answer sends
     it again with its `id` and `repeated`.
+
+    `GET /v1/data-token` answers a short-lived key of the store as catalog `options`, with how long
+    it lasts and when to ask for the next one.
     """
     recent = RecentChanges()
 
@@ -88,9 +93,20 @@ def _definition_routes(context: Context) -> list[Route]:
     async def rights(request: Request) -> Response:
         return JSONResponse(principal_document(principal_of(request)))
 
+    async def data_token(request: Request) -> Response:
+        tokens = context.data_tokens
+        if tokens is None:
+            return error_answer(501, "NotOffered", _NO_KEYS, "Use keys of your own.")
+        token = await run_in_threadpool(tokens.of_session, principal_of(request))
+        left = {"renew_in_ms": max(token.renew_at_ms - now_ms(), 0)}
+        return JSONResponse(
+            {"options": dict(token.options), **lease_members(token.ends_at_ms), **left}
+        )
+
     return [
         Route("/v1/changes", answer, methods=["POST"]),
         Route("/v1/databases/{database}", describe_database, methods=["GET"]),
+        Route("/v1/data-token", data_token, methods=["GET"]),
         Route("/v1/principal", rights, methods=["GET"]),
     ]
 

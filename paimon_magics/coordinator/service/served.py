@@ -37,6 +37,7 @@ from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
 
 if TYPE_CHECKING:  # a session that commits in its own process loads none of them
+    from paimon_magics.coordinator.data_tokens.issuing import DataTokens
     from paimon_magics.coordinator.service.key_moves import KeyMover
     from paimon_magics.coordinator.service.publication_watch import PublicationMonitor
     from paimon_magics.coordinator.store.state_store import DatabasePropertyTable, DefinitionTable
@@ -162,7 +163,7 @@ class Context:
     engines their place among small inserts. `properties` keeps the properties of databases if the
     catalog can't, `definition_store` their views and functions. `mover` moves keys for streaming
     jobs; without it their commits are refused. `names` keeps changes of definitions apart, `slot`
-    keeps them apart from commits.
+    keeps them apart from commits. `data_tokens` hands out keys of the store.
     """
 
     catalog: Catalog
@@ -179,6 +180,7 @@ class Context:
     mover: KeyMover | None = None
     names: NameLocks = field(default_factory=lambda: NameLocks(Runtime()))
     slot: Slot | None = None
+    data_tokens: DataTokens | None = None
 
     @property
     def databases(self) -> Databases:

@@ -1,0 +1,183 @@
+"""Short-lived keys of the warehouse's store, for engines a table at a time, for sessions at once.
+
+A `KeyIssuer` makes a key from a policy; `StsIssuer` (module `sts`) is the only one. Keys are kept,
+and given out again for the first third of their time: whoever gets one has two thirds of it left.
+A right that is revoked is no longer in the next key: the keys before it end by themselves.
+
+Paimon's clients take a token for ended an hour before the time that they are told, which keys of
+minutes would always be. So they are told the moment at which to ask again, and an hour.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from paimon_magics.coordinator.data_tokens.policies import (
+    Folder,
+    Level,
+    level_of,
+    reach_of,
+    session_policy,
+    table_policy,
+)
+from paimon_magics.coordinator.protocol.clock import now_ms
+from paimon_magics.coordinator.protocol.principals import Principal
+from paimon_magics.redaction import conceal
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.stores.s3_access import s3_access
+from paimon_magics.tables.table import StoredTable
+
+_log = logging.getLogger(__name__)
+
+PAIMON_SAFE_MS = 3_600_000
+"""How long before its end Paimon's clients replace a token: `TOKEN_EXPIRATION_SAFE_TIME_MILLIS`."""
+
+STORE_SECONDS_MIN = 900
+"""The shortest key that STS makes. A shorter one is ended by a condition in its policy."""
+
+_GIVEN_PART = 3
+_KEPT_MAX = 10_000
+_LOCKS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class StoreKey:
+    """Temporary keys, and when they end, in epoch milliseconds."""
+
+    access_key: str
+    secret_key: str
+    session_token: str
+    ends_at_ms: int
+
+    def __repr__(self) -> str:
+        return f"StoreKey(ends_at_ms={self.ends_at_ms})"
+
+
+class KeyIssuer(Protocol):
+    """Makes keys of a store. Safe for several threads."""
+
+    def issue(self, policy: str, who: str, seconds: int) -> StoreKey:
+        """A key that a policy limits, for somebody, for so many seconds, at least
+        `STORE_SECONDS_MIN`. Raises UnreachableError without an answer, StoreRefusedError after a
+        refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataToken:
+    """A key as catalog options, when it ends, and when to ask for the next one, in epoch
+    milliseconds."""
+
+    options: Mapping[str, str]
+    ends_at_ms: int
+    renew_at_ms: int
+
+    def __repr__(self) -> str:
+        return f"DataToken(ends_at_ms={self.ends_at_ms})"
+
+    @property
+    def told_end_ms(self) -> int:
+        """The end that Paimon's clients are told, so that they ask again at `renew_at_ms`."""
+        return self.renew_at_ms + PAIMON_SAFE_MS
+
+
+class DataTokens:
+    """The keys of one warehouse in S3, each for `seconds`. The tables in `closed`, by database and
+    name, are for administrators. Safe for several threads."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        issuer: KeyIssuer,
+        seconds: int,
+        closed: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self._catalog = catalog
+        self._issuer = issuer
+        self._closed = closed
+        self.seconds = seconds
+        self._turn = threading.Lock()
+        self._locks = [threading.Lock() for _ in range(_LOCKS)]
+        self._known: OrderedDict[tuple[str, ...], DataToken] = OrderedDict()
+
+    def of_table(self, principal: Principal, table: StoredTable) -> DataToken:
+        """A key for the folder of a table that the principal may read. Raises SetupError for a
+        folder to which no key can be limited, and errors of the issuer."""
+        folder = Folder.of(table.location)
+        level = level_of(principal, table.name.database or "", table.name.table)
+        key = ("table", principal.name or "", folder.bucket, folder.path, level.name)
+        return self._kept(key, principal, lambda end: table_policy(folder, level, end))
+
+    def of_session(self, principal: Principal) -> DataToken:
+        """A key for all that a session of the principal reads and writes itself. Raises SetupError
+        where that is too much for one key, and errors of the issuer."""
+        reach = reach_of(principal, self._tables, self._closed)
+        warehouse = Folder.of(self._catalog.warehouse)
+        text = session_policy(warehouse, reach)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        key = ("session", principal.name or "", digest)
+        return self._kept(key, principal, lambda end: session_policy(warehouse, reach, end))
+
+    def check(self) -> None:
+        """Issue a key that can do nothing. Raises what `KeyIssuer.issue` raises."""
+        denied = table_policy(Folder("paimon-magics-trial", "trial"), Level.READ)
+        self._issuer.issue(denied, "trial", max(self.seconds, STORE_SECONDS_MIN))
+
+    def _tables(self) -> list[tuple[str, str]]:
+        catalog = self._catalog
+        return [
+            (database, table)
+            for database in catalog.stored_databases()
+            for table in catalog.list_tables(database)
+        ]
+
+    def _kept(
+        self, key: tuple[str, ...], principal: Principal, policy: Callable[[int | None], str]
+    ) -> DataToken:
+        with self._locks[hash(key) % _LOCKS]:  # one request at a time asks for a key
+            known = self._known.get(key)
+            now = now_ms()
+            if known is not None and now < known.renew_at_ms:
+                return known
+            token = self._issued(principal, policy, now)
+            with self._turn:
+                self._known[key] = token
+                self._known.move_to_end(key)
+                while len(self._known) > _KEPT_MAX:
+                    self._known.popitem(last=False)
+            return token
+
+    def _issued(
+        self, principal: Principal, policy: Callable[[int | None], str], now: int
+    ) -> DataToken:
+        wanted_end = now + self.seconds * 1000
+        text = policy(wanted_end if self.seconds < STORE_SECONDS_MIN else None)
+        who = principal.name or "paimon"
+        key = self._issuer.issue(text, who, max(self.seconds, STORE_SECONDS_MIN))
+        conceal(key.secret_key)
+        conceal(key.session_token)
+        end = min(key.ends_at_ms, wanted_end)
+        _log.info("A key of the store was issued to %s.", who)
+        return DataToken(self._options(key), end, now + (end - now) // _GIVEN_PART)
+
+    def _options(self, key: StoreKey) -> dict[str, str]:
+        """The key in the spellings of pypaimon, of Paimon's Java library, and of Hadoop behind it.
+        They stand over keys that a client has among its options."""
+        access = s3_access(self._catalog.options)
+        named = {
+            **dict.fromkeys(("fs.s3.accessKeyId", "s3.access-key"), key.access_key),
+            **dict.fromkeys(("fs.s3.accessKeySecret", "s3.secret-key"), key.secret_key),
+            **dict.fromkeys(
+                ("fs.s3.securityToken", "s3.session-token", "s3.session.token"), key.session_token
+            ),
+            "s3.endpoint": access.endpoint,
+            "s3.region": access.region,
+            "s3.endpoint.region": access.region,
+            "s3.path-style-access": "true" if access.path_style else None,
+        }
+        return {option: value for option, value in named.items() if value}

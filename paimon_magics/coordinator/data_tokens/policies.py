@@ -1,0 +1,243 @@
+"""Policies of S3 that limit a key to what somebody may read and write. Pure.
+
+The key of a table, which an engine gets, is limited to the table's folder. The key of a session is
+limited to the folders of all tables that its user may read; it writes only what sessions write
+(data files, indexes beside them, notes of tasks), since all else is the coordinator's work.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import Any
+from urllib.parse import urlsplit
+
+from paimon_magics.coordinator.protocol.principals import Principal, Scope
+from paimon_magics.errors import SetupError
+
+POLICY_CHARACTERS_MAX = 2_048
+"""The longest policy that STS takes with a request."""
+
+_OBJECT = "arn:aws:s3:::"
+_WILD = "*?${}"
+_READ = ["s3:GetObject"]
+_PUT = ["s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"]
+_DELETE = "s3:DeleteObject"
+_OWN = ".paimon-magics*"  # ids of tables, the coordinator's log
+
+
+class Level(IntEnum):
+    """What a key may do in a table's folder: each level includes the one before it.
+
+    ADD writes data files. COMMIT writes and deletes what an engine's commit does, manifests too; it
+    may list the names in the bucket.
+    EXPIRE also deletes snapshots. Schemas are the coordinator's alone.
+    """
+
+    READ = 0
+    ADD = 1
+    COMMIT = 2
+    EXPIRE = 3
+
+
+# What the levels may not write, below a table's folder.
+_KEPT: dict[Level, tuple[str, ...]] = {
+    Level.ADD: (
+        *("schema/*", "snapshot/*", "tag/*", "branch/*", "manifest/*", "changelog/*"),
+        *("statistics/*", _OWN),
+    ),
+    Level.COMMIT: (
+        *("schema/*", "snapshot/*", "tag/*", "changelog/*", "branch/*/schema/*"),
+        *("branch/*/snapshot/*", "branch/*/tag/*", _OWN),
+    ),
+    Level.EXPIRE: ("schema/*", "branch/*/schema/*", _OWN),
+}
+
+
+def level_of(principal: Principal, database: str, table: str) -> Level:
+    """What a principal who may read a table may do in its folder, by their scopes on it."""
+    may_change = principal.may_on(Scope.CHANGE, database, table)
+    may_maintain = principal.may_on(Scope.MAINTAIN, database, table)
+    if may_change and may_maintain:
+        return Level.EXPIRE
+    if may_change:
+        return Level.COMMIT
+    may_insert = principal.may_on(Scope.INSERT, database, table)
+    return Level.ADD if may_insert or may_maintain else Level.READ
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder of a bucket, without slashes around it."""
+
+    bucket: str
+    path: str
+
+    @classmethod
+    def of(cls, location: str) -> Folder:
+        """The folder of a location in S3. Raises SetupError for a name to which no policy can be
+        limited."""
+        parts = urlsplit(location)
+        _, _, rest = location.partition("://")
+        path = rest.partition("/")[2].strip("/")
+        if set(path) & set(_WILD):
+            raise SetupError(
+                f"No key can be limited to {location}: its name has one of the characters {_WILD}.",
+                hint="Rename the table or its database, or read it with keys of your own.",
+            )
+        return cls(parts.netloc, path)
+
+    def below(self, pattern: str) -> str:
+        """The pattern of paths below the folder."""
+        return f"{self.path}/{pattern}".lstrip("/")
+
+
+def table_policy(folder: Folder, level: Level, ends_at_ms: int | None = None) -> str:
+    """The policy of the key of a table. `ends_at_ms`, in epoch milliseconds, is when it ends where
+    that is before the key's own end. Raises SetupError for one that is too long."""
+    arn = f"{_OBJECT}{folder.bucket}/{folder.below('*')}"
+    statements = _reading(folder.bucket, [folder.below("*")])
+    if level is not Level.READ:
+        actions = _PUT if level is Level.ADD else [*_PUT, _DELETE]
+        statements.append(_allow(actions, [arn]))
+        # Only the end of the path: what is denied besides lies in no table.
+        end = "/".join(folder.path.split("/")[-2:])
+        kept = [f"{_OBJECT}{folder.bucket}/*{end}/{pattern}" for pattern in _KEPT[level]]
+        statements.append(_deny([_PUT[0], _DELETE], kept))
+    if level >= Level.COMMIT:
+        statements += _of_arrow(folder)
+    return _policy(statements, ends_at_ms)
+
+
+def _of_arrow(folder: Folder) -> list[dict[str, Any]]:
+    """What pypaimon needs besides to write: Arrow asks whether the bucket is there, which S3 takes
+    for a list of the bucket, and creates the folders above a file as empty objects."""
+    parts = folder.path.split("/")
+    above = ["/".join(parts[: count + 1]) for count in range(len(parts) - 1)]
+    resources = [f"{_OBJECT}{folder.bucket}/{path}/" for path in above]
+    whole = _allow(["s3:ListBucket"], [f"{_OBJECT}{folder.bucket}"])
+    listing = {**whole, "Condition": {"Null": {"s3:prefix": "true"}}}
+    return [listing, *([_allow(_PUT[:1], resources)] if resources else [])]
+
+
+Tables = Callable[[], Iterable[tuple[str, str]]]
+"""Gives the database and name of each table of the warehouse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The tables of a session's key, as patterns of paths below the warehouse's folder."""
+
+    reads: Sequence[str]
+    adds: Sequence[str]
+    hidden: Sequence[str] = ()
+
+
+def session_policy(warehouse: Folder, reach: Reach, ends_at_ms: int | None = None) -> str:
+    """The policy of a session's key. Raises SetupError for one that is too long."""
+    bucket = warehouse.bucket
+    statements = _reading(bucket, [warehouse.below(pattern) for pattern in reach.reads])
+    if reach.adds:
+        adds = [f"{_OBJECT}{bucket}/{warehouse.below(pattern)}" for pattern in reach.adds]
+        tables = f"{_OBJECT}{bucket}/{warehouse.below('*.db/*/')}"
+        kept = [f"{tables}{pattern}" for pattern in _KEPT[Level.ADD][:-1]]
+        kept.append(f"{_OBJECT}{bucket}/{warehouse.below('*.db/*.paimon-magics*')}")
+        statements += [_allow(_PUT, adds), _deny(_PUT[:1], kept)]
+    if reach.hidden:
+        hidden = [f"{_OBJECT}{bucket}/{warehouse.below(pattern)}" for pattern in reach.hidden]
+        statements.append(_deny(["s3:*"], hidden))
+    return _policy(statements, ends_at_ms)
+
+
+def reach_of(principal: Principal, tables: Tables, closed: Iterable[tuple[str, str]] = ()) -> Reach:
+    """What a session of a principal reaches. `tables` gives the database and name of each table: a
+    pattern is expanded where S3's own would match more. `closed` are those of `closed_table`."""
+    hidden = [_path(d, t) for d, t in closed if not principal.may_on(Scope.READ, d, t)]
+    if principal.grants is None:
+        everything = ["*.db/*"] if principal.may(Scope.READ) else []
+        return Reach(everything, everything if _may_add(principal.scope) else [], hidden)
+    reads, adds = set[str](), set[str]()
+    for grant in principal.grants:
+        pattern = _pattern(grant.database, grant.table)
+        if pattern is not None:
+            paths = [pattern]
+        else:
+            paths = [_path(d, t) for d, t in tables() if grant.matches(d, t)]
+        reads.update(paths)
+        if _may_add(grant.scope):
+            adds.update(paths)
+    return Reach(_least(reads), _least(adds), hidden)
+
+
+def _may_add(scope: Scope | None) -> bool:
+    return scope is not None and (scope.includes(Scope.INSERT) or scope.includes(Scope.MAINTAIN))
+
+
+def _path(database: str, table: str) -> str:
+    return f"{database}.db/{table}/*"
+
+
+def _pattern(database: str, table: str) -> str | None:
+    """The pattern of the paths of a grant's tables; None where it would match others too, since a
+    `*` of S3 also stands for slashes."""
+    if set(database + table) & (set(_WILD) - {"*"}):
+        return None
+    if table == "*" and "*" not in database[:-1]:
+        return f"{database}.db/*"
+    if "*" in database or "*" in table[:-1]:
+        return None
+    return f"{database}.db/{table}" if table.endswith("*") else _path(database, table)
+
+
+def _least(patterns: Iterable[str]) -> list[str]:
+    """The patterns without those of single tables whose whole database is among them."""
+    found = set(patterns)
+    if "*.db/*" in found:
+        return ["*.db/*"]
+    whole = {f"{pattern.partition('/')[0]}/*" for pattern in found} & found
+    return sorted(
+        pattern
+        for pattern in found
+        if pattern in whole or f"{pattern.partition('/')[0]}/*" not in whole
+    )
+
+
+def _reading(bucket: str, patterns: Sequence[str]) -> list[dict[str, Any]]:
+    if not patterns:
+        return []
+    prefixes = {"StringLike": {"s3:prefix": list(patterns)}}
+    # Clients ask for an object with the name of a folder, too.
+    names = [name for pattern in patterns for name in (pattern, pattern.removesuffix("/*"))]
+    return [
+        _allow(_READ, [f"{_OBJECT}{bucket}/{name}" for name in dict.fromkeys(names)]),
+        {**_allow(["s3:ListBucket"], [f"{_OBJECT}{bucket}"]), "Condition": prefixes},
+    ]
+
+
+def _allow(actions: Sequence[str], resources: Sequence[str]) -> dict[str, Any]:
+    return {"Effect": "Allow", "Action": list(actions), "Resource": list(resources)}
+
+
+def _deny(actions: Sequence[str], resources: Sequence[str]) -> dict[str, Any]:
+    return {"Effect": "Deny", "Action": list(actions), "Resource": list(resources)}
+
+
+def _policy(statements: list[dict[str, Any]], ends_at_ms: int | None) -> str:
+    """The text of a policy; one that allows nothing denies everything."""
+    whole = list(statements) or [_deny(["s3:*"], [f"{_OBJECT}*"])]
+    if ends_at_ms is not None:
+        end = datetime.fromtimestamp(ends_at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        over = {"DateGreaterThan": {"aws:CurrentTime": end}}
+        whole.append({**_deny(["s3:*"], [f"{_OBJECT}*"]), "Condition": over})
+    text = json.dumps({"Version": "2012-10-17", "Statement": whole}, separators=(",", ":"))
+    if len(text) > POLICY_CHARACTERS_MAX:
+        raise SetupError(
+            f"The policy of the key has {len(text):,} characters; the store takes "
+            f"{POLICY_CHARACTERS_MAX:,}.",
+            hint="Grant on whole databases, or on patterns that end with `*`, in place of many "
+            "single tables; or shorten the names of the folders.",
+        )
+    return text

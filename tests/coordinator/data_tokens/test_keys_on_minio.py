@@ -1,0 +1,221 @@
+"""Keys that a coordinator hands out, at a store that enforces them."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import obstore
+import pyarrow as pa
+import pytest
+from obstore.store import S3Store
+from pypaimon import CatalogFactory, Schema
+
+from tests.backends.minio import minio
+from tests.backends.s3 import Bucket
+from tests.coordinator.process import Process
+
+SECONDS = 12
+ROWS = pa.schema([("k", pa.int64()), ("v", pa.string())])
+CHANGED = pa.table({"k": [2], "v": ["b"]}, schema=ROWS)
+
+
+@dataclass
+class Lake:
+    """A coordinator that hands out keys, with the tables `shop.orders` and `shop.secret`."""
+
+    bucket: Bucket
+    coordinator: Process
+
+    def __post_init__(self) -> None:
+        self.http = self.asking(self.coordinator.token())
+
+    def asking(self, token: str) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {token}"}
+        return httpx.Client(base_url=self.coordinator.address, headers=headers)
+
+    def token(self, name: str, *allow: str) -> str:
+        answer = self.http.post("/v1/tokens", json={"name": name, "allow": list(allow)})
+        return str(answer.json()["token"])
+
+    def catalog(self, token: str, **options: str) -> Any:
+        return CatalogFactory.create(
+            {
+                "metastore": "rest",
+                "uri": self.coordinator.address,
+                "warehouse": self.bucket.options["warehouse"],
+                "token.provider": "bear",
+                "token": token,
+                **options,
+            }
+        )
+
+    def key(self, token: str, table: str) -> S3Store:
+        """A client of the bucket with the key of a table."""
+        path = f"/v1/paimon/databases/shop/tables/{table}/token"
+        return self.client(self.asking(token).get(path).json()["token"])
+
+    def client(self, key: dict[str, str]) -> S3Store:
+        return S3Store(
+            self.bucket.name,
+            endpoint=key["s3.endpoint"],
+            region=key["s3.region"],
+            access_key_id=key["s3.access-key"],
+            secret_access_key=key["s3.secret-key"],
+            session_token=key["s3.session.token"],
+            client_options={"allow_http": True},
+        )
+
+    def data_file(self, table: str) -> str:
+        return self.bucket.objects(f"warehouse/shop.db/{table}/bucket-0")[0]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    with minio(tmp_path_factory.mktemp("minio")) as server:
+        bucket = server.bucket()
+        coordinator = Process(
+            bucket.options["warehouse"],
+            tmp_path_factory.mktemp("coordinator") / "state",
+            *("--data-tokens=sts", f"--data-token-seconds={SECONDS}"),
+            catalog=bucket.options,
+        )
+        coordinator.start()
+        try:
+            lake = Lake(bucket, coordinator)
+            catalog = lake.catalog(lake.token("owner", "write"))
+            catalog.create_database("shop", True)
+            for table in ("orders", "secret"):
+                catalog.create_table(f"shop.{table}", Schema.from_pyarrow_schema(ROWS), False)
+                write(catalog, f"shop.{table}", pa.table({"k": [1], "v": ["a"]}, schema=ROWS))
+            yield lake
+        finally:
+            coordinator.close()
+
+
+def write(catalog: Any, name: str, rows: pa.Table) -> None:
+    builder = catalog.get_table(name).new_batch_write_builder()
+    writer, commit = builder.new_write(), builder.new_commit()
+    writer.write_arrow(rows)
+    commit.commit(writer.prepare_commit())
+    writer.close()
+    commit.close()
+
+
+def read(catalog: Any, name: str) -> list[dict[str, object]]:
+    builder = catalog.get_table(name).new_read_builder()
+    splits = builder.new_scan().plan().splits()
+    rows: list[dict[str, object]] = builder.new_read().to_arrow(splits).to_pylist()
+    return rows
+
+
+def is_refused(action: Callable[[], object]) -> bool:
+    """Whether the store refuses it; it succeeds otherwise."""
+    try:
+        action()
+    except Exception as error:
+        assert "AccessDenied" in str(error) or "403" in str(error), error
+        return True
+    return False
+
+
+def test_key_of_a_reader_reads_and_cannot_write_or_delete(lake: Lake) -> None:
+    store = lake.key(lake.token("reader", "read=shop.orders"), "orders")
+    file = lake.data_file("orders")
+    assert not is_refused(lambda: obstore.get(store, file).bytes())
+    assert not is_refused(lambda: list(obstore.list(store, "warehouse/shop.db/orders/")))
+    for path in (file, "warehouse/shop.db/orders/bucket-0/x", "warehouse/shop.db/secret/x"):
+        assert is_refused(lambda path=path: obstore.put(store, path, b"x"))
+    assert is_refused(lambda: obstore.delete(store, file))
+    assert lake.data_file("orders") == file
+
+
+def test_key_of_a_table_cannot_read_or_list_another(lake: Lake) -> None:
+    store = lake.key(lake.token("writer", "write=shop.orders"), "orders")
+    assert is_refused(lambda: obstore.get(store, lake.data_file("secret")))
+    assert is_refused(lambda: list(obstore.list(store, "warehouse/shop.db/secret/")))
+    assert is_refused(lambda: obstore.put(store, "warehouse/shop.db/secret/bucket-0/x", b"x"))
+
+
+@pytest.mark.parametrize(
+    ("allow", "written"),
+    [
+        ("insert=shop.orders", {"bucket-0/n"}),
+        ("change=shop.orders", {"bucket-0/n", "manifest/n"}),
+        ("write=shop.orders", {"bucket-0/n", "manifest/n", "snapshot/n"}),
+    ],
+)
+def test_key_of_a_writer_writes_what_their_scope_takes(
+    lake: Lake, allow: str, written: set[str]
+) -> None:
+    store = lake.key(lake.token("some", allow), "orders")
+    folder = "warehouse/shop.db/orders"
+    names = ("bucket-0/n", "manifest/n", "snapshot/n", "schema/n", ".paimon-magics-table")
+    done = {
+        name
+        for name in names
+        if not is_refused(lambda name=name: obstore.put(store, f"{folder}/{name}", b"x"))
+    }
+    obstore.delete(lake.bucket.store, [f"{folder}/{name}" for name in done])
+    assert done == written
+
+
+def test_pypaimon_reads_and_writes_with_keys_and_none_of_its_own(lake: Lake) -> None:
+    owner = lake.catalog(lake.token("owner", "write=shop"))
+    assert owner.data_token_enabled
+    write(owner, "shop.orders", CHANGED)
+    reader = lake.catalog(lake.token("reader", "read=shop.orders"))
+    assert {"k": 2, "v": "b"} in read(reader, "shop.orders")
+    with pytest.raises(RuntimeError, match=r"(?i)access.?denied"):
+        write(reader, "shop.orders", CHANGED)
+
+
+def test_pypaimon_with_keys_of_its_own_may_leave_those_of_the_coordinator(lake: Lake) -> None:
+    own = {key: value for key, value in lake.bucket.options.items() if key.startswith("s3.")}
+    catalog = lake.catalog(lake.token("reader", "read"), **own, **{"data-token.enabled": "false"})
+    assert not catalog.data_token_enabled
+    assert {"k": 1, "v": "a"} in read(catalog, "shop.secret")
+    none = lake.catalog(lake.token("reader", "read"), **{"data-token.enabled": "false"})
+    with pytest.raises(Exception, match=r"(?i)denied|credential|region|failed"):
+        read(none, "shop.secret")
+
+
+def test_ended_key_is_refused_renewed_for_who_may_and_not_for_who_was_revoked(lake: Lake) -> None:
+    staying, leaving = lake.token("stays", "read=shop.orders"), lake.token("goes", "read")
+    catalog = lake.catalog(staying)
+    table = catalog.get_table("shop.orders")
+    before = table.file_io.valid_token().token
+    old, gone = lake.client(before), lake.key(leaving, "secret")
+    file, secret = lake.data_file("orders"), lake.data_file("secret")
+    assert not is_refused(lambda: obstore.get(gone, secret))
+    lake.http.delete("/v1/tokens/goes")
+    time.sleep(SECONDS + 1)
+    assert is_refused(lambda: obstore.get(old, file)), "the key outlived its time"
+    assert is_refused(lambda: obstore.get(gone, secret)), "the revoked user's key works"
+    path = "/v1/paimon/databases/shop/tables/secret/token"
+    assert lake.asking(leaving).get(path).status_code == 401
+    builder = table.new_read_builder()
+    rows = builder.new_read().to_arrow(builder.new_scan().plan().splits())
+    assert rows.num_rows >= 1, "the catalog that was open did not renew its key"
+    assert table.file_io.valid_token().token != before
+
+
+def test_key_of_a_session_reaches_what_its_user_may_read_and_add(lake: Lake) -> None:
+    token = lake.token("analyst", "read=shop.orders", "insert=shop.staged_*")
+    store = lake.client(lake.asking(token).get("/v1/data-token").json()["options"])
+    assert not is_refused(lambda: obstore.get(store, lake.data_file("orders")))
+    assert is_refused(lambda: obstore.get(store, lake.data_file("secret")))
+    shop = "warehouse/shop.db"
+    assert is_refused(lambda: obstore.put(store, f"{shop}/orders/bucket-0/x", b"x"))
+    assert not is_refused(lambda: obstore.put(store, f"{shop}/staged_1/bucket-0/x", b"x"))
+    assert is_refused(lambda: obstore.put(store, f"{shop}/staged_1/snapshot/x", b"x"))
+    assert is_refused(lambda: obstore.put(store, f"{shop}/staged_1/.paimon-magics-table", b"x"))
+    assert is_refused(lambda: list(obstore.list(store, "warehouse/")))
+    assert is_refused(lambda: obstore.get(store, "warehouse/.paimon-magics/x"))
+
+
+def test_users_who_may_read_nothing_there_get_no_key_of_a_table(lake: Lake) -> None:
+    path = "/v1/paimon/databases/shop/tables/secret/token"
+    answer = lake.asking(lake.token("other", "read=shop.orders")).get(path)
+    assert answer.status_code == 404
