@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
+from paimon_magics.coordinator.client.addresses import ca_of
 from paimon_magics.coordinator.client.choosing import (
     IN_PROCESS,
     chosen_coordinator,
@@ -18,14 +19,18 @@ from paimon_magics.coordinator.client.choosing import (
     remote_coordinator,
 )
 from paimon_magics.coordinator.client.interface import CoordinatorClient
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import conceal_options
 from paimon_magics.session.place_words import PlaceWords
 from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.probes import StoreReport, probe_store
-from paimon_magics.tables.stores.s3_access import with_region
-from paimon_magics.tables.stores.store import OBJECT_SCHEMES
+from paimon_magics.tables.stores.s3_access import s3_access, with_region
+from paimon_magics.tables.stores.store import OBJECT_SCHEMES, S3_SCHEMES
+
+_ADDRESS = ("s3.endpoint", "s3.region", "s3.path-style-access")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +63,28 @@ def found_target(words: PlaceWords, settings: Settings) -> ConnectTarget:
         catalog = {"warehouse": remote.warehouse(), **catalog}
     else:
         warehouse = warehouse or remote.warehouse()
-    opened, store = _opened(_catalog_options(warehouse, catalog))
-    at.catalog = opened
+    options = _with_keys(_catalog_options(warehouse, catalog), at, remote, settings)
+    opened, store = _opened(options)
+    if opened.directory is None:  # else it may not look for the owner in the store
+        at.catalog = opened
     return ConnectTarget(opened, _compared(store, chosen, remote.store()), chosen, remote)
+
+
+def _with_keys(
+    options: dict[str, str], at: At, remote: RemoteCoordinator, settings: Settings
+) -> dict[str, str]:
+    """The options with the coordinator as the source of keys, if it hands out any and they have
+    none. What they say about the store's address stays."""
+    is_s3 = urlsplit(options.get("warehouse", "")).scheme in S3_SCHEMES
+    is_own = options.get("metastore", "filesystem") == "filesystem"
+    if not is_s3 or not is_own or s3_access(options).access_key is not None:
+        return options
+    key = remote.key()
+    if key is None:
+        return options
+    ca = ca_of(settings.coordinator_ca, os.environ)
+    address = {name: value for name, value in key.items() if name in _ADDRESS}
+    return {**address, **options, **at.key_source(ca).options()}
 
 
 def committer_of(place: ConnectTarget, settings: Settings) -> CoordinatorClient:

@@ -35,7 +35,8 @@ from paimon_magics.session.place_words import PlaceWords
 from paimon_magics.settings import Settings
 from paimon_magics.spark.java import find_java, newest_java
 from paimon_magics.spark.sessions import UNIX_SOCKETS, log_file
-from paimon_magics.tables.stores.probes import probe_store
+from paimon_magics.tables.stores.probes import keys_of_store, probe_store
+from paimon_magics.tables.stores.short_keys import KeySource
 
 if TYPE_CHECKING:
     from paimon_magics.coordinator.client.administration import Status
@@ -159,7 +160,8 @@ def doctor_of_place(words: PlaceWords, settings: Settings | None = None) -> Diag
     findings.add("Warehouse", (("place", place.catalog.warehouse), ("reached", what)))
     findings.add("Catalog options", ((k, masked(k, v)) for k, v in sorted(options.items())))
     store = place.store
-    findings.add("Store", (("kind", store.kind), *store.facts, ("tried", store.tried)))
+    keys = ("keys", keys_of_store(options))
+    findings.add("Store", (("kind", store.kind), *store.facts, keys, ("tried", store.tried)))
     findings.add("Coordinator", _coordinator_of(place, settings, findings))
     return findings.whole()
 
@@ -244,7 +246,8 @@ def _store(options: Mapping[str, str], findings: _Findings) -> Facts:
     except PaimonMagicsError as error:
         findings.refused(error)
         return (("tried", f"failed: {error}"),)
-    return (("kind", report.kind), *report.facts, ("tried", report.tried))
+    keys = keys_of_store(options)
+    return (("kind", report.kind), *report.facts, ("keys", keys), ("tried", report.tried))
 
 
 def _coordinator(session: Session, options: Mapping[str, str], findings: _Findings) -> Facts:
@@ -254,7 +257,7 @@ def _coordinator(session: Session, options: Mapping[str, str], findings: _Findin
         own, is_running = _own_process(options)
         facts += own
     if session.coordinator != IN_PROCESS and is_running:
-        facts += _status_facts(partial(_status_of, session), findings)
+        facts += _status_facts(partial(_status_of, session), findings, options)
     return tuple(facts)
 
 
@@ -281,7 +284,8 @@ def _coordinator_of(place: ConnectTarget, settings: Settings, findings: _Finding
                 facts.append(("owner", findings.refused(error)))
     if client is not None:
         with closing(client):
-            facts += _status_facts(client.administration().status, findings)
+            status = client.administration().status
+            facts += _status_facts(status, findings, place.catalog.options)
     return tuple(facts)
 
 
@@ -297,7 +301,9 @@ def _own_process(options: Mapping[str, str]) -> tuple[list[tuple[str, str]], boo
     return facts, running is not None
 
 
-def _status_facts(status_now: Callable[[], Status], findings: _Findings) -> list[tuple[str, str]]:
+def _status_facts(
+    status_now: Callable[[], Status], findings: _Findings, options: Mapping[str, str]
+) -> list[tuple[str, str]]:
     """Facts from the status that a coordinator reports."""
     try:
         status = status_now()
@@ -316,6 +322,13 @@ def _status_facts(status_now: Callable[[], Status], findings: _Findings) -> list
             "Connect again with valid credentials: your own coordinator then uses them. A "
             "coordinator that runs as a service gets them from its administrator.",
         )
+    if status.hands_out_keys and KeySource.of(options) is None:
+        findings.advise(
+            "This session has keys of its own to the store, which go around the rights at the "
+            "coordinator.",
+            "Take them out of the catalog options: the coordinator hands out keys that last "
+            "minutes.",
+        )
     for stopped in status.stopped_tables:
         findings.advise(
             f"The table in {stopped.location} is stopped: {stopped.reason}",
@@ -333,6 +346,7 @@ def _status_facts(status_now: Callable[[], Status], findings: _Findings) -> list
         ("version", status.version),
         ("host, process", f"{status.host}, {status.process}"),
         ("accepts commits", "no: " + status.problem if status.problem else "yes"),
+        ("hands out keys", "yes" if status.hands_out_keys else "no"),
         ("ready", "yes" if status.is_ready else "no: " + " ".join(status.problems[:1])),
         ("reaches its store", "no: " + status.store_trouble if status.store_trouble else "yes"),
     ]

@@ -1,7 +1,7 @@
 """A MinIO server for tests, on a free port of 127.0.0.1: unlike moto it enforces policies.
 
-`make soak RUNS=minio` builds the program, which takes some minutes, so CI doesn't. Tests are
-skipped where it is missing.
+`make soak RUNS=minio` builds the program, which takes some minutes, so CI does not; without it the
+tests are skipped.
 """
 
 from __future__ import annotations

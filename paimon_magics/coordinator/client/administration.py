@@ -54,7 +54,7 @@ class Status:
     that are being published. `store` is how the coordinator reaches the warehouse, `store_trouble`
     why that failed the last time. `waiting` describes the tables whose small inserts can't be
     loaded. `is_ready` is whether inserts and commits are accepted. `problems` lists what is wrong,
-    the worst problem first.
+    the worst problem first. `hands_out_keys`: whether sessions get keys of its store from it.
     """
 
     address: str
@@ -74,6 +74,7 @@ class Status:
     waiting: tuple[str, ...]
     is_ready: bool = True
     problems: tuple[str, ...] = ()
+    hands_out_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,7 @@ class Administration:
                 for queue in document.get("waiting", ())
             ),
             is_ready=bool(document.get("ready", True)),
+            hands_out_keys=bool(document.get("hands_out_keys")),
             problems=tuple(str(problem["problem"]) for problem in document.get("problems", ())),
         )
 

@@ -122,6 +122,14 @@ class RemoteCoordinator:
         facts = self._requests.repeat("GET", "/v1/coordinator").get("store", {})
         return facts if isinstance(facts, dict) else {}
 
+    def key(self) -> Mapping[str, str] | None:
+        """A key of the store for this user, as catalog options, with the store's address; None if
+        the coordinator hands out none."""
+        if not self._requests.repeat("GET", "/v1/coordinator").get("hands_out_keys"):
+            return None
+        answer = self._requests.repeat("GET", "/v1/data-token")
+        return {str(k): str(v) for k, v in member(answer, "options", Mapping).items()}
+
     def begin(
         self,
         table: TableName,

@@ -51,6 +51,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.warehouse_mark import read_warehouse_id
 from paimon_magics.tables.stores.paths import canonical_endpoint, canonical_location
 from paimon_magics.tables.stores.s3_access import s3_access, with_credentials
+from paimon_magics.tables.stores.short_keys import KeySource, renew_tokens
 from paimon_magics.tables.stores.store import Stores
 
 _START_SECONDS_MAX = 60.0
@@ -378,6 +379,13 @@ class At:
         self._token = Token(token) if isinstance(token, str) else token
         self.tls = tls_context(self._addresses) if tls is None else tls
         self.catalog = catalog
+
+    def key_source(self, ca: str) -> KeySource:
+        """Where keys of the store come from, if this coordinator hands out any. The process asks
+        with the token that is valid then. `ca` is the file of certificates that are trusted."""
+        addresses = ",".join(self._addresses.all)
+        renew_tokens(addresses, lambda: self._token.text)
+        return KeySource(addresses, self._token.text, ca)
 
     def find(
         self, failed: Endpoint | None = None, address: str = "", *, start: bool = True

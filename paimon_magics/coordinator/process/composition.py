@@ -190,6 +190,7 @@ class _Composition:
             compactions,
             monitor=monitor,
             trail=self._trail(),
+            hands_out_keys=self.place.data_tokens is not None,
         )
         app = self._application(parts)
         idling = None

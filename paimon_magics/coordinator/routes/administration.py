@@ -51,9 +51,15 @@ COMPACTION_COLUMNS = ("table", "state", "#buckets", "#bytes to read", "obstacle"
 
 
 def administration_routes(
-    coordinator: Coordinator, warehouse: str, group: GroupCommit | None, monitor: HealthMonitor
+    coordinator: Coordinator,
+    warehouse: str,
+    group: GroupCommit | None,
+    monitor: HealthMonitor,
+    *,
+    hands_out_keys: bool = False,
 ) -> list[Route]:
-    """The routes that show the coordinator's status, pause it, and resume it."""
+    """The routes that show the coordinator's status, pause it, and resume it. `hands_out_keys`:
+    whether `/v1/data-token` answers with keys of the store."""
 
     def status(principal: Principal) -> dict[str, Any]:
         troubles = [] if group is None or principal.is_limited else group.backlog.troubles
@@ -61,6 +67,7 @@ def administration_routes(
         return {
             **about(coordinator, warehouse, principal),
             "waiting": [{"table": name, "rows": rows, "why": why} for name, rows, why in troubles],
+            "hands_out_keys": hands_out_keys,
             "ready": health.is_ready,
             "problems": problems_document(health, principal),
         }

@@ -87,7 +87,7 @@ class Parts:
     """The parts that answer requests. `warehouse` is the path that clients on the same machine may
     open themselves. `inserts` has the endpoints of small inserts, None if the coordinator accepts
     none; `compactions` is None if it compacts nothing by itself. `monitor` knows the coordinator's
-    health. `trail` is the audit log, if there is one.
+    health. `trail` is the audit log, if there is one. `hands_out_keys`: to its store, for a while.
     """
 
     coordinator: Coordinator
@@ -96,6 +96,7 @@ class Parts:
     compactions: CompactionScheduler | None = None
     monitor: HealthMonitor = field(default_factory=HealthMonitor)
     trail: Trail | None = None
+    hands_out_keys: bool = False
 
 
 def application(
@@ -135,7 +136,10 @@ def application(
         Route("/health/startup", handlers.startup),
         Route("/metrics", handlers.metrics),
         Route("/", handlers.page),
-        *administration_routes(coordinator, parts.warehouse, group, parts.monitor),
+        *administration_routes(
+            *(coordinator, parts.warehouse, group, parts.monitor),
+            hands_out_keys=parts.hands_out_keys,
+        ),
         *transaction_routes(
             coordinator, metrics, None if group is None else group.holds.of_transaction
         ),

@@ -44,6 +44,7 @@ from paimon_magics.tables.stores.object_file_io import know_object_stores, use_o
 from paimon_magics.tables.stores.paths import plain_location
 from paimon_magics.tables.stores.s3_access import check_option_names, s3_access, with_region
 from paimon_magics.tables.stores.s3_diagnosis import check_access
+from paimon_magics.tables.stores.short_keys import KeySource
 from paimon_magics.tables.stores.store import (
     OBJECT_SCHEMES,
     S3_SCHEMES,
@@ -100,6 +101,7 @@ class Databases:
         self.rules = rules
         self.paimon = paimon
         self.stores = Stores(self.options)
+        self.directory = KeySource.of(self.options)  # names, where the store may not be listed
 
     @classmethod
     def open(cls, options: Mapping[str, str], rules: PathRules = TABLES_DECIDE) -> Self:
@@ -118,7 +120,8 @@ class Databases:
             catalog = cls(checked, CatalogFactory.create(checked), rules)
             if metastore != "rest" and urlparse(checked["warehouse"]).scheme in _REMOTE_SCHEMES:
                 use_object_file_io(catalog.paimon, checked["warehouse"], checked, catalog.stores)
-                catalog.paimon.file_io.exists(checked["warehouse"])
+                if catalog.directory is None:
+                    catalog.paimon.file_io.exists(checked["warehouse"])
         except PaimonMagicsError:
             raise
         except Exception as error:
@@ -175,7 +178,10 @@ class Databases:
     def stored_databases(self) -> list[str]:
         """The names of the databases that the catalog has stored, sorted."""
         with suppress(FileNotFoundError):  # the warehouse folder is not there yet
-            names = filter(is_text, self.call(self.paimon.list_databases))
+            listed = self.paimon.list_databases
+            if self.directory is not None:
+                listed = self.directory.databases
+            names = filter(is_text, self.call(listed))
             # A folder `.db` or `.trash.db` of others is no database: see `check_name`.
             named = (name for name in names if name and not name.startswith("."))
             return sorted(filter(self.sees_database, named))
@@ -246,6 +252,8 @@ class Databases:
         """Whether the catalog has stored the database; `default` may not be stored yet."""
         if not is_plain_name(database, ".db"):
             return False
+        if self.directory is not None:
+            return database in self.stored_databases()
         if not self.sees_database(database):
             database = uuid.uuid4().hex  # the same look at the store, as after a name that is free
         try:

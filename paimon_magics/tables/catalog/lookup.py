@@ -52,6 +52,8 @@ class Lookup(Databases):
     def all_tables(self, database: str) -> list[str]:
         """The same with those that are hidden."""
         self.require_database(database)
+        if self.directory is not None:
+            return sorted(filter(is_text, self.directory.tables(database)))
         try:
             names = self.call(lambda: self.paimon.list_tables(database))
         except (missing.DatabaseNotExistException, FileNotFoundError):
@@ -131,6 +133,8 @@ class Lookup(Databases):
             )
         try:
             if not self.sees_table(database_of(name), name.table):
+                if self.directory is not None:  # a key that may look there would show it
+                    return None
                 name = replace(name, table=uuid.uuid4().hex)  # the same look at the store
             get_table = partial(self.paimon.get_table, identifier(name))
             if self.metastore == "rest":

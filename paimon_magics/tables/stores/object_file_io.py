@@ -214,7 +214,8 @@ def _kind(path: str) -> type[ObjectFileIO]:
 
 def _opened(path: str, options: Options) -> ObjectFileIO:
     texts = {str(key): str(value) for key, value in options.to_map().items()}
-    return _kind(path)(path, options, open_object_store(path, texts))
+    store = open_object_store(path, texts)  # then it is known where its keys come from
+    return _kind(path)(path, options, store)
 
 
 def _restored(path: str, options: dict[str, str]) -> ObjectFileIO:

@@ -27,6 +27,7 @@ from paimon_magics.tables.stores.s3_diagnosis import (
     is_refusal_to_write,
     no_store,
 )
+from paimon_magics.tables.stores.short_keys import KeySource
 from paimon_magics.tables.stores.store import (
     GCS_SCHEMES,
     OBJECT_SCHEMES,
@@ -81,11 +82,26 @@ def probe_store(options: Mapping[str, str]) -> StoreReport:
     if local_path(warehouse) is not None:
         return _local(Path(local_path(warehouse) or ""))
     scheme = urlsplit(warehouse).scheme
+    if KeySource.of(options) is not None:
+        return StoreReport("S3", store_facts(options), is_tried=False)
     if scheme in S3_SCHEMES:
         return _s3(warehouse, options)
     if scheme in OBJECT_SCHEMES:
         return _object_store(scheme, warehouse, options)
     return _other(scheme, warehouse, options)
+
+
+def keys_of_store(options: Mapping[str, str]) -> str:
+    """Whose keys of the store these options use, and what binds who holds them, in words."""
+    warehouse = options.get("warehouse", "")
+    scheme = urlsplit(warehouse).scheme
+    if KeySource.of(options) is not None:
+        return "from the coordinator, for minutes: they are limited to what you may read and write"
+    if options.get("metastore") == "rest":
+        return "from the catalog's server, or this session's own"
+    if scheme in OBJECT_SCHEMES:
+        return "this session's own: rights at a coordinator don't bind who holds them"
+    return "none: rights at a coordinator don't bind who may open the files"
 
 
 def _local(folder: Path) -> StoreReport:
@@ -207,6 +223,8 @@ def store_facts(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         facts: tuple[tuple[str, str], ...] = open_object_store(warehouse, options).access.facts()
         return facts
     access = s3_access(options)
+    if access.keys is not None:
+        return (("endpoint", access.endpoint or "AWS"), ("region", access.region or "?"))
     key = access.access_key or os.environ.get("AWS_ACCESS_KEY_ID", "")
     where = "" if access.access_key else " (environment)"
     shown = masked("access-key", key) + where if key else "of the machine's role"

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from paimon_magics.errors import SetupError, likely_meant
 from paimon_magics.tables.stores.object_client import ObjectClient, named_option, obstore_client
 from paimon_magics.tables.stores.object_store import ObjectStore
+from paimon_magics.tables.stores.short_keys import KeySource
 from paimon_magics.tables.stores.store import S3_SCHEMES, is_directory_bucket
 
 ENVIRONMENT_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
@@ -34,6 +35,7 @@ class S3Access:
     """How a bucket is reached.
 
     A value that is None is left to the environment (AWS_ACCESS_KEY_ID, …) or the machine's role.
+    With `keys`, keys come from a coordinator.
     """
 
     endpoint: str | None
@@ -42,6 +44,7 @@ class S3Access:
     secret_key: str | None
     session_token: str | None
     path_style: bool
+    keys: KeySource | None = None
 
     def __repr__(self) -> str:
         return f"S3Access({self.endpoint}, {self.region})"
@@ -84,13 +87,15 @@ def s3_access(options: Mapping[str, str]) -> S3Access:
     endpoint = _option(options, "endpoint", first="fs.s3.endpoint")
     if endpoint and "://" not in endpoint:
         endpoint = f"https://{endpoint}"
+    access_key = _option(options, "access-key", "access.key", first="fs.s3.accessKeyId")
     return S3Access(
         endpoint=endpoint,
         region=_option(options, "region", first="fs.s3.region"),
-        access_key=_option(options, "access-key", "access.key", first="fs.s3.accessKeyId"),
+        access_key=access_key,
         secret_key=_option(options, "secret-key", "secret.key", first="fs.s3.accessKeySecret"),
         session_token=_option(options, *_SESSION_TOKENS, first="fs.s3.securityToken"),
         path_style=(path_style or "").strip().lower() == "true",
+        keys=None if access_key else KeySource.of(options),
     )
 
 
@@ -108,7 +113,8 @@ def with_credentials(options: Mapping[str, str]) -> dict[str, str]:
     """The options, with the keys from this process's environment if they have none. For options
     that go to another process, whose environment may be older."""
     is_s3 = urlsplit(options.get("warehouse", "")).scheme in S3_SCHEMES
-    if not is_s3 or s3_access(options).access_key is not None:
+    access = s3_access(options)
+    if not is_s3 or access.access_key is not None or access.keys is not None:
         return dict(options)
     names = ("s3.access-key", "s3.secret-key", "s3.session-token")
     keys = dict(zip(names, map(os.environ.get, ENVIRONMENT_KEYS), strict=True))
@@ -159,6 +165,8 @@ class S3Store(ObjectStore):
             "secret_access_key": access.secret_key,
             "session_token": access.session_token,
         }
+        if access.keys is not None:
+            settings["credential_provider"] = access.keys.credentials
         if of_express:
             config |= {
                 "s3_express": str(endpoint is None).lower(),

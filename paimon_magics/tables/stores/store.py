@@ -19,6 +19,7 @@ from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.forks import renew_after_fork
 from paimon_magics.tables.stores.local_store import LocalStore as LocalStore
 from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.stores.short_keys import has_short_keys
 
 if TYPE_CHECKING:
     from paimon_magics.tables.stores.object_store import ObjectStore
@@ -188,9 +189,12 @@ def is_directory_bucket(location: str) -> bool:
 
 def is_reached_by_client(location: str) -> bool:
     """Whether files of all kinds at a location are reached by the client that publishes snapshots
-    there, as neither pypaimon nor the native library knows the store, or was tried on it."""
+    there: neither pypaimon nor the native library knows the store, was tried on it, or renews keys
+    that end."""
     scheme = urlsplit(location).scheme
-    return scheme in OBJECT_SCHEMES and (scheme not in S3_SCHEMES or is_directory_bucket(location))
+    is_of_s3 = scheme in S3_SCHEMES
+    needs_client = is_directory_bucket(location) or has_short_keys(location)
+    return scheme in OBJECT_SCHEMES and (not is_of_s3 or needs_client)
 
 
 def open_store(location: str, options: Mapping[str, str]) -> Store:
