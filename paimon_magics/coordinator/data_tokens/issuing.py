@@ -111,7 +111,7 @@ class DataTokens:
         folder = Folder.of(table.location)
         level = level_of(principal, table.name.database or "", table.name.table)
         key = ("table", principal.name or "", folder.bucket, folder.path, level.name)
-        return self._kept(key, principal, lambda end: table_policy(folder, level, end))
+        return self._current(key, principal, lambda end: table_policy(folder, level, end))
 
     def of_session(self, principal: Principal) -> DataToken:
         """A key for all that a session of the principal reads and writes itself. Raises SetupError
@@ -121,7 +121,7 @@ class DataTokens:
         text = session_policy(warehouse, reach)
         digest = hashlib.sha256(text.encode()).hexdigest()
         key = ("session", principal.name or "", digest)
-        return self._kept(key, principal, lambda end: session_policy(warehouse, reach, end))
+        return self._current(key, principal, lambda end: session_policy(warehouse, reach, end))
 
     def check(self) -> None:
         """Issue a key that can do nothing. Raises what `KeyIssuer.issue` raises."""
@@ -136,7 +136,7 @@ class DataTokens:
             for table in catalog.list_tables(database)
         ]
 
-    def _kept(
+    def _current(
         self, key: tuple[str, ...], principal: Principal, policy: Callable[[int | None], str]
     ) -> DataToken:
         with self._locks[hash(key) % _LOCKS]:  # one request at a time asks for a key

@@ -44,7 +44,7 @@ class Level(IntEnum):
 
 
 # What the levels may not write, below a table's folder.
-_KEPT: dict[Level, tuple[str, ...]] = {
+_PROTECTED: dict[Level, tuple[str, ...]] = {
     Level.ADD: (
         *("schema/*", "snapshot/*", "tag/*", "branch/*", "manifest/*", "changelog/*"),
         *("statistics/*", _OWN),
@@ -105,8 +105,8 @@ def table_policy(folder: Folder, level: Level, ends_at_ms: int | None = None) ->
         statements.append(_allow(actions, [arn]))
         # Only the end of the path: what is denied besides lies in no table.
         end = "/".join(folder.path.split("/")[-2:])
-        kept = [f"{_OBJECT}{folder.bucket}/*{end}/{pattern}" for pattern in _KEPT[level]]
-        statements.append(_deny([_PUT[0], _DELETE], kept))
+        denied = [f"{_OBJECT}{folder.bucket}/*{end}/{pattern}" for pattern in _PROTECTED[level]]
+        statements.append(_deny([_PUT[0], _DELETE], denied))
     if level >= Level.COMMIT:
         statements += _of_arrow(folder)
     return _policy(statements, ends_at_ms)
@@ -143,9 +143,9 @@ def session_policy(warehouse: Folder, reach: Reach, ends_at_ms: int | None = Non
     if reach.adds:
         adds = [f"{_OBJECT}{bucket}/{warehouse.below(pattern)}" for pattern in reach.adds]
         tables = f"{_OBJECT}{bucket}/{warehouse.below('*.db/*/')}"
-        kept = [f"{tables}{pattern}" for pattern in _KEPT[Level.ADD][:-1]]
-        kept.append(f"{_OBJECT}{bucket}/{warehouse.below('*.db/*.paimon-magics*')}")
-        statements += [_allow(_PUT, adds), _deny(_PUT[:1], kept)]
+        denied = [f"{tables}{pattern}" for pattern in _PROTECTED[Level.ADD][:-1]]
+        denied.append(f"{_OBJECT}{bucket}/{warehouse.below('*.db/*.paimon-magics*')}")
+        statements += [_allow(_PUT, adds), _deny(_PUT[:1], denied)]
     if reach.hidden:
         hidden = [f"{_OBJECT}{bucket}/{warehouse.below(pattern)}" for pattern in reach.hidden]
         statements.append(_deny(["s3:*"], hidden))
@@ -194,13 +194,13 @@ def _pattern(database: str, table: str) -> str | None:
 
 def _least(patterns: Iterable[str]) -> list[str]:
     """The patterns without those of single tables whose whole database is among them."""
-    found = set(patterns)
-    if "*.db/*" in found:
+    paths = set(patterns)
+    if "*.db/*" in paths:
         return ["*.db/*"]
-    whole = {f"{pattern.partition('/')[0]}/*" for pattern in found} & found
+    whole = {f"{pattern.partition('/')[0]}/*" for pattern in paths} & paths
     return sorted(
         pattern
-        for pattern in found
+        for pattern in paths
         if pattern in whole or f"{pattern.partition('/')[0]}/*" not in whole
     )
 

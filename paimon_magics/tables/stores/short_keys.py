@@ -92,7 +92,7 @@ class KeySource:
             problem = "no answer"
             for address in self.addresses.split(","):
                 try:
-                    answer = self._asked(address.strip().rstrip("/") + path)
+                    answer = self._answer(address.strip().rstrip("/") + path)
                 except httpx.HTTPError as error:
                     problem = str(error) or type(error).__name__
                     continue
@@ -107,7 +107,7 @@ class KeySource:
                 raise _failure(self.addresses, problem)
             time.sleep(_PAUSE_SECONDS)
 
-    def _asked(self, url: str) -> Any:
+    def _answer(self, url: str) -> Any:
         import httpx
 
         renewed = _tokens.get(self.addresses)
