@@ -4,7 +4,6 @@
 import os
 import time
 from collections.abc import Iterator
-from unittest.mock import patch
 
 import httpx
 import pytest
@@ -12,13 +11,20 @@ from pyspark.sql import SparkSession
 
 import paimon_magics
 from paimon_magics import Session
-from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
+from paimon_magics.errors import PaimonMagicsError, UnknownNameError
 from paimon_magics.session.doctor import doctor
 from tests.backends.minio import minio
 from tests.backends.s3 import Bucket
 from tests.coordinator.process import Process
 
 SECONDS = 12
+
+
+@pytest.fixture(autouse=True)
+def no_keys_among_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "PAIMON_COORD", "PAIMON_WARE", "PAIMON_CAT")):
+            monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +70,8 @@ def filled(spark: SparkSession, coordinator: Process) -> None:
             session.run(f"CREATE TABLE shop.{table} (k INT, v STRING)")
             session.run(f"INSERT INTO shop.{table} VALUES (1, 'a'), (2, 'b')")
         session.run(
-            "CREATE TABLE shop.keyed (k INT, v STRING, PRIMARY KEY (k) NOT ENFORCED)"
-            " WITH ('bucket' = '2')"
+            "CREATE TABLE shop.keyed (k INT, v STRING)"
+            " TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')"
         )
         session.run("INSERT INTO shop.keyed SELECT * FROM shop.orders")
 
@@ -163,15 +169,5 @@ def test_grants_that_fit_into_no_key_are_named_at_connect(
     spark: SparkSession, coordinator: Process
 ) -> None:
     many = [f"read=shop.table_{number}" for number in range(60)]
-    with pytest.raises(SetupError, match="The policy of the key has"):
+    with pytest.raises(PaimonMagicsError, match="The policy of the key has"):
         connected(spark, coordinator, token(coordinator, "many", *many))
-
-
-@pytest.fixture(autouse=True)
-def environment() -> Iterator[None]:
-    """No keys and no place among the variables."""
-    with patch.dict(os.environ):
-        for name in list(os.environ):
-            if name.startswith(("AWS_", "PAIMON_COORD", "PAIMON_WARE", "PAIMON_CAT")):
-                del os.environ[name]
-        yield

@@ -106,16 +106,16 @@ class DataTokens:
         self._known: OrderedDict[tuple[str, ...], DataToken] = OrderedDict()
 
     def of_table(self, principal: Principal, table: StoredTable) -> DataToken:
-        """A key for the folder of a table that the principal may read. Raises SetupError for a
-        folder to which no key can be limited, and errors of the issuer."""
+        """A key for the folder of a table that the principal may read. Raises errors of the issuer,
+        and UnsupportedStatementError for a folder to which no key can be limited."""
         folder = Folder.of(table.location)
         level = level_of(principal, table.name.database or "", table.name.table)
         key = ("table", principal.name or "", folder.bucket, folder.path, level.name)
         return self._current(key, principal, lambda end: table_policy(folder, level, end))
 
     def of_session(self, principal: Principal) -> DataToken:
-        """A key for all that a session of the principal reads and writes itself. Raises SetupError
-        where that is too much for one key, and errors of the issuer."""
+        """A key for all that a session of the principal reads and writes itself. Raises
+        UnsupportedStatementError where that is too much for one key, and errors of the issuer."""
         reach = reach_of(principal, self._tables, self._closed)
         warehouse = Folder.of(self._catalog.warehouse)
         text = session_policy(warehouse, reach)

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from paimon_magics.coordinator.protocol.principals import Principal, Scope
-from paimon_magics.errors import SetupError
+from paimon_magics.errors import UnsupportedStatementError
 
 POLICY_CHARACTERS_MAX = 2_048
 """The longest policy that STS takes with a request."""
@@ -78,13 +78,13 @@ class Folder:
 
     @classmethod
     def of(cls, location: str) -> Folder:
-        """The folder of a location in S3. Raises SetupError for a name to which no policy can be
-        limited."""
+        """The folder of a location in S3. Raises UnsupportedStatementError for a name to which no
+        policy can be limited."""
         parts = urlsplit(location)
         _, _, rest = location.partition("://")
         path = rest.partition("/")[2].strip("/")
         if set(path) & set(_WILD):
-            raise SetupError(
+            raise UnsupportedStatementError(
                 f"No key can be limited to {location}: its name has one of the characters {_WILD}.",
                 hint="Rename the table or its database, or read it with keys of your own.",
             )
@@ -97,7 +97,7 @@ class Folder:
 
 def table_policy(folder: Folder, level: Level, ends_at_ms: int | None = None) -> str:
     """The policy of the key of a table. `ends_at_ms`, in epoch milliseconds, is when it ends where
-    that is before the key's own end. Raises SetupError for one that is too long."""
+    that is before the key's own end. Raises UnsupportedStatementError for one that is too long."""
     arn = f"{_OBJECT}{folder.bucket}/{folder.below('*')}"
     statements = _reading(folder.bucket, [folder.below("*")])
     if level is not Level.READ:
@@ -137,7 +137,7 @@ class Reach:
 
 
 def session_policy(warehouse: Folder, reach: Reach, ends_at_ms: int | None = None) -> str:
-    """The policy of a session's key. Raises SetupError for one that is too long."""
+    """The policy of a session's key. Raises UnsupportedStatementError for one that is too long."""
     bucket = warehouse.bucket
     statements = _reading(bucket, [warehouse.below(pattern) for pattern in reach.reads])
     if reach.adds:
@@ -234,7 +234,7 @@ def _policy(statements: list[dict[str, Any]], ends_at_ms: int | None) -> str:
         whole.append({**_deny(["s3:*"], [f"{_OBJECT}*"]), "Condition": over})
     text = json.dumps({"Version": "2012-10-17", "Statement": whole}, separators=(",", ":"))
     if len(text) > POLICY_CHARACTERS_MAX:
-        raise SetupError(
+        raise UnsupportedStatementError(
             f"The policy of the key has {len(text):,} characters; the store takes "
             f"{POLICY_CHARACTERS_MAX:,}.",
             hint="Grant on whole databases, or on patterns that end with `*`, in place of many "

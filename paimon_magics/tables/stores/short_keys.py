@@ -8,6 +8,7 @@ databases and tables come from the coordinator, too, since such a key lists no o
 
 from __future__ import annotations
 
+import functools
 import ssl
 import threading
 import time
@@ -28,6 +29,7 @@ CA = "paimon-magics.keys.ca-file"
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 30.0
 _PAUSE_SECONDS = 0.5
+_LATER = (429, 502, 503, 504)
 _PATIENCE_SECONDS = 20.0  # while an owner is replaced by another one
 # The client of the store asks again five minutes before the end that it is told.
 _CLIENTS_SAFETY = timedelta(minutes=5)
@@ -101,7 +103,7 @@ class KeySource:
                 if answer.status_code == 404:
                     return {}
                 problem = _message(answer)
-                if answer.status_code < 500 and answer.status_code != 429:
+                if answer.status_code not in _LATER:
                     raise _failure(self.addresses, problem)
             if time.monotonic() > deadline:
                 raise _failure(self.addresses, problem)
@@ -112,13 +114,17 @@ class KeySource:
 
         renewed = _tokens.get(self.addresses)
         token = self.token if renewed is None else renewed()
-        context = ssl.create_default_context(cafile=self.ca or None)
         with httpx.Client(
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
             trust_env=False,
-            verify=context if url.startswith("https:") else True,
+            verify=_trusting(self.ca) if url.startswith("https:") else False,
         ) as http:
             return http.get(url, headers={"Authorization": f"Bearer {token}"})
+
+
+@functools.cache
+def _trusting(ca: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=ca or None)
 
 
 def renew_tokens(addresses: str, token: Callable[[], str]) -> None:
