@@ -50,8 +50,8 @@ _PROTECTED: dict[Level, tuple[str, ...]] = {
         *("statistics/*", _OWN),
     ),
     Level.COMMIT: (
-        *("schema/*", "snapshot/*", "tag/*", "changelog/*", "branch/*/schema/*"),
-        *("branch/*/snapshot/*", "branch/*/tag/*", _OWN),
+        *("schema/*", "snapshot/*", "tag/*", "changelog/*"),
+        *("branch/*/s*", "branch/*/tag/*", _OWN),  # schemas and snapshots of branches
     ),
     Level.EXPIRE: ("schema/*", "branch/*/schema/*", _OWN),
 }
@@ -98,14 +98,14 @@ class Folder:
 def table_policy(folder: Folder, level: Level, ends_at_ms: int | None = None) -> str:
     """The policy of the key of a table. `ends_at_ms`, in epoch milliseconds, is when it ends where
     that is before the key's own end. Raises UnsupportedStatementError for one that is too long."""
-    arn = f"{_OBJECT}{folder.bucket}/{folder.below('*')}"
-    statements = _reading(folder.bucket, [folder.below("*")])
+    actions = {Level.READ: [], Level.ADD: _PUT}.get(level, [*_PUT, _DELETE])
+    below = folder.below("*")
+    # Clients ask for an object with the name of a folder, too.
+    statements = _reading(folder.bucket, [below], [below, folder.path], actions)
     if level is not Level.READ:
-        actions = _PUT if level is Level.ADD else [*_PUT, _DELETE]
-        statements.append(_allow(actions, [arn]))
-        # Only the end of the path: what is denied besides lies in no table.
-        end = "/".join(folder.path.split("/")[-2:])
-        denied = [f"{_OBJECT}{folder.bucket}/*{end}/{pattern}" for pattern in _PROTECTED[level]]
+        # Only the end of the path, for a short text: what is denied besides is not allowed anyway.
+        end = folder.path.rpartition("/")[2]
+        denied = [f"{_OBJECT}*/{end}/{pattern}" for pattern in _PROTECTED[level]]
         statements.append(_deny([_PUT[0], _DELETE], denied))
     if level >= Level.COMMIT:
         statements += _of_arrow(folder)
@@ -139,7 +139,8 @@ class Reach:
 def session_policy(warehouse: Folder, reach: Reach, ends_at_ms: int | None = None) -> str:
     """The policy of a session's key. Raises UnsupportedStatementError for one that is too long."""
     bucket = warehouse.bucket
-    statements = _reading(bucket, [warehouse.below(pattern) for pattern in reach.reads])
+    reads = [warehouse.below(pattern) for pattern in reach.reads]
+    statements = _reading(bucket, reads, reads)
     if reach.adds:
         adds = [f"{_OBJECT}{bucket}/{warehouse.below(pattern)}" for pattern in reach.adds]
         tables = f"{_OBJECT}{bucket}/{warehouse.below('*.db/*/')}"
@@ -205,14 +206,16 @@ def _least(patterns: Iterable[str]) -> list[str]:
     )
 
 
-def _reading(bucket: str, patterns: Sequence[str]) -> list[dict[str, Any]]:
+def _reading(
+    bucket: str, patterns: Sequence[str], objects: Sequence[str], actions: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Statements that allow to list what has the patterns, and to read `objects`, with more
+    actions on these."""
     if not patterns:
         return []
     prefixes = {"StringLike": {"s3:prefix": list(patterns)}}
-    # Clients ask for an object with the name of a folder, too.
-    names = [name for pattern in patterns for name in (pattern, pattern.removesuffix("/*"))]
     return [
-        _allow(_READ, [f"{_OBJECT}{bucket}/{name}" for name in dict.fromkeys(names)]),
+        _allow([*_READ, *actions], [f"{_OBJECT}{bucket}/{name}" for name in objects]),
         {**_allow(["s3:ListBucket"], [f"{_OBJECT}{bucket}"]), "Condition": prefixes},
     ]
 
