@@ -58,8 +58,10 @@ def token(coordinator: Process, name: str, *allow: str) -> str:
 
 
 def connected(spark: SparkSession, coordinator: Process, token: str) -> Session:
-    """A session with nothing but the coordinator's address and a token."""
-    return paimon_magics.connect(coordinator=coordinator.address, token=token, spark=spark)
+    """A session with nothing but the coordinator's address and a token, whose executors read."""
+    return paimon_magics.connect(
+        coordinator=coordinator.address, token=token, spark=spark, local_rows_max=0
+    )
 
 
 @pytest.fixture(scope="module")
