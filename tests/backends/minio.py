@@ -20,7 +20,7 @@ import pytest
 
 from tests.backends.s3 import Bucket
 
-__all__ = ["MinioServer", "minio"]
+__all__ = ["MinioServer", "minio", "minio_program"]
 
 _KEY, _SECRET = "root-of-the-tests", "a-secret-of-the-tests"
 _BUILT = (
@@ -40,12 +40,17 @@ class MinioServer:
         return Bucket(self.endpoint, _KEY, _SECRET)
 
 
+def minio_program() -> str | None:
+    """The program's path; None where there is none."""
+    built = (str(program) for program in _BUILT if program.exists())
+    return shutil.which("minio") or next(built, None)
+
+
 @contextlib.contextmanager
 def minio(folder: Path) -> Iterator[MinioServer]:
     """The server until the end of the block, with its files in `folder`. Skips where there is no
     MinIO."""
-    found = (str(program) for program in _BUILT if program.exists())
-    program = shutil.which("minio") or next(found, None)
+    program = minio_program()
     if program is None:
         pytest.skip("MinIO is not installed: no minio on PATH; `make soak RUNS=minio` builds it")
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -1,5 +1,6 @@
-"""Sessions whose coordinator hands out keys of a store that enforces them; see
-`coordinator/data_tokens`. A key lasts seconds here, so that statements outlive several."""
+"""Sessions whose coordinator hands out keys of its store: of MinIO, which enforces them, or where
+there is none of moto, which does not; see `coordinator/data_tokens`. A key lasts seconds here, so
+that statements outlive several."""
 
 import os
 import time
@@ -13,8 +14,8 @@ import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import PaimonMagicsError, UnknownNameError
 from paimon_magics.session.doctor import doctor
-from tests.backends.minio import minio
-from tests.backends.s3 import Bucket
+from tests.backends.minio import minio, minio_program
+from tests.backends.s3 import Bucket, s3_server
 from tests.coordinator.process import Process
 
 SECONDS = 12
@@ -29,8 +30,12 @@ def no_keys_among_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
-    with minio(tmp_path_factory.mktemp("minio")) as server:
-        yield server.bucket()
+    if minio_program() is not None:
+        with minio(tmp_path_factory.mktemp("minio")) as server:
+            yield server.bucket()
+    else:
+        with s3_server() as simulated:
+            yield simulated.bucket()
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +43,8 @@ def coordinator(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Ite
     process = Process(
         bucket.options["warehouse"],
         tmp_path_factory.mktemp("coordinator") / "state",
-        *("--data-tokens=sts", f"--data-token-seconds={SECONDS}"),
+        *("--data-tokens=sts", "--sts-role=arn:aws:iam::123456789012:role/lake"),
+        f"--data-token-seconds={SECONDS}",
         catalog=bucket.options,
     )
     process.start()
