@@ -364,3 +364,17 @@ def test_commands_leave_entries_in_the_audit_log(
             return {row["action"] for row in rows}
 
         wait_until(lambda: {"back up", "rotate", "restore"} <= actions())
+
+
+def test_token_that_was_revoked_without_a_coordinator_stays_revoked(tmp_path: Path) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        kept = Kept(served, tmp_path, None)
+        token = new_token(served, "etl")
+        done("backup", kept.backup, *kept.words)
+        served.process.end()
+        said = done("token", "revoke", "etl", *kept.words)
+        assert "could not be told" not in said
+        kept.lose()
+        assert "1 tokens and 0 grants have ended" in kept.restore()
+        served.process.start()
+        assert not is_good(served, token)

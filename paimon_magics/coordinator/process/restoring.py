@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
@@ -124,7 +124,22 @@ class Restoring:
         pair = StorePair(**dict(zip(columns, rows[0], strict=True))) if rows else None
         place = self.place
         noted = None if pair is None else warehouse_pair(place.files, place.warehouse, pair.id)
+        present = self._present_pair()
+        if present is not None and noted is not None and present.id == noted.store:
+            # While no coordinator ran, only the store was told.
+            noted = replace(noted, rights=max(noted.rights, present.rights))
         return standing(pair, noted), pair, noted
+
+    def _present_pair(self) -> StorePair | None:
+        """The pair of the store that is replaced; None where it is lost."""
+        state = self.place.folder.path
+        if self.address is None and not (state / STORE_FILE).exists():
+            return None
+        try:
+            with closing(self._opened()) as store:
+                return store.pair.read()
+        except PaimonMagicsError:
+            return None
 
     def _opened(self) -> StateStore:
         place = self.place

@@ -24,14 +24,18 @@ from paimon_magics.coordinator.client.requests import Requests
 from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.http.authorisation import Tokens
 from paimon_magics.coordinator.http.stored_grants import StoredGrants
+from paimon_magics.coordinator.ownership.catalog_options import catalog_options
+from paimon_magics.coordinator.ownership.pairing import Pairing
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.principals import Grantee
 from paimon_magics.coordinator.routes.administration import token_document
 from paimon_magics.coordinator.store.state_store import open_store, store_address
-from paimon_magics.coordinator.store.tables import StoredGrant
-from paimon_magics.errors import InvalidValueError, SetupError
+from paimon_magics.coordinator.store.tables import PairTable, StoredGrant
+from paimon_magics.errors import InvalidValueError, PaimonMagicsError, SetupError
 from paimon_magics.origin import user_name
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.stores.allowed_paths import PathRules
 
 _TOKEN_EXAMPLE = """example:
   paimon-coordinator token add etl --allow write=shop.orders_* --expires 90d --state …
@@ -62,10 +66,10 @@ def token_command(arguments: Sequence[str]) -> list[str]:
             case "revoke":
                 revoked = run.revoke(options.name)
                 lines = [f"{token['id']} of {token['name']} is revoked." for token in revoked]
-                if lines and isinstance(run, _Stored):
+                if lines and isinstance(run, _Stored) and not run.tell_warehouse():
                     lines.append(
-                        "No coordinator runs: until the next start a dump of before that is put "
-                        "back is not noticed."
+                        "The warehouse could not be told: until the coordinator starts, a dump "
+                        "of before that is put back is not noticed."
                     )
                 return lines or ["The token had ended before."]
             case _:
@@ -122,7 +126,10 @@ def grant_command(arguments: Sequence[str]) -> list[str]:
             granted = run.grant(options.to, allow)
             lines = [f"{row.to} may {row.allow}." for row in granted]
             return lines or ["They had it before."]
-        return [f"{row.to} may {row.allow} no more." for row in run.take_back(options.to, allow)]
+        lines = [f"{row.to} may {row.allow} no more." for row in run.take_back(options.to, allow)]
+        if isinstance(run, _Stored):
+            run.tell_warehouse()
+        return lines
 
 
 def _some(tokens: _Documents, name: str) -> _Documents:
@@ -182,6 +189,23 @@ class _Stored:
 
     tokens: Tokens
     stored: StoredGrants
+    pair: PairTable
+    warehouse: str | None
+
+    def tell_warehouse(self) -> bool:
+        """Note in the warehouse how often rights were taken away. Return whether it is noted; else
+        the next start does it."""
+        if self.warehouse is None:
+            return False
+        try:
+            options = catalog_options(
+                warehouse=self.warehouse, file=None, environment=os.environ, assignments=()
+            )
+            files = Catalog.open(options, PathRules((), ())).stores.of(self.warehouse)
+            Pairing(files, self.warehouse, self.pair, name="", who=user_name()).note_rights()
+        except (PaimonMagicsError, OSError):
+            return False
+        return True
 
     def add(self, name: str, allow: Sequence[str], expires_in_ms: int | None) -> str:
         return self.tokens.add(name, allow, expires_in_ms)[0]
@@ -238,7 +262,9 @@ def _commands(options: argparse.Namespace, ending: ExitStack) -> _Running | _Sto
     ending.callback(folder.let_go)
     store = open_store(folder.path, store_address(options.store))
     ending.callback(store.close)
-    return _Stored(Tokens(store.tokens), StoredGrants(store.grants))
+    bound = folder.binding()
+    warehouse = None if bound is None else bound.location
+    return _Stored(Tokens(store.tokens), StoredGrants(store.grants), store.pair, warehouse)
 
 
 def _asking(at: At, ending: ExitStack) -> _Running:

@@ -28,6 +28,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.databases import Databases
+from paimon_magics.tables.catalog.moved_warehouse import move_hint
 from paimon_magics.tables.catalog.names import database_of, identifier, is_text, shown
 from paimon_magics.tables.pypaimon_internals import schema_ids, schema_path
 from paimon_magics.tables.schema.alterations import schema_of
@@ -215,9 +216,11 @@ class Lookup(Databases):
                     f"There is no branch `{name.branch}` of `{shown(main)}`.",
                     hint=nearest(name.branch, branches, what=f"branches of `{shown(main)}`"),
                 )
+        gone = "" if self.metastore == "rest" else move_hint(self.stores, self.warehouse)
         return UnknownNameError(
             f"There is no table `{name.table}` in the database `{database}`.",
-            hint=nearest(
+            hint=gone
+            or nearest(
                 name.table, lambda: self.list_tables(database), what=f"tables in `{database}`"
             ),
         )
