@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -42,15 +43,18 @@ class StsSettings:
 
 
 class StsIssuer:
-    """A `KeyIssuer` for a warehouse in S3. Raises SetupError for settings with which no request can
-    succeed; sends none."""
+    """A `KeyIssuer` for a warehouse in S3. It asks with the keys that the catalog's `options` have
+    at the time. Raises SetupError for settings with which no request can succeed; sends none."""
 
-    def __init__(self, warehouse: str, options: dict[str, str], settings: StsSettings) -> None:
-        access = s3_access(options)
+    def __init__(
+        self, warehouse: str, options: Callable[[], Mapping[str, str]], settings: StsSettings
+    ) -> None:
+        self._options = options
+        access = s3_access(options())
         self._endpoint = settings.endpoint or access.endpoint
         _check(warehouse, access, settings, self._endpoint)
         self._role = settings.role or _NO_ROLE
-        self._client = _client(access, self._endpoint)
+        self._client_of = access, _client(access, self._endpoint)
 
     def issue(self, policy: str, who: str, seconds: int) -> StoreKey:
         """See `KeyIssuer.issue`."""
@@ -58,7 +62,7 @@ class StsIssuer:
 
         name = _NAME.sub("-", f"paimon-{who}")[:_NAME_CHARACTERS_MAX]
         try:
-            answer = self._client.assume_role(
+            answer = self._sts().assume_role(
                 RoleArn=self._role, RoleSessionName=name, Policy=policy, DurationSeconds=seconds
             )
         except ClientError as error:
@@ -79,6 +83,13 @@ class StsIssuer:
             key["SessionToken"],
             int(key["Expiration"].timestamp() * 1000),
         )
+
+    def _sts(self) -> Any:
+        """The client for the keys of now: an administrator may have exchanged them."""
+        access = s3_access(self._options())
+        if access != self._client_of[0]:
+            self._client_of = access, _client(access, self._endpoint)
+        return self._client_of[1]
 
     @property
     def _shown(self) -> str:

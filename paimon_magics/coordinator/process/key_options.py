@@ -47,7 +47,9 @@ def data_tokens_of(options: argparse.Namespace, catalog: Catalog) -> DataTokens 
             hint=f"Leave it out for {_SECONDS}.",
         )
     issuer = StsIssuer(
-        catalog.warehouse, catalog.options, StsSettings(options.sts_role, options.sts_endpoint)
+        catalog.warehouse,
+        lambda: catalog.options,
+        StsSettings(options.sts_role, options.sts_endpoint),
     )
     closed: list[tuple[str, str]] = []
     if options.audit_table is not None:

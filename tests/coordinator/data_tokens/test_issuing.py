@@ -1,7 +1,9 @@
 """Keys from the STS of moto, which issues them and enforces nothing."""
 
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.stores.store import UnreachableError
-from tests.backends.s3 import Bucket, S3Server, s3_server
+from tests.backends.s3 import Bucket, Reply, S3Server, s3_server
 from tests.coordinator.process import create_table
 
 ROLE = "arn:aws:iam::123456789012:role/lake"
@@ -40,7 +42,7 @@ def catalog(bucket: Bucket) -> Catalog:
 
 
 def tokens(catalog: Catalog, seconds: int = 900) -> DataTokens:
-    issuer = StsIssuer(catalog.warehouse, catalog.options, StsSettings(ROLE))
+    issuer = StsIssuer(catalog.warehouse, lambda: catalog.options, StsSettings(ROLE))
     return DataTokens(catalog, issuer, seconds)
 
 
@@ -78,10 +80,34 @@ def test_key_has_the_stores_address_and_no_lasting_key(catalog: Catalog, bucket:
     assert bucket.options["s3.secret-key"] not in options.values()
 
 
+def test_next_key_is_issued_by_exchanged_keys_of_the_coordinator(
+    server: S3Server, catalog: Catalog
+) -> None:
+    askers = []
+
+    def between(environment: dict[str, Any], hand_on: Callable[[], Reply]) -> Reply:
+        askers.append(re.search(r"Credential=([^/]+)/", environment["HTTP_AUTHORIZATION"]))
+        return hand_on()
+
+    options = dict(catalog.options)
+    issuer = StsIssuer(catalog.warehouse, lambda: options, StsSettings(ROLE))
+    server.between = between
+    try:
+        issuer.issue("{}", "somebody", 900)
+        options["s3.access-key"] = "exchanged"
+        issuer.issue("{}", "somebody", 900)
+    finally:
+        server.between = lambda _, hand_on: hand_on()
+    first = catalog.options["s3.access-key"]
+    assert [asker and asker[1] for asker in askers] == [first, "exchanged"]
+
+
 def test_sts_without_an_answer_is_unreachable(catalog: Catalog) -> None:
     settings = StsSettings(ROLE, "http://127.0.0.1:9")
     with pytest.raises(UnreachableError, match=r"STS at http://127\.0\.0\.1:9 gave no answer"):
-        DataTokens(catalog, StsIssuer(catalog.warehouse, catalog.options, settings), 900).check()
+        DataTokens(
+            catalog, StsIssuer(catalog.warehouse, lambda: catalog.options, settings), 900
+        ).check()
 
 
 @pytest.mark.parametrize(
@@ -115,7 +141,7 @@ def test_half_settings_are_refused_by_name(
 )
 def test_stores_without_such_keys_are_refused_by_name(warehouse: str, said: str) -> None:
     with pytest.raises(SetupError, match=said):
-        StsIssuer(warehouse, {"s3.region": "us-east-1"}, StsSettings())
+        StsIssuer(warehouse, lambda: {"s3.region": "us-east-1"}, StsSettings())
 
 
 def test_coordinator_without_them_hands_out_none(catalog: Catalog) -> None:
