@@ -232,8 +232,9 @@ def _hub_on(folder: Path, environment: dict[str, str], server: PostgresServer) -
         etc / "jupyterhub_config.py",
         coordinator=f"{coordinator}/services/paimon-coordinator-{port}",
     )
+    process: subprocess.Popen[bytes] | None = None
     try:
-        _start_coordinator(folder, variables, hub, server, known, port)
+        process = _start_coordinator(folder, variables, hub, server, known, port)
         wait_until(lambda: _owns(hub.coordinator), 60)
         known["cookie secret of the hub"] = (state / "cookie-secret").read_text().strip()
         ports = {
@@ -248,6 +249,9 @@ def _hub_on(folder: Path, environment: dict[str, str], server: PostgresServer) -
             if file.exists():
                 units.end(int(file.read_text()))
         hub.stop()
+        if process is not None:
+            process.terminate()
+            process.wait(60)
 
 
 def _start_coordinator(
@@ -257,7 +261,7 @@ def _start_coordinator(
     server: PostgresServer,
     known: dict[str, str],
     port: int,
-) -> None:
+) -> subprocess.Popen[bytes]:
     """As the unit says, with its account, folder and addresses exchanged for the test's."""
     account = variables["PAIMON_HUB_ACCOUNTS"] + "coordinator"
     subprocess.run(["useradd", "--system", "--user-group", account], check=True)
@@ -302,7 +306,9 @@ def _start_coordinator(
     keep = os.environ.get("UNITS_KEEP")
     units.UNITS, units.KEEP = folder / "units", variables["UNITS_KEEP"].split()
     assert keep is None
-    units.started(shlex.split(command), account, str(folder), properties, {**values, **environment})
+    return units.started(
+        shlex.split(command), account, str(folder), properties, {**values, **environment}
+    )
 
 
 def _paths() -> list[str]:
@@ -322,6 +328,7 @@ def _end_processes(uid: int) -> None:
         with suppress(psutil.Error):
             if process.uids().real == uid:
                 process.kill()
+                process.wait(10)
 
 
 def test_kernel_sees_nothing_of_others_and_no_secret_of_hub_store_or_database(
