@@ -45,6 +45,7 @@ _HARMLESS_NAME = re.compile(
 _IN_A_URL = re.compile(r"(://[^\s/@:'\"]*):([^\s/@'\"]+)@")
 _PATTERNS = (
     (_IN_A_URL, rf"\1:{MASK}@"),
+    (re.compile(r"(?i)(sc://\S*;token=)[^;\s'\"`]+"), rf"\1{MASK}"),  # a server of Spark Connect
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), rf"\1 {MASK}"),
     (re.compile(r"(?i)(X-Amz-(?:Signature|Security-Token|Credential)=)[^&\s'\"]+"), rf"\1{MASK}"),
     (

@@ -45,7 +45,8 @@ class Settings:
 
     - `catalog_name`: the first part of a three-part table name.
     - `database`: the database of unqualified names until a USE statement changes it.
-    - `master`: the Spark master of a Spark session that this project starts.
+    - `master`: the Spark master of a Spark session that this project starts, or the address of a
+      Spark Connect server (`sc://HOST:PORT`). With the default, SPARK_REMOTE may name a server.
     - `driver_memory`: heap of that Spark session's JVM, in Spark's notation.
     - `batch_rows`: rows of an Arrow batch between the JVM and Python. A Python task has fixed costs
       for each batch: 65,536 rows amortize them, and a batch of wide rows has only megabytes.

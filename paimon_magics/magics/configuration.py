@@ -95,7 +95,9 @@ class PaimonMagics(Magics):
         _DEFAULTS.database, help="The database of unqualified names, until a USE statement."
     ).tag(config=True)
     master = Unicode(
-        _DEFAULTS.master, help="The Spark master of a session that is started here."
+        _DEFAULTS.master,
+        help="The Spark master of a session that is started here, or sc://HOST:PORT of a Spark "
+        "Connect server; with the default, SPARK_REMOTE may name a server.",
     ).tag(config=True)
     driver_memory = Unicode(
         _DEFAULTS.driver_memory, help="The heap of that session's JVM, in Spark's notation."

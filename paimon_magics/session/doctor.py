@@ -34,6 +34,7 @@ from paimon_magics.session.opening import active_session, failed_connect
 from paimon_magics.session.place_words import PlaceWords
 from paimon_magics.settings import Settings
 from paimon_magics.spark.java import find_java, newest_java
+from paimon_magics.spark.remote import SCHEME
 from paimon_magics.spark.sessions import UNIX_SOCKETS, log_file
 from paimon_magics.tables.stores.probes import keys_of_store, probe_store
 from paimon_magics.tables.stores.short_keys import KeySource
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = ("paimon-magics", "pyspark", "pypaimon", "pypaimon-rust", "pyarrow", "pandas", "polars",
              "obstore", "sqlglot", "ipython", "ipywidgets")  # fmt: skip
-_VARIABLES = ("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "TZ", "XDG_STATE_HOME")
+_VARIABLES = ("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "TZ", "XDG_STATE_HOME")
 _PREFIXES = ("PAIMON_", "AWS_", "PYSPARK_")
 _NAME_WIDTH = 22
 
@@ -194,7 +195,8 @@ def _versions(findings: _Findings) -> Facts:
         java = find_java(os.environ, newest)
         java_text = f"{java.version} in {java.home} ({java.source})"
     except PaimonMagicsError as error:
-        java_text = findings.refused(error)
+        is_needed = not os.environ.get("SPARK_REMOTE", "").startswith(SCHEME)
+        java_text = findings.refused(error) if is_needed else "none: a Spark Connect server has it"
     return (*facts, *versions.items(), ("Java", java_text))
 
 

@@ -1,5 +1,6 @@
 """Starts a Spark session for notebooks, and prepares one that the user brings.
 
+A session is on a Spark that this process starts, or on a Spark Connect server (module `remote`).
 The few settings that Spark Connect lacks (the Python executable, the number of slots) are queried
 here, with a fallback.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -31,7 +33,13 @@ from paimon_magics.spark.java import (
     prepare_environment,
     utf8_locale,
 )
-from paimon_magics.spark.progress import doing
+from paimon_magics.spark.progress import doing, is_connect
+from paimon_magics.spark.remote import (
+    SCHEME,
+    open_remote,
+    sees_files_of_ours,
+    server_address,
+)
 from paimon_magics.temporary_folders import OwnedFolder, remove_left
 
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
@@ -45,6 +53,7 @@ _folder: OwnedFolder | None = None
 _idle_watch: threading.Thread | None = None
 
 _SLOTS_UNKNOWN = 8
+_LOCAL_SLOTS = re.compile(r"local\[(\d+)")  # of a server of Spark Connect
 _JVM_ENDS_S = 10
 _LOOPBACK = "127.0.0.1"
 # A socket's path has 107 characters at most, of which PySpark's name for it takes 43.
@@ -52,14 +61,26 @@ _SOCKET_FOLDER_CHARACTERS_MAX = 60
 
 
 def start(settings: Settings) -> SparkSession:
-    """The process's Spark session: the active one, else a new one on `settings.master`.
+    """The process's Spark session: the active one, else a new one on `settings.master`, or on the
+    Spark Connect server that SPARK_REMOTE names.
 
     A new local session binds to loopback only and logs nothing to the notebook. Raises SetupError
-    when there is no Java to run it on, or Spark can't start.
+    when there is no Java to run it on, or Spark can't start, or the server can't be used.
     """
     active = _started()
     if active is not None:
+        _check_on_server(active, settings.master)
         return adopt(active)
+    address = server_address(settings.master, os.environ)
+    if address is not None:
+        spark = open_remote(address, settings)
+        _remove_left_aside()
+        return adopt(spark)
+    with _no_remote():
+        return _start_own(settings)
+
+
+def _start_own(settings: Settings) -> SparkSession:
     java = find_java(os.environ, newest_java(pyspark.__version__))
     os.environ.update(prepare_environment(java))
     os.environ.update(utf8_locale(os.environ))
@@ -91,11 +112,25 @@ def start(settings: Settings) -> SparkSession:
             f"Spark could not start on `{settings.master}`: {_first_line(error)}",
             hint=f"Check the Spark master. Spark's log is {log}.",
         ) from error
-    # The remains of killed kernels may be large: nothing waits for their removal.
-    threading.Thread(target=remove_left, name="temporary folders", daemon=True).start()
+    _remove_left_aside()
     if settings.master.startswith("local") and not (_idle_watch and _idle_watch.is_alive()):
         _idle_watch = release_when_idle(spark)
     return adopt(spark)
+
+
+def _check_on_server(active: SparkSession, master: str) -> None:
+    """Raise SetupError if `master` names a server, and a Spark of this process is running."""
+    if master.startswith(SCHEME) and not is_connect(active):
+        raise SetupError(
+            "This process has a Spark of its own running, and can't be on a Spark Connect server "
+            "too.",
+            hint="Restart the kernel, and connect there first.",
+        )
+
+
+def _remove_left_aside() -> None:
+    """Remove what killed kernels have left: it may be large, so nothing waits for that."""
+    threading.Thread(target=remove_left, name="temporary folders", daemon=True).start()
 
 
 def _socket_folder(folder: Path, master: str) -> Path | None:
@@ -222,6 +257,19 @@ def _jvm_of_body() -> Iterator[None]:
 
 
 @contextmanager
+def _no_remote() -> Iterator[None]:
+    """Hide SPARK_REMOTE in the body: PySpark, and Spark's launcher, prefer it to a master. Nothing
+    goes on by Spark Connect, either, where this process had a session that has ended."""
+    os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
+    remote = os.environ.pop("SPARK_REMOTE", None)
+    try:
+        yield
+    finally:
+        if remote is not None:
+            os.environ["SPARK_REMOTE"] = remote
+
+
+@contextmanager
 def _error_stream_to(log: Path) -> Iterator[None]:
     """Processes that start in the body write their errors to `log`.
 
@@ -290,6 +338,13 @@ def ended(spark: SparkSession) -> SetupError | None:
     """The error for a session whose JVM is gone; None if it responds."""
     if is_alive(spark):
         return None
+    if is_connect(spark):
+        return SetupError(
+            "The session on the Spark Connect server has ended, so the statement could not be run.",
+            hint="Connect again to open another one on the same warehouse: "
+            "paimon_magics.connect() or %paimon connect. The server was restarted or can't be "
+            "reached, or this process gave it no sign of life for too long.",
+        )
     return SetupError(
         "Spark has ended, so the statement could not be run.",
         hint="Connect again to restart Spark on the same warehouse: paimon_magics.connect() or "
@@ -307,19 +362,23 @@ def end_behind(error: Exception, spark: SparkSession) -> SetupError | None:
 
 def runs_here(spark: SparkSession) -> bool:
     """Whether a path without a scheme is on this machine's disk: Spark's master is local, and its
-    default file system is the local one. For Spark Connect, the server's settings are queried."""
+    default file system is the local one. A server of Spark Connect must also read files of this
+    process."""
     with suppress(Exception):
         master = spark.conf.get("spark.master", "") or ""
         store = spark.conf.get("spark.hadoop.fs.defaultFS", "file:///") or ""
-        return master.startswith("local") and store.startswith("file:")
+        is_local = master.startswith("local") and store.startswith("file:")
+        return is_local and (not is_connect(spark) or sees_files_of_ours(spark))
     return False
 
 
 def is_one_process(spark: SparkSession) -> bool:
-    """Whether all tasks run in the driver's JVM; False if that is unknown."""
+    """Whether all tasks run in the driver's JVM, and read files of this process; False if that is
+    unknown."""
     with suppress(Exception):
         master = spark.conf.get("spark.master", "") or ""
-        return master == "local" or master.startswith("local[")
+        is_local = master == "local" or master.startswith("local[")
+        return is_local and (not is_connect(spark) or sees_files_of_ours(spark))
     return False
 
 
@@ -328,7 +387,9 @@ def slots(spark: SparkSession) -> int:
     with suppress(Exception):
         return max(1, int(spark.sparkContext.defaultParallelism))
     with suppress(Exception):
-        return max(1, int(spark.conf.get("spark.default.parallelism", "") or _SLOTS_UNKNOWN))
+        named = spark.conf.get("spark.default.parallelism", "")
+        of_master = _LOCAL_SLOTS.match(spark.conf.get("spark.master", "") or "")
+        return max(1, int(named or (of_master[1] if of_master else _SLOTS_UNKNOWN)))
     return _SLOTS_UNKNOWN
 
 

@@ -116,8 +116,8 @@ class Views:
         self._kept.clear()
         self._current.views.clear()
         self._unneeded.clear()
-        for name in names:
-            with suppress(Exception):  # Spark may have been stopped
+        with suppress(Exception):  # Spark may have been stopped: then all of them are gone
+            for name in names:
                 self._spark.catalog.dropTempView(name)
 
     def _create(self, frame: DataFrame) -> _View:

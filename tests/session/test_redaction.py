@@ -32,6 +32,7 @@ def known() -> None:
         ("9dK%2F8fh%2Bknown%3Dto-nobody", "***"),
         ("jdbc:postgresql://ada:tea@db/x", "jdbc:postgresql://ada:***@db/x"),
         ("Authorization: Bearer abcdefgh123", "Authorization: Bearer ***"),
+        ("sc://lake:15002/;token=abc;user_id=ada", "sc://lake:15002/;token=***;user_id=ada"),
         ("?X-Amz-Signature=00ff&x=1", "?X-Amz-Signature=***&x=1"),
         ('{"secret_access_key": "abcdef"}', '{"secret_access_key": "***"}'),
         ("pass token=…, or set PAIMON_COORDINATOR_TOKEN", None),
