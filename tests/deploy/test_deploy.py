@@ -3,12 +3,14 @@ backed up and restored."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,8 @@ from paimon_magics.coordinator.service.health import NAMES
 from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from tests.coordinator.commands import done
+from paimon_magics.spark.connect_server import PORT, launch_words
+from paimon_magics.spark.connect_server import parser as spark_server_parser
 from tests.coordinator.inserts.serving import Served, table_sql
 from tests.coordinator.postgres import PostgresServer
 from tests.coordinator.process import TABLE, read, write
@@ -35,6 +39,7 @@ MANIFESTS = DEPLOY / "kubernetes" / "coordinator.yaml"
 COMPOSE = DEPLOY / "compose.yaml"
 HUB_COMPOSE = DEPLOY / "hub" / "docker" / "compose.yaml"
 UNIT = DEPLOY / "paimon-coordinator.service"
+SPARK_UNIT = DEPLOY / "spark-connect" / "paimon-spark-connect.service"
 MONITORING = DEPLOY / "monitoring"
 _METRIC = re.compile(r"paimon_coordinator_\w+")
 
@@ -122,14 +127,29 @@ def test_the_compose_files_fit_their_schema(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="this machine has no systemd")
-def test_systemd_understands_the_unit(tmp_path: Path) -> None:
-    unit = tmp_path / UNIT.name
-    unit.write_text(
-        UNIT.read_text().replace("/opt/paimon-magics/bin/paimon-coordinator", "/bin/true")
-    )
+@pytest.mark.parametrize("file", [UNIT, SPARK_UNIT], ids=lambda file: file.stem)
+def test_systemd_understands_the_unit(file: Path, tmp_path: Path) -> None:
+    unit = tmp_path / file.name
+    program = re.compile(r"^ExecStart=/opt/paimon-magics/bin/\S+", re.MULTILINE)
+    unit.write_text(program.sub("ExecStart=/bin/true", file.read_text()))
     words = ["systemd-analyze", "verify", "--man=no", str(unit)]
     said = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
-    assert UNIT.name not in said.stderr, said.stderr
+    assert file.name not in said.stderr, said.stderr
+
+
+def test_unit_of_the_spark_server_uses_existing_options() -> None:
+    (line,) = re.findall(r"^ExecStart=(.*)$", SPARK_UNIT.read_text(), re.MULTILINE)
+    program, *words = shlex.split(line)
+    scripts = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts[Path(program).name].partition(":")
+    assert callable(getattr(importlib.import_module(module), function))
+    options, others = spark_server_parser().parse_known_args(words)
+    assert options.port == PORT
+    assert others == ["--master", "local[*]", "--driver-memory", "4g"]
+    submit = Path(launch_words(options.host, options.port, Path("/tmp"), others)[0])
+    said = subprocess.run([submit, "--help"], capture_output=True, text=True, check=False)
+    for option in (*others[::2], "--load-spark-defaults", "--properties-file"):
+        assert option in said.stderr, said.stderr
 
 
 @pytest.fixture(scope="module")
