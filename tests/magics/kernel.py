@@ -40,6 +40,7 @@ class Kernel:
 
     def __init__(self, folder: Path, **environment: str) -> None:
         self.folder = folder
+        self.cell_seconds_max = _SECONDS_MAX
         aside = folder / "aside"
         aside.mkdir()
         self._manager = KernelManager(kernel_name="python3")
@@ -60,9 +61,20 @@ class Kernel:
                 **environment,
             },
         )
+        self.pid = int(self._manager.provisioner.pid)
         self._client = self._manager.blocking_client()
         self._client.start_channels()
         self._client.wait_for_ready(timeout=_SECONDS_MAX)
+
+    def kill(self) -> None:
+        """What the kernel of a machine out of memory does: it is gone."""
+        os.kill(self.pid, signal.SIGKILL)
+        self._client.stop_channels()
+
+    def cull(self) -> None:
+        """End it as a server does that nobody has used for a while."""
+        self._client.stop_channels()
+        self._manager.shutdown_kernel()
 
     def stop(self) -> None:
         group = self._manager.provisioner.pgid
@@ -112,7 +124,7 @@ class Kernel:
         message = self._client.execute(code, allow_stdin=attended)
         shown: dict[str, dict[str, Any]] = {}
         while True:
-            if time.monotonic() > started + _SECONDS_MAX:
+            if time.monotonic() > started + self.cell_seconds_max:
                 self._show_where_it_is()
                 raise AssertionError(f"{code!r} has not ended, after {done}")
             if meanwhile is not None and meanwhile(done):
