@@ -74,7 +74,7 @@ test-fast: $(STAMP)  ## the tests that start no Spark and no other process
 durations:  ## make test-all, and write what each file took into tests/durations.json
 	@$(MAKE) --no-print-directory test-all PYTEST_ARGS="--write-durations $(PYTEST_ARGS)"
 
-soak: $(STAMP)  ## what takes hours; RUNS="crashes clouds minio kernels fuzz simulation", see tools/soak
+soak: $(STAMP)  ## what takes hours; RUNS="crashes notebooks …", all of them in tools/soak
 	@tools/soak $(RUNS)
 
 # It asks the public database of known faults, which CI can't reach.
@@ -90,8 +90,8 @@ peer-tests: $(STAMP)  ## the SQL of the connector's tests, there and here; PEER_
 recorded: $(STAMP)  ## compare recorded scenarios of Paimon's Spark connector: minutes; RECORDED_ARGS=…
 	@$(BIN)/python -m tests.recorded $(RECORDED_ARGS)
 
-bench: $(STAMP)  ## measure every speed that the documentation claims
-	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+bench: $(STAMP)  ## measure every speed that the documentation claims; BENCH=capacity for one of them
+	@for file in benchmarks/bench_$(or $(BENCH),*).py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
 
 gallery: $(STAMP)  ## make the pictures of docs/gallery.md anew; needs Chromium
 	@PYTHONPATH=.:widgets $(BIN)/python -m tests.browser.gallery
