@@ -6,12 +6,15 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 __all__ = [
     "cpu_ms",
+    "family",
     "family_cpu_ms",
+    "family_mb",
     "file_sync_ms",
     "in_turns",
     "machine_cpu_ms",
@@ -74,9 +77,30 @@ def cpu_ms(pid: int) -> float:
 def family_cpu_ms(pid: int) -> float:
     """The CPU time of a process and of its descendants that are there, in milliseconds. Linux
     only."""
-    threads = Path(f"/proc/{pid}/task").glob("*/children")
-    children = [int(child) for thread in threads for child in thread.read_text().split()]
-    return cpu_ms(pid) + sum(family_cpu_ms(child) for child in children)
+    return sum(map(cpu_ms, family(pid)))
+
+
+def family(pid: int) -> list[int]:
+    """A process and its descendants that are there. Linux only."""
+    members = [pid]
+    for member in members:
+        for thread in Path(f"/proc/{member}/task").glob("*/children"):
+            with suppress(OSError):
+                members += map(int, thread.read_text().split())
+    return members
+
+
+def family_mb(pid: int) -> tuple[float, float]:
+    """The memory of a process and of its descendants in MB: the sum of their shares (PSS: a page
+    that n processes map counts for a n-th in each), and of their resident pages (RSS), in which
+    pages of several of them count several times. Linux only."""
+    share_kb = resident_kb = 0
+    for member in family(pid):
+        with suppress(OSError):  # it has ended
+            lines = Path(f"/proc/{member}/smaps_rollup").read_text().splitlines()[1:]
+            sizes = {name: int(rest.split()[0]) for name, rest in (x.split(":") for x in lines)}
+            share_kb, resident_kb = share_kb + sizes["Pss"], resident_kb + sizes["Rss"]
+    return share_kb / 1000, resident_kb / 1000
 
 
 def machine_cpu_ms() -> float:
