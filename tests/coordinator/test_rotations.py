@@ -150,6 +150,12 @@ def test_bad_input_of_rotations_is_refused_before_anything_is_changed(
         assert "There is no token" in refused("token", "nobody", state)
         assert "is not a duration" in refused("own-token", "--overlap=soon", state)
         assert "There is no state folder" in refused("own-token", "--state=/nowhere")
+        keys, other = tmp_path / "keys.json", tmp_path / "other.json"
+        keys.write_text("{}")
+        other.write_text(json.dumps({"warehouse": "/elsewhere"}))
+        said = refused("keys", other, f"--catalog={keys}", state)
+        assert "another `warehouse`" in said, said
+        assert keys.read_text() == "{}"
         assert "There is no file" in refused("certificate", "/none", "--tls-cert=/none", state)
         assert served.process.token() == before
 

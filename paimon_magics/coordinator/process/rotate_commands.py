@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import uuid
@@ -71,10 +72,11 @@ def _rotate_keys(options: argparse.Namespace) -> list[str]:
     warehouse = None if bound is None else bound.location
 
     def read(file: str) -> dict[str, str]:
-        own = catalog_options(
-            warehouse=warehouse, file=file, environment={}, assignments=options.catalog_option
+        chosen = catalog_options(
+            warehouse="-", file=file, environment={}, assignments=options.catalog_option
         )
-        return own
+        own = json.loads(Path(file).read_text(encoding="utf-8")).get("warehouse", warehouse)
+        return chosen | ({} if own is None else {"warehouse": str(own)})
 
     check_keys(read(options.file), read(options.catalog))
     _replace(Path(options.file), Path(options.catalog))
