@@ -147,7 +147,7 @@ def test_bad_input_of_rotations_is_refused_before_anything_is_changed(
             assert (code, output) == (2, "")
             return capfd.readouterr().err
 
-        assert "There is no token" in refused("token", "nobody", state)
+        assert "was revoked, or it has ended" in refused("token", "nobody", state)
         assert "is not a duration" in refused("own-token", "--overlap=soon", state)
         assert "There is no state folder" in refused("own-token", "--state=/nowhere")
         keys, other = tmp_path / "keys.json", tmp_path / "other.json"
