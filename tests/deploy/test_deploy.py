@@ -27,9 +27,9 @@ from paimon_magics.coordinator.process.arguments import parser
 from paimon_magics.coordinator.service.health import NAMES
 from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.planning.commits.requests import Append, CommitRequest
-from tests.coordinator.commands import done
 from paimon_magics.spark.connect_server import PORT, launch_words
 from paimon_magics.spark.connect_server import parser as spark_server_parser
+from tests.coordinator.commands import done
 from tests.coordinator.inserts.serving import Served, table_sql
 from tests.coordinator.postgres import PostgresServer
 from tests.coordinator.process import TABLE, read, write
