@@ -28,11 +28,10 @@ from paimon_magics.planning.reads.stream_points import StreamOffset, stream_requ
 from paimon_magics.planning.reads.views import shown_columns, view_named
 from paimon_magics.spark.jvm import activate
 from paimon_magics.spark.progress import is_connect
-from paimon_magics.spark.pushed_filters import column_filters
 from paimon_magics.spark.source_rows import GivenRows, parts_of, rows_of_part
 from paimon_magics.spark.types import spark_schema
 from paimon_magics.statements.clauses.names import named, quoted
-from paimon_magics.statements.statement import ColumnFilter, TableName
+from paimon_magics.statements.statement import ColumnFilter, FilterValue, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.databases import Visibility
 from paimon_magics.tables.reading.data_read import (
@@ -193,7 +192,7 @@ class _Reader(spark_source.DataSourceReader):
 
     def pushFilters(self, filters: list[spark_source.Filter]) -> Iterable[spark_source.Filter]:
         """Record conditions for pruning files; Spark also applies all of them itself."""
-        self._filters, self._bound = column_filters(filters)
+        self._filters, self._bound = _column_filters(filters)
         return filters
 
     def partitions(self) -> Sequence[spark_source.InputPartition]:
@@ -357,3 +356,43 @@ def _metadata_schema(rows: pa.Table) -> spark_types.StructType:
     arrow_schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
     assert isinstance(arrow_schema, spark_types.StructType)
     return arrow_schema
+
+
+# Conditions that Spark pushes into the data source, as conditions of our planner. Spark also checks
+# every row itself, so a condition without a counterpart is left out.
+
+_PUSHED: dict[type[Any], str] = {
+    spark_source.EqualTo: "=",
+    spark_source.LessThan: "<",
+    spark_source.LessThanOrEqual: "<=",
+    spark_source.GreaterThan: ">",
+    spark_source.GreaterThanOrEqual: ">=",
+}
+
+
+def _column_filters(
+    filters: Iterable[spark_source.Filter],
+) -> tuple[tuple[ColumnFilter, ...], dict[str, object]]:
+    """Return the conditions on columns, and the values of their bind names."""
+    bound: dict[str, object] = {}
+
+    def bind(value: object) -> FilterValue:
+        name = f"v{len(bound)}"
+        bound[name] = value
+        return FilterValue("parameter", name)
+
+    conditions: list[ColumnFilter] = []
+    for condition in filters:
+        match condition:
+            case spark_source.IsNull(attribute=(column,)):
+                conditions.append(ColumnFilter(column, "is null"))
+            case spark_source.IsNotNull(attribute=(column,)):
+                conditions.append(ColumnFilter(column, "is not null"))
+            case spark_source.In(attribute=(column,), value=values):
+                conditions.append(ColumnFilter(column, "in", tuple(map(bind, values))))
+            case spark_source.Filter() if type(condition) in _PUSHED:
+                compared: Any = condition
+                if len(compared.attribute) == 1:
+                    operator, values = _PUSHED[type(condition)], (bind(compared.value),)
+                    conditions.append(ColumnFilter(compared.attribute[0], operator, values))
+    return tuple(conditions), bound

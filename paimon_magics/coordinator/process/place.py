@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import socket
 import ssl
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paimon_magics.coordinator.data_tokens.issuing import DataTokens
+from paimon_magics.coordinator.data_tokens.sts import StsIssuer, StsSettings
 from paimon_magics.coordinator.http.hub import HubService, hub_service
 from paimon_magics.coordinator.http.oidc import GrantsFile
 from paimon_magics.coordinator.ownership.binding import WarehouseBinding
@@ -19,7 +21,6 @@ from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as C
 from paimon_magics.coordinator.ownership.catalog_options import catalog_options
 from paimon_magics.coordinator.ownership.folder_token import FolderToken
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
-from paimon_magics.coordinator.process.key_options import data_tokens_of
 from paimon_magics.coordinator.process.network import (
     LOOPBACK,
     Certificate,
@@ -35,6 +36,12 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.allowed_paths import PathRules
 from paimon_magics.tables.stores.s3_access import ENVIRONMENT_KEYS, with_credentials
 from paimon_magics.tables.stores.store import UnreachableError
+
+_KEY_SECONDS = 900
+_KEY_SECONDS_MIN = 10
+_KEY_SECONDS_MAX = 43_200  # the longest that AWS makes
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,3 +224,49 @@ def _catalog(options: argparse.Namespace, state: Path) -> Catalog:
     roots = tuple(options.external_root)
     of_tables = options.embedded and not roots
     return Catalog.open(chosen, PathRules(None if of_tables else roots, (str(state.resolve()),)))
+
+
+def data_tokens_of(options: argparse.Namespace, catalog: Catalog) -> DataTokens | None:
+    """What issues the keys; None where they are not asked for. Raises SetupError for settings that
+    are half or contradict each other, and if a trial is refused. Without an answer a warning is
+    logged: commits don't need STS."""
+    if options.data_tokens is None:
+        for option in ("sts_role", "sts_endpoint", "data_token_seconds"):
+            if getattr(options, option) is not None:
+                raise SetupError(
+                    f"--{option.replace('_', '-')} is for a coordinator that hands out keys.",
+                    hint="Give --data-tokens sts, too.",
+                )
+        return None
+    if options.embedded:
+        raise SetupError(
+            "A coordinator with --embedded hands out no keys: its user has those that it has.",
+            hint="Leave out --data-tokens or --embedded.",
+        )
+    if catalog.metastore == "rest":
+        raise SetupError(
+            "--data-tokens is for a warehouse that the coordinator owns, not for a REST catalog.",
+            hint="Leave it out: the catalog's own server hands out keys.",
+        )
+    seconds = _KEY_SECONDS if options.data_token_seconds is None else options.data_token_seconds
+    if not _KEY_SECONDS_MIN <= seconds <= _KEY_SECONDS_MAX:
+        raise SetupError(
+            f"--data-token-seconds {seconds} is not between {_KEY_SECONDS_MIN} and "
+            f"{_KEY_SECONDS_MAX}.",
+            hint=f"Leave it out for {_KEY_SECONDS}.",
+        )
+    issuer = StsIssuer(
+        catalog.warehouse,
+        lambda: catalog.options,
+        StsSettings(options.sts_role, options.sts_endpoint),
+    )
+    closed: list[tuple[str, str]] = []
+    if options.audit_table is not None:
+        database, _, table = options.audit_table.partition(".")
+        closed.append((database, table))
+    tokens = DataTokens(catalog, issuer, seconds, closed)
+    try:
+        tokens.check()
+    except UnreachableError as error:
+        _log.warning("No keys of the store can be issued now: %s", error)
+    return tokens

@@ -10,7 +10,7 @@ import pytest
 from paimon_magics.coordinator.data_tokens.issuing import DataTokens
 from paimon_magics.coordinator.data_tokens.sts import StsIssuer, StsSettings
 from paimon_magics.coordinator.process.arguments import parser
-from paimon_magics.coordinator.process.key_options import data_tokens_of
+from paimon_magics.coordinator.process.place import data_tokens_of
 from paimon_magics.coordinator.protocol.principals import Principal, grants_of
 from paimon_magics.errors import SetupError
 from paimon_magics.statements.statement import TableName
