@@ -79,23 +79,23 @@ def said_once(message: str, hint: str) -> tuple[str, str]:
     """The message and its hint without sentences that they have twice, as texts may that are
     composed of other errors. Of "Run it again." and "Run it again: …" the longer one stays."""
     texts = [*_BETWEEN_SENTENCES.split(message), *_BETWEEN_SENTENCES.split(hint)]
-    said = [text.rstrip(".") for text in texts]
-    kept = [
+    sentences = [text.rstrip(".") for text in texts]
+    places = [
         place
-        for place, text in enumerate(said)
+        for place, text in enumerate(sentences)
         if place == 0
         or text.count(" ") < _WORDS_MIN - 1
         or (
-            text not in said[:place]
-            and not any(other.startswith((f"{text}:", f"{text},")) for other in said)
+            text not in sentences[:place]
+            and not any(other.startswith((f"{text}:", f"{text},")) for other in sentences)
         )
     ]
-    if len(kept) == len(texts):
+    if len(places) == len(texts):
         return message, hint
     of_message = len(_BETWEEN_SENTENCES.split(message))
     return (
-        " ".join(texts[place] for place in kept if place < of_message),
-        " ".join(texts[place] for place in kept if place >= of_message),
+        " ".join(texts[place] for place in places if place < of_message),
+        " ".join(texts[place] for place in places if place >= of_message),
     )
 
 

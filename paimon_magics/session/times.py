@@ -39,11 +39,11 @@ def moments_in_zone(text: str, zone: str) -> str:
 def told_in_zone(texts: Iterable[str], zone: Callable[[], str]) -> tuple[str, ...]:
     """Return the texts with their moments in the zone that `zone` returns. It is called only if one
     has a moment."""
-    given = tuple(texts)
-    if not any(map(_MOMENT.search, given)):
-        return given
+    shown = tuple(texts)
+    if not any(map(_MOMENT.search, shown)):
+        return shown
     now = zone()
-    return tuple(moments_in_zone(text, now) for text in given)
+    return tuple(moments_in_zone(text, now) for text in shown)
 
 
 def tell_moments(error: PaimonMagicsError, zone: str) -> None:

@@ -130,12 +130,7 @@ def application(
     forms = None if inserts is None else DeadLetterForms(inserts.group, inserts.letters)
     handlers = _Handlers(parts, metrics.registry, forms)
     own: list[BaseRoute] = [
-        Route("/health/live", handlers.live),
-        Route("/health/owner", handlers.owner),
-        Route("/health/ready", handlers.ready),
-        Route("/health/startup", handlers.startup),
-        Route("/metrics", handlers.metrics),
-        Route("/", handlers.page),
+        *handlers.routes(),
         *administration_routes(
             *(coordinator, parts.warehouse, group, parts.monitor),
             hands_out_keys=parts.hands_out_keys,
@@ -167,6 +162,17 @@ class _Handlers:
     parts: Parts
     registry: CollectorRegistry
     forms: DeadLetterForms | None
+
+    def routes(self) -> list[Route]:
+        """The routes of probes, metrics and the page."""
+        return [
+            Route("/health/live", self.live),
+            Route("/health/owner", self.owner),
+            Route("/health/ready", self.ready),
+            Route("/health/startup", self.startup),
+            Route("/metrics", self.metrics),
+            Route("/", self.page),
+        ]
 
     async def live(self, _: Request) -> Response:
         return JSONResponse({"status": "live"})

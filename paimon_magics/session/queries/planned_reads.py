@@ -134,7 +134,7 @@ def query_read(
     chosen = _strategy(scope, relation, partial(_planned_read, scope, relation, leases, None))
     if chosen.plan.known_row is not None:
         return KnownRow(chosen.plan.known_row)
-    return _kept(scope, relation, leases, chosen)
+    return _remembered(scope, relation, leases, chosen)
 
 
 def kept_read(
@@ -151,10 +151,10 @@ def kept_read(
     relation = replace(relation, aggregates=())
     planned = partial(_planned_read, scope, relation, leases, again)
     chosen = _strategy(scope, relation, planned, by_spark=by_spark)
-    return _kept(scope, relation, leases, chosen)
+    return _remembered(scope, relation, leases, chosen)
 
 
-def _kept(
+def _remembered(
     scope: StatementScope, relation: Relation, leases: SnapshotLeases, chosen: _Strategy
 ) -> KeptRead:
     planned, plan, limits = chosen.planned, chosen.plan, chosen.limits
