@@ -154,6 +154,8 @@ def test_table_that_was_dropped_comes_back_with_its_folder(tmp_path: Path) -> No
         assert served.insert([[3, "a"]]).status_code == 404
         shutil.copytree(tmp_path / "copy", folder)
         assert sorted(map(int, served.ids())) == [1, 2]  # type: ignore[call-overload]
+        assert served.insert([[3, "a"]]).status_code == 404
+        served.call("POST", "/reopen", {"accept_loss": True})
         assert served.insert([[3, "a"]], idempotency_key="key-3").status_code == 200
         served.flush()
         assert sorted(map(int, served.ids())) == [1, 2, 3]  # type: ignore[call-overload]

@@ -193,7 +193,10 @@ class QueueOwner:
         fail_items(table.take_parked(), shown(error))
 
     def reopened(self, table: TableQueue, queue: Queue, chain: int) -> None:
-        """Adopt the queue of a closed table that was read again."""
+        """Adopt the queue of a closed table that was read again, or of a dropped one whose folder
+        an administrator has put back."""
+        self._gone.pop(table.id, None)
+        table = self.tables.setdefault(table.id, table)
         # The statements' holds outlast the queue that they were in.
         table.queue, table.chain = replace(queue, holds=table.queue.holds), chain
         self.happen(table, Closed("", self._now_ms()))
