@@ -15,14 +15,11 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from paimon_magics.coordinator.protocol.clock import lease_ms_of
+from paimon_magics.coordinator.protocol.clock import renewal_seconds
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.errors import SetupError
 from paimon_magics.forks import renew_after_fork
 from paimon_magics.statements.statement import TableName
-
-_RENEWALS_PER_LEASE = 4
-_SECONDS_MIN = 0.05
 
 _log = logging.getLogger(__name__)
 
@@ -109,8 +106,7 @@ class ReadLeases:
                 for table, snapshot_id in wanted
             ]
             answer = self._post({"holder": self._holder, "leases": leases})
-            seconds = lease_ms_of(answer) / 1000 / _RENEWALS_PER_LEASE
-            self._pause_seconds = max(seconds, _SECONDS_MIN)
+            self._pause_seconds = renewal_seconds(answer)
         self._keep_renewing()
         gone = answer["gone"]
         return {(table_of(lease["table"]), int(lease["snapshot_id"])) for lease in gone}

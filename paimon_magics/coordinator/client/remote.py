@@ -24,7 +24,7 @@ from paimon_magics.coordinator.client.requests import BinaryBody, Requests, brok
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.coordinator.client.starting import Finder
 from paimon_magics.coordinator.core.values import Origin
-from paimon_magics.coordinator.protocol.clock import lease_ms_of
+from paimon_magics.coordinator.protocol.clock import renewal_seconds
 from paimon_magics.coordinator.protocol.definition_changes import (
     DefinitionChange,
     change_document,
@@ -74,8 +74,6 @@ ENDED_MAX = 1_000
 """Upper bound on the ended transactions that are kept: far more than end at the same time. The
 requests that follow the end of a transaction come at once.
 """
-
-_HEARTBEATS_PER_LEASE = 4
 
 
 class RemoteCoordinator:
@@ -148,8 +146,8 @@ class RemoteCoordinator:
         }
         opened = self._open(document, waits)
         transaction = transaction_of(member(opened, "transaction", dict))
-        seconds = max(lease_ms_of(opened), 1000) / 1000
-        self.transactions.opened(transaction.commit_user, member(opened, "id", str), seconds)
+        pause_seconds = renewal_seconds(opened)
+        self.transactions.opened(transaction.commit_user, member(opened, "id", str), pause_seconds)
         return transaction
 
     def commit(self, request: CommitRequest) -> CommitReceipt:
@@ -399,14 +397,14 @@ class OpenTransactions:
         with self._turn:
             return len(self._open) + len(self._ended)
 
-    def opened(self, commit_user: str, id: str, lease_seconds: float) -> None:
-        """Renew the lease of a transaction until it ends."""
+    def opened(self, commit_user: str, id: str, pause_seconds: float) -> None:
+        """Renew the lease of a transaction until it ends, with that pause between renewals."""
         transaction = _Open(id, threading.Event())
         with self._turn:
             self._open[commit_user] = transaction
 
         def renew() -> None:
-            while not transaction.ended.wait(lease_seconds / _HEARTBEATS_PER_LEASE):
+            while not transaction.ended.wait(pause_seconds):
                 try:
                     if not self._renew(id):
                         self.ended(commit_user, id)

@@ -103,11 +103,12 @@ def error_answer(status: int, kind: str, message: str, hint: str, **facts: objec
     )
 
 
-def answer_response(answer: core.Answer) -> Response:
-    """Return the response for an answer of the core."""
+def answer_response(answer: core.Answer, at_ms: int = 0) -> Response:
+    """Return the response for an answer of the core at a time of the coordinator's clock. The time
+    counts only where the answer may be a lease."""
     match answer:
         case core.Opened(expires_at_ms=expires_at_ms):
-            return JSONResponse(lease_members(expires_at_ms))
+            return JSONResponse(lease_members(expires_at_ms, at_ms))
         case core.Committed(receipt=receipt):
             return JSONResponse({"receipt": receipt_document(receipt)})
         case core.Aborted():

@@ -12,16 +12,26 @@ from typing import Any
 
 from paimon_magics.coordinator.protocol.json_text import member
 
+_RENEWALS_PER_LEASE = 4
+_PAUSE_SECONDS_MIN = 0.1
+_PAUSE_SECONDS_MAX = 20.0  # a third of the default lease
+_PAUSE_SECONDS_WITHOUT_LEASE = 1.0
+
 
 def now_ms() -> int:
     """Return the milliseconds since 1970 by the machine's clock."""
     return int(time.time() * 1000)
 
 
-def lease_members(expires_at_ms: int) -> dict[str, int]:
+def lease_members(expires_at_ms: int, at_ms: int) -> dict[str, int]:
     """The members of an answer that say when a lease ends: by this machine's clock, and from now
-    on."""
-    return {"expires_at_ms": expires_at_ms, "lease_ms": max(expires_at_ms - now_ms(), 0)}
+    on.
+
+    `expires_at_ms` and the present time `at_ms` are of one clock, the coordinator's own, which does
+    not follow the machine's clock when that is set.
+    """
+    lease_ms = max(expires_at_ms - at_ms, 0)
+    return {"expires_at_ms": now_ms() + lease_ms, "lease_ms": lease_ms}
 
 
 def lease_ms_of(answer: Mapping[str, Any]) -> int:
@@ -31,3 +41,18 @@ def lease_ms_of(answer: Mapping[str, Any]) -> int:
     if "lease_ms" in answer:
         return int(member(answer, "lease_ms", int))
     return int(member(answer, "expires_at_ms", int)) - now_ms()
+
+
+def renewal_seconds(answer: Mapping[str, Any]) -> float:
+    """How long a client waits before it renews the lease in an answer: a quarter of the lease,
+    within bounds.
+
+    A lease that is said to be hours long, or no time at all, comes from a coordinator whose clock
+    was set. The bounds keep such a lease from its end, and the coordinator from a flood of
+    requests.
+    """
+    lease_ms = lease_ms_of(answer)
+    if lease_ms <= 0:
+        return _PAUSE_SECONDS_WITHOUT_LEASE
+    seconds = lease_ms / 1000 / _RENEWALS_PER_LEASE
+    return min(max(seconds, _PAUSE_SECONDS_MIN), _PAUSE_SECONDS_MAX)

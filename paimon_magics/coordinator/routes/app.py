@@ -258,15 +258,14 @@ def _lease_routes(coordinator: Coordinator) -> list[Route]:
             await check_named(request, Scope.READ, name, coordinator.load)
         principal = principal_of(request).name or ""
         # The lease begins when a thread is free, not when one is asked for.
+        now_ms = coordinator.runtime.clock.now_ms
         expires_at_ms, gone = await run_in_threadpool(
-            lambda: coordinator.leases.renew(
-                holder, wanted, coordinator.runtime.clock.now_ms(), principal
-            )
+            lambda: coordinator.leases.renew(holder, wanted, now_ms(), principal)
         )
         documents = [
             {"table": table_document(name), "snapshot_id": snapshot_id}
             for name, snapshot_id in gone
         ]
-        return JSONResponse({**lease_members(expires_at_ms), "gone": documents})
+        return JSONResponse({**lease_members(expires_at_ms, now_ms()), "gone": documents})
 
     return [Route("/v1/leases", renew, methods=["POST"])]

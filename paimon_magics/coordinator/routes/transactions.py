@@ -81,6 +81,7 @@ class _Handlers:
     ) -> None:
         self._coordinator = coordinator
         self._transactions = coordinator.transactions
+        self._now_ms = coordinator.runtime.clock.now_ms
         self._stored = coordinator.stored
         self._metrics = metrics
         self._place_of = place_of
@@ -115,7 +116,7 @@ class _Handlers:
             {
                 "id": id,
                 "transaction": transaction_document(transaction),
-                **lease_members(opened.expires_at_ms),
+                **lease_members(opened.expires_at_ms, self._now_ms()),
             }
         )
 
@@ -272,7 +273,7 @@ class _Handlers:
 
     def _counted(self, action: str, answer: Answer) -> Response:
         self._metrics.answers.labels(action, type(answer).__name__).inc()
-        return answer_response(answer)
+        return answer_response(answer, self._now_ms())
 
 
 def _transaction_state_document(state: TransactionState, compacted: int = 0) -> dict[str, Any]:

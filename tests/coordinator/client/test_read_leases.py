@@ -12,7 +12,12 @@ import weakref
 from typing import Any
 
 from paimon_magics.coordinator.client.read_leases import ReadLeases
-from paimon_magics.coordinator.protocol.clock import lease_members, lease_ms_of, now_ms
+from paimon_magics.coordinator.protocol.clock import (
+    lease_members,
+    lease_ms_of,
+    now_ms,
+    renewal_seconds,
+)
 from paimon_magics.statements.statement import TableName
 
 TABLE = TableName("t", "default")
@@ -55,11 +60,20 @@ def test_garbage_collection_during_take_releases_leases_without_deadlock() -> No
 
 
 def test_lease_duration_does_not_depend_on_the_client_clock() -> None:
-    answer = lease_members(now_ms() + 1_000)
-    assert 900 < lease_ms_of(answer) <= 1_000
+    answer = lease_members(5_000, at_ms=4_000)
+    assert lease_ms_of(answer) == 1_000
     apart = answer | {"expires_at_ms": answer["expires_at_ms"] - 300_000}
     assert lease_ms_of(apart) == lease_ms_of(answer)
     assert lease_ms_of({"expires_at_ms": now_ms() + 5_000}) > 4_000, "an older coordinator's"
+
+
+def test_leases_are_renewed_in_time_and_seldom_whatever_the_coordinator_says() -> None:
+    assert renewal_seconds({"lease_ms": 60_000}) == 15
+    assert renewal_seconds({"lease_ms": 2_000}) == 0.5
+    assert renewal_seconds({"lease_ms": 3_600_000}) == 20, "an hour: its clock was set back"
+    for lease_ms in (0, -3_600_000):
+        assert renewal_seconds({"lease_ms": lease_ms}) == 1, "its clock was set forward"
+    assert renewal_seconds({"lease_ms": 1}) == 0.1
 
 
 def test_client_with_a_slow_clock_renews_leases_in_time() -> None:
