@@ -85,6 +85,7 @@ class InProcessCommitter(CoordinatorClient):
         waits: Callable[[Waiting], None] | None = None,
         *,
         compacts: bool = False,
+        base_manifest_list: str = "",
     ) -> Transaction:
         """See `CoordinatorClient.begin`. With `waits` the transaction takes turns with others of
         this process.
@@ -98,7 +99,8 @@ class InProcessCommitter(CoordinatorClient):
                 wait_ms = self._settings.exclusive_wait_ms
                 self._lines.wait(loaded.location, ticket, wait_ms, waits)
                 loaded = self._catalog.load(table)  # others may have changed it meanwhile
-            transaction = open_on(loaded, base_snapshot_id)
+            base = None if base_snapshot_id is None else (base_snapshot_id, base_manifest_list)
+            transaction = open_on(loaded, base)
         except BaseException:
             self._lines.leave(ticket)
             raise

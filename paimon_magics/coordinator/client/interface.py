@@ -52,14 +52,19 @@ class CoordinatorClient(Protocol):
         waits: Callable[[Waiting], None] | None = None,
         *,
         compacts: bool = False,
+        base_manifest_list: str = "",
     ) -> Transaction:
         """Open a transaction with a unique commit user and file prefix.
 
         `base_snapshot_id` is the table's latest snapshot when the statement was planned, by default
-        the latest one now. An overwrite is checked against the snapshots after it. `engine` names
-        the writer in lists of open transactions. If a table allows one transaction at a time, this
-        waits and calls `waits` repeatedly with the obstacle. A transaction that only `compacts`
-        neither waits nor blocks others.
+        the latest one now. `base_manifest_list` names its delta manifest list, if that is known: it
+        tells the snapshot from another one that took its id after a roll-back. An overwrite is
+        checked against the snapshots after it. `engine` names the writer in lists of open
+        transactions. If a table allows one transaction at a time, this waits and calls `waits`
+        repeatedly with the obstacle. A transaction that only `compacts` neither waits nor blocks
+        others.
+
+        Raises OutdatedPlanError if the base snapshot is gone.
         """
 
     def commit(self, request: CommitRequest) -> CommitReceipt:

@@ -136,11 +136,13 @@ class RemoteCoordinator:
         waits: Callable[[Waiting], None] | None = None,
         *,
         compacts: bool = False,
+        base_manifest_list: str = "",
     ) -> Transaction:
         """See `CoordinatorClient.begin`."""
         document = {
             "table": table_document(table),
             "base_snapshot_id": base_snapshot_id,
+            "base_manifest_list": base_manifest_list,
             "compacts": compacts,
             **_sender(engine),
         }

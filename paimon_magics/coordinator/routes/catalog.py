@@ -100,7 +100,7 @@ def _definition_routes(context: Context) -> list[Route]:
         token = await run_in_threadpool(tokens.of_session, principal_of(request))
         left = {"renew_in_ms": max(token.renew_at_ms - now_ms(), 0)}
         return JSONResponse(
-            {"options": dict(token.options), **lease_members(token.ends_at_ms), **left}
+            {"options": dict(token.options), **lease_members(token.ends_at_ms, now_ms()), **left}
         )
 
     return [

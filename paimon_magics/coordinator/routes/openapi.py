@@ -41,8 +41,8 @@ _QUERIES: Mapping[str, Sequence[str]] = {
 }
 # The members of a body, each with its type; those that may be left out end with a `?`.
 _BODIES: Mapping[str, str] = {
-    "POST /v1/transactions": "table:table base_snapshot_id:integer? owner:string? origin:object? "
-    "ticket:string? compacts:boolean?",
+    "POST /v1/transactions": "table:table base_snapshot_id:integer? base_manifest_list:string? "
+    "owner:string? origin:object? ticket:string? compacts:boolean?",
     "POST /v1/transactions/{id}/commit": "change:object messages:strings properties:object "
     "read_set:object? transaction:object?",
     "POST /v1/transactions/{id}/sweep": "change:object messages:strings properties:object",

@@ -89,14 +89,18 @@ class _Handlers:
     async def begin(self, request: Request) -> Response:
         body = await json_body(request)
         table = table_of(member(body, "table", dict))
-        base = body.get("base_snapshot_id")
         compacts = "compacts" in body and member(body, "compacts", bool)
         report(request.scope, database=table.database, table=table.object_name)
         principal, load = principal_of(request), self._coordinator.load
         await run_in_threadpool(partial(check_begins, compacts=compacts), principal, table, load)
         owner = owner_of(principal, body)
-        if base is not None:
-            base = member(body, "base_snapshot_id", int)
+        base = None
+        if body.get("base_snapshot_id") is not None:
+            names = "base_manifest_list" in body  # older clients know only the id
+            base = (
+                member(body, "base_snapshot_id", int),
+                str(member(body, "base_manifest_list", str)) if names else "",
+            )
         ticket = ""
         if "ticket" in body:
             ticket = str(member(body, "ticket", str))

@@ -128,14 +128,16 @@ class Transactions:
         origin: Origin = NOWHERE,
         *,
         purpose: Purpose = Purpose.ROWS,
+        base_manifest_list: str = "",
     ) -> tuple[str, Transaction, Opened]:
         """Open a transaction without a place among small inserts; see `begin_steps`."""
-        return waited(self.begin_steps(table, base_snapshot_id, owner, origin, purpose=purpose))
+        base = None if base_snapshot_id is None else (base_snapshot_id, base_manifest_list)
+        return waited(self.begin_steps(table, base, owner, origin, purpose=purpose))
 
     def begin_steps(
         self,
         table: TableName,
-        base_snapshot_id: int | None,
+        base: tuple[int, str] | None,
         owner: str,
         origin: Origin = NOWHERE,
         *,
@@ -146,6 +148,8 @@ class Transactions:
         """Open a transaction. Raises errors of ours for a table that can't be committed to, and
         PausedError in a pause, unless its `purpose` is to load acknowledged rows.
 
+        `base` is the snapshot that it was planned on: its id and delta manifest list, "" if that is
+        unknown. None is the latest snapshot now.
         `ticket` will be the transaction's id. On a table that allows one transaction at a time, it
         is in line from the first call on, and keeps its place by calling again; TableHeldError is
         raised until its turn comes. The base snapshot is read after that, and after the wait for
@@ -157,7 +161,7 @@ class Transactions:
             raise PausedError(pause)
         if ticket and purpose is not Purpose.COMPACTION:
             self._check_turn(table, ticket)
-        loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
+        loaded, transaction = open_transaction(self._catalog, table, base)
         is_placed = place_of is not None and purpose is not Purpose.COMPACTION
         if place_of is None or not is_placed or not loaded.schema.flag("auto_batch_load"):
             return self._begin(loaded, transaction, owner, origin, purpose, ticket)
@@ -165,7 +169,8 @@ class Transactions:
         place = yield from place_of(loaded)
         try:
             # Opened anew: its base snapshot has the rows that were inserted before.
-            loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
+            base = None if base is None else transaction.base
+            loaded, transaction = open_transaction(self._catalog, table, base)
             begun = self._begin(
                 loaded, transaction, owner, origin, purpose, ticket, placed=place.table_id
             )

@@ -52,6 +52,11 @@ class ReadSet:
     search: RowSearch | None = None
     manifest_list: str = ""
 
+    @property
+    def state(self) -> tuple[int, str]:
+        """The snapshot that was read: its id and `manifest_list`."""
+        return self.snapshot_id, self.manifest_list
+
 
 def read_keys(
     snapshot_id: int, search: RowSearch | None = None, *, manifest_list: str = ""

@@ -22,7 +22,9 @@ class Transaction:
     `base_snapshot_id` is the table's latest snapshot when the transaction began, 0 for a table
     without snapshots. `attempts_folder` begins the paths of its writers' notes (one for each
     attempt); None if writers can't leave notes. `table_creation` distinguishes the table from a
-    later table of the same name; "" if unknown.
+    later table of the same name; "" if unknown. `base_manifest_list` names the delta manifest list
+    of the base snapshot, by which another snapshot that took its id after a roll-back is noticed;
+    "" if that is unknown, and for a table without snapshots.
     """
 
     table: TableName
@@ -32,6 +34,17 @@ class Transaction:
     attempts_folder: str | None = None
     commit_identifier: int = BATCH_COMMIT_IDENTIFIER
     table_creation: str = ""
+    base_manifest_list: str = ""
+
+    @property
+    def base(self) -> tuple[int, str]:
+        """The base snapshot: its id and `base_manifest_list`."""
+        return self.base_snapshot_id, self.base_manifest_list
+
+    def is_on(self, base: tuple[int, str]) -> bool:
+        """Whether this is its base, as far as is known."""
+        names = {base[1], self.base_manifest_list} - {""}
+        return base[0] == self.base_snapshot_id and len(names) < 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,7 @@ class PreparedAppendChange:
     selected: DataFrame
     assigned: frozenset[str] | None
     row_by_row: bool
+    base_manifest_list: str
 
 
 def prepare_append_change(on: ChangeOnTable) -> PreparedAppendChange:
@@ -99,7 +100,9 @@ def prepare_append_change(on: ChangeOnTable) -> PreparedAppendChange:
     more = (ROW_ID_COLUMN,) if keeps_ids else ()
     values = on.new_values(rows, [*_PLACES, *more, *written])
     row_by_row = chooses_row_by_row(on.change)
-    return PreparedAppendChange(table, on.snapshot_id, plan, values, assigned, row_by_row)
+    return PreparedAppendChange(
+        table, on.snapshot_id, plan, values, assigned, row_by_row, on.manifest_list
+    )
 
 
 def _plan(on: ChangeOnTable) -> TableChange | None:
@@ -119,7 +122,8 @@ def run_append_change(
     table, plan = prepared.table, prepared.plan
     if plan is None or not plan.units:
         return changed_outcome(change, table, None, 0, NOTHING_WRITTEN)
-    transaction = begun(scope, table.name, prepared.base_snapshot_id, attempts)
+    base = prepared.base_snapshot_id, prepared.base_manifest_list
+    transaction = begun(scope, table.name, base, attempts)
 
     def write() -> tuple[ToCommit, tuple[int, WrittenFiles, tuple[ColumnLoss, ...]]]:
         job = _run_job(scope, prepared, plan, transaction)
@@ -224,7 +228,7 @@ def run_place_merge(
     """Change and add the rows `prepared.frame`, in one transaction; `effects` are those of the
     clauses. Raises as `run_merge`."""
     table = prepared.table
-    transaction = begun(scope, table.name, prepared.base_snapshot_id, attempts)
+    transaction = begun(scope, table.name, prepared.base, attempts)
     job = _PlaceMerge(scope, prepared, places, transaction)
     return transact(scope, transaction, merge.text, partial(job.run, effects))
 

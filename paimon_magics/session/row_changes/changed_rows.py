@@ -94,6 +94,7 @@ def keyed_rows(
         has_buckets=has_buckets,
         read_set=read_set,
         own_buckets=own_buckets,
+        base_manifest_list=read_set.manifest_list,
     )
 
 

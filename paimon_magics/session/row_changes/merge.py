@@ -259,7 +259,15 @@ def _prepared_write(
     read_set = _read_set(on, () if any(reads) else target.predicates)
     if is_keyed:
         return keyed_rows(table, rows, base, again=again, read_set=read_set)
-    return PreparedWrite(table, rows, Append(), base, again, read_set=read_set)
+    return PreparedWrite(
+        table,
+        rows,
+        Append(),
+        base,
+        again,
+        read_set=read_set,
+        base_manifest_list=on.manifest_list,
+    )
 
 
 def _with_source_size(target: MergeTarget, source_bytes: float | None) -> MergeTarget:

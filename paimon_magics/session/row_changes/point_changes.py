@@ -250,13 +250,13 @@ def commit_by_key(
     rows = prepared.rows()
     if not rows.num_rows:
         return None
-    table, base = prepared.table, prepared.base_snapshot_id
+    table, planned = prepared.table, (prepared.base_snapshot_id, prepared.manifest_list)
     in_turn = plans_in_turn(table.schema, reads=True)
-    transaction = begun(scope, table.name, None if in_turn else base, attempts)
+    transaction = begun(scope, table.name, None if in_turn else planned, attempts)
     base = transaction.base_snapshot_id
 
     def write() -> tuple[ToCommit, CompletedWrite]:
-        current = prepared if base == prepared.base_snapshot_id else _prepared_on(prepared, base)
+        current = prepared if transaction.is_on(planned) else _prepared_on(prepared, base)
         changed = rows if current is prepared else current.rows()
         written = _written(scope, table, changed, transaction)
         check_losses(scope, table, written.losses)

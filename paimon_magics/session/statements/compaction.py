@@ -48,7 +48,7 @@ from paimon_magics.tables.compaction.scopes import (
     stored_partitions,
 )
 from paimon_magics.tables.manifests.live_files import live_files
-from paimon_magics.tables.snapshots.latest import latest_snapshot
+from paimon_magics.tables.snapshots.latest import latest_snapshot, state_of
 from paimon_magics.tables.splits.stored_files import files_of_partitions
 from paimon_magics.tables.table import Table
 
@@ -428,7 +428,8 @@ def _prepared(call: ProcedureCall, request: RescaleBuckets, rescaling: _Rescalin
         return _prepared(call, request, _planned(located, request))
 
     change = OverwriteTouched(only_unchanged=True)
-    return PreparedWrite(table, frame, change, int(snapshot.id), again)
+    base, name = state_of(snapshot)
+    return PreparedWrite(table, frame, change, base, again, base_manifest_list=name)
 
 
 def _as_insert(statement: Call, name: TableName) -> Insert:

@@ -100,7 +100,7 @@ class SparkTransactions:
 
     def begun(self, table: TableName, base: int, attempts: Attempts) -> Transaction:
         """See `CompactionEngine.begun`."""
-        return begun(self.scope, table, base, attempts, compacts=True)
+        return begun(self.scope, table, (base, ""), attempts, compacts=True)
 
     def provenance(self, rows: int, files: int) -> tuple[tuple[str, str], ...]:
         """See `CompactionEngine.provenance`."""

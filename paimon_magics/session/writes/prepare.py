@@ -71,7 +71,8 @@ def _no_check() -> None:
 class PreparedWrite:
     """A planned write: its rows in the table's columns, and what they do to the table.
 
-    `base_snapshot_id` is the table's latest snapshot before planning, 0 for none. `again` plans the
+    `base_snapshot_id` is the table's latest snapshot before planning, 0 for none, and
+    `base_manifest_list` names its delta manifest list, "" if that is unknown. `again` plans the
     same statement on the table's then current state. `check` raises InvalidValueError for rows that
     storing would change. `column(only=…)` makes the frame of one column of an INSERT. With
     `has_kinds` the frame has a column of the rows' kinds behind the table's, with `has_buckets` one
@@ -96,6 +97,12 @@ class PreparedWrite:
     own_buckets: bool = False
     marks_unseen: bool = False
     changeable: Callable[[], tuple[str, ...]] = tuple
+    base_manifest_list: str = ""
+
+    @property
+    def base(self) -> tuple[int, str]:
+        """The snapshot before planning, as `state_of` returns it."""
+        return self.base_snapshot_id, self.base_manifest_list
 
 
 def prepare_insert(
@@ -157,6 +164,7 @@ def prepare_insert(
         keys_repeat=kinds,
         changeable=partial(changeable, frame, taken),
         read_set=None if source is not None else _own_read_set(scope, insert, table, state, bound),
+        base_manifest_list=state[1],
     )
 
 

@@ -86,16 +86,25 @@ def run_again(
 def begun(
     scope: StatementScope,
     table: TableName,
-    base: int | None,
+    base: tuple[int, str] | None,
     attempts: Attempts,
     *,
     compacts: bool = False,
 ) -> Transaction:
     """Wait for the statement's turn, which the progress display shows; return its transaction. One
-    that only `compacts` does not wait."""
+    that only `compacts` does not wait. `base` is the `state_of` the snapshot that the statement was
+    planned on, with "" if its manifest list is unknown; None is the latest snapshot."""
+    base_id, base_name = (None, "") if base is None else base
     engine = engine_name(scope.spark.version)
     with doing(lambda: scope.committer.delay() or attempts.doing(table)):
-        transaction = scope.committer.begin(table, base, engine, attempts.waits, compacts=compacts)
+        transaction = scope.committer.begin(
+            table,
+            base_id,
+            engine,
+            attempts.waits,
+            compacts=compacts,
+            base_manifest_list=base_name,
+        )
     attempts.opened()
     epoch = scope.epoch
     if epoch is not None and not compacts:

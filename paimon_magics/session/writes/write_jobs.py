@@ -86,14 +86,14 @@ def run_write(
     change. Return the plan that was written. If `plans_in_turn` allows it, an append is planned
     again when its turn has come. An overwrite keeps its plan: it replaces what was there
     before."""
-    table, base = prepared.table, prepared.base_snapshot_id
+    table, base = prepared.table, prepared.base
     in_turn = isinstance(prepared.change, Append) and plans_in_turn(
         table.schema, reads=prepared.read_set is not None
     )
     transaction = begun(scope, table.name, None if in_turn else base, attempts)
 
     def written() -> tuple[ToCommit, tuple[PreparedWrite, CompletedWrite]]:
-        current = prepared if transaction.base_snapshot_id == base else prepared.again()
+        current = prepared if transaction.is_on(base) else prepared.again()
         task = write_spec(
             current.table,
             transaction,

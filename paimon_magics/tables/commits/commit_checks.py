@@ -3,7 +3,7 @@ unchanged since planning, and keys are in one bucket."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from paimon_magics.planning.commits.requests import (
     CompactManifests,
     OverwritePartitions,
     OverwriteTouched,
+    Transaction,
 )
 from paimon_magics.tables.commits.changes import Changes, typed_partition
 from paimon_magics.tables.commits.dynamic_keys import has_moved_keys, hash_entries
@@ -30,11 +31,13 @@ from paimon_magics.tables.manifests.hash_indexes import HashIndexes
 from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
 from paimon_magics.tables.manifests.partitions import partition_text, partition_values
 from paimon_magics.tables.pypaimon_internals import check_row_ids_since
-from paimon_magics.tables.snapshots.latest import required_snapshot
+from paimon_magics.tables.snapshots.latest import has_state, required_snapshot, state_of
 from paimon_magics.tables.snapshots.provenance import described
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_counts import newer_bucket_counts
 from paimon_magics.tables.writing.dynamic_buckets import IndexFile, hash_index_in
+
+_KEYS = "the keys that were added since are"  # unknown without an expired snapshot
 
 Check = Callable[[Any], None]
 """Checks the latest snapshot (None for none), on which a commit will be published."""
@@ -58,20 +61,61 @@ def overwrite_check(
         case OverwriteTouched(only_unchanged=True):
             only_unchanged = True
     touched = _replaced_partitions(table, request, messages)
-    checked_to = request.transaction.base_snapshot_id
+    error = OutdatedPlanError if only_unchanged else CommitConflictError
+    newer = _NewerSnapshots(table, request.transaction, "what it added is", error)
 
     def check(latest: Any) -> None:
-        nonlocal checked_to
-        for newer in range(checked_to + 1, latest.id + 1 if latest is not None else 1):
-            snapshot = required_snapshot(table, newer, "what it added is", CommitConflictError)
+        for snapshot in newer.up_to(latest):
             changed = _changed_partitions(table, snapshot, only_added=not only_unchanged)
             for values in filter(touched, changed):
                 if only_unchanged:
                     raise _changed_rows(table, snapshot, values)
                 raise _newer_rows(table, snapshot, values)
-            checked_to = newer
 
     return check
+
+
+class _NewerSnapshots:
+    """The snapshots since a transaction's base that a check has not met yet.
+
+    The ids alone don't say which these are: when a table is rolled back, the next snapshots take
+    the ids of those that are gone. So the last snapshot that was met has to be in the table still.
+    If it is not, or if a snapshot has expired, `error` is raised; `unknown` names the fact that
+    can't be known without it.
+    """
+
+    def __init__(
+        self, table: Table, transaction: Transaction, unknown: str, error: type[CommitConflictError]
+    ) -> None:
+        self._table, self._unknown, self._error = table, unknown, error
+        self._met = transaction.base
+
+    def up_to(self, latest: Any) -> Iterator[Any]:
+        """Yield them up to the latest snapshot (None for none), the oldest first."""
+        self.check(latest)
+        latest_id = 0 if latest is None else latest.id
+        for newer in range(self._met[0] + 1, latest_id + 1):
+            is_last = newer == latest_id
+            snapshot = latest if is_last else self.required(newer)
+            yield snapshot
+            if snapshot.commit_kind != "COMPACT":  # one that conflicts may be rolled back
+                self._met = state_of(snapshot)
+
+    def check(self, latest: Any) -> None:
+        """Raise `error` if the last snapshot that was met is gone."""
+        is_there = has_state(self._table, self._met, latest)
+        if is_there is None:
+            self.required(self._met[0])
+        if not is_there:
+            raise self._error(
+                f"Since this statement was planned, `{self._table.name}` was rolled back to before "
+                f"snapshot {self._met[0]}.",
+                hint="Nothing was written. Run the statement again.",
+            )
+
+    def required(self, snapshot_id: int) -> Any:
+        """The snapshot with an id."""
+        return required_snapshot(self._table, snapshot_id, self._unknown, self._error)
 
 
 def _replaced_partitions(
@@ -227,12 +271,13 @@ def bucket_check(
 
     The check raises OutdatedPlanError that names the conflicting commit.
     """
-    base_id = request.transaction.base_snapshot_id
+    transaction = request.transaction
+    base_id = transaction.base_snapshot_id
     mode = table.schema.bucket_mode
     if isinstance(request.change, Compact) and request.change.moves_keys:
-        return _untouched(table, base_id, messages)
+        return _untouched(table, transaction, messages)
     if isinstance(request.change, Append) and mode == "HASH_FIXED":
-        return newer_bucket_counts(table, messages, base_id)
+        return newer_bucket_counts(table, messages, transaction.base)
     if not isinstance(request.change, Append) or mode not in ("HASH_DYNAMIC", "KEY_DYNAMIC"):
         return None
     touched = {tuple(message.partition) for message in messages}
@@ -240,10 +285,12 @@ def bucket_check(
     indexes = HashIndexes()
 
     def check(latest: Any) -> None:
+        _NewerSnapshots(table, transaction, _KEYS, OutdatedPlanError).check(latest)
         latest_id = 0 if latest is None else latest.id
         if latest_id <= base_id:
             return
-        index = _index(table, _bucket_snapshot(table, base_id) if base_id else None, touched)
+        base_snapshot = _bucket_snapshot(table, base_id) if base_id else None
+        index = _index(table, base_snapshot, touched)
         if mode == "HASH_DYNAMIC" and index == _index(table, latest, touched):
             return
         came = moved = None
@@ -258,7 +305,7 @@ def bucket_check(
             came = snapshot if index != before else came
         if came is None and moved is None:
             return
-        manifest = _bucket_snapshot(table, base_id).index_manifest if base_id else None
+        manifest = None if base_snapshot is None else base_snapshot.index_manifest
         base, now = (hash_entries(table, name) for name in (manifest, latest.index_manifest))
         if came is not None and indexes.have_met(table, base, now, added):
             raise _keys_came(table, came)
@@ -278,27 +325,24 @@ def _index(
 
 
 def _bucket_snapshot(table: Table, snapshot_id: int) -> Any:
-    return required_snapshot(table, snapshot_id, "the keys that were added since are")
+    return required_snapshot(table, snapshot_id, _KEYS)
 
 
-def _untouched(table: Table, base_id: int, messages: Sequence[CommitMessage]) -> Check:
+def _untouched(table: Table, transaction: Transaction, messages: Sequence[CommitMessage]) -> Check:
     """A check for a move of keys: no rows of its buckets may have been added or removed since the
     base."""
     moved = {(tuple(message.partition), message.bucket) for message in messages}
     manifests = ManifestCache(table.paimon)
-    checked = base_id
+    newer = _NewerSnapshots(table, transaction, _KEYS, OutdatedPlanError)
 
     def check(latest: Any) -> None:
-        nonlocal checked
-        for snapshot_id in range(checked + 1, 1 + (0 if latest is None else latest.id)):
-            snapshot = _bucket_snapshot(table, snapshot_id)
+        for snapshot in newer.up_to(latest):
             if snapshot.commit_kind != "COMPACT":
                 changed = manifests.listed_entries([snapshot.delta_manifest_list])
                 partitions, of_files = partition_values(table.paimon, changed)
                 buckets = zip(of_files, changed["bucket"].to_pylist(), strict=True)
                 if any((partitions[at], bucket) in moved for at, bucket in buckets):
                     raise _keys_came(table, snapshot, "wrote")
-        checked = base_id if latest is None else latest.id
 
     return check
 

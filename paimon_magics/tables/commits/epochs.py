@@ -65,7 +65,8 @@ def noted_epoch(table: Table, query_id: str) -> EpochNote | None:
 def note_epoch(table: Table, query_id: str, note: EpochNote) -> None:
     """Replace the note of a query."""
     document = asdict(note.transaction)
-    del document["table"]
+    # Earlier versions read no other members; an epoch's transaction is only looked up by its note.
+    del document["table"], document["base_manifest_list"]
     body = json.dumps({"epoch": note.epoch, "key": note.key, "transaction": document}).encode()
     table.store.make_folder(_folder(table))
     table.store.write(_path(table, query_id), body)

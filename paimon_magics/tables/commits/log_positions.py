@@ -13,7 +13,12 @@ from typing import Any
 
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits.requests import CommitRequest
-from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
+from paimon_magics.tables.snapshots.latest import (
+    has_state,
+    latest_snapshot,
+    read_snapshot,
+    state_of,
+)
 from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.table import Table
 
@@ -78,12 +83,15 @@ def log_check(table: Table, request: CommitRequest) -> Callable[[Any], None] | N
     if log is None or _FIRST not in properties:
         return None
     first, last = int(properties[_FIRST]), int(properties[_LAST])
-    checked_to = request.transaction.base_snapshot_id
+    checked = request.transaction.base
 
     def check(latest: Any) -> None:
-        nonlocal checked_to
+        nonlocal checked
+        if not has_state(table, checked, latest):
+            # After a roll-back, batches may have come into snapshots with earlier ids.
+            checked = state_of(None)
         latest_id = 0 if latest is None else latest.id
-        position = log_position(table, log, checked_to, latest_id + 1)
+        position = log_position(table, log, checked[0], latest_id + 1)
         if position is not None and position.last >= first:
             raise CommitConflictError(
                 f"Records {first} to {last} of the log {log} were not published: snapshot "
@@ -91,6 +99,6 @@ def log_check(table: Table, request: CommitRequest) -> Callable[[Any], None] | N
                 f"{position.last}.",
                 hint="These records are in the table and are not loaded again.",
             )
-        checked_to = max(checked_to, latest_id)
+        checked = state_of(latest)
 
     return check

@@ -30,7 +30,7 @@ from paimon_magics.tables.manifests.live_files import ManifestCache, live_files,
 from paimon_magics.tables.manifests.names import ADD, DELETE
 from paimon_magics.tables.manifests.partitions import partition_text, partition_values
 from paimon_magics.tables.schema.history import TableSchemas
-from paimon_magics.tables.snapshots.latest import required_snapshot
+from paimon_magics.tables.snapshots.latest import has_state, required_snapshot, state_of
 from paimon_magics.tables.snapshots.provenance import PREFIX, described
 from paimon_magics.tables.splits.bucket_splits import KeyRanks
 from paimon_magics.tables.splits.pruning import can_match
@@ -82,7 +82,7 @@ class _ReadCheck:
         self._table = table
         self._read = read
         self._manifests = ManifestCache(table.paimon)
-        self._checked = read.snapshot_id
+        self._checked = read.state
         self._by_partition = table.schema.bucket_mode == "POSTPONE_MODE"
         self._ours: dict[_Place, list[tuple[CommitMessage, Any]]] = {}
         for message in messages if read.written_keys else ():
@@ -103,11 +103,11 @@ class _ReadCheck:
     def check(self, latest: Any) -> None:
         """See `read_check`."""
         latest_id = 0 if latest is None else latest.id
-        self._is_there(latest_id)
+        self._is_there(latest)
         if not self._knows_hidden:
             self._none_are_hidden()
             self._knows_hidden = True
-        for snapshot_id in range(self._checked + 1, latest_id + 1):
+        for snapshot_id in range(self._checked[0] + 1, latest_id + 1):
             newer = latest if snapshot_id == latest_id else self._snapshot(snapshot_id)
             entries = self._manifests.listed_entries([newer.delta_manifest_list])
             self._files_stay(newer, entries)
@@ -117,18 +117,21 @@ class _ReadCheck:
             if is_changed:
                 self._none_are_marked(newer)
                 self._none_are_added(newer, entries)
-            self._checked = snapshot_id
+            self._checked = state_of(newer)
 
-    def _is_there(self, latest_id: int) -> None:
+    def _is_there(self, latest: Any) -> None:
         """Raise OutdatedPlanError if the snapshot that was read no longer belongs to the table."""
-        read_id, name = self._read.snapshot_id, self._read.manifest_list
-        if latest_id < self._checked:  # rolled back between two attempts
-            self._checked, self._vectors = read_id, None
-        if read_id == 0 or self._checked > read_id:
+        read_id = self._read.snapshot_id
+        if self._checked[0] > read_id:
+            if has_state(self._table, self._checked, latest):
+                return
+            self._checked = self._read.state  # rolled back between two attempts
+            self._vectors = None
+        if read_id == 0:
             return
-        is_there = latest_id >= read_id
-        if is_there and name:
-            is_there = self._snapshot(read_id).delta_manifest_list == name
+        is_there = has_state(self._table, self._read.state, latest)
+        if is_there is None:
+            self._snapshot(read_id)
         if not is_there:
             raise OutdatedPlanError(
                 f"`{self._table.name}` was rolled back to before snapshot {read_id}, which this "

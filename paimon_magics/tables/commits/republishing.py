@@ -32,6 +32,7 @@ from paimon_magics.tables.manifests.names import ADD, DELETE
 from paimon_magics.tables.snapshots.latest import (
     earliest_snapshot_id,
     latest_snapshot,
+    latest_state,
     read_snapshot,
 )
 from paimon_magics.tables.snapshots.provenance import PREFIX
@@ -115,13 +116,14 @@ def repetition(table: Table, p: Publication, original: CommitRequest | None) -> 
     same commit user and identifier, by which its writer finds it. Raises TableDamagedError if the
     manifests are gone.
     """
-    latest = latest_snapshot(table.paimon)
+    base_id, base_name = latest_state(table)
     transaction = Transaction(
         table=p.table,
         commit_user=p.commit_user,
         file_prefix="" if original is None else original.transaction.file_prefix,
-        base_snapshot_id=latest.id if latest is not None else 0,
+        base_snapshot_id=base_id,
         commit_identifier=p.commit_identifier,
+        base_manifest_list=base_name,
     )
     messages = _messages(table, p) if original is None else original.messages
     properties = p.properties if original is None else original.properties

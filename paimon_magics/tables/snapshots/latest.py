@@ -56,8 +56,29 @@ def latest_snapshot_id(table: Table) -> int:
 def latest_state(table: Table) -> tuple[int, str]:
     """The id of the latest snapshot and the name of its delta manifest list, by which another
     snapshot that took its id is noticed; 0 and "" for a table without snapshots."""
-    latest = latest_snapshot(table.paimon)
-    return (0, "") if latest is None else (latest.id, str(latest.delta_manifest_list))
+    return state_of(latest_snapshot(table.paimon))
+
+
+def state_of(snapshot: Any) -> tuple[int, str]:
+    """The id of a snapshot and the name of its delta manifest list; 0 and "" for None."""
+    return (0, "") if snapshot is None else (snapshot.id, str(snapshot.delta_manifest_list))
+
+
+def has_state(table: Table, state: tuple[int, str], latest: Any) -> bool | None:
+    """Whether the snapshot of a `state_of` is still in a table, whose latest snapshot is `latest`
+    (None for none). None if that is unknown, because the snapshot has expired.
+
+    Without the name of a manifest list, any snapshot with the id counts. Reads the snapshot's file
+    unless `latest` says it all.
+    """
+    snapshot_id, name = state
+    latest_id, latest_name = state_of(latest)
+    if snapshot_id >= latest_id:
+        return snapshot_id == latest_id and name in ("", latest_name)
+    if not name:
+        return True
+    snapshot = read_snapshot(table.paimon, snapshot_id)
+    return None if snapshot is None else state_of(snapshot) == state
 
 
 def read_snapshot(paimon: Any, snapshot_id: int) -> Any:

@@ -24,7 +24,7 @@ from paimon_magics.tables.manifests.merging import may_hold
 from paimon_magics.tables.manifests.names import ADD
 from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.schema.alterations import schema_of
-from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
+from paimon_magics.tables.snapshots.latest import has_state, latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_assignment import Partition
 
@@ -71,19 +71,20 @@ def compacted_bucket_counts(table: Table, messages: Iterable[CommitMessage]) -> 
 
 
 def newer_bucket_counts(
-    table: Table, messages: Sequence[CommitMessage], base_snapshot_id: int
+    table: Table, messages: Sequence[CommitMessage], base: tuple[int, str]
 ) -> Callable[[Any], None]:
     """Return a check of the latest snapshot (None for none) for a commit that adds rows.
 
     The check raises OutdatedPlanError if, since the snapshot that the statement was planned on,
-    others wrote one of its partitions with another number of buckets.
+    others wrote one of its partitions with another number of buckets. `base` is that snapshot, as
+    `state_of` returns it.
     """
     schema = table.schema
     if schema.bucket_mode != "HASH_FIXED":
         return lambda latest: None
 
     def check(latest: Any) -> None:
-        if latest is None or latest.id <= base_snapshot_id:
+        if latest is None or (latest.id <= base[0] and has_state(table, base, latest)):
             return
         if not (_was_changed(table, schema) or _is_rescaled(table, messages, latest)):
             return

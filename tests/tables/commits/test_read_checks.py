@@ -37,7 +37,7 @@ from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.commits.read_checks import have_common_key
 from paimon_magics.tables.schema.types import arrow_schema
-from paimon_magics.tables.snapshots.latest import latest_snapshot_id, read_snapshot
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id, latest_state, read_snapshot
 from paimon_magics.tables.stores.local_store import publish_local_file
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.native_writer import native_table
@@ -82,8 +82,10 @@ def committed(
     change: Change | None = None,
     publish: Callable[[str, bytes], bool] = publish_local_file,
 ) -> CommitReceipt:
-    base = latest_snapshot_id(table) if read is None else read.snapshot_id
-    opened = Transaction(table.name, f"user-{next(_USERS)}", "pm-unused-", base)
+    base, name = latest_state(table) if read is None else read.state
+    opened = Transaction(
+        table.name, f"user-{next(_USERS)}", "pm-unused-", base, base_manifest_list=name
+    )
     asked = CommitRequest(opened, change or Append(), messages, (), read)
     return commit(decoded(table, asked), publish, is_first_run=True)
 
@@ -426,6 +428,44 @@ def test_rollback_outdates_a_plan(tmp_path: Path) -> None:
     added(table, (3, "other"))
     with pytest.raises(OutdatedPlanError, match="was rolled back to before snapshot 2"):
         committed(table, again, read_keys(2, manifest_list=name))
+
+
+def grown_again(table: Table, *values: Sequence[Any]) -> Callable[[str, bytes], bool]:
+    """Publishes snapshots; before the first one, somebody else rolls the table back to its first
+    snapshot and adds each of the rows, up to the same id."""
+    is_first = True
+
+    def publish(path: str, content: bytes) -> bool:
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            table.paimon.rollback_to(1)
+            for value in values:
+                added(table, value)
+        return publish_local_file(path, content)
+
+    return publish
+
+
+def test_rows_are_checked_that_came_by_a_rollback_between_two_attempts(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    for key in (1, 2, 3):
+        added(table, (key, "a"))
+    name = read_snapshot(table.paimon, 1).delta_manifest_list
+    ours = written(table, rows_of(table, (9, "c")))
+    publish = grown_again(table, (9, "b"), (8, "b"), (7, "b"))
+    with pytest.raises(OutdatedPlanError, match=f"snapshot 2 .*{_SAME_KEY}"):
+        committed(table, ours, read_keys(1, manifest_list=name), publish=publish)
+
+
+def test_overwrite_is_refused_after_a_rollback_between_two_attempts(tmp_path: Path) -> None:
+    table = made(tmp_path, "k INT, v STRING")
+    for key in (1, 2, 3):
+        added(table, (key, "a"))
+    ours = written(table, rows_of(table, (9, "c")))
+    publish = grown_again(table, (6, "b"), (7, "b"), (8, "b"))
+    with pytest.raises(CommitConflictError, match="was rolled back to before snapshot 3"):
+        committed(table, ours, change=OverwritePartitions(), publish=publish)
 
 
 def test_expired_snapshot_outdates_a_plan(tmp_path: Path) -> None:

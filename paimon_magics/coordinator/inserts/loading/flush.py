@@ -327,7 +327,9 @@ class BatchLoader:
                     *log_properties(queue_id(self._log.id, table_id), *span, len(dead)),
                 ),
                 # Somebody who goes around the coordinator may change the keys meanwhile.
-                read_keys(base) if result.has_read else None,
+                read_keys(base, manifest_list=transaction.base_manifest_list)
+                if result.has_read
+                else None,
             )
         flush = StoredFlush(*span, result.chain, id, transaction_document(transaction))
         self._log.begin_flush(table_id, flush, dead)
