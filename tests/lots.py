@@ -6,7 +6,7 @@ All tests take an hour on two cores, and three quarters of it are a tenth of the
 start Spark, coordinators and kernels. A file that took more than some seconds when it was last
 recorded runs an eighth of its cases, and those that are marked `always`. Other files run whole, and
 so do checks of the repository's texts. A notebook is drawn as a whole, since its cells build on
-each other. `make test-all` runs everything.
+each other, and so is a file whose cases share one dear run. `make test-all` runs everything.
 
 Nothing may rest on a machine whose zone is UTC. So each commit has its tests in one of some zones;
 the variable TZ names another one.
@@ -31,6 +31,8 @@ ZONES = ("UTC", "America/St_Johns")
 """The second one is behind UTC by three hours and a half, and has summer time; days of 1582 and
 1900 have seconds."""
 LOTS = 8
+_WHOLE = ("notebooks/", "tests/deploy/test_alerts.py", "tests/hub/test_isolation.py")
+"""Notebooks, and files whose cases look at one run of their fixture."""
 _SECONDS_MAX = 10
 """What a file may take and still run whole. There are hundreds of these files."""
 
@@ -39,7 +41,7 @@ _VARIABLE = "PAIMON_MAGICS_TEST_LOT"
 
 def lot_of(node_id: str) -> int:
     """The lot of a case, 0 to `LOTS` - 1. It follows from the name alone."""
-    name = file_of(node_id) if node_id.startswith("notebooks/") else node_id
+    name = file_of(node_id) if node_id.startswith(_WHOLE) else node_id
     return zlib.crc32(name.encode()) % LOTS
 
 
