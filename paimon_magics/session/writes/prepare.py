@@ -119,8 +119,7 @@ def prepare_insert(
     table = scope.load(insert.target, insert.text, insert.target_position)
     # Taken before the source is planned: a later commit then counts as newer than the plan.
     state = latest_state(table)
-    schema = table.schema
-    _check_target(scope, insert, table)
+    schema = _writable_schema(scope, insert, table)
     static = static_partition_columns(insert, schema)
     source = frame
     if frame is None:
@@ -181,11 +180,12 @@ def _value_names(insert: Insert, schema: TableSchema, count: int) -> list[str]:
     return [names[position] for position in range(count)]
 
 
-def _check_target(scope: StatementScope, insert: Insert, table: Table) -> None:
+def _writable_schema(scope: StatementScope, insert: Insert, table: Table) -> TableSchema:
     with errors_located(insert.text, insert.target_position):
         check_writable(table.name, table.schema)
         if not insert.overwrite:
             check_cross_partition_size(table, scope.settings.cross_partition_rows_max)
+    return table.schema
 
 
 def _taken_by(
