@@ -204,9 +204,9 @@ class InsertStream:
         self._socket: ClientConnection | None = None
 
     def insert(self, key: int) -> None:
-        """Insert one row. After a lost connection, where the coordinator can't reach its store, or
-        where it is not the owner any more, the same message is sent over another connection, with
-        its offset. Raises TimeoutError if it is not acknowledged within two minutes."""
+        """Insert one row. After a lost connection, where the coordinator can't reach its store, is
+        stopping, or is not the owner any more, the same message is sent over another connection,
+        with its offset. Raises TimeoutError if it is not acknowledged within two minutes."""
         deadline = time.monotonic() + 120
         message = json.dumps({"columns": ["k"], "rows": [[key]]})
         while True:
@@ -215,14 +215,15 @@ class InsertStream:
                 socket.send(message)
                 (answer,) = json.loads(socket.recv(60))
                 assert answer["offset"] == self._offset, answer
-                if answer.get("error", {}).get("type") in _AGAIN:
-                    raise ConnectionError(answer["error"]["message"])
+                error = answer.get("error", {})
+                if error.get("type") in _AGAIN or "is stopping" in error.get("message", ""):
+                    raise ConnectionError(error["message"])
                 assert "error" not in answer, answer
                 self._offset += 1
                 return
-            except (WebSocketException, OSError) as error:
+            except (WebSocketException, OSError) as failure:
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"key {key} was not acknowledged: {error}") from error
+                    raise TimeoutError(f"key {key} was not acknowledged: {failure}") from failure
                 self.close()
                 self._addresses.append(self._addresses.pop(0))
                 time.sleep(0.05)
