@@ -66,7 +66,7 @@ if "PAIMON_HUB_NOTEBOOK_OPTIONS" in os.environ:
     c.Spawner.environment["PAIMON_CATALOG_OPTIONS"] = json.dumps(options)
 c.KubeSpawner.environment = c.Spawner.environment  # which Zero to JupyterHub has set
 
-# An idle notebook with a Spark session takes 1 GB, each further one of a user 0.7 GB.
+# An idle notebook with a Spark session takes 0.6 to 0.8 GB (docs/capacity.md).
 c.Spawner.mem_limit = "4G"
 c.Spawner.cpu_limit = 2.0
 c.JupyterHub.active_server_limit = 50
