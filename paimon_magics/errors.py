@@ -180,7 +180,14 @@ class UnsupportedStatementError(StatementError):
 
 
 class UnknownNameError(StatementError):
-    """A database, table, column, option, setting or bind parameter that does not exist."""
+    """A database, table, column, option, setting or bind parameter that does not exist.
+
+    A server's errors go to users who must not see all names. Their hints have no names of databases
+    and tables; `near`, if set, looks up the hint with names. Only code that knows that the reader
+    may see every table calls it.
+    """
+
+    near: Callable[[], str] | None = None
 
 
 class InvalidValueError(StatementError):

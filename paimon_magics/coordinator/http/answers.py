@@ -14,16 +14,18 @@ sent again, else 502, which no client repeats by itself.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from paimon_magics.coordinator.core import values as core
+from paimon_magics.coordinator.http.limits import run_in_threadpool
 from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import receipt_document
 from paimon_magics.coordinator.protocol.errors import (
@@ -36,7 +38,7 @@ from paimon_magics.coordinator.protocol.errors import (
     TableHeldError,
 )
 from paimon_magics.coordinator.protocol.json_text import json_value
-from paimon_magics.coordinator.protocol.principals import PRINCIPAL
+from paimon_magics.coordinator.protocol.principals import PRINCIPAL, Principal
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import (
     CommitConflictError,
@@ -144,10 +146,23 @@ def answer_response(answer: core.Answer, at_ms: int = 0) -> Response:
             return error_answer(404, "UnknownTransaction", _UNKNOWN, _UNKNOWN_HINT)
 
 
-async def on_error(request: Request | None, error: Exception) -> Response:
-    """Return the response to a request that raised an error of ours. Hints with existing names go
-    only to principals who may read everything.
+async def hint_for(principal: Principal | None, error: PaimonMagicsError) -> str:
+    """The hint of an error for its reader. Only a principal who may read all tables gets a hint
+    that names databases and tables.
     """
+    if isinstance(error, StoreRefusedError):
+        return f"The store refuses the coordinator's credentials. {NEW_CREDENTIALS}"
+    if isinstance(error, UnknownNameError) and principal is not None:
+        if principal.is_limited:
+            return ""
+        if error.near is not None:
+            with contextlib.suppress(PaimonMagicsError):  # it must not hide this error
+                return await run_in_threadpool(error.near)
+    return error.hint
+
+
+async def on_error(request: HTTPConnection | None, error: Exception) -> Response:
+    """Return the response to a request that raised an error of ours."""
     assert isinstance(error, PaimonMagicsError)
     if isinstance(error, NotOwnerError):
         return _elsewhere(503, error, error.address)
@@ -155,12 +170,7 @@ async def on_error(request: Request | None, error: Exception) -> Response:
     # A failure of the store is logged once, not with each request that comes meanwhile.
     if status >= _FAILURE and not isinstance(error, _NOT_LOGGED):
         _log.error("A request failed: %s", error)
-    hint = error.hint
-    if isinstance(error, StoreRefusedError):
-        hint = f"The store refuses the coordinator's credentials. {NEW_CREDENTIALS}"
-    principal = None if request is None else request.scope.get(PRINCIPAL)
-    if isinstance(error, UnknownNameError) and principal is not None and principal.is_limited:
-        hint = ""
+    hint = await hint_for(None if request is None else request.scope.get(PRINCIPAL), error)
     facts = {"in_front": error.in_front} if isinstance(error, TableHeldError) else {}
     if isinstance(error, BrokeOffError) and error.address:
         return _elsewhere(status, error, error.address)

@@ -223,7 +223,8 @@ def _catalog(options: argparse.Namespace, state: Path) -> Catalog:
     conceal_options(chosen)
     roots = tuple(options.external_root)
     of_tables = options.embedded and not roots
-    return Catalog.open(chosen, PathRules(None if of_tables else roots, (str(state.resolve()),)))
+    rules = PathRules(None if of_tables else roots, (str(state.resolve()),))
+    return Catalog.open(chosen, rules).without_names_in_hints()
 
 
 def data_tokens_of(options: argparse.Namespace, catalog: Catalog) -> DataTokens | None:

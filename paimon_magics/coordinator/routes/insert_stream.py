@@ -24,9 +24,11 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from paimon_magics.coordinator.http.answers import hint_for
 from paimon_magics.coordinator.http.guard import principal_in
 from paimon_magics.coordinator.inserts.admission.validator import TableInfo, mode_of
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode
+from paimon_magics.coordinator.protocol.principals import Principal
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry
 from paimon_magics.coordinator.routes.insert_requests import (
     answer_document,
@@ -57,7 +59,8 @@ class InsertStream:
             await _Stream(self._entry, socket, receive).serve()
         except PaimonMagicsError as error:
             with contextlib.suppress(RuntimeError):
-                await socket.send_text(json.dumps([{"error": _error(error)}]))
+                shown = await _error(error, principal_in(scope))
+                await socket.send_text(json.dumps([{"error": shown}]))
                 await socket.close(_REFUSED)
 
 
@@ -137,12 +140,15 @@ class _Stream:
             offset, future = self._under_way[0]
             refused = False
             texts: list[str] = []
-            with contextlib.suppress(Exception):  # `_answer_text` reports it
+            with contextlib.suppress(Exception):  # `_refusal_text` reports it
                 await future
             while self._under_way and self._under_way[0][1].done() and not refused:
                 offset, future = self._under_way.popleft()
                 self._room.release()
-                text, refused = _answer_text(offset, future)
+                if (error := future.exception()) is None:
+                    text, refused = _answer_text(offset, future.result())
+                else:
+                    text, refused = await self._refusal_text(offset, error), True
                 texts.append(text)
             await self._socket.send_text(f"[{', '.join(texts)}]")
             if refused:
@@ -150,25 +156,26 @@ class _Stream:
                     await self._socket.close(_REFUSED)
                 return
 
+    async def _refusal_text(self, offset: int, error: BaseException) -> str:
+        """The answer to a message that failed, as JSON."""
+        if isinstance(error, PaimonMagicsError):
+            shown = await _error(error, self._principal)
+        else:
+            shown = {"type": "InternalError", "message": type(error).__name__, "hint": ""}
+        return json.dumps({"offset": offset, "error": shown})
 
-def _answer_text(offset: int, future: asyncio.Future[Answer]) -> tuple[str, bool]:
+
+def _answer_text(offset: int, answer: Answer) -> tuple[str, bool]:
     """The answer to a message as JSON, and whether it ends the stream."""
-    error = future.exception()
-    document: dict[str, Any]
-    if isinstance(error, PaimonMagicsError):
-        document = {"error": _error(error)}
-    elif error is not None:
-        document = {"error": {"type": "InternalError", "message": type(error).__name__, "hint": ""}}
-    else:
-        answer = future.result()
-        if isinstance(answer, Accepted) and answer.mode is Mode.ASYNC and not answer.fallback:
-            # The fast path: most answers are these.
-            end = ', "duplicate": true}' if answer.duplicate else "}"
-            return f'{{"offset": {offset}, "lsn": {answer.lsn}{end}', False
-        document = answer_document(answer)
-        document.pop("label", None)
+    if isinstance(answer, Accepted) and answer.mode is Mode.ASYNC and not answer.fallback:
+        # The fast path: most answers are these.
+        end = ', "duplicate": true}' if answer.duplicate else "}"
+        return f'{{"offset": {offset}, "lsn": {answer.lsn}{end}', False
+    document = answer_document(answer)
+    document.pop("label", None)
     return json.dumps({"offset": offset, **document}), "error" in document
 
 
-def _error(error: PaimonMagicsError) -> dict[str, str]:
-    return {"type": type(error).__name__, "message": error.message, "hint": error.hint}
+async def _error(error: PaimonMagicsError, principal: Principal) -> dict[str, str]:
+    hint = await hint_for(principal, error)
+    return {"type": type(error).__name__, "message": error.message, "hint": hint}

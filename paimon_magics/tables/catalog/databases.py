@@ -91,10 +91,11 @@ class Databases:
     """The databases of one warehouse; `Catalog` adds their tables.
 
     With a `visibility`, hidden databases and tables are treated as missing, also in hints of
-    errors.
+    errors. Without `names_in_hints`, errors name no other databases and tables.
     """
 
     visibility: Visibility | None = None
+    names_in_hints = True
 
     def __init__(self, options: Mapping[str, str], paimon: Any, rules: PathRules) -> None:
         self.options = dict(options)
@@ -147,6 +148,13 @@ class Databases:
         seen = copy(self)
         seen.visibility = visibility
         return seen
+
+    def without_names_in_hints(self) -> Self:
+        """The same catalog for a server, whose users must not see all names: the hints of its
+        errors name no databases and tables. See `UnknownNameError.near`."""
+        quiet = copy(self)
+        quiet.names_in_hints = False
+        return quiet
 
     def sees_database(self, database: str) -> bool:
         """Whether a database is not hidden by the visibility."""
@@ -271,13 +279,24 @@ class Databases:
         """The error for a database that does not exist, with the nearest name."""
         database = shortened(database, NAME_BYTES_MAX)
         gone = "" if self.metastore == "rest" else move_hint(self.stores, self.warehouse)
+        message = f"There is no database `{database}`."
         if gone:
-            return UnknownNameError(f"There is no database `{database}`.", hint=gone)
-        return UnknownNameError(
-            f"There is no database `{database}`.",
-            hint=f"{nearest(database, self.list_databases, what='databases')} "
-            f"CREATE DATABASE {quoted(database)} creates it.",
-        )
+            return UnknownNameError(message, hint=gone)
+        creating = f"CREATE DATABASE {quoted(database)} creates it."
+
+        def near() -> str:
+            return f"{nearest(database, self.list_databases, what='databases')} {creating}"
+
+        return self.unknown_name(message, near, creating)
+
+    def unknown_name(self, message: str, near: Callable[[], str], hint: str) -> UnknownNameError:
+        """The error for a name that does not exist: with the hint of `near`, which names others;
+        where hints have no names, with `hint`."""
+        if self.names_in_hints:
+            return UnknownNameError(message, hint=near())
+        error = UnknownNameError(message, hint=hint)
+        error.near = near
+        return error
 
     def call(self, action: Callable[[], _T]) -> _T:
         """Call pypaimon; raise failures of the store or the server as SetupError.

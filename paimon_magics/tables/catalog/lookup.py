@@ -77,10 +77,10 @@ class Lookup(Databases):
     def load(self, name: TableName) -> Table:
         """The table with its newest schema; `name` must have its database.
 
-        Raises UnknownNameError with the nearest name for a table, branch or database that does not
-        exist, TableDamagedError for a table that can't be read, UnsupportedStatementError for a
-        system table and for tables that are no Paimon file store (format, object and Iceberg tables
-        of a REST catalog).
+        Raises UnknownNameError, with the nearest name where hints may have names, for a table,
+        branch or database that does not exist, TableDamagedError for a table that can't be read,
+        UnsupportedStatementError for a system table and for tables that are no Paimon file store
+        (format, object and Iceberg tables of a REST catalog).
         """
         if name.system_table is not None:
             raise UnsupportedStatementError(
@@ -217,13 +217,12 @@ class Lookup(Databases):
                     hint=nearest(name.branch, branches, what=f"branches of `{shown(main)}`"),
                 )
         gone = "" if self.metastore == "rest" else move_hint(self.stores, self.warehouse)
-        return UnknownNameError(
-            f"There is no table `{name.table}` in the database `{database}`.",
-            hint=gone
-            or nearest(
-                name.table, lambda: self.list_tables(database), what=f"tables in `{database}`"
-            ),
-        )
+        message = f"There is no table `{name.table}` in the database `{database}`."
+        if gone:
+            return UnknownNameError(message, hint=gone)
+        tables = partial(self.list_tables, database)
+        near = partial(nearest, name.table, tables, what=f"tables in `{database}`")
+        return self.unknown_name(message, near, "")
 
 
 def _first_cause(error: BaseException) -> BaseException:
