@@ -10,12 +10,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from paimon_magics.coordinator.__main__ import main
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.client.starting import At
+from paimon_magics.coordinator.http.relaying import PASSED_ON
 from paimon_magics.coordinator.process.succession import PeerNames
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
@@ -155,7 +156,7 @@ def test_stream_through_a_standby_must_reconnect_after_the_owner_dies(team: Team
     owner, standby = team.owner(), team.standby()
     url = standby.address.replace("http", "ws") + "/v1/inserts/default/inserted/stream?channel=c"
     headers = {"authorization": f"Bearer {TOKEN}"}
-    with pytest.raises(Exception, match="403"), connect(url, proxy=None):
+    with pytest.raises(InvalidStatus, match="401"), connect(url, proxy=None):
         pass
     with connect(url + "&offset=0", additional_headers=headers, proxy=None) as stream:
         stream.send(json.dumps({"columns": ["k"], "rows": [[1]]}))
@@ -176,6 +177,31 @@ def test_stream_through_a_standby_must_reconnect_after_the_owner_dies(team: Team
             (0, True),
             (1, False),
         ]
+
+
+@pytest.mark.parametrize("team", ["warehouse"], indirect=True)
+def test_standby_hands_on_why_a_stream_is_refused(team: Team) -> None:
+    team.owner()
+    address = team.standby().address.replace("http", "ws")
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    # What one coordinator has passed on goes no further: as if there were no owner.
+    for more, status, kind in (
+        ({}, 404, "UnknownNameError"),
+        ({PASSED_ON: "1"}, 503, "NoOwnerError"),
+    ):
+        with (
+            pytest.raises(InvalidStatus) as raised,
+            connect(
+                f"{address}/v1/inserts/default/none/stream",
+                additional_headers={**headers, **more},
+                proxy=None,
+                open_timeout=40,
+            ),
+        ):
+            pass
+        answer = raised.value.response
+        assert (answer.status_code, json.loads(answer.body)["error"]["type"]) == (status, kind)
+        assert answer.headers.get_all("content-length") == [str(len(answer.body))]
 
 
 @pytest.mark.parametrize(

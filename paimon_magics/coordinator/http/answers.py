@@ -58,6 +58,11 @@ AT_ONCE = "paimon_magics.answer_at_once"
 of the content, which returns False if the answer must be sent in the usual way.
 """
 
+BEGINNINGS = ("http.response.start", "websocket.http.response.start")
+"""The messages that begin an HTTP answer, the second to a stream that has not begun. A response of
+Starlette sends either; every server for streams takes the second, by an extension of ASGI.
+"""
+
 NEW_CREDENTIALS = (
     "Connect again with valid credentials (%paimon connect --close …): your own coordinator then "
     "uses them. A coordinator that runs as a service gets its credentials from its administrator."
@@ -181,15 +186,23 @@ async def on_error(request: HTTPConnection | None, error: Exception) -> Response
     return answer
 
 
-async def on_no_route(request: Request, error: Exception) -> Response:
+async def on_no_route(request: HTTPConnection, error: Exception) -> Response:
     """Return the response to a request without a route: 404, or 405 for a wrong method."""
     assert isinstance(error, HTTPException)
     return error_answer(
         error.status_code,
         "NotFound",
-        f"There is no endpoint {request.method} {request.url.path}.",
+        f"There is no endpoint {request.scope.get('method', 'STREAM')} {request.url.path}.",
         "The documentation of the coordinator's protocol lists the paths.",
     )
+
+
+async def no_endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request or a stream to a path that no route has."""
+    if scope["type"] != "websocket":
+        raise HTTPException(404)
+    answer = await on_no_route(HTTPConnection(scope), HTTPException(404))
+    await answer(scope, receive, send)
 
 
 async def on_gone(_: Request, __: Exception) -> Response:

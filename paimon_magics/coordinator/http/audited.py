@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paimon_magics.coordinator.audit.entries import Entry, Outcome, entry_id
 from paimon_magics.coordinator.audit.trail import Trail
-from paimon_magics.coordinator.http.answers import error_answer
+from paimon_magics.coordinator.http.answers import BEGINNINGS, error_answer
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.principals import PRINCIPAL, Principal
 from paimon_magics.errors import PaimonMagicsError
@@ -110,12 +110,9 @@ class _Answered:
 
     async def send(self, message: Message) -> None:
         """Pass a part of the answer on."""
-        if message["type"] == "websocket.close" and not self.is_reported:
-            if message.get("code") == 4403:
-                self._trail.refuse(replace(self.entry, status=403))
-        elif message["type"] == "websocket.accept":
+        if message["type"] == "websocket.accept":
             self.is_reported = True
-        elif message["type"] == "http.response.start":
+        elif message["type"] in BEGINNINGS:
             self._start = message
             return
         elif self._start is not None:

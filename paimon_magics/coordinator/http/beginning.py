@@ -23,7 +23,6 @@ from paimon_magics.errors import PaimonMagicsError, SetupError
 _HOLD_SECONDS = 20.0  # how long a request waits for the parts
 _WAITING_MAX = 1_000  # requests that wait at once
 _LOOK_SECONDS = 0.05
-_BUSY = 1013  # the close code that asks a stream to reconnect
 _SLOW = "The coordinator is still starting."
 _SLOW_HINT = "Try again. If this persists, look at the coordinator's log."
 _TRIES_AGAIN = "It tries to start again every few seconds."
@@ -58,8 +57,6 @@ class Beginning:
         """Answer one request."""
         if scope["type"] != "lifespan" and self._app is not None:
             await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": _BUSY})
         else:
             await self._before({**scope, "root_path": self._root}, receive, send)
 

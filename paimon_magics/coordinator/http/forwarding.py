@@ -19,7 +19,6 @@ from paimon_magics.errors import SetupError
 
 _Net = ipaddress.IPv4Network | ipaddress.IPv6Network
 _HOPS_MAX = 20  # of X-Forwarded-For that are read
-_CLOSED = 4403  # the code that a refused WebSocket is closed with
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +116,6 @@ def is_loopback(host: str) -> bool:
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": _CLOSED})
-        return
     answer = error_answer(
         403,
         "Insecure",

@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paimon_magics.coordinator.audit.trail import Trail
-from paimon_magics.coordinator.http.answers import error_answer, on_error
+from paimon_magics.coordinator.http.answers import BEGINNINGS, error_answer, on_error
 from paimon_magics.coordinator.http.audited import Audited, refused_entry, report
 from paimon_magics.coordinator.http.authorisation import (
     ACTIONS,
@@ -56,8 +56,6 @@ from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 
 _WEBSOCKET = "WEBSOCKET"
-_FORBIDDEN = 4403  # codes of refused WebSockets
-_BUSY = 4429
 _DIGITS_MAX = 19  # of a length
 _LOOPBACK = ("127.0.0.1", "::1")
 _NOT_CHECKED = "The token can't be checked now."
@@ -69,7 +67,7 @@ _OWN_TABLES = ("/v1/inserts", "/v1/databases")
 _log = logging.getLogger(__name__)
 
 UNAUTHORISED = 4401
-"""The close code of a stream whose sender is unknown, or no longer known."""
+"""The close code of a stream whose sender is no longer known."""
 
 _AGAIN_SECONDS = 1.0  # how long what a stream's token allows is taken as said
 
@@ -236,10 +234,7 @@ class Guard:
         is_stream = scope["type"] == "websocket"
         wait = self._turnstile.enter(client, is_stream=is_stream)
         if wait:
-            if is_stream:
-                await send({"type": "websocket.close", "code": _BUSY})
-            else:
-                await _too_many(wait)(scope, receive, send)
+            await _too_many(wait)(scope, receive, send)
             return
         try:
             await self._app(scope, receive, send)
@@ -249,10 +244,12 @@ class Guard:
     async def _admit_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The same for a WebSocket, whose messages the server limits."""
         scope = {**scope, "root_path": self._root}
-        is_below = scope["path"].startswith(self._root)
         connection = HTTPConnection(scope)
-        if not is_below or await self._admit(scope, connection) is not None:
-            await send({"type": "websocket.close", "code": UNAUTHORISED})
+        answer = self._refusal(scope, scope["path"].removeprefix(self._root))
+        if answer is None:
+            answer = await self._admit(scope, connection)
+        if answer is not None:
+            await answer(scope, receive, send)
             return
         sender = _StreamSender(self._principal_again, connection, scope[PRINCIPAL], receive)
         await self._let_in(scope, sender.receive, send)
@@ -312,8 +309,7 @@ class _Scoped:
     names_table: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_stream = scope["type"] == "websocket"
-        method = _WEBSOCKET if is_stream else scope["method"]
+        method = _WEBSOCKET if scope["type"] == "websocket" else scope["method"]
         method = "GET" if method == "HEAD" else method
         # A method without a scope does not exist here; the route itself answers that.
         if method not in self.needed:
@@ -326,12 +322,7 @@ class _Scoped:
         try:
             with Using(self.threads[method], table):
                 answer = await self._refusal(scope, method)
-                if answer is None:
-                    await self.app(scope, receive, send if is_stream else _named(send, id))
-                elif is_stream:
-                    await send({"type": "websocket.close", "code": _FORBIDDEN})
-                else:
-                    await answer(scope, receive, _named(send, id))
+                await (answer or self.app)(scope, receive, _named(send, id))
         finally:
             CURRENT.reset(token)
 
@@ -345,8 +336,7 @@ class _Scoped:
         try:
             await self._check_path(scope, principal, needed)
         except PaimonMagicsError as error:
-            request = None if method == _WEBSOCKET else Request(scope)
-            return await on_error(request, error)
+            return await on_error(HTTPConnection(scope), error)
         return None
 
     async def _check_path(self, scope: Scope, principal: Principal, needed: Needed) -> None:
@@ -366,7 +356,7 @@ def _named(send: Send, id: str) -> Send:
     """Give an answer the header with its request's id."""
 
     async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
+        if message["type"] in BEGINNINGS:
             headers = [*message.get("headers", ()), (HEADER, id.encode())]
             message = {**message, "headers": headers}
         await send(message)

@@ -44,7 +44,6 @@ _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 180.0  # longer than clients wait
 _CONNECTIONS_MAX = 1_000
 _RESTARTING = 1012  # the code by which streams end
-_UNAUTHORISED = 4401
 
 
 class Relay:
@@ -131,8 +130,8 @@ class Relay:
                 proxy=None,
                 user_agent_header=None,
             )
-        except websockets.InvalidStatus:
-            await send({"type": "websocket.close", "code": _UNAUTHORISED})
+        except websockets.InvalidStatus as error:
+            await _refused(error.response)(scope, receive, send)
             return True
         except Exception as error:  # after any error, nothing was sent
             _log.info("The coordinator at %s accepts no stream: %r", self.address, error)
@@ -211,6 +210,17 @@ async def _answer(
     async for part in parts:
         await send({"type": "http.response.body", "body": part, "more_body": True})
     await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _refused(answer: websockets.Response) -> Response:
+    """The owner's answer to a stream that it refuses."""
+    response = Response(bytes(answer.body), status_code=answer.status_code)
+    response.raw_headers += [
+        (name.lower().encode("latin-1"), value.encode("latin-1"))
+        for name, value in answer.headers.raw_items()
+        if name.lower().encode("latin-1") not in {*_HOP_BY_HOP, b"content-length"}
+    ]
+    return response
 
 
 async def _to_owner(inner: ClientConnection, receive: Receive) -> None:

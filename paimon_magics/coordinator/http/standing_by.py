@@ -39,7 +39,6 @@ from paimon_magics.coordinator.protocol.errors import NoOwnerError
 _HOLD_SECONDS = 30.0  # how long a request waits for an owner
 _WAITING_MAX = 1_000  # requests that wait at once
 _LOOK_SECONDS = 0.05
-_BUSY = 1013  # the close code that asks a stream to reconnect
 _UNKNOWN = "There is none at the moment: a standby takes over when the lease expires."
 
 
@@ -204,10 +203,7 @@ class StandingBy:
             await self._owner(scope, receive, send)
             return
         self._answers.labels("no_owner").inc()
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": _BUSY})
-        else:
-            await self._no_owner()(scope, receive, send)
+        await self._no_owner()(scope, receive, send)
 
     def _present_relay(self) -> Relay | None:
         """The relay to the present owner. None if there is no owner, it may not be trusted, or this

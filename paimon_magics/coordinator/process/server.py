@@ -21,6 +21,7 @@ from uvicorn.protocols.http.httptools_impl import (
     HttpToolsProtocol,
     RequestResponseCycle,
 )
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from paimon_magics.coordinator.http.answers import AT_ONCE
 from paimon_magics.coordinator.process.network import Certificate
@@ -124,6 +125,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 http=self._connection,
+                ws=_Stream,
                 log_config=None,  # its records go to the process's log
                 log_level="warning",
                 access_log=False,
@@ -229,6 +231,18 @@ class Bounds:
         if victim is not None:
             victim.leave()
         return victim is not None
+
+
+class _Stream(WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket. An HTTP answer to a refused stream completes the handshake. uvicorn
+    overlooks that, and would log an error for each of them.
+    """
+
+    async def send(self, message: Any) -> None:
+        """Send what the application sends."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            self.handshake_complete = True
 
 
 class _BoundedConnection(HttpToolsProtocol):

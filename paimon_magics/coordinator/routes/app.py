@@ -24,6 +24,7 @@ from paimon_magics.coordinator.http.answers import (
     WhileInPlace,
     error_answer,
     json_body,
+    no_endpoint,
     on_error,
     on_gone,
     on_no_route,
@@ -151,6 +152,7 @@ def application(
         routes=[*guarded(own, coordinator.load, parts.trail, threads), *authoriser.routes()],
         exception_handlers=_ON_ERRORS,
     )
+    app.router.default = no_endpoint
     behind: ASGIApp = WhileInPlace(app, f"{root}/v1/", lambda: coordinator.misplaced)
     if inserts is not None:  # it passes on what it can't answer, such as a missing warehouse
         behind = QuickInserts(behind, inserts.entry, root)

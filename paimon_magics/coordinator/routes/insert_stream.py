@@ -24,7 +24,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from paimon_magics.coordinator.http.answers import hint_for
+from paimon_magics.coordinator.http.answers import hint_for, on_error
 from paimon_magics.coordinator.http.guard import principal_in
 from paimon_magics.coordinator.inserts.admission.validator import TableInfo, mode_of
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode
@@ -52,8 +52,16 @@ class InsertStream:
         self._entry = entry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one stream to its end."""
+        """Serve one stream to its end. A stream into a table that takes no inserts is answered as
+        an insert over HTTP.
+        """
         socket = WebSocket(scope, receive, send)
+        try:
+            await self._entry.table_info(socket)
+        except PaimonMagicsError as error:
+            answer = await on_error(socket, error)
+            await answer(scope, receive, send)
+            return
         await socket.accept()
         try:
             await _Stream(self._entry, socket, receive).serve()

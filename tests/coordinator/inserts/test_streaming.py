@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from tests.coordinator.inserts.serving import SLOW, Served, table_sql
+from tests.coordinator.process import create_table
 
 
 @pytest.fixture(scope="module")
@@ -119,15 +121,71 @@ def test_stream_mode_decides_when_inserts_are_answered(served: Served) -> None:
     assert (told["mode"], told["snapshot_id"], served.ids()) == ("off_mode", 1, [1])
 
 
-def test_stream_requires_a_valid_token(served: Served) -> None:
-    with pytest.raises(InvalidStatus) as raised, stream(served, token="no"):
+@pytest.mark.parametrize(
+    ("case", "status", "kind"),
+    [
+        ("wrong token", 401, "Unauthorized"),
+        ("missing scope", 403, "Forbidden"),
+        ("other right", 403, "NotTheirsError"),
+        ("hidden table", 404, "UnknownNameError"),
+        ("unknown table", 404, "UnknownNameError"),
+        ("unknown endpoint", 404, "NotFound"),
+        ("table without small inserts", 400, "InvalidTableError"),
+    ],
+)
+def test_stream_that_is_refused_at_once_is_answered_as_over_http(
+    served: Served, case: str, status: int, kind: str
+) -> None:
+    create_table(served.process.warehouse, "CREATE TABLE IF NOT EXISTS plain (id INT)")
+    path, token = served.path, served.process.token()
+    match case:
+        case "wrong token":
+            token = "no"
+        case "missing scope":
+            token = named(served, f"a{served.name.table}", "read")
+        case "other right":
+            own = f"read=default.{served.name.table}"
+            token = named(served, f"b{served.name.table}", own, "insert=default.other")
+        case "hidden table":
+            token = named(served, f"c{served.name.table}", "insert=default.other")
+        case "unknown table":
+            path = "/v1/inserts/default/plein"
+        case "unknown endpoint":
+            path = "/v1/outserts/default/t"
+        case "table without small inserts":
+            path = "/v1/inserts/default/plain"
+    bearer = {"authorization": f"Bearer {token}"}
+    address = served.process.address.replace("http", "ws", 1)
+    with (
+        pytest.raises(InvalidStatus) as raised,
+        connect(f"{address}{path}/stream", additional_headers=bearer, proxy=None),
+    ):
         pass
-    assert raised.value.response.status_code == 403
+    told = raised.value.response
+    error = json.loads(told.body)["error"]
+    assert (told.status_code, error["type"]) == (status, kind)
+    if case != "unknown endpoint":
+        answer = served.call("POST", path, {"rows": [[1, "s"]]}, bearer)
+        assert (answer.status_code, answer.json()["error"]) == (status, error)
 
 
-def named(served: Served, name: str) -> str:
-    """A new token that may write."""
-    body = {"name": name, "allow": ["write"]}
+def test_one_stream_too_many_is_told_when_to_come_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Served(tmp_path, table_sql(), "--client-streams-max=1") as served:
+        token = named(served, "ann")
+        with stream(served, token=token):
+            with pytest.raises(InvalidStatus) as raised, stream(served, token=token):
+                pass
+            told = raised.value.response
+            assert (told.status_code, told.headers["retry-after"]) == (429, "1")
+            assert json.loads(told.body)["error"]["type"] == "TooMany"
+    assert "ERROR" not in capfd.readouterr().err
+
+
+def named(served: Served, name: str, *allowed: str) -> str:
+    """A new token, which may write if nothing is said."""
+    body = {"name": name, "allow": allowed or ["write"]}
     return str(served.call("POST", "/v1/tokens", body).json()["token"])
 
 
