@@ -175,6 +175,12 @@ def _explain(cursor: Cursor) -> Explain:
     return Explain(cursor.text, cursor.offset, mode, inner)
 
 
+def _comment_on(cursor: Cursor) -> Statement:
+    if cursor.accept_any(*databases.DATABASE_WORDS):
+        raise RefusedHere("COMMENT ON DATABASE")  # Spark would comment on one of its own
+    return pass_through(cursor)
+
+
 def _insert(cursor: Cursor) -> Statement:
     if cursor.at("OVERWRITE", "DIRECTORY") or cursor.at("OVERWRITE", "LOCAL", "DIRECTORY"):
         return pass_through(cursor)
@@ -375,6 +381,7 @@ _READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
     (("CALL",), read_call),
     (("GRANT",), read_grant),
     (("REVOKE",), read_revoke),
+    (("COMMENT", "ON"), _comment_on),
 )
 
 

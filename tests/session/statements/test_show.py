@@ -171,6 +171,8 @@ def test_describe_history_returns_table_history(shop: Session) -> None:
         ("CREATE TABLE c SHALLOW CLONE orders", "CREATE TABLE c AS SELECT * FROM orders"),
         ("CREATE TABLE c (id BIGINT GENERATED ALWAYS AS (x * 2))", "compute the column"),
         ("COMMENT ON TABLE orders IS 'x'", "SET TBLPROPERTIES ('comment' ="),
+        ("COMMENT ON DATABASE default IS 'x'", "CREATE DATABASE shop COMMENT"),
+        ("ALTER DATABASE shop SET DBPROPERTIES ('k' = 'v')", "WITH DBPROPERTIES"),
         ("COPY INTO '/x' FROM orders", "dataframe.write"),
         ("CALL sys.drop_partition('orders', 'dt=x')", "DROP PARTITION"),
         ("ALTER TABLE orders DROP PARTITION (dt < 'x')", "DELETE FROM t WHERE"),
