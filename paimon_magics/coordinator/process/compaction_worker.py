@@ -26,8 +26,8 @@ from paimon_magics.coordinator.client.compacting import (
     compact_plan,
 )
 from paimon_magics.coordinator.client.interface import Attempts, CoordinatorClient
+from paimon_magics.coordinator.client.postponed_buckets import Moved, settle_postponed
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.coordinator.client.settling import Moved, settle_postponed
 from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.runtime.children import do_jobs

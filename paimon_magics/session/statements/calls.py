@@ -25,9 +25,9 @@ from paimon_magics.session.statements.compaction import (
     run_compaction,
     run_rescale,
 )
+from paimon_magics.session.statements.confirmations import loss_of_change
 from paimon_magics.session.statements.file_indexes import file_index_lines, run_file_index_rewriting
 from paimon_magics.session.statements.handler import Handler
-from paimon_magics.session.statements.losses import loss_of_change
 from paimon_magics.session.statements.tags_and_branches import run_version_change
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.statements.clauses.names import named

@@ -20,9 +20,9 @@ from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.spark_calls import is_for_spark
 from paimon_magics.session.row_changes.previews import ChangedRows
 from paimon_magics.session.scope import StatementScope
+from paimon_magics.session.statements.confirmations import loss_of_sparks_table
 from paimon_magics.session.statements.handler import dry_run_sentence, explained, explanation
 from paimon_magics.session.statements.handlers import handler_of
-from paimon_magics.session.statements.losses import loss_of_sparks_table
 from paimon_magics.session.writes.outcomes import Replaced, rows_taken
 from paimon_magics.statements.statement import PassThrough
 from paimon_magics.statements.subjects import Explain, Statement

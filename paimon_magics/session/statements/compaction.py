@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.coordinator.client.compacting import Compacted
-from paimon_magics.coordinator.client.settling import Settled
+from paimon_magics.coordinator.client.postponed_buckets import Settled
 from paimon_magics.errors import InvalidValueError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.planning.commits.requests import OverwriteTouched
 from paimon_magics.planning.compaction.schedule import not_compacted

@@ -19,6 +19,7 @@ from paimon_magics.session.queries.declared_types import columns_of_query
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.resolution import tell_of_two
 from paimon_magics.session.scope import StatementScope, errors_located
+from paimon_magics.session.statements.confirmations import loss_of_alteration
 from paimon_magics.session.statements.handler import (
     SEE_PREVIEW,
     Handler,
@@ -28,7 +29,6 @@ from paimon_magics.session.statements.handler import (
     taken_away,
     unconfirmed,
 )
-from paimon_magics.session.statements.losses import loss_of_alteration
 from paimon_magics.session.statements.ordering import nothing_changed
 from paimon_magics.session.writes.merged_schemas import harm_of_changes
 from paimon_magics.session.writes.outcomes import Replaced, rows_taken

@@ -14,8 +14,8 @@ from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation, provenance
 from paimon_magics.session.scope import StatementScope, errors_located
+from paimon_magics.session.statements.confirmations import loss_of_change
 from paimon_magics.session.statements.handler import Handler, listing
-from paimon_magics.session.statements.losses import loss_of_change
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.subjects import Statement

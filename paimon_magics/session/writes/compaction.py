@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from paimon_magics.coordinator.client.compacting import Compacted, CompactionReceipt, Messages
 from paimon_magics.coordinator.client.compacting import compact_plan as compact_by
 from paimon_magics.coordinator.client.interface import Attempts, CoordinatorClient
-from paimon_magics.coordinator.client.settling import Moved, Settled, settle_postponed
+from paimon_magics.coordinator.client.postponed_buckets import Moved, Settled, settle_postponed
 from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.jobs.progress import Work
@@ -169,7 +169,7 @@ def _work(plan: Plan) -> Work:
 
 
 # Moves waiting rows of tables with postponed buckets by Spark, or in this process where that is
-# faster (`coordinator.client.settling`).
+# faster (`coordinator.client.postponed_buckets`).
 
 
 def postponed_rows(

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import paimon_magics
 from paimon_magics import Session
-from paimon_magics.coordinator.client import settling
+from paimon_magics.coordinator.client import postponed_buckets
 from paimon_magics.errors import OutdatedPlanError
 from paimon_magics.session.writes import compaction
 from tests.oracle.java_reader import JavaPaimon
@@ -156,19 +156,19 @@ def test_rows_moved_by_another_compaction_are_not_moved_again(
 def check_not_moved_again(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     create(session)
     write(session, 0, 9, "a")
-    claim = settling._claim
+    claim = postponed_buckets._claim
 
     def meanwhile(*arguments: object) -> None:
         claim(*arguments)  # type: ignore[arg-type]
-        monkeypatch.setattr(settling, "_claim", claim)
+        monkeypatch.setattr(postponed_buckets, "_claim", claim)
         session.run("INSERT INTO t VALUES (100, 'late', 'x')")
         with pytest.raises(OutdatedPlanError, match="Another transaction is moving"):
             session.run(COMPACT)
-        monkeypatch.setattr(settling, "_claim", lambda *_: None)  # as another engine would
+        monkeypatch.setattr(postponed_buckets, "_claim", lambda *_: None)  # as another engine would
         session.run(COMPACT)
         session.run("INSERT INTO t VALUES (101, 'later', 'x')")
 
-    monkeypatch.setattr(settling, "_claim", meanwhile)
+    monkeypatch.setattr(postponed_buckets, "_claim", meanwhile)
     outcome = session.run(COMPACT)
     assert any("Planned and run again" in note for note in outcome.notes)
     assert rows(session, "SELECT count(*), max(k) FROM t") == [(11, 101)]
