@@ -250,15 +250,12 @@ def signed(value: int) -> int:
     return (value >> 1) ^ -(value & 1)
 
 
-# Reads from an ORC file's footers what pyarrow does not offer: the stripes' time zones, the range
-# of the file's timestamps, and which columns are CHAR.
+# Reads from an ORC file's footers what pyarrow does not offer: the stripes' time zones, and the
+# range of the file's timestamps.
 #
 # ORC files of Java's writers hold wall-clock times as instants of the writer's zone, which a
 # stripe's footer names. Only the few protobuf fields that are needed are read. Source:
 # `orc_proto.proto` of the ORC specification.
-
-
-_ORC_CHAR = 17  # of `Type.Kind`
 
 
 @dataclass(frozen=True)
@@ -274,7 +271,11 @@ class _OrcTimes:
 def orc_times(read: Callable[[int, int], bytes], size_bytes: int) -> _OrcTimes:
     """The times of an ORC file; `read` returns its bytes for an offset and a length. Raises
     ValueError for a damaged footer, or one compressed by an unsupported codec."""
-    footer, codec = _orc_footer(read, size_bytes)
+    tail = read(max(size_bytes - 256, 0), min(size_bytes, 256))
+    postscript = dict(_message_fields(tail[-1 - tail[-1] : -1]))
+    footer_length, codec = _number(postscript[1]), _number(postscript.get(2, 0))
+    footer_start = size_bytes - 1 - tail[-1] - footer_length
+    footer = list(_message_fields(_inflated(read(footer_start, footer_length), codec)))
     zones = []
     for number, value in footer:
         if number == 3:
@@ -292,36 +293,6 @@ def orc_times(read: Callable[[int, int], bytes], size_bytes: int) -> _OrcTimes:
         if _ in (1, 2, 3, 4)
     ]
     return _OrcTimes(tuple(zones), min(ends, default=None), max(ends, default=None))
-
-
-def orc_chars(read: Callable[[int, int], bytes], size_bytes: int) -> frozenset[str]:
-    """The names of the top-level columns that an ORC file stores as CHAR, which Java's writers
-    fill up with spaces. Arguments and errors are those of `orc_times`."""
-    footer, _ = _orc_footer(read, size_bytes)
-    types = [list(_message_fields(_bytes(value))) for number, value in footer if number == 4]
-    names = [_bytes(value).decode() for number, value in types[0] if number == 3]
-    children: list[int] = []
-    for number, value in types[0]:
-        if number == 2 and isinstance(value, int):
-            children.append(value)
-        elif number == 2:
-            packed, place = _bytes(value), 0
-            while place < len(packed):
-                child, place = _varint_at(packed, place)
-                children.append(child)
-    kinds = [dict(types[child]).get(1) for child in children]
-    return frozenset(name for name, kind in zip(names, kinds, strict=True) if kind == _ORC_CHAR)
-
-
-def _orc_footer(
-    read: Callable[[int, int], bytes], size_bytes: int
-) -> tuple[list[tuple[int, int | bytes]], int]:
-    """The fields of an ORC file's footer, and the number of its codec."""
-    tail = read(max(size_bytes - 256, 0), min(size_bytes, 256))
-    postscript = dict(_message_fields(tail[-1 - tail[-1] : -1]))
-    length, codec = _number(postscript[1]), _number(postscript.get(2, 0))
-    start = size_bytes - 1 - tail[-1] - length
-    return list(_message_fields(_inflated(read(start, length), codec))), codec
 
 
 def _message_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:

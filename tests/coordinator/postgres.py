@@ -138,7 +138,11 @@ class PostgresServer:
         """Empty the database and end its sessions; return its address without the password."""
         self.end_sessions()
         with self.administer() as connection:
-            connection.execute("DROP SCHEMA IF EXISTS paimon_coordinator CASCADE")
+            schemas = connection.execute(
+                "SELECT nspname FROM pg_namespace WHERE nspowner = 'coordinator'::regrole"
+            ).fetchall()
+            for (schema,) in schemas:
+                connection.execute(f'DROP SCHEMA "{schema}" CASCADE'.encode())
         return f"postgresql://coordinator@/store?host={self.folder}"
 
     def end_sessions(self) -> None:

@@ -86,7 +86,11 @@ def test_probes_ask_paths_that_are_open_without_a_token() -> None:
     ("file", "service", "place"),
     [
         (COMPOSE, "coordinator", "http://127.0.0.1:8123"),
-        (HUB_COMPOSE, "hub", "http://127.0.0.1:8000/services/paimon-coordinator"),
+        (
+            HUB_COMPOSE,
+            "coordinator-1",
+            "http://127.0.0.1:8123/services/paimon-coordinator-1",
+        ),
     ],
     ids=["coordinator", "hub"],
 )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from paimon_magics.planning.reads.views import ViewKind
@@ -25,6 +26,10 @@ from tests.tables.reachability import missing, unreachable
 
 DATA_READS = [read for read in older_reads() if read.system_table in (None, "audit_log")]
 METADATA_READS = [read for read in older_reads() if read.system_table in METADATA_TABLES]
+TRIMS_CHAR = ("j0_5_0", "j0_6_0")
+"""Read by Paimon's Java library, whose ORC reader leaves out the spaces that fill up a CHAR. The
+connector for Spark shows them."""
+
 KINDS = {None: ViewKind.TABLE, "audit_log": ViewKind.AUDIT_LOG}
 
 
@@ -58,6 +63,15 @@ def rows(
     return pa.Table.from_batches([batch.cast(schema) for batch in planned.rows()], schema=schema)
 
 
+def without_fill(table: pa.Table) -> pa.Table:
+    """The table with texts without spaces at their ends."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            trimmed = pc.ascii_rtrim(table.column(place), " ")
+            table = table.set_column(place, field, trimmed)
+    return table
+
+
 def test_every_read_is_of_a_known_kind() -> None:
     assert len(DATA_READS) + len(METADATA_READS) == len(list(older_reads()))
 
@@ -65,7 +79,8 @@ def test_every_read_is_of_a_known_kind() -> None:
 @pytest.mark.parametrize("read", DATA_READS, ids=lambda read: read.id)
 def test_rows_match_the_release(catalog: Catalog, read: RecordedRead) -> None:
     table = loaded(catalog, read.scenario)
-    assert_same_rows(read, rows(table, KINDS[read.system_table]))
+    ours = rows(table, KINDS[read.system_table])
+    assert_same_rows(read, without_fill(ours) if read.scenario.startswith(TRIMS_CHAR) else ours)
 
 
 @pytest.mark.parametrize("read", sampled({read.id: read for read in METADATA_READS}, one_in=4))

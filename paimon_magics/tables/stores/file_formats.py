@@ -18,12 +18,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from paimon_magics.columnar.file_footers import (
     LENGTH_AND_MAGIC_BYTES,
     file_of_footer,
-    orc_chars,
     orc_times,
     with_listed_maps,
 )
@@ -132,11 +130,6 @@ def _orc(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.Re
         return
     with_times = [name for name in names if has_times(file.schema.field(name).type)]
     zones = _zones(source, names=with_times)
-    texts = [name for name in names if pa.types.is_string(file.schema.field(name).type)]
-    # Java's readers leave out the spaces with which Java's writers fill up a CHAR.
-    chars: frozenset[str] = frozenset()
-    if texts and "JAVA" in str(file.writer):
-        chars = _chars(source).intersection(texts)
     types = file.schema.types
     if columns.legacy_zone and not any(map(has_wall_clocks, types)):
         zones = [columns.legacy_zone] * len(zones)  # the file does not record its writer's
@@ -144,9 +137,6 @@ def _orc(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.Re
         batch = file.read_stripe(stripe, columns=names)
         if with_times and not is_utc(zones[stripe]):
             batch = _in_zone(batch, zones[stripe], columns.legacy_zone is not None)
-        for name in chars:
-            trimmed = pc.ascii_rtrim(batch.column(name), " ")
-            batch = batch.set_column(names.index(name), batch.schema.field(name), trimmed)
         for start in range(0, batch.num_rows, batch_rows):
             yield batch.slice(start, batch_rows)
 
@@ -173,7 +163,12 @@ def _zones(source: Any, names: Sequence[str]) -> Sequence[str]:
     if not names:
         return ()
 
-    times = orc_times(*_parts(source))
+    def read(offset: int, length: int) -> bytes:
+        source.seek(offset)
+        return bytes(source.read(length))
+
+    source.seek(0, 2)
+    times = orc_times(read, source.tell())
     for end in (times.least_ms, times.greatest_ms):
         if end is not None and not -_NANOSECONDS_MS < end < _NANOSECONDS_MS:
             raise UnsupportedStatementError(
@@ -182,21 +177,6 @@ def _zones(source: Any, names: Sequence[str]) -> Sequence[str]:
                 hint="Leave the column out, or rewrite the table as Parquet.",
             )
     return times.zones
-
-
-def _chars(source: Any) -> frozenset[str]:
-    return orc_chars(*_parts(source))
-
-
-def _parts(source: Any) -> tuple[Callable[[int, int], bytes], int]:
-    """A function that reads a part of an opened file, and the file's size."""
-
-    def read(offset: int, length: int) -> bytes:
-        source.seek(offset)
-        return bytes(source.read(length))
-
-    source.seek(0, 2)
-    return read, source.tell()
 
 
 def _in_zone(batch: pa.RecordBatch, zone: str, legacy_instants: bool) -> pa.RecordBatch:
