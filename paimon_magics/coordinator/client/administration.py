@@ -439,5 +439,6 @@ class QueueAdministration:
         self._ask("DELETE", f"{table_path(table)}/dead-letters/{lsn}")
 
     def reopen(self, table: TableName, *, accept_loss: bool) -> None:
-        """Open a closed table again; with `accept_loss`, without the missing records."""
+        """Open a closed table again. With `accept_loss`, without the missing records; without all
+        waiting rows if the table is closed for another reason, or they can't be loaded."""
         self._ask("POST", f"{table_path(table)}/reopen", {"accept_loss": accept_loss})

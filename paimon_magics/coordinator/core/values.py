@@ -272,3 +272,22 @@ Answer = (
     | Unchecked
     | Done
 )
+
+
+def reason_of(answer: Answer) -> str:
+    """Why a request got another answer than it asked for, for the message of an error."""
+    match answer:
+        case Refusal() | Gone() | Undetermined() | Overwritten() | Halted() | Unchecked():
+            return answer.reason
+        case Mismatch():
+            return "an earlier request to commit the transaction named other files"
+        case Unknown():
+            return "there is no such transaction, or it ended long ago"
+        case NotCommitted():
+            return "its commit is under way or has happened"
+        case Occupied():
+            return "another transaction is open on the table"
+        case Suspended():
+            return "the coordinator is paused"
+        case Opened() | Committed() | Aborted() | Done():
+            return f"the coordinator answered `{type(answer).__name__.lower()}`"

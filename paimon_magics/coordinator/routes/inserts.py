@@ -189,7 +189,8 @@ class InsertRoutes:
     # ---- repair ----
 
     async def reopen(self, request: Request) -> Response:
-        """Open a closed table again; with `accept_loss`, without the missing records."""
+        """Open a closed table again. With `accept_loss`, without the missing records; without all
+        waiting rows if the table is closed for another reason, or they can't be loaded."""
         table_info = await self.entry.table_info(request)
         body = await json_body(request) if await request.body() else {}
         accept_loss = body.get("accept_loss", False) is True

@@ -18,7 +18,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from paimon_magics.coordinator.core.values import Cause, Committed, Gone, Origin, Refusal
+from paimon_magics.coordinator.core.values import (
+    Cause,
+    Committed,
+    Gone,
+    Origin,
+    Refusal,
+    reason_of,
+)
 from paimon_magics.coordinator.service.transactions import Purpose, Transactions
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import CommitConflictError
@@ -131,7 +138,7 @@ class KeyMover:
                 return reason
             case answer:
                 raise CommitConflictError(
-                    f"Whether keys of `{table.name}` were moved is unknown: {answer}"
+                    f"Whether keys of `{table.name}` were moved is unknown: {reason_of(answer)}"
                 )
 
     def _request(

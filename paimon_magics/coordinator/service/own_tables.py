@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paimon_magics.coordinator.core.values import Committed, Origin
+from paimon_magics.coordinator.core.values import Committed, Origin, reason_of
 from paimon_magics.coordinator.service.transactions import Purpose, Transactions
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import (
@@ -100,4 +100,4 @@ class OwnTable:
             self._transactions.abort(id, "its rows could not be written")
             raise
         if not isinstance(answer, Committed):
-            raise SetupError(f"The commit got the answer {answer}.")
+            raise SetupError(f"The commit was not made: {reason_of(answer)}.")

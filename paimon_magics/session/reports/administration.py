@@ -199,7 +199,9 @@ class Administration:
 
     def reopen(self, table: str, *, accept_loss: bool = False) -> Outcome:
         """Reopen a table whose log was lost or damaged: after the log is back or, with
-        `accept_loss`, without the missing rows. Requires permission to administer."""
+        `accept_loss`, without the missing rows. A table that is closed for another reason, or
+        whose rows can't be loaded, loses all its waiting rows by `accept_loss`. Requires permission
+        to administer."""
         full = self._connection.full_name(named(table))
         self._coordinator.queues.reopen(full, accept_loss=accept_loss)
         return _outcome("REOPEN", [f"`{full}` accepts inserts again."])

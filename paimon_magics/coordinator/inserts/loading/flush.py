@@ -23,6 +23,7 @@ from paimon_magics.coordinator.core.values import (
     Phase,
     Refusal,
     Undetermined,
+    reason_of,
 )
 from paimon_magics.coordinator.inserts.loading.flusher_process import (
     FlushJob,
@@ -348,7 +349,7 @@ class BatchLoader:
             case Undetermined(reason=reason):
                 raise StuckError(_unknown(name, batch.first, batch.last, reason))
             case _:
-                raise StuckError(_unknown(name, batch.first, batch.last, str(answer)))
+                raise StuckError(_unknown(name, batch.first, batch.last, reason_of(answer)))
 
     def _outcome(
         self, id: str, name: TableName, transaction: Transaction
@@ -375,7 +376,7 @@ class BatchLoader:
             reason = "the outcome of its batch is not known"
             answer = yield self._transactions.abort_soon(id, reason)
             if not isinstance(answer, Aborted | NotCommitted | Gone):
-                raise StuckError(_unknown(name, 0, 0, str(answer)))
+                raise StuckError(_unknown(name, 0, 0, reason_of(answer)))
             state = self._coordinator.stored.state(id) or state
         match state.phase:
             case Phase.COMMITTED | Phase.LOST:
