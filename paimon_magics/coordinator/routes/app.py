@@ -148,15 +148,18 @@ def application(
     own = [openapi_route(own, root), *own]
     threads = Threads()
     parts.monitor.add("its requests", threads.facts)
-    app = Starlette(
-        routes=[*guarded(own, coordinator.load, parts.trail, threads), *authoriser.routes()],
-        exception_handlers=_ON_ERRORS,
-    )
-    app.router.default = no_endpoint
+    guarded_routes = guarded(own, coordinator.load, parts.trail, threads)
+    app = _routed([*guarded_routes, *authoriser.routes()])
     behind: ASGIApp = WhileInPlace(app, f"{root}/v1/", lambda: coordinator.misplaced)
     if inserts is not None:  # it passes on what it can't answer, such as a missing warehouse
         behind = QuickInserts(behind, inserts.entry, root)
     return Guard(behind, authoriser, request_bytes_max, root, limits, parts.trail, threads)
+
+
+def _routed(routes: Sequence[BaseRoute]) -> Starlette:
+    app = Starlette(routes=routes, exception_handlers=_ON_ERRORS)
+    app.router.default = no_endpoint
+    return app
 
 
 @dataclass(frozen=True)
