@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 NEW = 100
-REFUSES_UPDATES = ("keyed_first_row", "keyed_aggregation", "keyed_partial_update")
+REFUSES_UPDATES = ("keyed_first_row", "keyed_aggregation", "keyed_partial_update", "keyed_partial")
 # Of the later releases, the tables that are stored otherwise than those of 0.9.
 LATER = (
     "r1_2_0.append_vectors64",
@@ -32,7 +32,16 @@ LATER = (
     "r1_2_0.keyed_file_mix",
     "r1_2_0.parts_odd",
 )
-CHANGED = [one for one in older_tables() if one.startswith(("r0_", "p1_3_2.")) or one in LATER]
+# They have moments before 1970 with a fraction of a second, which other engines can't read from ORC, and
+# arrays, which are not offered in Avro.
+KEPT_AS_THEY_ARE = ("append_orc", "append_avro", "append_default")
+CHANGED = [
+    name
+    for name in older_tables()
+    if name.startswith(("r0_", "p1_3_2."))
+    or name in LATER
+    or (name.startswith("j0_") and name.partition(".")[2] not in KEPT_AS_THEY_ARE)
+]
 
 
 @pytest.fixture(scope="module")
