@@ -171,7 +171,8 @@ def place_of(
     address = store_address(options.store)
     permissions = None if options.oidc_grants is None else GrantsFile(options.oidc_grants)
     own_token, keys = FolderToken(folder.path), None
-    folder.token()  # which makes it
+    if entrance.hub is None:
+        folder.token()  # which makes it
     if options.catalog is not None and not options.embedded:
         keys = KeysFile(options.catalog, catalog)
     return Place(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from paimon_magics.coordinator.http.stored_grants import StoredGrants
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
+from paimon_magics.coordinator.process.backing_up import backup_route, manifest_of
+from paimon_magics.coordinator.process.rotation_files import rotation_route
 from paimon_magics.coordinator.protocol.documents import request_document, table_document
 from paimon_magics.coordinator.protocol.principals import (
     Principal,
@@ -138,6 +141,12 @@ def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
             *InsertRoutes(group, coordinator).routes(),
             *token_routes(Tokens(store.tokens)),
             *grant_routes(StoredGrants(store.grants)),
+            backup_route(
+                warehouse.parent / "state",
+                [],
+                partial(manifest_of, "id", str(warehouse), log="store"),
+            ),
+            rotation_route(),
             *StoreOptions(catalog, None, takes_new=True).routes(),
             *catalog_routes(Context(catalog, catalog.publish, coordinator.turns)),
         ],

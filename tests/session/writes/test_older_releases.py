@@ -32,8 +32,8 @@ LATER = (
     "r1_2_0.keyed_file_mix",
     "r1_2_0.parts_odd",
 )
-# They have moments before 1970 with a fraction of a second, which other engines can't read from ORC, and
-# arrays, which are not offered in Avro.
+# They have moments before 1970 with a fraction of a second, which other engines can't read from
+# ORC files, and arrays, which are not offered in Avro files.
 KEPT_AS_THEY_ARE = ("append_orc", "append_avro", "append_default")
 CHANGED = [
     name
