@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+import pyarrow.compute as pc
+
 from paimon_magics.coordinator.core.events import (
     AbortRequested,
     Adopted,
@@ -66,7 +68,13 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.decoded_request import check_names, decoded
 from paimon_magics.tables.commits.receipts import find_commit
-from paimon_magics.tables.snapshots.latest import latest_snapshot_id
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.snapshots.latest import (
+    earliest_snapshot_id,
+    latest_snapshot,
+    latest_snapshot_id,
+    read_snapshot,
+)
 from paimon_magics.tables.snapshots.provenance import noted_files
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import attempts_of, tidy_up
@@ -220,7 +228,9 @@ class Transactions:
         if request is not None:
             check_names(decoded(table, request))
         commit = find_commit(table, transaction)
-        if commit is not None and request is not None:
+        if commit is None:
+            _check_uncommitted(table, transaction)
+        elif request is not None:
             return Committed(commit)
         if request is not None and self._lost_its_place(id, table, request):
             self.adopt(id, owner, document, None, origin)
@@ -411,3 +421,26 @@ def adopted_transaction(catalog: Catalog, document: Any) -> tuple[Table, Transac
         )
     folder = attempts_of(table, brought.file_prefix)
     return table, replace(brought, attempts_folder=folder)
+
+
+def _check_uncommitted(table: Table, transaction: Transaction) -> None:
+    """Raise InvalidValueError for a transaction that was committed before the base that its
+    document names, as its commit user or its files tell. Ending it would delete files of the table:
+    whoever may insert knows the commit users of others' snapshots, from which file names follow.
+    """
+    latest = latest_snapshot(table.paimon)
+    if latest is None:
+        return
+    first = earliest_snapshot_id(table.paimon, table.store) or latest.id
+    base = min(transaction.base_snapshot_id, latest.id)
+    # Snapshots since the base were searched.
+    older = (read_snapshot(table.paimon, id) for id in range(base, first - 1, -1))
+    is_known = any(s is not None and s.commit_user == transaction.commit_user for s in older)
+    if not is_known:
+        names = live_files(ManifestCache(table.paimon), latest, ["file_name"])["file_name"]
+        is_known = bool(pc.any(pc.starts_with(names, transaction.file_prefix)).as_py())
+    if is_known:
+        raise InvalidValueError(
+            f"The transaction was committed to `{table.name}` before snapshot "
+            f"{transaction.base_snapshot_id}, on which it says that it began."
+        )

@@ -38,7 +38,7 @@ def served(folder: Path, *, set_by_ms: int, lease_ms: int) -> Iterator[tuple[str
     coordinator = Coordinator(catalog, store, Settings(), limits, runtime=Runtime(clock))
     coordinator.start()
     parts = Parts(coordinator, catalog.warehouse)
-    app = application(parts, TokenFile(TOKEN), request_bytes_max=1_000_000)
+    app = application(parts, TokenFile(TOKEN.__eq__), request_bytes_max=1_000_000)
     with serving(app) as url:
         yield url, catalog
     coordinator.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -162,3 +163,42 @@ def test_files_of_another_transaction_are_not_committed(started: Process) -> Non
     answer = ask(started, "0" * 31 + "4", "commit", document)
     assert answer.status_code == 400
     assert "does not belong to the transaction" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("has_expired", [False, True], ids=["snapshot", "file"])
+def test_committed_transaction_is_not_ended_by_a_document_with_a_later_base(
+    tmp_path: Path, has_expired: bool
+) -> None:
+    catalog = create_table(tmp_path / "warehouse", "CREATE TABLE t (k INT, v STRING)")
+    committer = committer_of(catalog)
+    for key in range(3):
+        transaction = committer.begin(TABLE)
+        if key == 0:
+            first = transaction
+        rows = write(catalog, transaction, [{"k": key, "v": "a"}])
+        committer.commit(CommitRequest(transaction, Append(), rows))
+    snapshot = tmp_path / "warehouse" / "default.db" / "t" / "snapshot" / "snapshot-1"
+    if has_expired:
+        snapshot.unlink()
+        (snapshot.parent / "EARLIEST").write_text("2")
+    files = data_files(tmp_path / "warehouse")
+    process = Process(tmp_path / "warehouse", tmp_path / "state", "--cleanup-grace-ms=200")
+    process.start()
+    try:
+        answer = httpx.post(
+            f"{process.address}/v1/transactions/{uuid.uuid4().hex}/abort",
+            json={
+                "reason": "x",
+                "transaction": transaction_document(replace(first, base_snapshot_id=3)),
+                "owner": "eve",
+                "host": "h",
+                "process": 1,
+            },
+            headers={"authorization": f"Bearer {process.token()}"},
+            trust_env=False,
+        )
+        assert (answer.status_code, "was committed to" in answer.text) == (400, True), answer.text
+        assert data_files(tmp_path / "warehouse") == files
+        assert [row["k"] for row in read(catalog)] == [0, 1, 2]
+    finally:
+        process.close()
