@@ -240,7 +240,7 @@ class Client:
         if state.stopped.get(info.location) is not None:
             return Halted(state.stopped[info.location].reason)
         validated = info.validator.json(body)
-        digest = insert_requests.digest_of(validated) if key else b""
+        digest = insert_requests.Named(key, offset).of(body).digest
         future = self.world.primitives.future()
         channel = key if key.startswith("c:") else ""
         begun = self.world.scheduler.steps

@@ -104,6 +104,7 @@ class DeadLetterRoutes:
         else:
             validated = table_info.validator.json(record.payload)
         named = named_by(f"dead-letter-{letter.lsn}", None, None)
+        named = named.of(record.payload, is_stream=record.format is Format.ARROW)
         answer = await self._entry.submit(table_info, validated, None, named, record.user)
         if isinstance(answer, Accepted):
             await run_in_threadpool(self._group.letters.settle, table_info, letter.lsn, "retried")

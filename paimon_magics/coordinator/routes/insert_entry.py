@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import Receive
@@ -22,10 +22,17 @@ from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.loading.rows import conformed_stream
 from paimon_magics.coordinator.inserts.log.log import DiskReserve
 from paimon_magics.coordinator.inserts.log.records import Format
-from paimon_magics.coordinator.inserts.queue.values import Answer, Mode
+from paimon_magics.coordinator.inserts.queue.values import (
+    Accepted,
+    Answer,
+    Arrival,
+    Mode,
+    Reason,
+    Refused,
+)
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError
 from paimon_magics.coordinator.protocol.principals import Principal, Scope, check_right
-from paimon_magics.coordinator.routes.insert_requests import Named, digest_of
+from paimon_magics.coordinator.routes.insert_requests import Named
 from paimon_magics.coordinator.service.commit_rights import changes_by_values
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.errors import (
@@ -35,6 +42,7 @@ from paimon_magics.errors import (
     SetupError,
     StatementError,
 )
+from paimon_magics.statements.statement import TableName
 
 _IN_LOOP_BYTES_MAX = 64 * 1024
 
@@ -45,6 +53,18 @@ class NoRoomError(SetupError):
 
 class NoMemoryError(SetupError):
     """The coordinator does not have enough memory to check an insert."""
+
+
+class InsertRequest(NamedTuple):
+    """An insert as it was sent: JSON, or an Arrow stream; the text of its mode, its name and its
+    sender."""
+
+    body: bytes
+    is_stream: bool
+    mode: str | None
+    named: Named
+    principal: Principal
+    user: str
 
 
 class InsertEntry:
@@ -132,9 +152,44 @@ class InsertEntry:
         future: asyncio.Future[Answer],
     ) -> None:
         """Hand over an insert of `user`; the answer comes in the future."""
-        digest = digest_of(validated) if named.key else b""
-        insert = Insert(table_info, validated, mode, future, named.key, named.offset, digest, user)
+        key, offset, _, digest = named
+        insert = Insert(table_info, validated, mode, future, key, offset, digest, user)
         self._group.submit(insert)
+
+    async def insert(
+        self, table_info: TableInfo, request: InsertRequest, receive: Receive
+    ) -> Answer:
+        """Check an insert, hand it over, and wait for its answer. Raises what `submit` raises."""
+        try:
+            validated = await self.checked(table_info, request)
+        except StatementError as error:
+            return await self.repeated(table_info.name, request, error)
+        return await self.submit(
+            table_info, validated, request.mode, request.named, request.user, receive
+        )
+
+    async def checked(self, table_info: TableInfo, request: InsertRequest) -> ValidatedInsert:
+        """Check an insert's rows, and its sender's rights."""
+        validated = await self.validated(table_info, request.body, is_stream=request.is_stream)
+        self.check_right(request.principal, table_info, validated)
+        return validated
+
+    async def repeated(
+        self, name: TableName, request: InsertRequest, error: StatementError
+    ) -> Answer:
+        """The answer to an insert that the table refuses now with `error`, if it repeats an
+        accepted insert: the table may have changed since then. Raises `error` for other inserts.
+        """
+        key, offset, _, digest = request.named
+        if key:
+            mode = mode_of(request.mode, Mode.ASYNC)
+            arrival = Arrival(0, 0, 0, mode, key, offset, digest)
+            future = await run_in_threadpool(self._group.repeated, name, arrival)
+            if future is not None:
+                match answer := await asyncio.wrap_future(future):
+                    case Accepted() | Refused(reason=Reason.MISMATCH):
+                        return answer
+        raise error
 
     async def submit(
         self,

@@ -7,6 +7,7 @@ Nothing here waits.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from typing import Any, NamedTuple
@@ -15,7 +16,6 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
 from paimon_magics.coordinator.http.answers import NEW_CREDENTIALS, error_answer
-from paimon_magics.coordinator.inserts.admission.validator import ValidatedInsert
 from paimon_magics.coordinator.inserts.queue.values import (
     Accepted,
     Answer,
@@ -86,6 +86,12 @@ _REFUSALS = {
         "refuses the coordinator's credentials",
         NEW_CREDENTIALS,
     ),
+    Reason.NEW: (
+        400,
+        "NotRepeated",
+        "The insert repeats no accepted insert",
+        "Send the insert with rows that fit the table.",
+    ),
     Reason.LATE: (
         504,
         "TooLate",
@@ -98,11 +104,26 @@ _REFUSALS = {
 
 class Named(NamedTuple):
     """The name of an insert: `key` and `offset` as in `log.records.Record`, `label` as the client
-    gave it."""
+    gave it. `digest` distinguishes a repeat from another insert with the same name."""
 
     key: str = ""
     offset: int = -1
     label: str | None = None
+    digest: bytes = b""
+
+    def of(self, body: bytes, *, is_stream: bool = False) -> Named:
+        """The name with the digest of a JSON body, or of an Arrow stream, as it was sent. JSON is
+        normalized, since a repeat may have different spaces, or its members in another order.
+
+        The table's schema has no influence: it may change before the repeat.
+        """
+        if not self.key:
+            return self
+        if not is_stream:
+            with contextlib.suppress(ValueError, RecursionError):  # not JSON: it is refused anyway
+                normal = json.dumps(json.loads(body), sort_keys=True, separators=(",", ":"))
+                body = normal.encode()
+        return self._replace(digest=hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest())
 
 
 _NAMELESS = Named()
@@ -181,16 +202,6 @@ def offset_of(text: str | int) -> int:
     if not 0 <= number <= _OFFSET_MAX:
         raise InvalidValueError(f"`{text}` is not an offset.", hint="Offsets are 0, 1, 2, …")
     return number
-
-
-def digest_of(validated: ValidatedInsert) -> bytes:
-    """The digest that distinguishes a repeat from another insert with the same name. JSON is
-    normalized, since a repeat may have different spaces, or its members in another order.
-    """
-    payload = validated.payload
-    if validated.format.is_json:
-        payload = json.dumps(json.loads(payload), sort_keys=True, separators=(",", ":")).encode()
-    return hashlib.blake2b(payload, digest_size=_DIGEST_BYTES).digest()
 
 
 def answer_document(answer: Answer, label: str | None = None) -> dict[str, Any]:

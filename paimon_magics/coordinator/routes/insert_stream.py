@@ -26,10 +26,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from paimon_magics.coordinator.http.answers import hint_for, on_error
 from paimon_magics.coordinator.http.guard import principal_in
-from paimon_magics.coordinator.inserts.admission.validator import TableInfo, mode_of
+from paimon_magics.coordinator.inserts.admission.validator import mode_of
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode
 from paimon_magics.coordinator.protocol.principals import Principal
-from paimon_magics.coordinator.routes.insert_entry import InsertEntry
+from paimon_magics.coordinator.routes.insert_entry import InsertEntry, InsertRequest
 from paimon_magics.coordinator.routes.insert_requests import (
     answer_document,
     header_bytes,
@@ -37,7 +37,8 @@ from paimon_magics.coordinator.routes.insert_requests import (
     offset_of,
     sender_of,
 )
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import PaimonMagicsError, StatementError
+from paimon_magics.statements.statement import TableName
 
 WINDOW = 1_024
 """The number of messages of one stream that may be under way."""
@@ -105,7 +106,6 @@ class _Stream:
                 await task
 
     async def _read(self) -> None:
-        table_info: TableInfo | None = None
         loop = asyncio.get_running_loop()
         while True:
             message = await self._receive()
@@ -117,23 +117,27 @@ class _Stream:
             self._under_way.append((offset, future))
             self._more.set()
             try:
-                known = self._entry.known(*self._names)
-                table_info = known or await self._entry.table_info(self._socket)
-                self._entry.check(table_info)
-                await self._insert(table_info, message, offset, future)
+                await self._insert(message, offset, future)
             except Exception as error:
                 if not future.done():
                     future.set_exception(error)
                 return
 
-    async def _insert(
-        self, table_info: TableInfo, message: Any, offset: int, future: asyncio.Future[Answer]
-    ) -> None:
+    async def _insert(self, message: Any, offset: int, future: asyncio.Future[Answer]) -> None:
         text, content = message.get("text"), message.get("bytes")
-        body = content if text is None else text.encode()
-        validated = await self._entry.validated(table_info, body, is_stream=text is None)
-        self._entry.check_right(self._principal, table_info, validated)
+        body, is_stream = (content, True) if text is None else (text.encode(), False)
         named = named_by(None, self._channel, None if self._channel is None else offset)
+        named = named.of(body, is_stream=is_stream)
+        sent = InsertRequest(body, is_stream, self._mode, named, self._principal, self._user)
+        try:
+            known = self._entry.known(*self._names)
+            table_info = known or await self._entry.table_info(self._socket)
+            self._entry.check(table_info)
+            validated = await self._entry.checked(table_info, sent)
+        except StatementError as error:
+            database, table = self._names
+            future.set_result(await self._entry.repeated(TableName(table, database), sent, error))
+            return
         mode = mode_of(self._mode, table_info.mode)
         self._entry.send(table_info, validated, mode, named, self._user, future)
 

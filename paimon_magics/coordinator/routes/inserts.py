@@ -26,9 +26,10 @@ from paimon_magics.coordinator.inserts.log.log import DiskReserve
 from paimon_magics.coordinator.inserts.queue.values import Mode, backlog
 from paimon_magics.coordinator.protocol.principals import Scope
 from paimon_magics.coordinator.routes.dead_letters import DeadLetterRoutes
-from paimon_magics.coordinator.routes.insert_entry import InsertEntry, NoRoomError
+from paimon_magics.coordinator.routes.insert_entry import InsertEntry, InsertRequest, NoRoomError
 from paimon_magics.coordinator.routes.insert_requests import (
     ARROW,
+    Named,
     answer_of,
     header_bytes,
     header_of,
@@ -38,7 +39,7 @@ from paimon_magics.coordinator.routes.insert_requests import (
 from paimon_magics.coordinator.routes.metrics import insert_facts, insert_metrics
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import Fact, Noted
-from paimon_magics.errors import InvalidValueError, SetupError
+from paimon_magics.errors import InvalidValueError, SetupError, StatementError
 from paimon_magics.statements.statement import TableName
 
 _TABLE = "/v1/inserts/{database}/{table}"
@@ -92,25 +93,24 @@ class InsertRoutes:
 
     async def insert(self, request: Request) -> Response:
         """Take one insert; the answer comes when its mode says so."""
-        table_info = await self.entry.table_info(request)
         named = named_by(
             header_of(request, "idempotency-key"),
             header_of(request, "paimon-channel"),
             header_of(request, "paimon-offset"),
         )
         try:
+            table_info = await self.entry.table_info(request)
             self.entry.check(table_info)
         except NoRoomError as error:
             return error_answer(507, "NoRoom", error.message, error.hint)
-        body = await request.body()
-        content_type = request.headers.get("content-type", "").partition(";")[0]
-        is_stream = content_type.strip().lower() == ARROW
-        validated = await self.entry.validated(table_info, body, is_stream=is_stream)
-        principal = principal_of(request)
-        self.entry.check_right(principal, table_info, validated)
-        user = sender_of(principal, header_bytes(request, "paimon-user"))
-        mode = request.headers.get("group_commit")
-        answer = await self.entry.submit(table_info, validated, mode, named, user, request.receive)
+        except StatementError as error:
+            if not named.key:
+                raise
+            name = TableName(request.path_params["table"], request.path_params["database"])
+            answer = await self.entry.repeated(name, await _sent(request, named), error)
+        else:
+            sent = await _sent(request, named)
+            answer = await self.entry.insert(table_info, sent, request.receive)
         return answer_of(answer, named.label)
 
     # ---- looking ----
@@ -197,6 +197,21 @@ class InsertRoutes:
         reopened = await run_in_threadpool(self.group.reopen, table_info, accept_loss=accept_loss)
         await settled(reopened, _WAIT_MS_MAX / 1000)
         return JSONResponse({"status": "open"})
+
+
+async def _sent(request: Request, named: Named) -> InsertRequest:
+    body = await request.body()
+    content_type = request.headers.get("content-type", "").partition(";")[0]
+    is_stream = content_type.strip().lower() == ARROW
+    principal = principal_of(request)
+    return InsertRequest(
+        body,
+        is_stream,
+        request.headers.get("group_commit"),
+        named.of(body, is_stream=is_stream),
+        principal,
+        sender_of(principal, header_bytes(request, "paimon-user")),
+    )
 
 
 def _queue_document(table: TableQueue, mode: Mode | None, dead_letters: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from paimon_magics.coordinator.http.answers import AT_ONCE, on_error, on_unexpec
 from paimon_magics.coordinator.http.guard import TooLargeError, on_too_large, principal_in
 from paimon_magics.coordinator.inserts.queue.values import Refused
 from paimon_magics.coordinator.protocol.principals import Scope as Needed
-from paimon_magics.coordinator.routes.insert_entry import InsertEntry
+from paimon_magics.coordinator.routes.insert_entry import InsertEntry, InsertRequest
 from paimon_magics.coordinator.routes.insert_requests import (
     ARROW,
     answer_json,
@@ -65,11 +65,11 @@ class QuickInserts:
         response: Response
         try:
             named = named_by(label, channel, offset)
-            validated = await self._entry.validated(table_info, await _body(receive))
+            body = await _body(receive)
             principal = principal_in(scope)
-            self._entry.check_right(principal, table_info, validated)
             user = sender_of(principal, headers.get(b"paimon-user"))
-            answer = await self._entry.submit(table_info, validated, mode, named, user, receive)
+            sent = InsertRequest(body, False, mode, named.of(body), principal, user)
+            answer = await self._entry.insert(table_info, sent, receive)
         except PaimonMagicsError as error:
             response = await on_error(None, error)
         except TooLargeError as error:

@@ -16,7 +16,7 @@ from paimon_magics.coordinator.inserts.queue.values import (
     Answer,
     Mode,
 )
-from paimon_magics.coordinator.routes.insert_requests import digest_of
+from paimon_magics.coordinator.routes.insert_requests import named_by
 from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.runtime.work import Clock
 from paimon_magics.coordinator.service.coordinator import Coordinator
@@ -84,11 +84,11 @@ class Kept:
 
     def insert(self, id: int, label: str = "") -> Answer:
         table_info = self.group.known_tables.load("default", "t")
-        validated = table_info.validator.json(json.dumps({"rows": [[id, "a"]]}).encode())
+        body = json.dumps({"rows": [[id, "a"]]}).encode()
+        validated = table_info.validator.json(body)
         answer: Future[Answer] = Future()
-        key = f"l:{label}" if label else ""
-        digest = digest_of(validated) if label else b""
-        self.group.submit(Insert(table_info, validated, Mode.ASYNC, answer, key, -1, digest))
+        key, offset, _, digest = named_by(label or None, None, None).of(body)
+        self.group.submit(Insert(table_info, validated, Mode.ASYNC, answer, key, offset, digest))
         return answer.result(30)
 
     def flush(self) -> Answer:

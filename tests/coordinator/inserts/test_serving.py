@@ -142,6 +142,69 @@ def test_a_repeated_label_or_offset_gets_the_first_answer(tmp_path: Path) -> Non
         assert served.insert([[1, "a"]], idempotency_key="one").json()["lsn"] == 1
 
 
+_CHANGES = {
+    "ADD COLUMN more INT": {"rows": [[1, "a"]]},
+    "DROP COLUMN name": {"columns": ["id", "name"], "rows": [[1, "a"]]},
+    "RENAME COLUMN name TO title": {"columns": ["id", "name"], "rows": [[1, "a"]]},
+    "SET TBLPROPERTIES ('auto_batch_load' = 'false')": {"rows": [[1, "a"]]},
+}
+"""Changes of the table, and rows that it accepts before them only."""
+
+
+@pytest.mark.parametrize("change", _CHANGES)
+@pytest.mark.parametrize(
+    "name",
+    [{"idempotency_key": "a-label"}, {"paimon_channel": "c", "paimon_offset": "0"}],
+    ids=["label", "channel"],
+)
+def test_repeated_insert_gets_the_first_answer_after_its_table_was_altered(
+    shared: Served, change: str, name: dict[str, str]
+) -> None:
+    with Served(shared.folder, table_sql(), shared=shared) as served:
+        headers = {key.replace("_", "-"): value for key, value in name.items()}
+        first = served.call("POST", "", _CHANGES[change], headers)
+        assert first.status_code == 200
+        served.flush()
+        alter(served, change)
+        time.sleep(1.1)  # a table is known for a second
+        again = served.call("POST", "", _CHANGES[change], headers)
+        assert (again.status_code, again.json().get("duplicate")) == (200, True)
+        assert again.json()["lsn"] == first.json()["lsn"]
+        visible = served.call(
+            "POST", "", _CHANGES[change], {**headers, "group_commit": "sync_mode"}
+        )
+        assert (visible.status_code, visible.json()["mode"]) == (200, "sync_mode")
+        other = {**_CHANGES[change], "rows": [[2, "b"]]}
+        used = served.call("POST", "", other, headers)
+        assert (used.status_code, error(used)) == (422, "LabelUsed")
+        new = served.call("POST", "", _CHANGES[change], {"idempotency-key": "another"})
+        assert new.status_code == 400
+        assert served.call("POST", "", _CHANGES[change]).status_code == 400
+        assert served.ids() == [1]
+
+
+def test_repeated_arrow_stream_gets_the_first_answer_after_a_column_was_added(
+    shared: Served,
+) -> None:
+    with Served(shared.folder, table_sql(), shared=shared) as served:
+        sink = pa.BufferOutputStream()
+        table = pa.table({"id": pa.array([1], pa.int64()), "name": ["a"]})
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        body = sink.getvalue().to_pybytes()
+        headers = {
+            "content-type": "application/vnd.apache.arrow.stream",
+            "idempotency-key": "a-stream",
+        }
+        assert served.call("POST", "", body, headers).status_code == 200
+        alter(served, "ADD COLUMN more INT")
+        time.sleep(1.1)
+        again = served.call("POST", "", body, headers)
+        assert (again.status_code, again.json().get("duplicate")) == (200, True)
+        served.flush()
+        assert served.ids() == [1]
+
+
 def test_invalid_insert_is_refused_without_side_effects(shared: Served) -> None:
     with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
         served.insert([[1, "a"]])

@@ -288,21 +288,28 @@ class Turn:
 
 def _arrival(ask: int, insert: Insert, remembered: Mapping[str, Remembered]) -> Arrival:
     """An insert as its queue sees it, with what the log remembers of its label or channel."""
-    known_key = remembered.get(insert.key) if insert.key else None
-    same = None if known_key is None else known_key.inserts.get(insert.offset)
     validated = insert.validated
-    return Arrival(
-        ask,
-        validated.rows,
-        len(validated.payload),
-        insert.mode,
-        insert.key,
-        insert.offset,
-        insert.digest,
-        None if same is None else Known(*same),
-        None if known_key is None else known_key.last_offset,
-        None if known_key is None else known_key.first_offset,
+    name = insert.key, insert.offset, insert.digest
+    arrival = Arrival(ask, validated.rows, len(validated.payload), insert.mode, *name)
+    known = remembered.get(insert.key) if insert.key else None
+    return arrival if known is None else _as_remembered(arrival, known)
+
+
+def _as_remembered(arrival: Arrival, known: Remembered) -> Arrival:
+    same = known.inserts.get(arrival.offset)
+    return arrival._replace(
+        known=None if same is None else Known(*same),
+        last_offset=known.last_offset,
+        first_offset=known.first_offset,
     )
+
+
+def repeated(log: Log, table_id: str, arrival: Arrival) -> Arrival:
+    """An insert that is sent as a repeat only, with what the log remembers of its name. Raises the
+    log's errors."""
+    known = log.remembered(table_id, [arrival.key]).get(arrival.key)
+    arrival = arrival._replace(is_repeat_only=True)
+    return arrival if known is None else _as_remembered(arrival, known)
 
 
 def _group(

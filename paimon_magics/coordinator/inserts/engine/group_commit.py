@@ -22,7 +22,7 @@ from paimon_magics.coordinator.inserts.admission.items import (
     not_known,
 )
 from paimon_magics.coordinator.inserts.admission.validator import KnownTables, TableInfo
-from paimon_magics.coordinator.inserts.engine.appending import FATAL
+from paimon_magics.coordinator.inserts.engine.appending import FATAL, repeated
 from paimon_magics.coordinator.inserts.engine.holds import StatementHolds
 from paimon_magics.coordinator.inserts.engine.loading import LoadPool
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
@@ -33,8 +33,14 @@ from paimon_magics.coordinator.inserts.loading.flush import BatchLoader
 from paimon_magics.coordinator.inserts.loading.flusher_process import FlushProcesses
 from paimon_magics.coordinator.inserts.log.log import LogTable, table_name
 from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
-from paimon_magics.coordinator.inserts.queue.events import FlushRequested
-from paimon_magics.coordinator.inserts.queue.values import Answer, Queue, Thresholds, backlog
+from paimon_magics.coordinator.inserts.queue.events import Arrived, FlushRequested
+from paimon_magics.coordinator.inserts.queue.values import (
+    Answer,
+    Arrival,
+    Queue,
+    Thresholds,
+    backlog,
+)
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.coordinator import Coordinator
@@ -211,6 +217,21 @@ class GroupCommit:
         """Load everything acknowledged until now; the answer comes when it is visible."""
         now_ms = self.runtime.clock.now_ms
         return self.owner.ask(table_id, lambda ask: FlushRequested(ask, now_ms()))
+
+    def repeated(self, name: TableName, arrival: Arrival) -> Future[Answer] | None:
+        """Answer an insert into the table that last had that name, if it repeats an accepted
+        insert; else it is refused with `Reason.NEW`. None if the table has no queue."""
+        self.owner.ready.wait()
+        table_id = self.backlog.identity_of(name)
+        if table_id is None:
+            return None
+        now_ms = self.runtime.clock.now_ms
+
+        def arrived(ask: int) -> Arrived:
+            arrivals = (repeated(self._log, table_id, arrival._replace(ask=ask)),)
+            return Arrived(arrivals, now_ms())
+
+        return self.owner.ask(table_id, arrived)
 
     def buffered(self, table_info: TableInfo) -> Steps[Buffered]:
         """The acknowledged records that are not in the table, and the snapshot that they follow.

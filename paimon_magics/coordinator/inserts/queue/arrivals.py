@@ -64,6 +64,8 @@ class _Group:
         """Give an insert an lsn; or answer it without an lsn, as a repeat or as refused."""
         known = self._known.get((arrival.key, arrival.offset), arrival.known)
         answer = self._answer_of_repeated(arrival, known) if arrival.key else None
+        if answer is None and arrival.is_repeat_only:
+            answer = Refused(Reason.NEW, "no accepted insert has its name")
         if answer is None:
             answer = self._refusal(arrival)
         if answer is None:

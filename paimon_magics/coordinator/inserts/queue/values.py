@@ -46,6 +46,7 @@ class Reason(StrEnum):
     DEAD = "dead"  # it was durable, and can't be loaded: it is a dead letter
     STORE = "store"  # the store denies access: the insert is durable, but not visible
     LATE = "late"  # its turn did not come in time
+    NEW = "new"  # it was sent as a repeat only, and repeats no accepted insert
 
 
 class Accepted(NamedTuple):
@@ -101,7 +102,8 @@ class Arrival(NamedTuple):
 
     `key` and `offset` are as in `log.records.Record`. `known` is what the log remembers of them.
     `last_offset` is the channel's last offset, None for an unknown channel. `first_offset` is its
-    first offset, None also for channels that an older version began.
+    first offset, None also for channels that an older version began. With `is_repeat_only` the
+    insert is only answered if an earlier insert had its name: its rows were not checked.
     """
 
     ask: int
@@ -114,6 +116,7 @@ class Arrival(NamedTuple):
     known: Known | None = None
     last_offset: int | None = None
     first_offset: int | None = None
+    is_repeat_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
