@@ -230,6 +230,11 @@ class OutdatedPlanError(CommitConflictError):
     `row_level_retries` times if it changes rows."""
 
 
+class LayoutChangedError(OutdatedPlanError):
+    """The rows were written for a layout that their table no longer has: other buckets, or an
+    option that is fixed once a table has rows."""
+
+
 class UnknownOutcomeError(PaimonMagicsError):
     """It is unknown whether the commit happened: check the table's snapshots first."""
 

@@ -25,6 +25,7 @@ from paimon_magics.coordinator.protocol.errors import (
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.errors import (
     CommitConflictError,
+    LayoutChangedError,
     PaimonMagicsError,
     SetupError,
     StatementError,
@@ -161,7 +162,7 @@ def _known(error: Exception) -> RestError:
             return RestError(501, _for_engines(error))
         case StatementError():
             return RestError(400, _for_engines(error))
-        case StaleIndexError() | StreamedKeysError():
+        case StaleIndexError() | StreamedKeysError() | LayoutChangedError():
             # Clients repeat a request that was answered 503 or 429, and no other.
             return RestError(409, str(error), "TABLE")
         case CommitConflictError() | NotOwnerError() | BrokeOffError():

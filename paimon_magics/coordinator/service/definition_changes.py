@@ -64,6 +64,7 @@ from paimon_magics.tables.manifests.file_paths import external_files
 from paimon_magics.tables.schema.history import Definitions as StoredSchemas
 from paimon_magics.tables.schema.history import created_at_ms
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
+from paimon_magics.tables.writing.bucket_counts import check_altered_count
 
 ANYTHING = Principal(None, Scope.ADMIN)
 """The principal that changes definitions in its own process."""
@@ -215,6 +216,10 @@ class DefinitionChanges:
         with (yield from self.context.changing(change.name, alters=True)):
             if self.repeated and self._is_altered(change):
                 return True
+            table = self._catalog.load(change.name)
+            has_snapshots = latest_snapshot_id(table) > 0
+            schema = plan_alter_table(table.schema, change.changes, has_snapshots=has_snapshots)
+            check_altered_count(table, schema)
             self._catalog.alter_table(change.name, change.changes)
         return True
 

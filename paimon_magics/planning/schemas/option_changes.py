@@ -111,6 +111,22 @@ def unset_option(
     return replace(schema, options=tuple(options.items()))
 
 
+def layout_change(before: TableSchema, after: TableSchema) -> str:
+    """The first option that differs between two schemas and can't change on a table with data; ""
+    if there is none. Files that were written for one of them don't fit the other then."""
+    if before.bucket_mode != after.bucket_mode:
+        return "bucket"
+    for key in sorted({*dict(before.options), *dict(after.options)}):
+        old, new = before.stored_option(key), after.stored_option(key)
+        if old == new:
+            continue
+        try:
+            _check_change(before, key, old, default_value(key) or "" if new is None else new)
+        except InvalidTableError:
+            return key
+    return ""
+
+
 def renamed_in_options(
     options: tuple[tuple[str, str], ...], old: str, new: str
 ) -> tuple[tuple[str, str], ...]:

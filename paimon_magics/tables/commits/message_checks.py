@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pypaimon.write.commit_message import CommitMessage
@@ -10,15 +10,18 @@ from pypaimon.write.commit_message import CommitMessage
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidValueError,
+    LayoutChangedError,
     TableDamagedError,
     UnsupportedStatementError,
 )
 from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.schemas.option_changes import layout_change
 from paimon_magics.tables.commits.decoded_request import (
     COMPACTION_PARTS,
     ROW_PARTS,
     written_files,
 )
+from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.schema.history import creation_of
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
@@ -47,9 +50,26 @@ def check_creation(table: Table, transaction: Transaction) -> None:
 
 def check_messages(messages: Sequence[CommitMessage], table: Table) -> None:
     """Raise TableDamagedError if two tasks wrote one bucket, CommitConflictError for files of a
-    schema that was rolled back meanwhile."""
+    schema that was rolled back meanwhile, LayoutChangedError as `check_layout`."""
     _check_owners(messages, table)
     _check_schemas(messages, table)
+    check_layout(table, {file.schema_id for m in messages for file in written_files(m)})
+
+
+def check_layout(table: Table, schema_ids: Iterable[int]) -> None:
+    """Raise LayoutChangedError if an option that is fixed on a table with data differs between the
+    table and a schema that files were written with. It may have changed while there was no data.
+    """
+    newest = table.schema
+    for schema_id in sorted({*schema_ids} - {newest.schema_id}):
+        schema = table.paimon.schema_manager.get_schema(schema_id)
+        key = "" if schema is None else layout_change(schema_of(schema), newest)
+        if key:
+            raise LayoutChangedError(
+                f"The option '{key}' of `{table.name}` was changed since these rows were written: "
+                "they do not fit the table any more.",
+                hint="Nothing was written. Run the statement again.",
+            )
 
 
 def _check_owners(messages: Sequence[CommitMessage], table: Table) -> None:

@@ -50,6 +50,7 @@ from paimon_magics.tables.commits.dynamic_keys import (
     write_union,
 )
 from paimon_magics.tables.commits.fencing import EPOCH, Fence, epoch_of
+from paimon_magics.tables.commits.message_checks import check_layout
 from paimon_magics.tables.commits.receipts import RecentCommits
 from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes
 from paimon_magics.tables.manifests.live_files import ManifestCache, ManifestGoneError
@@ -62,6 +63,7 @@ from paimon_magics.tables.stores.corruption import SNAPSHOT_VERSION
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.stores.syncing import sync_files
 from paimon_magics.tables.table import StoredTable, Table, publishes_itself
+from paimon_magics.tables.writing.bucket_counts import check_prepared_counts
 
 Document = Mapping[str, Any]
 
@@ -224,6 +226,7 @@ class _Publication:
         if union is not None:
             united = replace(self, snapshot={**self.snapshot, "indexManifest": union.manifest})
         try:
+            united._check_layout()
             united._check_streamed_keys()
             united._check_moved_keys()
             published = united._publish_synced(publish, fence)
@@ -277,6 +280,28 @@ class _Publication:
 
         united = indexes.lacking(table, old, new, brought=brought)
         return write_union(table, after, new, united) if united else None
+
+    def _check_layout(self) -> None:
+        """Check that the files were written for the table's present layout: its options that are
+        fixed on a table with data, and the numbers of buckets of the partitions."""
+        snapshot, load = self.snapshot, self.checks.load
+        if load is None:
+            return
+        delta = snapshot["deltaManifestList"]
+        added = self.files.added(delta)
+        schema_ids = set(pc.unique(added["schema_id"]).to_pylist())
+        is_fixed = not self.table.options.get("bucket", "-1").startswith("-")
+        if not is_fixed and schema_ids <= {self.table.schema_id}:
+            return
+        table = load()
+        check_layout(table, schema_ids)
+        check_prepared_counts(
+            table,
+            snapshot["id"] - 1,
+            added,
+            self.files.deleted(delta),
+            adds_rows=snapshot["commitKind"] in ("APPEND", "OVERWRITE"),
+        )
 
     def _check_streamed_keys(self) -> None:
         """Check the keys of a batch; see `dynamic_keys`."""
@@ -439,6 +464,11 @@ class PreparedFiles:
         """The data files that the manifests of a list add: columns of MANIFEST_ENTRIES."""
         entries = self._entries(manifest_list)
         return entries.filter(pc.equal(entries["kind"], ADD))
+
+    def deleted(self, manifest_list: str) -> pa.Table:
+        """The data files that the manifests of a list delete: columns of MANIFEST_ENTRIES."""
+        entries = self._entries(manifest_list)
+        return entries.filter(pc.not_equal(entries["kind"], ADD))
 
     def first_numbers(self, manifest_list: str) -> dict[tuple[tuple[Any, ...], int], int]:
         """The least sequence number of the data files that a list adds to each bucket, by the

@@ -15,7 +15,12 @@ import pyarrow.compute as pc
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.errors import CommitConflictError, OutdatedPlanError, UnsupportedStatementError
+from paimon_magics.errors import (
+    CommitConflictError,
+    LayoutChangedError,
+    StatementError,
+    UnsupportedStatementError,
+)
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import table_text
@@ -75,25 +80,78 @@ def newer_bucket_counts(
 ) -> Callable[[Any], None]:
     """Return a check of the latest snapshot (None for none) for a commit that adds rows.
 
-    The check raises OutdatedPlanError if, since the snapshot that the statement was planned on,
-    others wrote one of its partitions with another number of buckets. `base` is that snapshot, as
-    `state_of` returns it.
+    The check raises LayoutChangedError if, since the snapshot that the statement was planned on,
+    others wrote one of its partitions with another number of buckets, or the option changed and a
+    partition has no files yet. `base` is that snapshot, as `state_of` returns it.
     """
     schema = table.schema
     if schema.bucket_mode != "HASH_FIXED":
         return lambda latest: None
+    own = {tuple(m.partition): m.total_buckets or schema.bucket for m in messages if m.new_files}
+    is_outdated = any(count != schema.bucket for count in own.values())
 
     def check(latest: Any) -> None:
-        if latest is None or (latest.id <= base[0] and has_state(table, base, latest)):
-            return
-        if not (_was_changed(table, schema) or _is_rescaled(table, messages, latest)):
-            return
-        counts = bucket_counts(table, latest.id)
-        for message in messages:
-            own = message.total_buckets or schema.bucket
-            _check_count(table, tuple(message.partition), counts, own, OutdatedPlanError)
+        counts: Mapping[Partition, int] = {}
+        if not is_outdated:
+            if latest is None or (latest.id <= base[0] and has_state(table, base, latest)):
+                return
+            if not (_was_changed(table, schema) or _is_rescaled(table, messages, latest)):
+                return
+        if latest is not None:
+            counts = bucket_counts(table, latest.id)
+        for partition, count in own.items():
+            _check_count(table, partition, counts, count, LayoutChangedError)
 
     return check
+
+
+def check_prepared_counts(
+    table: Table, latest_id: int, added: pa.Table, deleted: pa.Table, *, adds_rows: bool
+) -> None:
+    """Raise LayoutChangedError if a commit that an engine has prepared leaves a partition with
+    files for several numbers of buckets. If it `adds_rows` to a partition without files, they must
+    be for the table's number. `added` and `deleted` have columns of MANIFEST_ENTRIES.
+
+    Paimon's engines check the number of their partitions (`ConflictDetection.checkBucketKeepSame`),
+    pypaimon does not.
+    """
+    schema = table.schema
+    if schema.bucket_mode != "HASH_FIXED" or not added.num_rows:
+        return
+    own = _last_counts(table.paimon, added)
+    is_outdated = any(count != schema.bucket for count in own.values())
+    if not (is_outdated or _was_changed(table, schema)):
+        return
+    snapshot = read_snapshot(table.paimon, latest_id) if latest_id else None
+    counts: Mapping[Partition, int] = {}
+    if snapshot is not None:
+        files = live_files(ManifestCache(table.paimon), snapshot)
+        gone = pc.is_in(files["file_name"], deleted["file_name"].combine_chunks())
+        counts = _last_counts(table.paimon, files.filter(pc.invert(gone)))
+        adds_rows = adds_rows and not deleted.num_rows
+    for partition, count in own.items():
+        if adds_rows or partition in counts:
+            _check_count(table, partition, counts, count, LayoutChangedError)
+
+
+def check_altered_count(table: Table, altered: TableSchema) -> None:
+    """Raise StatementError for a change of the schema after which small inserts would be accepted
+    that can't be loaded: their partitions have another number of buckets."""
+    schema = table.schema
+    accepts = altered.flag("auto_batch_load") and altered.bucket_mode == "HASH_FIXED"
+    is_same = (schema.flag("auto_batch_load"), schema.bucket) == (True, altered.bucket)
+    latest = None if is_same or not accepts else latest_snapshot(table.paimon)
+    if latest is None:
+        return
+    others = set(bucket_counts(table, latest.id).values()) - {altered.bucket}
+    if others:
+        number = count_text(altered.bucket, "bucket")
+        raise StatementError(
+            f"`{table.name}` has rows in {count_text(min(others), 'bucket')} and accepts small "
+            f"inserts, which could not be loaded into {number}.",
+            hint=f"Move the rows first: CALL sys.rescale(table => '{table_text(table.name)}', "
+            f"bucket_num => {altered.bucket}). Then run the statement again.",
+        )
 
 
 def check_bucket_counts(
@@ -129,15 +187,16 @@ def _check_count(
     own: int,
     kind: type[CommitConflictError] = CommitConflictError,
 ) -> None:
-    count = counts.get(partition, own)
+    count = counts.get(partition, table.schema.bucket)
     if count == own:
         return
     keys = table.schema.partition_keys
     where = ", ".join(f"{key} = {value}" for key, value in zip(keys, partition, strict=True))
+    has = "was written with" if partition in counts else "is empty, and will have"
     raise kind(
         (f"The partition {where} of `{table.name}`" if where else f"`{table.name}`")
-        + f" was written with {count_text(count, 'bucket')}, but these rows are for {own}: the "
-        "table would contain keys twice.",
+        + f" {has} {count_text(count, 'bucket')}, but these rows are for {own}: the table would "
+        "contain keys twice.",
         hint="Nothing was written. Run the statement again. If it fails again, move the rows into "
         f"the new buckets by CALL sys.rescale(table => '{table_text(table.name)}'), or set the "
         "option 'bucket' to the old number.",
