@@ -24,8 +24,7 @@ from paimon_magics.session.statements.ordering import in_order
 from paimon_magics.session.writes.exactness import check_own_rows
 from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.row_changes import Delete, MergeInto, Update
-from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.statement import Delete, MergeInto, TableName, Update
 
 if TYPE_CHECKING:
     from paimon_magics.session.connection import Connection

@@ -15,14 +15,16 @@ from paimon_magics.planning.reads.spark_settings import (
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.statements.clauses.names import text_literal
 from paimon_magics.statements.grammar.parsing import parse_cell
-from paimon_magics.statements.row_changes import Delete, MergeInto, Update
 from paimon_magics.statements.statement import (
     CreateDatabase,
+    Delete,
     DropDatabase,
     Insert,
+    MergeInto,
     PassThrough,
     Refused,
     TableName,
+    Update,
 )
 from paimon_magics.statements.subjects import Statement, subject_of
 from paimon_magics.statements.version_changes import Call

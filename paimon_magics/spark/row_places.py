@@ -42,7 +42,7 @@ from paimon_magics.tables.row_changes.selected_rows import (
     RowsOutOfOrderError,
     in_order,
 )
-from paimon_magics.tables.writing.changed_rows import ChangedRows, ChangedTwiceError, LossyRows
+from paimon_magics.tables.writing.row_counters import ChangedRows, ChangedTwiceError, LossyRows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
 _TASKS_PER_SLOT = 3

@@ -18,7 +18,7 @@ from pyspark.sql import types as spark_types
 from paimon_magics.planning.writes.losses import ColumnLoss, added_losses
 from paimon_magics.spark.arrow_stages import numbered_tasks
 from paimon_magics.spark.task_reports import Reporter
-from paimon_magics.tables.writing.changed_rows import LossyRows
+from paimon_magics.tables.writing.row_counters import LossyRows
 
 RESULT_SCHEMA = spark_types.StructType(
     [

@@ -15,7 +15,7 @@ from paimon_magics.spark.columns import HashedDecimals
 from paimon_magics.spark.python_workers import keep_modules
 from paimon_magics.spark.task_reports import Reporter
 from paimon_magics.spark.task_units import result_batch
-from paimon_magics.tables.writing.changed_rows import ChangedRows, ChangedTwiceError
+from paimon_magics.tables.writing.row_counters import ChangedRows, ChangedTwiceError
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 from paimon_magics.tables.writing.writer import (
     TooManyPartitionsError,

@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from paimon_magics.statements.grants import ChangeGrants, ShowGrants
-from paimon_magics.statements.row_changes import Delete, MergeInto, Update
 from paimon_magics.statements.statement import (
     CreateDatabase,
     CreateTable,
     CreateTemporaryView,
+    Delete,
     Describe,
     DescribeDatabase,
     DescribeHistory,
     DropDatabase,
     DropTable,
     Insert,
+    MergeInto,
     PassThrough,
     Query,
     QueryText,
@@ -33,6 +34,7 @@ from paimon_magics.statements.statement import (
     StatementText,
     TableName,
     TruncateTable,
+    Update,
     UseDatabase,
 )
 from paimon_magics.statements.table_changes import AlterTable

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from paimon_magics.coordinator.client.administration import BufferedInserts
-    from paimon_magics.tables.reading.changed_rows import Change
+    from paimon_magics.tables.reading.applied_changes import Change
     from paimon_magics.tables.table import Table
 
 Send = Callable[[str, bytes, dict[str, str]], Any]

@@ -18,8 +18,7 @@ from paimon_magics.errors import (
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import RowType
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
-from paimon_magics.statements.row_changes import Update
-from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.statement import TableName, Update
 
 # Resolves an assigned name to a column, or a field of a STRUCT.
 #

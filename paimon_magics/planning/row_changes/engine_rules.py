@@ -16,8 +16,7 @@ from paimon_magics.planning.options.traits import MERGE_ENGINES
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, QUERY_WORDS, tokenize, word_set
-from paimon_magics.statements.row_changes import RowChange
-from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.statement import RowChange, TableName
 
 _NO_FUNCTION = word_set(
     "AND OR NOT IN EXISTS BETWEEN LIKE RLIKE ILIKE ANY SOME ALL WHEN THEN ELSE CASE WHERE FROM "

@@ -29,8 +29,7 @@ from paimon_magics.planning.row_changes.engine_rules import (
 from paimon_magics.planning.row_changes.plain_values import computed, plain_filters, plain_values
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import level_zero_hidden_by, takes_small_inserts
-from paimon_magics.statements.row_changes import Delete, RowChange, Update
-from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.statement import Delete, RowChange, TableName, Update
 
 _KEYS_MAX = 1000
 """Keys of one statement. More of them are better read by a statement of its own."""

@@ -27,8 +27,7 @@ from paimon_magics.statements.queries.rewriting import (
     rewrite,
 )
 from paimon_magics.statements.queries.tree import condition_filters
-from paimon_magics.statements.row_changes import MatchKind, MergeInto
-from paimon_magics.statements.statement import ColumnFilter, TextRange
+from paimon_magics.statements.statement import ColumnFilter, MatchKind, MergeInto, TextRange
 
 _PREFIX = "__paimon_magics_"
 TARGET_MARK = f"{_PREFIX}target"

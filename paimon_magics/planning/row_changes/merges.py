@@ -29,15 +29,18 @@ from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.data_types import RowType, parts_of
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
-from paimon_magics.statements.row_changes import (
+from paimon_magics.statements.statement import (
+    Assignment,
     DeleteAction,
     InsertAction,
     MatchKind,
     MergeClause,
     MergeInto,
+    QueryText,
+    TableName,
+    TextRange,
     UpdateAction,
 )
-from paimon_magics.statements.statement import Assignment, QueryText, TableName, TextRange
 
 Effect = Literal["update", "delete", "insert"]
 

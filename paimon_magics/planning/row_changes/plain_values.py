@@ -26,8 +26,7 @@ from paimon_magics.statements.lexing.tokens import (
     matching_brackets,
     tokenize,
 )
-from paimon_magics.statements.row_changes import RowChange, Update
-from paimon_magics.statements.statement import ColumnFilter, FilterValue
+from paimon_magics.statements.statement import ColumnFilter, FilterValue, RowChange, Update
 
 _NUMERIC = frozenset({*INTEGER_BITS, "DOUBLE", "DECIMAL"})
 _DECIMAL_DIGITS_MAX = 38

@@ -26,8 +26,7 @@ from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, word_set
 from paimon_magics.statements.queries.query_traits import random_part
-from paimon_magics.statements.row_changes import MergeInto
-from paimon_magics.statements.statement import ColumnFilter, FilterValue, TextRange
+from paimon_magics.statements.statement import ColumnFilter, FilterValue, MergeInto, TextRange
 
 KeyValue = int | str | Decimal | datetime.date
 

@@ -2,7 +2,7 @@
 columns.
 
 The rows of a job have them in a column LOSSES, a text that is NULL where a row is stored as it is
-(`spark/losses.py`). The writers count them (`tables/writing/changed_rows.py`).
+(`spark/losses.py`). The writers count them (`tables/writing/row_counters.py`).
 """
 
 from __future__ import annotations

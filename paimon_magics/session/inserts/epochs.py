@@ -27,7 +27,7 @@ from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.session.inserts.insert import write_frame_to
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.scope import Epoch, StatementScope
-from paimon_magics.spark.row_changes import with_changes
+from paimon_magics.spark.updated_rows import with_changes
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.epochs import (
     EpochNote,

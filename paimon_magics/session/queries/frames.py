@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from paimon_magics.session.queries.relations import Relation
     from paimon_magics.spark.handles import DataFrame
-    from paimon_magics.tables.reading.changed_rows import Change
+    from paimon_magics.tables.reading.applied_changes import Change
 
 
 def frame_of_query(
@@ -367,7 +367,7 @@ def _upserted(
     columns."""
     import pyarrow as pa
 
-    from paimon_magics.tables.reading.changed_rows import (
+    from paimon_magics.tables.reading.applied_changes import (
         changed_rows,
         keys_of,
         merged_on_top,

@@ -33,17 +33,19 @@ from paimon_magics.spark.sessions import is_alive
 from paimon_magics.statements.clauses.names import named
 from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.grammar.spark_passthrough import leading_words, names_in
-from paimon_magics.statements.row_changes import Delete, MergeInto, Update
 from paimon_magics.statements.statement import (
     CreateTable,
+    Delete,
     DropTable,
     Insert,
+    MergeInto,
     PassThrough,
     QueryText,
     TableName,
     TableReference,
     TextRange,
     TruncateTable,
+    Update,
 )
 from paimon_magics.statements.subjects import Explain, Statement, subject_of
 from paimon_magics.statements.table_changes import AlterTable, RenameTable

@@ -22,15 +22,15 @@ from paimon_magics.planning.writes.distributions import IN_PLACE_FILE_BYTES_MIN
 from paimon_magics.planning.writes.losses import ColumnLoss, added_losses
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation
-from paimon_magics.session.row_changes.changed_rows import (
+from paimon_magics.session.row_changes.merge_join import MergePlaces
+from paimon_magics.session.row_changes.selection import ChangeOnTable, changed_outcome, operation_of
+from paimon_magics.session.row_changes.written_rows import (
     ROW_ID_COLUMN,
     check_seen,
     check_stays,
     placed_frame,
     with_row_id,
 )
-from paimon_magics.session.row_changes.merge_join import MergePlaces
-from paimon_magics.session.row_changes.selection import ChangeOnTable, changed_outcome, operation_of
 from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.writes.exactness import check_losses
 from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, WrittenFiles, with_losses
@@ -38,20 +38,20 @@ from paimon_magics.session.writes.prepare import PreparedWrite
 from paimon_magics.session.writes.transactions import ToCommit, append_spec, begun, transact
 from paimon_magics.session.writes.write_jobs import persisted, run_job
 from paimon_magics.spark.losses import kept_losses
-from paimon_magics.spark.merging import KIND_NUMBERS, MatchCounts, match_counts
+from paimon_magics.spark.merge_rows import KIND_NUMBERS, MatchCounts, match_counts
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.row_places import AddedRows, change_and_add_files, change_files
 from paimon_magics.spark.task_units import UnitResults
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.statements.row_changes import MergeInto, RowChange, Update
+from paimon_magics.statements.statement import MergeInto, RowChange, Update
 from paimon_magics.tables.row_changes.rewriting import ChangedFile, ColumnChanges, FileChanges
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
 from paimon_magics.tables.row_changes.table_changes import TableChange, plan_table_change
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.changed_rows import ChangedTwiceError
 from paimon_magics.tables.writing.commit_messages import BucketKey, read_messages, write_message
+from paimon_magics.tables.writing.row_counters import ChangedTwiceError
 from paimon_magics.tables.writing.table_write import CompletedWrite, completed
 
 if TYPE_CHECKING:

@@ -35,12 +35,6 @@ from paimon_magics.session.row_changes.append_changes import (
     prepare_append_change,
     run_append_change,
 )
-from paimon_magics.session.row_changes.changed_rows import (
-    check_no_file_calls,
-    check_seen,
-    keyed_rows,
-    with_key_buckets,
-)
 from paimon_magics.session.row_changes.point_changes import (
     PreparedKeys,
     commit_by_key,
@@ -52,6 +46,12 @@ from paimon_magics.session.row_changes.selection import (
     chosen_rows,
     kind_of,
     operation_of,
+)
+from paimon_magics.session.row_changes.written_rows import (
+    check_no_file_calls,
+    check_seen,
+    keyed_rows,
+    with_key_buckets,
 )
 from paimon_magics.session.scope import StatementScope, errors_located, errors_translated
 from paimon_magics.session.writes.exactness import is_strict
@@ -67,14 +67,14 @@ from paimon_magics.session.writes.transactions import run_again
 from paimon_magics.session.writes.write_jobs import persisted, run_job, run_write
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.queries import cancellable
-from paimon_magics.spark.row_changes import unseen_counts
 from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.spark.sizes import scan_sizes
 from paimon_magics.spark.types import with_char_columns
+from paimon_magics.spark.updated_rows import unseen_counts
 from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.query_traits import random_part
-from paimon_magics.statements.row_changes import Delete, RowChange, Update
+from paimon_magics.statements.statement import Delete, RowChange, Update
 from paimon_magics.tables.compaction.scopes import stored_partitions
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id

@@ -53,11 +53,6 @@ from paimon_magics.session.row_changes.append_changes import (
     counted_rows,
     run_place_merge,
 )
-from paimon_magics.session.row_changes.changed_rows import (
-    check_no_file_calls,
-    check_seen,
-    keyed_rows,
-)
 from paimon_magics.session.row_changes.merge_join import (
     MergeOnTable,
     MergePlaces,
@@ -67,6 +62,11 @@ from paimon_magics.session.row_changes.merge_join import (
     merge_target,
     merged_rows,
     target_conditions,
+)
+from paimon_magics.session.row_changes.written_rows import (
+    check_no_file_calls,
+    check_seen,
+    keyed_rows,
 )
 from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.writes.merged_schemas import merge_columns_of_source, merge_rules_of
@@ -81,7 +81,7 @@ from paimon_magics.session.writes.prepare import PreparedWrite, reads_now
 from paimon_magics.session.writes.transactions import run_again
 from paimon_magics.session.writes.write_jobs import persisted, run_job, run_write
 from paimon_magics.spark.losses import kept_losses, without_losses
-from paimon_magics.spark.merging import COUNTED, KIND_NUMBERS, MatchCounts
+from paimon_magics.spark.merge_rows import COUNTED, KIND_NUMBERS, MatchCounts
 from paimon_magics.spark.rows import last_rows
 from paimon_magics.spark.session_settings import few_shuffle_tasks
 from paimon_magics.spark.sizes import COMPRESSED_AT_MOST, estimate
@@ -89,8 +89,7 @@ from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.query_traits import random_part
 from paimon_magics.statements.queries.rewriting import names_row_ids
-from paimon_magics.statements.row_changes import DeleteAction, MergeInto
-from paimon_magics.statements.statement import Insert, TableReference
+from paimon_magics.statements.statement import DeleteAction, Insert, MergeInto, TableReference
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id, latest_state
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import CompletedWrite

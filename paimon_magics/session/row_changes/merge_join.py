@@ -42,10 +42,10 @@ from paimon_magics.session.planned_work import Reads, made_of, note_reads, plann
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.planned_reads import read_plan
 from paimon_magics.session.queries.relations import Conditions, Relation, Selection
-from paimon_magics.session.row_changes.changed_rows import check_stays, placed_frame, with_row_id
+from paimon_magics.session.row_changes.written_rows import check_stays, placed_frame, with_row_id
 from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.exactness import check_policy
-from paimon_magics.spark.merging import changed_rows, given_values, marked
+from paimon_magics.spark.merge_rows import changed_rows, given_values, marked
 from paimon_magics.spark.progress import doing
 from paimon_magics.spark.queries import binding_replacements, cancellable, frame_of_text
 from paimon_magics.spark.sessions import is_one_process
@@ -57,8 +57,7 @@ from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.queries.query_traits import used_names
 from paimon_magics.statements.queries.rewriting import joined_text, replacements_for
-from paimon_magics.statements.row_changes import MergeInto
-from paimon_magics.statements.statement import Query, TableReference
+from paimon_magics.statements.statement import MergeInto, Query, TableReference
 from paimon_magics.tables.manifests.live_files import live_files
 from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN

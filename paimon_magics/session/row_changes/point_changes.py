@@ -38,7 +38,7 @@ from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.rows import frame_of_batch
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.statements.row_changes import RowChange, Update
+from paimon_magics.statements.statement import RowChange, Update
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from paimon_magics.tables.reading.keyed_rows import few_rows, splits_of
 from paimon_magics.tables.snapshots.latest import read_snapshot

@@ -24,16 +24,16 @@ from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.prepare import PreparedWrite
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.losses import counted_losses, without_losses
-from paimon_magics.spark.merging import MatchCounts
+from paimon_magics.spark.merge_rows import MatchCounts
 from paimon_magics.spark.queries import cancellable
-from paimon_magics.spark.row_changes import row_counts, unseen_counts
 from paimon_magics.spark.rows import frame_of_rows
+from paimon_magics.spark.updated_rows import row_counts, unseen_counts
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import contains_type
-from paimon_magics.statements.row_changes import VALUE_PREFIX, MergeInto, RowChange, Update
+from paimon_magics.statements.statement import VALUE_PREFIX, MergeInto, RowChange, Update
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.changed_rows import LossyRows, UnseenRows
+from paimon_magics.tables.writing.row_counters import LossyRows, UnseenRows
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame

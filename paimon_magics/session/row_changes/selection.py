@@ -48,7 +48,7 @@ from paimon_magics.session.writes.outcomes import WrittenFiles, write_outcome
 from paimon_magics.spark.casting import project
 from paimon_magics.spark.losses import lossy_columns
 from paimon_magics.spark.reading import read_frame
-from paimon_magics.spark.row_changes import (
+from paimon_magics.spark.updated_rows import (
     before_columns,
     kind_text,
     with_assigned,
@@ -57,8 +57,7 @@ from paimon_magics.spark.row_changes import (
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.queries.query_traits import used_names
-from paimon_magics.statements.row_changes import Delete, RowChange, Update
-from paimon_magics.statements.statement import ColumnFilter
+from paimon_magics.statements.statement import ColumnFilter, Delete, RowChange, Update
 from paimon_magics.tables.reading.data_read import DataRead
 from paimon_magics.tables.snapshots.latest import latest_state
 from paimon_magics.tables.table import Table

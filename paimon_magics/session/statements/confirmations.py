@@ -15,13 +15,16 @@ from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.statements.handler import unconfirmed
 from paimon_magics.session.writes.outcomes import rows_taken
 from paimon_magics.statements.maintenance import Maintenance, RescaleBuckets
-from paimon_magics.statements.row_changes import Delete, InsertAction, MergeInto, Update
 from paimon_magics.statements.statement import (
+    Delete,
     DropTable,
     Insert,
+    InsertAction,
+    MergeInto,
     PassThrough,
     TableName,
     TruncateTable,
+    Update,
 )
 from paimon_magics.statements.subjects import Statement
 from paimon_magics.statements.table_changes import (

@@ -47,18 +47,21 @@ from paimon_magics.session.statements.tags_and_branches import alter_tags_handle
 from paimon_magics.session.writes.outcomes import rows_taken
 from paimon_magics.session.writes.prepare import distribution
 from paimon_magics.statements.grants import ChangeGrants, ShowGrants
-from paimon_magics.statements.row_changes import Delete, DeleteAction, MergeInto, Update
 from paimon_magics.statements.statement import (
     CreateDatabase,
     CreateTable,
     CreateTemporaryView,
+    Delete,
+    DeleteAction,
     DropDatabase,
     DropTable,
     Insert,
+    MergeInto,
     PassThrough,
     Query,
     Refused,
     TruncateTable,
+    Update,
     UseDatabase,
 )
 from paimon_magics.statements.subjects import Explain, Statement, subject_of

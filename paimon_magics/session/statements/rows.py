@@ -47,8 +47,7 @@ from paimon_magics.session.writes.partitions import (
 )
 from paimon_magics.session.writes.prepare import PreparedWrite, distribution, prepare_insert
 from paimon_magics.statements.lexing.tokens import tokenize
-from paimon_magics.statements.row_changes import Delete, RowChange
-from paimon_magics.statements.statement import Insert, TruncateTable
+from paimon_magics.statements.statement import Delete, Insert, RowChange, TruncateTable
 from paimon_magics.statements.subjects import subject_of
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 from paimon_magics.tables.table import Table

@@ -18,7 +18,7 @@ from paimon_magics.planning.writes.losses import ColumnLoss, loss_texts
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.losses import first_loss, may_lose, reason
 from paimon_magics.statements.data_types import AtomicType, DataType
-from paimon_magics.statements.row_changes import DeleteAction, MergeInto
+from paimon_magics.statements.statement import DeleteAction, MergeInto
 from paimon_magics.statements.types.type_text import to_spark_sql
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from paimon_magics.session.scope import StatementScope, errors_located, located
 from paimon_magics.spark.types import columns_of
 from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.data_types import as_nullable
-from paimon_magics.statements.row_changes import DeleteAction, MergeInto
-from paimon_magics.statements.statement import Insert
+from paimon_magics.statements.statement import DeleteAction, Insert, MergeInto
 from paimon_magics.statements.table_changes import (
     AddColumn,
     RetypeColumn,

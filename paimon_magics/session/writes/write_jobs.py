@@ -19,7 +19,7 @@ from paimon_magics.session.writes.exactness import check_losses
 from paimon_magics.session.writes.prepare import PreparedWrite, distribution
 from paimon_magics.session.writes.transactions import ToCommit, begun, transact
 from paimon_magics.spark.queries import cancellable
-from paimon_magics.spark.row_changes import as_inserted
+from paimon_magics.spark.updated_rows import as_inserted
 from paimon_magics.spark.writing import JobWritten, RowOrder, write_frame
 from paimon_magics.tables.writing.table_write import (
     CompletedWrite,

@@ -7,7 +7,7 @@ clauses may come in any order, and a source that is a table may have a time-trav
 from __future__ import annotations
 
 from paimon_magics.statements.clauses.names import try_table_name
-from paimon_magics.statements.grammar.row_changes import (
+from paimon_magics.statements.grammar.delete_update import (
     column_path,
     expression_until,
     refuse_inside,
@@ -18,16 +18,19 @@ from paimon_magics.statements.queries.qualifiers import references_of
 from paimon_magics.statements.queries.query_text import at_query, bind_parameters, read_query
 from paimon_magics.statements.queries.references import Relation, read_alias, read_relation
 from paimon_magics.statements.queries.scanning import scan_relations
-from paimon_magics.statements.row_changes import (
+from paimon_magics.statements.statement import (
+    Assignment,
     DeleteAction,
     InsertAction,
     MatchKind,
     MergeAction,
     MergeClause,
     MergeInto,
+    QueryText,
+    TableName,
+    TextRange,
     UpdateAction,
 )
-from paimon_magics.statements.statement import Assignment, QueryText, TableName, TextRange
 
 _UNNAMED_SOURCE = "__paimon_source"
 

@@ -20,9 +20,9 @@ from paimon_magics.statements.grammar import databases as databases
 from paimon_magics.statements.grammar import tables as tables
 from paimon_magics.statements.grammar.alter_table import read_alter_table
 from paimon_magics.statements.grammar.calls import read_call, read_show_tags
+from paimon_magics.statements.grammar.delete_update import read_delete, read_update
 from paimon_magics.statements.grammar.grants import read_grant, read_revoke, read_show_grants
 from paimon_magics.statements.grammar.merges import read_merge
-from paimon_magics.statements.grammar.row_changes import read_delete, read_update
 from paimon_magics.statements.grammar.spark_passthrough import pass_through
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
 from paimon_magics.statements.lexing.tokens import (

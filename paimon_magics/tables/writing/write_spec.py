@@ -72,7 +72,7 @@ class Written:
     `index_files` belong to the messages, see `dynamic_buckets.put_index_files`. The columns
     `odd_floats` had NaN or -0.0, which makes bounds wrong, see `float_bounds.mend_messages`. For
     `unseen`, the rows of an UPDATE without visible effect, and `losses`, the values that were
-    rounded or cut, see `changed_rows`.
+    rounded or cut, see `row_counters`.
     """
 
     messages: tuple[bytes, ...]

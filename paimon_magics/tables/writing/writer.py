@@ -22,7 +22,6 @@ from paimon_magics.tables.writing.bucket_assignment import (
     row_groups,
     values_at,
 )
-from paimon_magics.tables.writing.changed_rows import LossyRows, UnseenRows
 from paimon_magics.tables.writing.dynamic_buckets import (
     Assign,
     IndexWriter,
@@ -38,6 +37,7 @@ from paimon_magics.tables.writing.own_writers import (
     PostponedWriter,
 )
 from paimon_magics.tables.writing.python_writer import PythonWriter
+from paimon_magics.tables.writing.row_counters import LossyRows, UnseenRows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
 if TYPE_CHECKING:

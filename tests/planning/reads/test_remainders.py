@@ -6,7 +6,7 @@ from paimon_magics.planning.reads.predicates import ColumnPredicate, remainder_p
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.row_changes import Delete
+from paimon_magics.statements.statement import Delete
 
 COLUMNS = (
     Column(0, "k", AtomicType("BIGINT")),

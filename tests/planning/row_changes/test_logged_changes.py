@@ -16,8 +16,7 @@ from paimon_magics.planning.row_changes.logged_changes import (
 )
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.row_changes import Delete, Update
-from paimon_magics.statements.statement import CreateTable, TableName
+from paimon_magics.statements.statement import CreateTable, Delete, TableName, Update
 
 T = TableName("t", "shop")
 KEYED = "'primary-key' = 'k,p', 'bucket' = '2'"

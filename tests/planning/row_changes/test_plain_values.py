@@ -12,7 +12,7 @@ from paimon_magics.planning.row_changes.plain_values import computed, plain_valu
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.row_changes import Update
+from paimon_magics.statements.statement import Update
 
 COLUMNS = tuple(
     Column(number, name, AtomicType(*given))

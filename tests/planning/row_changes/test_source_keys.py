@@ -19,8 +19,7 @@ from paimon_magics.planning.row_changes.source_keys import (
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.row_changes import MergeInto
-from paimon_magics.statements.statement import TextRange
+from paimon_magics.statements.statement import MergeInto, TextRange
 from paimon_magics.statements.types.type_text import from_paimon
 
 COLUMNS = (

@@ -12,7 +12,7 @@ from paimon_magics.planning.row_changes.merges import plan_merge
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.row_changes import MergeInto
+from paimon_magics.statements.statement import MergeInto
 
 SCHEMA = TableSchema(
     (

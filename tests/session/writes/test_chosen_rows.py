@@ -12,8 +12,7 @@ from paimon_magics.session.row_changes.delete_update import chosen_rows
 from paimon_magics.session.row_changes.selection import ChangeOnTable
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.row_changes import Delete
-from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.statement import Delete, TableName
 
 pytestmark = pytest.mark.spark
 

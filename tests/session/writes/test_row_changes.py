@@ -22,7 +22,7 @@ from paimon_magics.session.row_changes.delete_update import prepare_row_change
 from paimon_magics.session.row_changes.point_changes import PreparedKeys, commit_by_key
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.row_changes import Update
+from paimon_magics.statements.statement import Update
 from tests.sampling import only_in_soak
 from tests.session.evidence import jobs
 

@@ -6,13 +6,13 @@ import pytest
 
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.row_changes import (
+from paimon_magics.statements.statement import (
     DeleteAction,
     InsertAction,
     MergeInto,
+    TextRange,
     UpdateAction,
 )
-from paimon_magics.statements.statement import TextRange
 
 
 def merge(text: str) -> MergeInto:

@@ -8,7 +8,7 @@ import pytest
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable
-from paimon_magics.tables.reading.changed_rows import merged_on_top, needs_rows_below
+from paimon_magics.tables.reading.applied_changes import merged_on_top, needs_rows_below
 from paimon_magics.tables.schema.types import arrow_schema
 
 

@@ -165,7 +165,7 @@ def _write(job: FlushJob) -> FlushResult:
     from paimon_magics.coordinator.inserts.loading.rows import entries_of
     from paimon_magics.coordinator.inserts.log.records import read_segments, seal
     from paimon_magics.faults import reach
-    from paimon_magics.tables.reading.changed_rows import changed_rows
+    from paimon_magics.tables.reading.applied_changes import changed_rows
     from paimon_magics.tables.writing.writer import write_batches
 
     records, chain = read_segments(job.segments, job.first - 1, upto=job.last)

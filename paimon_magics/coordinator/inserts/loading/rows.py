@@ -35,7 +35,7 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.reading.changed_rows import Change
+from paimon_magics.tables.reading.applied_changes import Change
 from paimon_magics.tables.schema.types import arrow_schema, arrow_type
 
 _NAME = TableName("table")

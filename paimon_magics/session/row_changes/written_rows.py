@@ -24,8 +24,8 @@ from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.planned_reads import SnapshotLeases
 from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.writes.prepare import PreparedWrite
-from paimon_magics.spark.row_changes import with_buckets
 from paimon_magics.spark.row_places import placed_rows
+from paimon_magics.spark.updated_rows import with_buckets
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.queries.query_traits import input_file_call
 from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys, check_none_wait, key_files

@@ -43,7 +43,6 @@ from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.losses import LOSSES
 from paimon_magics.spark.casting import ansi_casts, check_stored_types, selected_columns, stored
 from paimon_magics.spark.losses import Entry, loss_entry, losses_column
-from paimon_magics.spark.row_changes import before_columns, with_merged_kinds
 from paimon_magics.spark.struct_names import (
     has_all_fields,
     with_assigned_fields,
@@ -51,6 +50,7 @@ from paimon_magics.spark.struct_names import (
     with_fields_kept,
 )
 from paimon_magics.spark.types import spark_type
+from paimon_magics.spark.updated_rows import before_columns, with_merged_kinds
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
 

@@ -28,7 +28,7 @@ from paimon_magics.spark.losses import kept_losses
 from paimon_magics.spark.struct_names import with_assigned_fields, with_fields_by_name
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.statements.row_changes import VALUE_PREFIX
+from paimon_magics.statements.statement import VALUE_PREFIX
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN
 
 _BEFORE = "__paimon_magics_before_"

@@ -7,7 +7,7 @@ import pytest
 
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.reads.views import DELETE, INSERT, UPDATE_AFTER
-from paimon_magics.tables.writing.changed_rows import ChangedRows, ChangedTwiceError
+from paimon_magics.tables.writing.row_counters import ChangedRows, ChangedTwiceError
 
 
 def batch(*rows: tuple[object, str, int]) -> pa.RecordBatch:

@@ -16,13 +16,15 @@ from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, QUERY_WORDS
 from paimon_magics.statements.queries.query_text import read_query
 from paimon_magics.statements.queries.references import at_options, at_time_travel, read_alias
 from paimon_magics.statements.queries.rewriting import Replacement
-from paimon_magics.statements.row_changes import (
+from paimon_magics.statements.statement import (
     VALUE_PREFIX,
+    Assignment,
     Delete,
     RowSelection,
+    TableName,
+    TextRange,
     Update,
 )
-from paimon_magics.statements.statement import Assignment, TableName, TextRange
 
 _GENERATORS = word_set(
     "EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE INLINE_OUTER STACK JSON_TUPLE "

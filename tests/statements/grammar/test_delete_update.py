@@ -7,8 +7,7 @@ import pytest
 from paimon_magics.errors import StatementSyntaxError
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.queries.rewriting import rewrite
-from paimon_magics.statements.row_changes import Delete, Update
-from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.statement import Delete, TableName, Update
 from paimon_magics.statements.subjects import subject_of
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from paimon_magics.planning.row_changes.merges import plan_merge
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
-from paimon_magics.spark.merging import given_values
+from paimon_magics.spark.merge_rows import given_values
 from paimon_magics.statements.data_types import AtomicType, RowField, RowType
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.row_changes import MergeInto
+from paimon_magics.statements.statement import MergeInto
 
 INNER = RowType((RowField("shelf", AtomicType("TINYINT")),))
 PLACE = RowType((RowField("hall", AtomicType("INT")), RowField("inner", INNER)))

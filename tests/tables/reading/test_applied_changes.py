@@ -14,7 +14,12 @@ from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable
-from paimon_magics.tables.reading.changed_rows import Change, changed_rows, keys_of, merged_on_top
+from paimon_magics.tables.reading.applied_changes import (
+    Change,
+    changed_rows,
+    keys_of,
+    merged_on_top,
+)
 from paimon_magics.tables.schema.types import arrow_schema
 
 Row = dict[str, Any]
