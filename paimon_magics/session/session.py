@@ -30,7 +30,7 @@ from paimon_magics.session.reports.layout import Layout, layout_of
 from paimon_magics.session.reports.surface import Reporting
 from paimon_magics.session.scope import StatementScope, statement_scope
 from paimon_magics.session.settings_checks import parsed
-from paimon_magics.session.statements import cells
+from paimon_magics.session.statements import dry_runs, queries
 from paimon_magics.session.statements.handlers import run_statement
 from paimon_magics.session.statements.show import history_of
 from paimon_magics.session.streaming import register_source, start_stream, stream_frame
@@ -111,15 +111,15 @@ class Session:
         JobError, CommitConflictError or UnknownOutcomeError: see `paimon_magics.errors`.
         """
         check_wait(wait)
-        cells.check_limit(limit)
+        queries.check_limit(limit)
         if dry_run:
-            return self._planned(cells.dry_run_of, text, parameters, frames)
+            return self._planned(dry_runs.dry_run_of, text, parameters, frames)
         with self._scope(frames) as scope:
             statements = parsed(scope, text)
         if not statements:
             return Outcome(statement="", kind="nothing", message="There is no statement.")
         values = dict(parameters or {})
-        asks = (somebody_is_there() if confirm is None else not confirm) and cells.may_take_away(
+        asks = (somebody_is_there() if confirm is None else not confirm) and dry_runs.may_take_away(
             text
         )
         if asks:  # before anything has run
@@ -127,12 +127,12 @@ class Session:
         for number, statement in enumerate(statements):
             if asks and number:  # the statements before it may have written what it deletes
                 with self._scope(frames) as scope:
-                    cells.check_after_others(scope, statement, values)
+                    dry_runs.check_after_others(scope, statement, values)
             outcome = self._run_one(
                 statement, values, frames, include_buffer=include_buffer, wait=wait
             )
         if limit is not None and outcome.dataframe is not None:
-            outcome = cells.limited(outcome, limit)
+            outcome = queries.limited(outcome, limit)
         return outcome
 
     def explain(
@@ -143,7 +143,7 @@ class Session:
         frames: Mapping[str, object] | None = None,
     ) -> Outcome:
         """Return how the statements of `text` would run: snapshots, files, reads and writers."""
-        return self._planned(cells.explanation_of, text, parameters, frames)
+        return self._planned(dry_runs.explanation_of, text, parameters, frames)
 
     def preview(
         self,
@@ -158,7 +158,7 @@ class Session:
         Supports these, INSERT OVERWRITE, TRUNCATE, DROP PARTITION and DROP TABLE; raises
         UnsupportedStatementError for others.
         """
-        return self._planned(cells.preview_of, text, parameters, frames)
+        return self._planned(dry_runs.preview_of, text, parameters, frames)
 
     def check_confirmed(
         self,
@@ -170,9 +170,9 @@ class Session:
         """Raise UnconfirmedError if a statement of `text` would delete much; the error names the
         losses. Writes nothing."""
         self._check_open()
-        if cells.may_take_away(text):
+        if dry_runs.may_take_away(text):
             with self._scope(frames) as scope:
-                cells.check_confirmed(scope, parsed(scope, text), dict(parameters or {}))
+                dry_runs.check_confirmed(scope, parsed(scope, text), dict(parameters or {}))
 
     def table(
         self,

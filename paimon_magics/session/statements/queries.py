@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import condition_text
+from paimon_magics.planning.reads.row_filters import limited_sql
 from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.planning.reads.splits import ColumnsSplit, DifferenceSplit, MergeSplit
 from paimon_magics.session.outcome import Outcome
@@ -299,3 +300,26 @@ def _snapshots(target: Target, ids: Sequence[int]) -> str:
 
 def _files(number: int) -> str:
     return count_text(number, "file")
+
+
+def check_limit(limit: int | None) -> None:
+    """Raise InvalidValueError for a `limit` of rows below 0."""
+    if limit is not None and limit < 0:
+        raise InvalidValueError(
+            f"`limit` of run() is {limit}.", hint="Give a number of rows, 0 or more."
+        )
+
+
+def limited(outcome: Outcome, limit: int) -> Outcome:
+    """The outcome of a query with at most `limit` of its rows."""
+    assert outcome.dataframe is not None
+    return Outcome(
+        outcome.statement,
+        outcome.kind,
+        dataframe=made_of(outcome.dataframe.limit(limit), outcome.dataframe),
+        seconds=outcome.seconds,
+        display_rows=max(outcome.display_rows, limit),
+        notes=outcome.notes,
+        query=limited_sql(outcome.sql, limit),
+        zone=outcome.zone,
+    )

@@ -8,15 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from paimon_magics.errors import (
-    InvalidValueError,
-    PaimonMagicsError,
-    UnconfirmedError,
-    UnsupportedStatementError,
-)
-from paimon_magics.planning.reads.row_filters import limited_sql
+from paimon_magics.errors import PaimonMagicsError, UnconfirmedError, UnsupportedStatementError
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.spark_calls import is_for_spark
 from paimon_magics.session.row_changes.previews import ChangedRows
 from paimon_magics.session.scope import StatementScope
@@ -178,26 +171,3 @@ def check_confirmed(
             continue
         if error is not None:
             raise error
-
-
-def check_limit(limit: int | None) -> None:
-    """Raise InvalidValueError for a `limit` of rows below 0."""
-    if limit is not None and limit < 0:
-        raise InvalidValueError(
-            f"`limit` of run() is {limit}.", hint="Give a number of rows, 0 or more."
-        )
-
-
-def limited(outcome: Outcome, limit: int) -> Outcome:
-    """The outcome of a query with at most `limit` of its rows."""
-    assert outcome.dataframe is not None
-    return Outcome(
-        outcome.statement,
-        outcome.kind,
-        dataframe=made_of(outcome.dataframe.limit(limit), outcome.dataframe),
-        seconds=outcome.seconds,
-        display_rows=max(outcome.display_rows, limit),
-        notes=outcome.notes,
-        query=limited_sql(outcome.sql, limit),
-        zone=outcome.zone,
-    )
