@@ -39,8 +39,9 @@ from paimon_magics.session.writes.small_inserts import check_wait, flush_table
 from paimon_magics.settings import Settings, Wait
 from paimon_magics.spark.frame_methods import note_calls
 from paimon_magics.spark.interrupts import between_locks
+from paimon_magics.spark.jvm import stop
 from paimon_magics.spark.pyspark_calls import answer_by, answer_no_longer
-from paimon_magics.spark.sessions import check_process, end_behind, stop
+from paimon_magics.spark.sessions import check_process, end_behind
 from paimon_magics.statements.clauses.names import named, table_text, text_literal
 from paimon_magics.statements.statement import Query, TableName
 from paimon_magics.statements.subjects import Statement

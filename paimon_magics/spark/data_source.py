@@ -26,8 +26,7 @@ from paimon_magics.errors import InvalidValueError, sent_to_driver
 from paimon_magics.planning.reads.read_points import READ_OPTIONS, ScanMode
 from paimon_magics.planning.reads.stream_points import StreamOffset, stream_request
 from paimon_magics.planning.reads.views import shown_columns, view_named
-from paimon_magics.spark.jvm import activate
-from paimon_magics.spark.progress import is_connect
+from paimon_magics.spark.jvm import activate, is_connect
 from paimon_magics.spark.source_rows import GivenRows, parts_of, rows_of_part
 from paimon_magics.spark.types import spark_schema
 from paimon_magics.statements.clauses.names import named, quoted

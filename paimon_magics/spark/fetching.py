@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
-from paimon_magics.spark.progress import is_connect
+from paimon_magics.spark.jvm import is_connect
 from paimon_magics.spark.types import arrow_schema
 from paimon_magics.statements.clauses.names import quoted
 

@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from paimon_magics.spark.frame_steps import PARTS, Step
+from paimon_magics.spark.jvm import is_connect
 from paimon_magics.spark.narrowing import (
     known_count,
     narrowed,
@@ -24,7 +25,6 @@ from paimon_magics.spark.narrowing import (
     steps_of,
 )
 from paimon_magics.spark.patches import FRAME_PATCHES, OWN_PACKAGES, Call, Patch
-from paimon_magics.spark.progress import is_connect
 
 _UNSEEN = (*OWN_PACKAGES, "pyspark")
 

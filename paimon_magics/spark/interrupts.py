@@ -17,7 +17,7 @@ from types import FrameType
 
 from pyspark.sql import SparkSession
 
-from paimon_magics.spark.progress import is_connect
+from paimon_magics.spark.jvm import is_connect
 
 _AGAIN_SECONDS = 0.01
 _AT_A_LOCK = frozenset(

@@ -42,7 +42,7 @@ from paimon_magics.spark.frame_steps import (
     rows_wanted,
     used_columns,
 )
-from paimon_magics.spark.progress import is_connect
+from paimon_magics.spark.jvm import is_connect
 from paimon_magics.spark.session_settings import settings_of
 from paimon_magics.statements.clauses.names import quoted
 

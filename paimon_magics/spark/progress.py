@@ -33,7 +33,7 @@ from paimon_magics.planning.jobs.progress import (
     StageRows,
     Work,
 )
-from paimon_magics.spark.jvm import status_store
+from paimon_magics.spark.jvm import is_connect, status_store
 from paimon_magics.spark.listening import Listener, listen, listener
 from paimon_magics.spark.stopping import raise_if_stopped
 from paimon_magics.spark.task_reports import TaskCounts, heard, is_alone, read_reports
@@ -59,11 +59,6 @@ _TASKS = "MapInArrow"  # the plan's node of our read tasks
 # Queries of other threads may register out of order, so that an id can be missing for a moment.
 _IDS_AHEAD = 4
 _QUERIES_MAX = 100  # kept of those that are not known to be ours
-
-
-def is_connect(spark: SparkSession) -> bool:
-    """Whether this is a session of Spark Connect."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 @contextmanager

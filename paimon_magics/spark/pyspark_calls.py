@@ -29,8 +29,8 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from paimon_magics.spark.data_source import FORMAT
+from paimon_magics.spark.jvm import is_connect
 from paimon_magics.spark.patches import CALL_PATCHES, Call, Patch
-from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.streaming_queries import streaming_frame
 from paimon_magics.statements.clauses.names import quoted
 

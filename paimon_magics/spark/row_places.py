@@ -22,12 +22,7 @@ from paimon_magics.spark.arrow_stages import map_in_arrow
 from paimon_magics.spark.python_workers import keep_modules
 from paimon_magics.spark.row_tasks import rows_of_parts
 from paimon_magics.spark.task_reports import Reporter, reports_folder
-from paimon_magics.spark.task_units import (
-    RESULT_SCHEMA,
-    UnitResults,
-    result_batch,
-    unit_results,
-)
+from paimon_magics.spark.task_units import RESULT_SCHEMA, UnitResults, result_batch, unit_results
 from paimon_magics.spark.transfer import all_written, collected
 from paimon_magics.spark.types import spark_schema, with_char_columns
 from paimon_magics.statements.clauses.names import quoted

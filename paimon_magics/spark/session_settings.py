@@ -13,8 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from paimon_magics.columnar.time_zones import UTC, arrow_zone
-from paimon_magics.spark.jvm import settings_text
-from paimon_magics.spark.progress import is_connect
+from paimon_magics.spark.jvm import is_connect, settings_text
 
 _KEY = re.compile(r"(?:\{|, )(spark\.[^=,\s]+)=")
 

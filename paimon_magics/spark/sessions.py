@@ -10,36 +10,25 @@ from __future__ import annotations
 import logging
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyspark
-from pyspark import SparkContext, java_gateway
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from paimon_magics.errors import JobError, PaimonMagicsError, SetupError, value_text
 from paimon_magics.settings import Settings
 from paimon_magics.spark import python_daemon
 from paimon_magics.spark.idle_memory import release_when_idle
-from paimon_magics.spark.java import (
-    find_java,
-    newest_java,
-    prepare_environment,
-    utf8_locale,
-)
-from paimon_magics.spark.progress import doing, is_connect
-from paimon_magics.spark.remote import (
-    SCHEME,
-    open_remote,
-    sees_files_of_ours,
-    server_address,
-)
+from paimon_magics.spark.java import find_java, newest_java, prepare_environment, utf8_locale
+from paimon_magics.spark.jvm import forget_ended, is_connect, no_remote, started_with
+from paimon_magics.spark.progress import doing
+from paimon_magics.spark.remote import SCHEME, open_remote, sees_files_of_ours, server_address
 from paimon_magics.temporary_folders import OwnedFolder, remove_left
 
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
@@ -54,7 +43,6 @@ _idle_watch: threading.Thread | None = None
 
 _SLOTS_UNKNOWN = 8
 _LOCAL_SLOTS = re.compile(r"local\[(\d+)")  # of a server of Spark Connect
-_JVM_ENDS_S = 10
 _LOOPBACK = "127.0.0.1"
 # A socket's path has 107 characters at most, of which PySpark's name for it takes 43.
 _SOCKET_FOLDER_CHARACTERS_MAX = 60
@@ -76,7 +64,7 @@ def start(settings: Settings) -> SparkSession:
         spark = open_remote(address, settings)
         _remove_left_aside()
         return adopt(spark)
-    with _no_remote():
+    with no_remote():
         return _start_own(settings)
 
 
@@ -105,8 +93,8 @@ def _start_own(settings: Settings) -> SparkSession:
     global _log_file
     log = _log_file = folder / "spark.log"
     try:
-        with _error_stream_to(log), doing("Spark is starting"), _jvm_of_body():
-            spark = builder.getOrCreate()
+        with doing("Spark is starting"):
+            spark = started_with(builder, log)
     except Exception as error:
         raise SetupError(
             f"Spark could not start on `{settings.master}`: {_first_line(error)}",
@@ -206,86 +194,12 @@ def is_started() -> bool:
 
 
 def _started() -> SparkSession | None:
-    process = getattr(SparkContext._gateway, "proc", None)
-    if process is not None and process.poll() is not None:
-        _forget_jvm()
+    forget_ended()
     try:
         active = SparkSession.getActiveSession()
     except Exception:  # a JVM that another caller started is gone
         return None
     return active if active is not None and is_alive(active) else None
-
-
-def _forget_jvm() -> None:
-    """Let PySpark start another JVM. It keeps objects of a JVM that is gone."""
-    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-    SparkSession._instantiatedSession = SparkSession._activeSession = None
-
-
-@contextmanager
-def _jvm_of_body() -> Iterator[None]:
-    """End the JVM that the body starts, if the body fails or is interrupted.
-
-    PySpark would leave it running: as a process without a parent and with an unknown port, or with
-    an incomplete context that prevents another context.
-    """
-    processes: list[subprocess.Popen[bytes]] = []
-    module: Any = java_gateway
-    popen = module.Popen
-
-    def noted(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
-        process: subprocess.Popen[bytes] = popen(*args, **options)
-        processes.append(process)
-        return process
-
-    module.Popen = noted
-    try:
-        yield
-    except BaseException as error:
-        is_interrupted = not isinstance(error, Exception)
-        earlier = getattr(SparkContext._gateway, "proc", None)
-        if is_interrupted and earlier is not None:
-            processes.append(earlier)  # the context was begun in it
-        if processes:
-            _forget_jvm()
-        for process in processes:
-            process.kill()
-            process.wait(_JVM_ENDS_S)
-        raise
-    finally:
-        module.Popen = popen
-
-
-@contextmanager
-def _no_remote() -> Iterator[None]:
-    """Hide SPARK_REMOTE in the body: PySpark, and Spark's launcher, prefer it to a master. Nothing
-    goes on by Spark Connect, either, where this process had a session that has ended."""
-    os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
-    remote = os.environ.pop("SPARK_REMOTE", None)
-    try:
-        yield
-    finally:
-        if remote is not None:
-            os.environ["SPARK_REMOTE"] = remote
-
-
-@contextmanager
-def _error_stream_to(log: Path) -> Iterator[None]:
-    """Processes that start in the body write their errors to `log`.
-
-    The JVM and its Python daemons keep the error stream that they start with. They would write the
-    traces of every failed task into the notebook, which shows the exception already.
-    """
-    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-    sys.stderr.flush()
-    saved = os.dup(2)
-    try:
-        os.dup2(descriptor, 2)
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(descriptor)
 
 
 def adopt(spark: Any) -> SparkSession:
@@ -303,21 +217,6 @@ def adopt(spark: Any) -> SparkSession:
         if "PYSPARK_PYTHON" not in os.environ and context.master.startswith("local"):
             context.pythonExec = sys.executable
     return spark  # type: ignore[no-any-return]
-
-
-def stop(spark: SparkSession) -> None:
-    """Stop Spark, and end the JVM if this process has started it, which `SparkSession.stop` leaves
-    with its heap. A session that is asked for later starts another one."""
-    spark.stop()
-    gateway: Any = SparkContext._gateway
-    process = getattr(gateway, "proc", None)
-    if process is None or SparkContext._active_spark_context is not None:
-        return
-    SparkContext._gateway = SparkContext._jvm = None
-    gateway.shutdown()
-    process.stdin.close()  # the JVM ends at the end of its input
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_JVM_ENDS_S)
 
 
 def is_alive(spark: SparkSession) -> bool:

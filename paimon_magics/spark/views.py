@@ -20,7 +20,7 @@ from contextlib import suppress
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from paimon_magics.spark.progress import is_connect
+from paimon_magics.spark.jvm import is_connect
 
 _PREFIX = "paimon_magics_"
 _numbers = itertools.count(1)

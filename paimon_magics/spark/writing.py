@@ -33,8 +33,8 @@ from paimon_magics.planning.writes.distributions import (
 )
 from paimon_magics.spark.arrow_stages import map_in_arrow
 from paimon_magics.spark.columns import HashedDecimals, with_hashed_decimals
+from paimon_magics.spark.jvm import is_connect
 from paimon_magics.spark.losses import without_losses
-from paimon_magics.spark.progress import is_connect
 from paimon_magics.spark.sessions import is_one_process
 from paimon_magics.spark.sizes import estimated_bytes
 from paimon_magics.spark.spooled_buckets import SPOOLED, SpooledWriteTasks, SpoolTasks

@@ -31,7 +31,7 @@ from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
 from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.settings_checks import check_settings
 from paimon_magics.spark.frame_steps import Narrowed, Source
-from paimon_magics.spark.progress import is_connect
+from paimon_magics.spark.jvm import is_connect
 from paimon_magics.spark.queries import query_frame
 from paimon_magics.spark.rows import frame_of_rows, rows_with_keys, with_rows, without_keys
 from paimon_magics.statements.queries.plain_queries import (
