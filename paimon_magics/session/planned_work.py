@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paimon_magics.planning.jobs.progress import Work
+from paimon_magics.planning.job_progress import Work
 from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.planning.writes.distributions import (
     ByAssigner,

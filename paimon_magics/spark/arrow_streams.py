@@ -22,8 +22,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from paimon_magics.spark.arrow_stages import map_in_arrow
+from paimon_magics.spark.job_watching import WorkKnown
 from paimon_magics.spark.jvm import is_connect
-from paimon_magics.spark.progress import WorkKnown
 from paimon_magics.spark.python_workers import keep_modules
 from paimon_magics.spark.queries import cancel_jobs, cancellable
 from paimon_magics.spark.sessions import runs_here

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 
-from paimon_magics.planning.jobs.progress import Progress
+from paimon_magics.planning.job_progress import Progress
 
 Listener = Callable[[Progress | None], None]
 """Called with the progress now and then while jobs run, and with None when they have ended."""

@@ -21,8 +21,8 @@ from paimon_magics.columnar.time_zones import is_ambiguous, rules_of
 from paimon_magics.errors import JobError, UnknownNameError
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.interrupts import at_interrupt
+from paimon_magics.spark.job_watching import WorkKnown, watched
 from paimon_magics.spark.jvm import has_temporary_view, is_connect
-from paimon_magics.spark.progress import WorkKnown, watched
 from paimon_magics.spark.session_settings import session_zone
 from paimon_magics.spark.stopping import stop_of_thread
 from paimon_magics.statements.clauses.names import quoted

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import conceal, redacted
 from paimon_magics.settings import Settings
-from paimon_magics.spark.progress import doing
+from paimon_magics.spark.job_watching import doing
 from paimon_magics.temporary_folders import OwnedFolder
 from paimon_magics.version import __version__
 

@@ -26,8 +26,8 @@ from paimon_magics.settings import Settings
 from paimon_magics.spark import python_daemon
 from paimon_magics.spark.idle_memory import release_when_idle
 from paimon_magics.spark.java import find_java, newest_java, prepare_environment, utf8_locale
+from paimon_magics.spark.job_watching import doing
 from paimon_magics.spark.jvm import forget_ended, is_connect, no_remote, started_with
-from paimon_magics.spark.progress import doing
 from paimon_magics.spark.remote import SCHEME, open_remote, sees_files_of_ours, server_address
 from paimon_magics.temporary_folders import OwnedFolder, remove_left
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import SparkSession
 
-from paimon_magics.planning.jobs.progress import Progress
+from paimon_magics.planning.job_progress import Progress
+from paimon_magics.spark.job_watching import watched
 from paimon_magics.spark.listening import listen
-from paimon_magics.spark.progress import watched
 
 if TYPE_CHECKING:
     import pandas as pd

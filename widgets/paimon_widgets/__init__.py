@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from paimon_magics.planning.jobs.progress import Progress
+    from paimon_magics.planning.job_progress import Progress
     from paimon_widgets.progress_view import ProgressView
 
 _VIEWS = {

@@ -14,7 +14,7 @@ import traitlets
 from paimon_widgets.assets import PROGRESS, WIDGET, script, style
 
 if TYPE_CHECKING:
-    from paimon_magics.planning.jobs.progress import Progress
+    from paimon_magics.planning.job_progress import Progress
 
 
 class ProgressView(anywidget.AnyWidget):

@@ -19,7 +19,7 @@ from paimon_magics.spark.listening import listen, listener
 from paimon_magics.spark.stopping import Stop, raise_if_stopped, stop_of_thread, stoppable
 
 if TYPE_CHECKING:
-    from paimon_magics.planning.jobs.progress import Progress
+    from paimon_magics.planning.job_progress import Progress
 
 
 class Running:

@@ -45,8 +45,8 @@ from paimon_magics.session.queries.relations import Conditions, Relation, Select
 from paimon_magics.session.row_changes.written_rows import check_stays, placed_frame, with_row_id
 from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.exactness import check_policy
+from paimon_magics.spark.job_watching import doing
 from paimon_magics.spark.merge_rows import changed_rows, given_values, marked
-from paimon_magics.spark.progress import doing
 from paimon_magics.spark.queries import binding_replacements, cancellable, frame_of_text
 from paimon_magics.spark.sessions import is_one_process
 from paimon_magics.spark.sizes import estimated_bytes

@@ -12,7 +12,7 @@ from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.commits.requests import CommitRequest, CompactManifests, Transaction
 from paimon_magics.planning.formatting import count_text, size_text
-from paimon_magics.planning.jobs.progress import Work
+from paimon_magics.planning.job_progress import Work
 from paimon_magics.planning.writes.index_rules import file_indexes_of
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.scope import errors_translated

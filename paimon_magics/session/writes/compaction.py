@@ -12,13 +12,13 @@ from paimon_magics.coordinator.client.interface import Attempts, CoordinatorClie
 from paimon_magics.coordinator.client.postponed_buckets import Moved, Settled, settle_postponed
 from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.jobs.progress import Work
+from paimon_magics.planning.job_progress import Work
 from paimon_magics.planning.schemas.format_rules import fits_spark
 from paimon_magics.planning.writes.distributions import ByBucket
 from paimon_magics.session.provenance import Operation, provenance
 from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.transactions import begun, committed, committed_compaction
-from paimon_magics.spark.progress import doing
+from paimon_magics.spark.job_watching import doing
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.row_tasks import stored_rows_frame
 from paimon_magics.spark.task_units import run_units

@@ -35,7 +35,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation, engine_name, provenance
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.failures import translate
-from paimon_magics.spark.progress import doing
+from paimon_magics.spark.job_watching import doing
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import write_spec

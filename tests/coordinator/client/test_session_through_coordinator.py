@@ -28,7 +28,7 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Waiting
-from paimon_magics.planning.jobs.progress import Progress
+from paimon_magics.planning.job_progress import Progress
 from paimon_magics.session.provenance import Operation
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.transactions import ToCommit, begun, transact

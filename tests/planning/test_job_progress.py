@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_magics.planning.jobs.progress import Pace, Progress, StageProgress, Work, duration_text
+from paimon_magics.planning.job_progress import Pace, Progress, StageProgress, Work, duration_text
 
 DONE = StageProgress(4, 4, rows_read=1_000_000, bytes_read=20 * 2**20, seconds=6)
 ORDERS = Work(("orders",), rows=4_000, size_bytes=2**20, files=3)

@@ -4,7 +4,7 @@
 they have ended. Without a listener nothing is watched and Spark is not queried.
 
 A session in this process has three sources: its status tracker for tasks, Spark's metrics of plans
-for the rows of running tasks (module `progress`), and the monitoring API of its web page, where
+for the rows of running tasks (`RunningRows`), and the monitoring API of its web page, where
 that is on, for rows and bytes of stages. Spark Connect reports tasks and bytes by itself, and no
 rows. With both, our own Python tasks report their rows and bytes (module `task_reports`). Watching
 never fails a job: unavailable numbers are not shown.
@@ -25,7 +25,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from paimon_magics.planning.jobs.progress import (
+from paimon_magics.planning.job_progress import (
     Pace,
     Progress,
     RowCounts,

@@ -19,7 +19,7 @@ from paimon_magics.spark.listening import listen
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
-    from paimon_magics.planning.jobs.progress import Progress
+    from paimon_magics.planning.job_progress import Progress
 
 
 class ProgressOfCells:

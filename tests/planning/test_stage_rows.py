@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from paimon_magics.planning.jobs.progress import RowCounts, StageRows
+from paimon_magics.planning.job_progress import RowCounts, StageRows
 
 
 def test_rows_are_attributed_to_the_running_stage() -> None:
