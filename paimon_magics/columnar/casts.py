@@ -21,9 +21,8 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.java_text import cast_text, java_float
 from paimon_magics.errors import JobError
 from paimon_magics.planning.formatting import shortened
-from paimon_magics.planning.options.traits import INTEGER_BITS, family_of
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.data_types import INTEGER_BITS, AtomicType, family_of
 
 
 @dataclass(frozen=True, slots=True)

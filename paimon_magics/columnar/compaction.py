@@ -22,15 +22,8 @@ import pyarrow as pa
 from paimon_magics.columnar.aggregators import single_values_stay
 from paimon_magics.columnar.differences import same_rows
 from paimon_magics.columnar.folding import MergeRule, merge_rows, retract_error
-from paimon_magics.columnar.merging import (
-    KIND,
-    LEVEL,
-    PLACE,
-    Groups,
-    is_retract,
-    last_places,
-)
-from paimon_magics.planning.options.traits import NO_CHANGELOG, ChangelogProducer
+from paimon_magics.columnar.merging import KIND, LEVEL, PLACE, Groups, is_retract, last_places
+from paimon_magics.planning.options.changelog_producers import NO_CHANGELOG, ChangelogProducer
 from paimon_magics.planning.reads.views import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 
 _NO_LEVEL = np.iinfo(np.int16).max

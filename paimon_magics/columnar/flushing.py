@@ -14,14 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_magics.columnar.folding import MergeRule, merge_rows, retract_error, winning_rows
-from paimon_magics.columnar.merging import (
-    KIND,
-    SEQUENCE,
-    Groups,
-    group_rows,
-    is_retract,
-)
-from paimon_magics.planning.options.traits import MergeEngine
+from paimon_magics.columnar.merging import KIND, SEQUENCE, Groups, group_rows, is_retract
+from paimon_magics.planning.options.merge_engines import MergeEngine
 
 _FOLDED_ROWS = 64 * 1024
 _Ints = npt.NDArray[np.int64]

@@ -27,7 +27,7 @@ from paimon_magics.columnar.merging import (
     last_rows,
 )
 from paimon_magics.errors import JobError
-from paimon_magics.planning.options.traits import MergeEngine
+from paimon_magics.planning.options.merge_engines import MergeEngine
 from paimon_magics.planning.reads.views import DELETE, INSERT, UPDATE_BEFORE
 
 _Ints = npt.NDArray[np.int64]

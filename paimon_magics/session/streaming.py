@@ -34,7 +34,7 @@ from paimon_magics.session.streams import Stream, StreamSink, sink_of
 from paimon_magics.session.writes.prepare import prepare_insert
 from paimon_magics.spark.data_source import Place, register
 from paimon_magics.spark.jvm import is_connect
-from paimon_magics.spark.server_tasks import run_on_server
+from paimon_magics.spark.remote import run_on_server
 from paimon_magics.spark.streaming_queries import AVAILABLE_NOW, start_query, streaming_frame
 from paimon_magics.spark.updated_rows import with_changes
 from paimon_magics.statements.clauses.names import quoted

@@ -22,12 +22,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
-from paimon_magics.planning.options.traits import INTEGERS
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.losses import LOSS_END, LOSS_IS, LOSSES, ColumnLoss, column_type
 from paimon_magics.spark.types import spark_type
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, MapType, RowType
+from paimon_magics.statements.data_types import (
+    INTEGERS,
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    RowType,
+)
 
 _WHOLE = (
     spark_types.ByteType,

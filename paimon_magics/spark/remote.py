@@ -11,17 +11,24 @@ import atexit
 import re
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
+
+from pyspark.sql import SparkSession
 
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import conceal, redacted
 from paimon_magics.settings import Settings
+from paimon_magics.spark.failures import translate
 from paimon_magics.spark.job_watching import doing
 from paimon_magics.temporary_folders import OwnedFolder
 from paimon_magics.version import __version__
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -213,3 +220,27 @@ def _first_line(error: BaseException) -> str:
     details = _DETAILS.search(str(error))
     lines = [details[1]] if details else str(error).strip().splitlines()
     return redacted(lines[0]) if lines else type(error).__name__
+
+
+# Python functions that run where the server has its local files.
+
+
+def run_on_server(spark: SparkSession, work: Callable[[], object]) -> None:
+    """Run `work` in a task; Spark retries it if it fails, and finally raises a
+    PaimonMagicsError."""
+    try:
+        spark.range(0, 1, 1, 1).mapInArrow(_Run(work), "id BIGINT").collect()
+    except Exception as error:
+        raise translate(error) from error
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Runs in the task."""
+
+    work: Callable[[], object]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            self.work()
+            yield batch

@@ -7,9 +7,9 @@ documentation. `types.type_text` writes and reads types in Paimon's schema form
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Literal, assert_never
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +110,44 @@ def depth_of(data_type: DataType) -> int:
 def contains_type(data_type: DataType, name: str) -> bool:
     """Whether the type contains the atomic type of that name, at any level."""
     return any(isinstance(p, AtomicType) and p.name == name for p in parts_of(data_type))
+
+
+# Families of types.
+
+Family = Literal[
+    "boolean", "integer", "float", "decimal", "text", "binary", "date", "time", "timestamp",
+    "timestamp_ltz", "variant", "blob", "nested",
+]  # fmt: skip
+INTEGER_BITS: Mapping[str, int] = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+INTEGERS = tuple(INTEGER_BITS)
+FLOATS = ("FLOAT", "DOUBLE")
+TYPE_FAMILIES: Mapping[str, Family] = {
+    **dict.fromkeys(INTEGERS, "integer"),
+    **dict.fromkeys(FLOATS, "float"),
+    **dict.fromkeys(("CHAR", "VARCHAR", "STRING"), "text"),
+    **dict.fromkeys(("BINARY", "VARBINARY", "BYTES"), "binary"),
+    "DECIMAL": "decimal",
+    "BOOLEAN": "boolean",
+    "DATE": "date",
+    "TIME": "time",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMP_LTZ": "timestamp_ltz",
+    "VARIANT": "variant",
+    "BLOB": "blob",
+}
+"""The atomic types. Those of a family hold the same kind of values, the narrowest first."""
+
+
+def types_of(*families: Family) -> tuple[str, ...]:
+    """The names of the types of these families."""
+    return tuple(name for name, family in TYPE_FAMILIES.items() if family in families)
+
+
+def family_of(data_type: DataType) -> Family:
+    """The family of a type; that of arrays, maps and their like is `nested`."""
+    return TYPE_FAMILIES[data_type.name] if isinstance(data_type, AtomicType) else "nested"
+
+
+def is_type(data_type: DataType, *names: str) -> bool:
+    """Whether the type is atomic and has one of these names."""
+    return isinstance(data_type, AtomicType) and data_type.name in names

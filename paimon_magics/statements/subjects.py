@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from paimon_magics.statements.grants import ChangeGrants, ShowGrants
 from paimon_magics.statements.statement import (
+    ChangeGrants,
     CreateDatabase,
     CreateTable,
     CreateTemporaryView,
@@ -26,6 +26,7 @@ from paimon_magics.statements.statement import (
     ShowCreateTable,
     ShowCurrent,
     ShowDatabases,
+    ShowGrants,
     ShowOptions,
     ShowPartitions,
     ShowProcedures,

@@ -24,12 +24,12 @@ from paimon_magics.columnar.merging import (
     merge_runs,
 )
 from paimon_magics.errors import JobError
-from paimon_magics.planning.options.traits import (
+from paimon_magics.planning.options.changelog_producers import (
     CHANGELOG_PRODUCERS,
-    MERGE_ENGINES,
     NO_CHANGELOG,
     ChangelogProducer,
 )
+from paimon_magics.planning.options.merge_engines import MERGE_ENGINES
 from tests.sampling import examples
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_magics.columnar.file_footers import file_of_footer, with_listed_maps
-from paimon_magics.columnar.listed_maps import with_maps
+from paimon_magics.columnar.file_footers import file_of_footer, with_listed_maps, with_maps
 
 INT_MAP = pa.map_(pa.string(), pa.int32())
 CASES: dict[str, tuple[pa.DataType, list[Any]]] = {

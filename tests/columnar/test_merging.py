@@ -15,7 +15,7 @@ from paimon_magics.columnar.aggregators import ColumnFunction
 from paimon_magics.columnar.folding import MergeRule, SequenceGroup, merge_rows
 from paimon_magics.columnar.merging import KIND, SEQUENCE, RunOrder, merge_runs
 from paimon_magics.errors import JobError
-from paimon_magics.planning.options.traits import MERGE_ENGINES
+from paimon_magics.planning.options.merge_engines import MERGE_ENGINES
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
 INF = math.inf

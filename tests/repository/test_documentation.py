@@ -24,9 +24,8 @@ from paimon_magics.session.reports.surface import Reporting
 from paimon_magics.session.streams import Stream
 from paimon_magics.settings import Settings
 from paimon_magics.statements.grammar.parsing import parse_cell, parse_statement
-from paimon_magics.statements.grants import ChangeGrants, ShowGrants
 from paimon_magics.statements.lexing.tokens import split_cell
-from paimon_magics.statements.statement import CreateTable, StatementText
+from paimon_magics.statements.statement import ChangeGrants, CreateTable, ShowGrants, StatementText
 from paimon_magics.statements.subjects import Statement
 from paimon_magics.statements.table_changes import AlterTable, TableChange
 from tests.repository.test_tracked_files import tracked_texts

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from paimon_magics.planning.compaction.keyed_tables import BucketFile, Pick, SortedRun
-from paimon_magics.planning.options.traits import ChangelogProducer
+from paimon_magics.planning.options.changelog_producers import ChangelogProducer
 from paimon_magics.planning.reads.splits import KeyRange, sections
 from paimon_magics.planning.schemas.table_schema import TableSchema
 

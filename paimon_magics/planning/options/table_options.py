@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from paimon_magics.planning.options.traits import CHANGELOG_PRODUCERS, MERGE_ENGINES
+from paimon_magics.planning.options.changelog_producers import CHANGELOG_PRODUCERS
+from paimon_magics.planning.options.merge_engines import MERGE_ENGINES
 
 OptionType = Literal[
     "string",

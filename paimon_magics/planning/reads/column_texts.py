@@ -12,10 +12,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
-from paimon_magics.planning.options.traits import INTEGERS
 from paimon_magics.planning.reads.predicates import PredicateValue, plain_day
 from paimon_magics.planning.schemas.table_schema import Column
-from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.data_types import INTEGERS, AtomicType
 from paimon_magics.statements.lexing.tokens import word_set
 
 _WHOLE = re.compile(r"Column<'(.*)'>", re.DOTALL)

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import prod
 
-from paimon_magics.planning.options.traits import INTEGERS, family_of
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.clauses.names import spelled, text_literal
-from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.data_types import INTEGERS, AtomicType, family_of
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 
 PredicateValue = int | str | bool | Decimal | datetime.date

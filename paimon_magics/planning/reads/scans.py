@@ -14,23 +14,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
-from paimon_magics.planning.options.traits import (
-    FILE_FORMATS,
-    FLOATS,
-    INTEGERS,
-    family_of,
-    types_of,
-)
+from paimon_magics.planning.options.formats import FILE_FORMATS
 from paimon_magics.planning.reads.predicates import ColumnPredicate, few_values
 from paimon_magics.planning.reads.splits import PlainSplit, RawFiles, StoredFile, TaskSplit
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import (
+    FLOATS,
+    INTEGERS,
     AtomicType,
     DataType,
     RowType,
     as_nullable,
     contains_type,
+    family_of,
     parts_of,
+    types_of,
 )
 
 MENDED_PREFIXES = {"data-file.prefix": "mdata-", "changelog-file.prefix": "mchangelog-"}

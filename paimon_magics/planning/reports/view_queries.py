@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from paimon_magics.planning.options.traits import family_of
 from paimon_magics.planning.reads.views import SEQUENCE_NUMBER
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import quoted, text_literal
-from paimon_magics.statements.data_types import DataType
+from paimon_magics.statements.data_types import DataType, family_of
 
 HISTORY_IN_SQL = ("snapshot_id", "commit_kind", "commit_time", "commit_user")
 """The columns of a history that `$snapshots` has; only snapshot files name users and notebooks."""

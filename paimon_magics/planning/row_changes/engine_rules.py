@@ -12,7 +12,7 @@ from enum import Enum
 from itertools import pairwise
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.options.traits import MERGE_ENGINES
+from paimon_magics.planning.options.merge_engines import MERGE_ENGINES
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, QUERY_WORDS, tokenize, word_set

@@ -15,10 +15,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from paimon_magics.planning.options.traits import INTEGER_BITS
 from paimon_magics.planning.row_changes.assignments import AssignedPath
 from paimon_magics.planning.schemas.table_schema import Column
-from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.data_types import INTEGER_BITS, AtomicType
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import (
     IDENTIFIER_KINDS,

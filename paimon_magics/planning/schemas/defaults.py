@@ -11,8 +11,7 @@ import datetime
 import re
 
 from paimon_magics.errors import InvalidTableError
-from paimon_magics.planning.options.traits import INTEGER_BITS, family_of
-from paimon_magics.statements.data_types import AtomicType, DataType
+from paimon_magics.statements.data_types import INTEGER_BITS, AtomicType, DataType, family_of
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 # Numbers and booleans whose text is the same to Paimon and as Spark's CAST to STRING writes it.

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from paimon_magics.errors import InvalidTableError, nearest
-from paimon_magics.planning.options.traits import family_of, is_type, types_of
 from paimon_magics.planning.options.values import double_value, integer_value
 from paimon_magics.planning.schemas.table_schema import (
     TableSchema,
@@ -22,6 +21,9 @@ from paimon_magics.statements.data_types import (
     DataType,
     MapType,
     contains_type,
+    family_of,
+    is_type,
+    types_of,
 )
 
 # By scan.mode: exactly one of these options must be set, and no option of another mode.

@@ -7,7 +7,7 @@ These formats can't store every type so that other engines read the same values.
 from __future__ import annotations
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.options.traits import FILE_FORMATS, WRITTEN_FORMATS, is_type
+from paimon_magics.planning.options.formats import FILE_FORMATS, WRITTEN_FORMATS
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.schemas.written_options import values_by_level
 from paimon_magics.statements.data_types import (
@@ -17,6 +17,7 @@ from paimon_magics.statements.data_types import (
     MapType,
     RowType,
     contains_type,
+    is_type,
     parts_of,
 )
 from paimon_magics.statements.statement import TableName

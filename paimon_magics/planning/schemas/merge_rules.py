@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 
 from paimon_magics.errors import InvalidTableError, nearest
 from paimon_magics.planning.options.table_options import CORE_OPTIONS
-from paimon_magics.planning.options.traits import family_of, is_type
 from paimon_magics.planning.options.values import choice_value
 from paimon_magics.planning.schemas.table_schema import (
     TableSchema,
@@ -21,7 +20,14 @@ from paimon_magics.planning.schemas.table_schema import (
     column_list,
     field_option_keys,
 )
-from paimon_magics.statements.data_types import ArrayType, DataType, MapType, RowType
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    DataType,
+    MapType,
+    RowType,
+    family_of,
+    is_type,
+)
 
 _AGGREGATES_OF_ANY_TYPE = (
     "first_non_null_value", "first_not_null_value", "first_value", "last_non_null_value",

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from paimon_magics.errors import InvalidTableError, nearest
+from paimon_magics.planning.options.formats import FILE_FORMATS, WRITTEN_FORMATS
 from paimon_magics.planning.options.rules import check_option_key, check_option_value
-from paimon_magics.planning.options.traits import FILE_FORMATS, WRITTEN_FORMATS, is_type
 from paimon_magics.planning.options.values import integer_value
 from paimon_magics.planning.schemas.feature_rules import FEATURE_RULES
 from paimon_magics.planning.schemas.merge_rules import MERGE_RULES, STATED_MERGE_RULES
@@ -31,6 +31,7 @@ from paimon_magics.statements.data_types import (
     MultisetType,
     RowType,
     VectorType,
+    is_type,
 )
 
 _SYSTEM_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")

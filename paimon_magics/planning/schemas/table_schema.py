@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
-from paimon_magics.planning.options.table_options import DEPRECATED_KEYS, default_value
-from paimon_magics.planning.options.traits import (
+from paimon_magics.planning.options.changelog_producers import (
     CHANGELOG_PRODUCERS,
-    MERGE_ENGINES,
     ChangelogProducer,
-    MergeEngine,
 )
+from paimon_magics.planning.options.merge_engines import MERGE_ENGINES, MergeEngine
+from paimon_magics.planning.options.table_options import DEPRECATED_KEYS, default_value
 from paimon_magics.planning.options.values import boolean_value, integer_value
 from paimon_magics.planning.schemas.defaults import stored_default
 from paimon_magics.statements.data_types import (

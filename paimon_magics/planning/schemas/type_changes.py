@@ -7,8 +7,8 @@ older files (`CastExecutors`). Implicit casts are always permitted, explicit cas
 
 from __future__ import annotations
 
-from paimon_magics.planning.options.traits import INTEGERS
 from paimon_magics.statements.data_types import (
+    INTEGERS,
     ArrayType,
     AtomicType,
     DataType,

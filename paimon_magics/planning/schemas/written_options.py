@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.options.traits import FILE_FORMATS
+from paimon_magics.planning.options.formats import FILE_FORMATS
 from paimon_magics.planning.options.values import integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from paimon_magics.planning.formatting import count_text, shortened
-from paimon_magics.planning.options.traits import family_of
 from paimon_magics.planning.schemas.table_schema import Column
-from paimon_magics.statements.data_types import AtomicType, DataType
+from paimon_magics.statements.data_types import AtomicType, DataType, family_of
 from paimon_magics.statements.types.type_text import to_spark_sql
 
 LOSSES = "__paimon_magics_losses"

@@ -20,7 +20,6 @@ from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest, value_text
 from paimon_magics.planning.commits.requests import Append, InsertChange, OverwriteTouched
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.options.traits import INTEGER_BITS
 from paimon_magics.planning.row_changes.merges import Upsert
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.session.outcome import Outcome
@@ -62,6 +61,7 @@ from paimon_magics.session.writes.write_jobs import run_job, run_write
 from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.data_types import (
+    INTEGER_BITS,
     ArrayType,
     AtomicType,
     DataType,

@@ -20,7 +20,6 @@ from paimon_magics.session.queries.frames import frame_of_views
 from paimon_magics.session.queries.planned_reads import SnapshotLeases
 from paimon_magics.session.queries.resolution import is_paimon_table
 from paimon_magics.session.queries.table_frames import frame_of_table
-from paimon_magics.session.refusals import instead_of
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.queries import (
     cancellable,
@@ -31,6 +30,7 @@ from paimon_magics.spark.queries import (
 from paimon_magics.spark.rows import frame_without_rows
 from paimon_magics.spark.sessions import is_alive
 from paimon_magics.statements.clauses.names import named
+from paimon_magics.statements.dialects.alternatives import instead_of
 from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.grammar.spark_passthrough import leading_words, names_in
 from paimon_magics.statements.statement import (

@@ -10,7 +10,7 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.statements.handler import listing
-from paimon_magics.statements.grants import ChangeGrants, GrantedTables, ShowGrants
+from paimon_magics.statements.statement import ChangeGrants, GrantedTables, ShowGrants
 
 
 def change_grants(scope: StatementScope, statement: ChangeGrants) -> Outcome:

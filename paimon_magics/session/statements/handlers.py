@@ -14,7 +14,6 @@ from paimon_magics.planning.reads.predicates import condition_text
 from paimon_magics.planning.row_changes.merges import PlannedClause
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.spark_calls import is_for_spark, pass_to_spark
-from paimon_magics.session.refusals import refused
 from paimon_magics.session.row_changes.merge import PreparedMerge, prepare_merge, run_merge
 from paimon_magics.session.row_changes.previews import preview_merge
 from paimon_magics.session.scope import StatementScope
@@ -46,8 +45,9 @@ from paimon_magics.session.statements.show import Shown, show_handler
 from paimon_magics.session.statements.tags_and_branches import alter_tags_handler, show_tags
 from paimon_magics.session.writes.outcomes import rows_taken
 from paimon_magics.session.writes.prepare import distribution
-from paimon_magics.statements.grants import ChangeGrants, ShowGrants
+from paimon_magics.statements.dialects.alternatives import refused
 from paimon_magics.statements.statement import (
+    ChangeGrants,
     CreateDatabase,
     CreateTable,
     CreateTemporaryView,
@@ -60,6 +60,7 @@ from paimon_magics.statements.statement import (
     PassThrough,
     Query,
     Refused,
+    ShowGrants,
     TruncateTable,
     Update,
     UseDatabase,

@@ -11,9 +11,9 @@ from functools import partial
 
 from paimon_magics.errors import likely_meant
 from paimon_magics.statements.grammar.databases import DATABASE_WORDS
-from paimon_magics.statements.grants import SCOPES, ChangeGrants, GrantedTables, ShowGrants
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS
+from paimon_magics.statements.statement import SCOPES, ChangeGrants, GrantedTables, ShowGrants
 
 _KINDS = ("USER", "ROLE", "GROUP")
 # What other databases call a scope.

@@ -33,7 +33,7 @@ from paimon_magics.redaction import conceal_options
 from paimon_magics.statements.statement import NAME_BYTES_MAX
 from paimon_magics.tables.catalog.moved_warehouse import move_hint
 from paimon_magics.tables.catalog.names import check_name, first_line, is_text, quoted
-from paimon_magics.tables.schema.merge_options import external_roots
+from paimon_magics.tables.schema.history import external_roots
 from paimon_magics.tables.stores.allowed_paths import (
     TABLES_DECIDE,
     AllowedPaths,

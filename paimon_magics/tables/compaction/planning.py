@@ -22,7 +22,7 @@ from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.keyed_tables import Moment, PickOptions
 from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.planning.compaction.steps import LookupRules, Rewrite
-from paimon_magics.planning.options.traits import NO_CHANGELOG
+from paimon_magics.planning.options.changelog_producers import NO_CHANGELOG
 from paimon_magics.planning.options.values import double_value, duration_ms
 from paimon_magics.planning.reads.scans import OWN_PREFIXES
 from paimon_magics.planning.reads.splits import Deletions, Section
@@ -39,7 +39,7 @@ from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.table_files import data_paths, files_reader
 from paimon_magics.tables.schema.history import TableSchemas
-from paimon_magics.tables.schema.merge_options import merge_rule
+from paimon_magics.tables.schema.merge_rule import merge_rule
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.stored_files import files_of_partitions
 from paimon_magics.tables.table import Table

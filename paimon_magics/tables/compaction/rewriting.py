@@ -21,7 +21,7 @@ from paimon_magics.columnar.folding import MergeRule
 from paimon_magics.columnar.record_expiry import RecordExpiry
 from paimon_magics.faults import reach
 from paimon_magics.planning.compaction.steps import balanced
-from paimon_magics.planning.options.traits import NO_CHANGELOG, ChangelogProducer
+from paimon_magics.planning.options.changelog_producers import NO_CHANGELOG, ChangelogProducer
 from paimon_magics.planning.reads.splits import Section, StoredFile
 from paimon_magics.tables.compaction.merged_sections import (
     ALL_KEYS,

@@ -21,7 +21,7 @@ from paimon_magics.columnar.value_bounds import matching
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import DELETE, INSERT, KIND_NAMES, UPDATE_AFTER
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.tables.schema.merge_options import merge_rule
+from paimon_magics.tables.schema.merge_rule import merge_rule
 
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]

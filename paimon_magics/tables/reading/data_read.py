@@ -29,7 +29,7 @@ from paimon_magics.tables.reading.split_reader import SplitReader, with_kind_nam
 from paimon_magics.tables.reading.table_files import check_types, file_access, own_store
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.schema.history import TableSchemas
-from paimon_magics.tables.schema.merge_options import merge_rule
+from paimon_magics.tables.schema.merge_rule import merge_rule
 from paimon_magics.tables.schema.orc_zone import orc_legacy_zone
 from paimon_magics.tables.schema.types import fields_of
 from paimon_magics.tables.snapshots.targets import Difference, TableState, Target

@@ -25,11 +25,11 @@ from paimon_magics.columnar.fields import Field, can_evolve, evolved
 from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.formatting import count_text, shortened
-from paimon_magics.planning.options.traits import INTEGERS
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.data_types import (
+    INTEGERS,
     ArrayType,
     AtomicType,
     DataType,

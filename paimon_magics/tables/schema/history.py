@@ -6,7 +6,8 @@ import hashlib
 import json
 import logging
 import uuid
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 from pypaimon.common.json_util import JSON
@@ -21,7 +22,7 @@ from paimon_magics.tables.schema.types import fields_of
 from paimon_magics.tables.stores.corruption import damaged, misread, parsing
 from paimon_magics.tables.stores.paths import canonical_location, local_path
 from paimon_magics.tables.stores.store import Stores
-from paimon_magics.tables.table import Table, publishes_itself
+from paimon_magics.tables.table import Table, branch_names, publishes_itself
 
 _log = logging.getLogger(__name__)
 _TABLES_MAX = 256
@@ -177,3 +178,39 @@ def _strip_nullable(data_type: Any) -> None:
         _strip_nullable(data_type.get(key))
     for field in data_type.get("fields", ()):
         _strip_nullable(field["type"])
+
+
+# The folders outside a table's own that its options name for its files.
+
+_EXTERNAL = ("data-file.external-paths", "global-index.external-path")
+
+
+def external_roots(paimon: Any) -> list[str]:
+    """The folders that any schema of a table (pypaimon's `paimon`) or of its branches names. An
+    unreadable schema adds no folders."""
+    folders: dict[str, None] = {}
+    for branch in branch_names(paimon):
+        manager = SchemaManager(paimon.file_io, paimon.table_path, branch)
+        for options in _options_of(manager):
+            for key in _EXTERNAL:
+                roots = str(options.get(key) or "").split(",")
+                folders |= {root.strip(): None for root in roots if root.strip()}
+    return list(folders)
+
+
+def _options_of(manager: Any) -> list[dict[str, str]]:
+    latest = _read_schema(manager.latest)
+    last = -1 if latest is None else latest.id
+    schemas = (_read_schema(partial(manager.get_schema, id)) for id in range(last + 1))
+    return [schema.options or {} for schema in schemas if schema is not None]
+
+
+def _read_schema(read: Callable[[], Any]) -> Any:
+    """A schema; None for one that is gone or can't be read."""
+    try:
+        return read()
+    except Exception as error:
+        _log.debug(
+            "The external folders of a schema are unknown because it can't be read: %s", error
+        )
+        return None

@@ -22,10 +22,11 @@ import pyarrow as pa
 from paimon_magics.columnar.file_footers import (
     LENGTH_AND_MAGIC_BYTES,
     file_of_footer,
+    map_field,
     orc_times,
     with_listed_maps,
+    with_maps,
 )
-from paimon_magics.columnar.listed_maps import map_field, with_maps
 from paimon_magics.columnar.orc_zones import has_times, has_wall_clocks, in_zone, is_utc
 from paimon_magics.columnar.time_zones import UTC
 from paimon_magics.columnar.value_bounds import may_match

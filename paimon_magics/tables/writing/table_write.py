@@ -13,18 +13,14 @@ from functools import partial
 
 from paimon_magics.columnar.folding import folds_rows
 from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.planning.reads.scans import (
-    MENDED_PREFIXES,
-    floating_columns,
-    is_floating,
-)
+from paimon_magics.planning.reads.scans import MENDED_PREFIXES, floating_columns, is_floating
 from paimon_magics.planning.row_changes.merged_updates import ALL_SEEN, UnseenCounts
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.file_rules import changelog_file_rules, data_file_rules
 from paimon_magics.planning.writes.losses import ColumnLoss
 from paimon_magics.settings import Settings
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.schema.merge_options import merge_rule
+from paimon_magics.tables.schema.merge_rule import merge_rule
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table

@@ -8,7 +8,7 @@ import pytest
 
 from paimon_magics.planning.compaction.keyed_tables import BucketFile
 from paimon_magics.planning.compaction.steps import LookupRules, Rewrite, Upgrade, with_lookups
-from paimon_magics.planning.options.traits import CHANGELOG_PRODUCERS
+from paimon_magics.planning.options.changelog_producers import CHANGELOG_PRODUCERS
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable

@@ -29,9 +29,9 @@ from typing import Any
 
 from paimon_magics.coordinator.protocol.json_text import EXACT_DIGITS, LongNumber
 from paimon_magics.planning.formatting import shortened
-from paimon_magics.planning.options.traits import INTEGER_BITS
 from paimon_magics.planning.schemas.defaults import default_text
 from paimon_magics.statements.data_types import (
+    INTEGER_BITS,
     ArrayType,
     AtomicType,
     DataType,

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
-
-from pypaimon.schema.schema_manager import SchemaManager
+from collections.abc import Mapping
 
 from paimon_magics.columnar.aggregators import ColumnFunction
 from paimon_magics.columnar.folding import MergeRule, SequenceGroup
 from paimon_magics.columnar.merging import RunOrder
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.options.traits import MERGE_ENGINES
+from paimon_magics.planning.options.merge_engines import MERGE_ENGINES
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list, field_option_keys
-from paimon_magics.tables.table import branch_names
-
-_log = logging.getLogger(__name__)
-_OPTIONS = ("data-file.external-paths", "global-index.external-path")
 
 
 def merge_rule(schema: TableSchema) -> MergeRule:
@@ -78,37 +69,3 @@ def _field_rules(
             continue
         functions[name] = ColumnFunction(function, options.get(name, {}))
     return tuple(groups), functions
-
-
-# The folders outside a table's own that its options name for its files.
-
-
-def external_roots(paimon: Any) -> list[str]:
-    """The folders that any schema of a table (pypaimon's `paimon`) or of its branches names. An
-    unreadable schema adds no folders."""
-    folders: dict[str, None] = {}
-    for branch in branch_names(paimon):
-        manager = SchemaManager(paimon.file_io, paimon.table_path, branch)
-        for options in _options_of(manager):
-            for key in _OPTIONS:
-                roots = str(options.get(key) or "").split(",")
-                folders |= {root.strip(): None for root in roots if root.strip()}
-    return list(folders)
-
-
-def _options_of(manager: Any) -> list[dict[str, str]]:
-    latest = _read_schema(manager.latest)
-    last = -1 if latest is None else latest.id
-    schemas = (_read_schema(partial(manager.get_schema, id)) for id in range(last + 1))
-    return [schema.options or {} for schema in schemas if schema is not None]
-
-
-def _read_schema(read: Callable[[], Any]) -> Any:
-    """A schema; None for one that is gone or can't be read."""
-    try:
-        return read()
-    except Exception as error:
-        _log.debug(
-            "The external folders of a schema are unknown because it can't be read: %s", error
-        )
-        return None
