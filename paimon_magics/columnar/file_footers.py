@@ -403,9 +403,9 @@ def _lz4_length(block: bytes, place: int, length: int) -> tuple[int, int]:
     return length, place
 
 
-# Maps of Parquet files that declare map keys as nullable. Paimon's writers up to 0.8 declared them so,
-# and Arrow refuses such a file. Its footer is read as a footer with lists of entries
-# (`with_listed_maps`); here the lists become maps again.
+# Maps of Parquet files that declare map keys as nullable, as Paimon's writers up to 0.8 did. Arrow
+# refuses such a file. Its footer is read as a footer with lists of entries (`with_listed_maps`);
+# here the lists become maps again.
 
 _ENTRIES = "key_value"  # no list of Paimon's writers has elements of this name
 
