@@ -11,7 +11,8 @@ import pytest
 
 from paimon_magics.coordinator.inserts.engine.recovery import recovered
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.log import Appended, Keyed, stored_name
+from paimon_magics.coordinator.inserts.log.idempotency_keys import Keyed
+from paimon_magics.coordinator.inserts.log.log import Appended, stored_name
 from paimon_magics.coordinator.inserts.log.records import Format, Record, read_segments, seal
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase

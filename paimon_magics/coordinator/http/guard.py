@@ -40,9 +40,7 @@ from paimon_magics.coordinator.http.limits import (
 )
 from paimon_magics.coordinator.protocol.principals import (
     PRINCIPAL,
-    Load,
     Principal,
-    check_table,
     closed_table,
 )
 from paimon_magics.coordinator.protocol.principals import Scope as Needed
@@ -52,6 +50,7 @@ from paimon_magics.coordinator.protocol.request_id import (
     RequestId,
     request_id,
 )
+from paimon_magics.coordinator.protocol.visibility import Load, check_table
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 

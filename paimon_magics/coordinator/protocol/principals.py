@@ -1,23 +1,19 @@
 """Who sends a request, and what they may do: everywhere, or on the tables that grants name.
 
-This module does no I/O. Tables that a principal may not read are hidden from it: `visibility`.
+This module does no I/O. Tables that a principal may not read are hidden from it (`visibility`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
-import re
-import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from paimon_magics.coordinator.protocol.errors import NotTheirsError
-from paimon_magics.errors import InvalidValueError, PaimonMagicsError, UnknownNameError
-from paimon_magics.statements.statement import TableName
+from paimon_magics.errors import InvalidValueError
 
 PRINCIPAL = "paimon_magics.principal"
 """The key of a request's principal in its ASGI scope."""
@@ -26,11 +22,6 @@ _FORM = "a scope (READ, INSERT, CHANGE, ALTER, MAINTAIN, WRITE, ADMIN), or one w
 _FORM += "write=shop.orders_*"
 _GRANTS_MAX = 200
 _PATTERN_CHARACTERS_MAX = 255
-
-Load = Callable[[TableName], Any]
-"""Loads a table, or raises an error of ours."""
-
-_PLACE = re.compile(r"([^/]+)\.db/([^/]+)/?$")
 
 
 class Scope(StrEnum):
@@ -301,28 +292,6 @@ def grantee_text(name: str | None) -> str:
     return text if text.isidentifier() else "`" + text.replace("`", "``") + "`"
 
 
-# What a principal with grants sees of tables: those that they may read, and nothing of others.
-#
-# A table that is hidden from somebody is answered like one that does not exist, in the same words,
-# and after the same look at the store. So they can't find out which names are taken.
-
-
-def check_table(principal: Principal, needed: Scope, name: TableName, load: Load) -> None:
-    """Raise UnknownNameError for a table that is hidden from a principal, NotTheirsError if they
-    lack the scope on it. `load` may block.
-    """
-    if principal.is_free and principal.may(needed):
-        return
-    database, table = name.database or "", name.table.partition("$")[0]
-    if not principal.may_on(Scope.READ, database, table):
-        with contextlib.suppress(PaimonMagicsError):
-            load(replace(name, table=uuid.uuid4().hex, branch=None))
-        if not principal.sees_database(database):
-            raise UnknownNameError(f"There is no database `{database}`.")
-        raise UnknownNameError(f"There is no table `{name.table}` in the database `{database}`.")
-    check_right(principal, needed, database, table)
-
-
 def check_right(principal: Principal, needed: Scope, database: str, table: str | None) -> None:
     """Raise NotTheirsError unless a principal has a scope on a table, or a whole database."""
     if not principal.may_on(needed, database, table):
@@ -333,11 +302,3 @@ def check_right(principal: Principal, needed: Scope, database: str, table: str |
             hint=f"Ask an administrator: GRANT {needed.value.upper()} ON {database}."
             f"{table or '*'} TO {grantee_text(principal.name)}.",
         )
-
-
-def sees_location(principal: Principal, location: str) -> bool:
-    """Whether a principal may read the table that has this folder."""
-    if principal.is_free:
-        return True
-    match = _PLACE.search(location)
-    return match is not None and principal.may_on(Scope.READ, match[1], match[2])

@@ -29,7 +29,8 @@ from paimon_magics.coordinator.http.authorisation import SCOPES
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.limits import run_steps
 from paimon_magics.coordinator.protocol.json_text import json_value
-from paimon_magics.coordinator.protocol.principals import Principal, Scope, check_right, check_table
+from paimon_magics.coordinator.protocol.principals import Principal, Scope, check_right
+from paimon_magics.coordinator.protocol.visibility import check_table
 from paimon_magics.coordinator.rest.errors import (
     RestError,
     bad_request,

@@ -28,7 +28,8 @@ from paimon_magics.coordinator.http.stored_grants import Grants, StoredGrants
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.coordinator.protocol.json_text import member
-from paimon_magics.coordinator.protocol.principals import Grantee, Principal, Scope, sees_location
+from paimon_magics.coordinator.protocol.principals import Grantee, Principal, Scope
+from paimon_magics.coordinator.protocol.visibility import sees_location
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import Health, HealthMonitor

@@ -38,11 +38,8 @@ from paimon_magics.coordinator.protocol.documents import (
 )
 from paimon_magics.coordinator.protocol.errors import NotTheirsError
 from paimon_magics.coordinator.protocol.json_text import member
-from paimon_magics.coordinator.protocol.principals import (
-    Principal,
-    Scope,
-    sees_location,
-)
+from paimon_magics.coordinator.protocol.principals import Principal, Scope
+from paimon_magics.coordinator.protocol.visibility import sees_location
 from paimon_magics.coordinator.routes.administration import TEXT_CHARACTERS_MAX, owner_of
 from paimon_magics.coordinator.routes.metrics import Metrics
 from paimon_magics.coordinator.service.commit_rights import check_begins, check_commits

@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from paimon_magics.coordinator.protocol.principals import Load, Principal, Scope, check_table
+from paimon_magics.coordinator.protocol.principals import Principal, Scope
+from paimon_magics.coordinator.protocol.visibility import Load, check_table
 from paimon_magics.planning.commits.requests import (
     Append,
     CommitRequest,

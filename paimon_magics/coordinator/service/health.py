@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.protocol.principals import Principal, Scope, sees_location
+from paimon_magics.coordinator.protocol.principals import Principal, Scope
+from paimon_magics.coordinator.protocol.visibility import sees_location
 from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.statements.statement import TableName

@@ -10,13 +10,12 @@ import apsw
 import pytest
 
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
+from paimon_magics.coordinator.inserts.log.idempotency_keys import Keyed, Remembered
 from paimon_magics.coordinator.inserts.log.log import (
     Appended,
     DeadLetter,
-    Keyed,
     Log,
     LogTable,
-    Remembered,
     StoredFlush,
 )
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog

@@ -10,7 +10,8 @@ import pytest
 
 import paimon_magics.coordinator.inserts.log.object_chain as module
 from paimon_magics.coordinator.inserts.engine.recovery import recovered
-from paimon_magics.coordinator.inserts.log.log import Appended, Keyed, LogTable, stored_name
+from paimon_magics.coordinator.inserts.log.idempotency_keys import Keyed
+from paimon_magics.coordinator.inserts.log.log import Appended, LogTable, stored_name
 from paimon_magics.coordinator.inserts.log.object_codec import (
     Checkpoint,
     DamagedObjectError,

@@ -11,13 +11,8 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.log import (
-    Appended,
-    Keyed,
-    Log,
-    LogTable,
-    Remembered,
-)
+from paimon_magics.coordinator.inserts.log.idempotency_keys import Keyed, Remembered
+from paimon_magics.coordinator.inserts.log.log import Appended, Log, LogTable
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry
 from paimon_magics.coordinator.store.database import Change, Database, StoreLostError

@@ -11,7 +11,8 @@ import pytest
 
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.log import Appended, LogTable, Remembered
+from paimon_magics.coordinator.inserts.log.idempotency_keys import Remembered
+from paimon_magics.coordinator.inserts.log.log import Appended, LogTable
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Flushed, Mode
 from paimon_magics.coordinator.protocol.errors import BrokeOffError
 from paimon_magics.coordinator.runtime.work import waited

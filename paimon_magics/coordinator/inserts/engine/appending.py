@@ -19,13 +19,8 @@ from functools import partial
 from paimon_magics.coordinator.inserts.admission.items import Insert, Item, fail, fail_items
 from paimon_magics.coordinator.inserts.admission.validator import TableInfo
 from paimon_magics.coordinator.inserts.engine.replies import Replies, TableQueue, shown
-from paimon_magics.coordinator.inserts.log.log import (
-    Appended,
-    Keyed,
-    Log,
-    Remembered,
-    stored_name,
-)
+from paimon_magics.coordinator.inserts.log.idempotency_keys import Keyed, Remembered
+from paimon_magics.coordinator.inserts.log.log import Appended, Log, stored_name
 from paimon_magics.coordinator.inserts.log.records import Record, seal
 from paimon_magics.coordinator.inserts.queue.events import Append, Arrived, Effect, Reply
 from paimon_magics.coordinator.inserts.queue.step import step

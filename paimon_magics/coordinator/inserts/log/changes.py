@@ -11,14 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
+from paimon_magics.coordinator.inserts.log.idempotency_keys import Keyed
 from paimon_magics.coordinator.inserts.log.legacy import adopt, begin_move, move_table
-from paimon_magics.coordinator.inserts.log.log import (
-    Appended,
-    DeadLetter,
-    Keyed,
-    StoredFlush,
-    append_id,
-)
+from paimon_magics.coordinator.inserts.log.log import Appended, DeadLetter, StoredFlush, append_id
 from paimon_magics.coordinator.inserts.log.object_codec import DamagedObjectError, Entry
 from paimon_magics.coordinator.inserts.log.records import Segment
 from paimon_magics.coordinator.protocol.json_text import storable_text

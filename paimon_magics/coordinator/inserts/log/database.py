@@ -15,20 +15,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from paimon_magics.coordinator.inserts.log.idempotency_keys import (
+    FIRST_OFFSET,
+    Remembered,
+    forgetting,
+    remembered_of,
+    remembering,
+)
 from paimon_magics.coordinator.inserts.log.legacy import Renamed, upgrade
 from paimon_magics.coordinator.inserts.log.log import (
-    FIRST_OFFSET,
     Appended,
     DeadLetter,
     LogTable,
-    Remembered,
     RunningTime,
     StoredFlush,
     append_id,
     content_id,
-    forgetting,
-    remembered_of,
-    remembering,
 )
 from paimon_magics.coordinator.protocol.json_text import dataclass_json, storable_text
 from paimon_magics.coordinator.store.database import (

@@ -19,17 +19,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from paimon_magics.coordinator.inserts.log.changes import (
-    append_document,
-    letters_document,
-)
+from paimon_magics.coordinator.inserts.log.changes import append_document, letters_document
+from paimon_magics.coordinator.inserts.log.idempotency_keys import FIRST_OFFSET, Remembered
 from paimon_magics.coordinator.inserts.log.legacy import Move, Renamed, settled_moves
 from paimon_magics.coordinator.inserts.log.log import (
-    FIRST_OFFSET,
     Appended,
     DeadLetter,
     LogTable,
-    Remembered,
     RunningTime,
     StoredFlush,
     append_id,
