@@ -1,15 +1,13 @@
 """Files that a query names by their format and path, as ``csv.`my.csv` ``.
 
-Spark reads such a CSV file without a header and every value as text. Here the first line has the
-column names and types are inferred from the values, unless options after the name say otherwise:
-``csv.`my.csv` WITH ('header' = 'false')``. A relative path starts at Python's current folder, the
-notebook's.
+Options of Spark's reader may follow the name: ``csv.`my.csv` WITH ('header' = 'false')``. Module
+`csv_files` guesses those that a CSV file lacks. A relative path starts at Python's current folder,
+the notebook's.
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import glob
 import gzip
 import io
@@ -32,6 +30,7 @@ from paimon_magics.errors import (
     likely_meant,
 )
 from paimon_magics.planning.formatting import count_text, shortened, size_text
+from paimon_magics.session.queries.csv_files import separator_in, with_guesses
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.files import CORRUPT, BadLines, bad_lines, file_frame, lacks_file_system
@@ -46,20 +45,16 @@ if TYPE_CHECKING:
 
 
 _FORMATS = ("parquet", "orc", "avro", "csv", "json", "text", "binaryfile")
-_GUESSED = {"header": "true", "inferSchema": "true"}
 _OF_ENDING = {
     **{"csv": "csv", "tsv": "csv", "parquet": "parquet", "orc": "orc", "avro": "avro"},
     **{"json": "json", "jsonl": "json", "ndjson": "json", "txt": "text"},
 }
-_SEPARATORS = (";", "\t", "|")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _PATTERN = re.compile(r"[*?\[{]")
 
 
 _PARQUET_TYPE = re.compile(r"\(([A-Z]\w*)")
 _LOOKED_AT_FILES = 10  # of a folder; files of one folder have the same columns
-_LOOKED_AT_BYTES = 4 * 2**20
-_DOUBLED = re.compile(r'[^,;\t|\r\n"]""|""[^,;\t|\r\n"]')
 
 
 _JARS = "Start Spark with the jars and keys of the store, as docs/stores.md shows"
@@ -108,19 +103,11 @@ def frame_of_files(scope: StatementScope, files: FileRelation) -> DataFrame:
     """
     set_keys = {key.lower() for key, _ in files.options}
     options = dict(files.options)
-    if files.format == "csv":
-        guessed = {key: value for key, value in _GUESSED.items() if key.lower() not in set_keys}
-        options |= guessed
-        if guessed:
-            scope.note(_reading_note(files.path, guessed))
     is_here = not _SCHEME.match(files.path) and runs_here(scope.spark)
     path = _found_here(files.path) if is_here else files.path
-    if files.format == "csv" and is_here and len(options.get("sep", ",")) == 1:
-        quotes = _quoting(path.removeprefix("file://"), options.get("sep", ","))
-        quotes = {key: value for key, value in quotes.items() if key.lower() not in set_keys}
-        if "multiLine" in quotes:
-            scope.note("Some values contain line breaks, so one task read each file as a whole.")
-        options |= quotes
+    if files.format == "csv":
+        local_path = path.removeprefix("file://") if is_here else ""
+        options = with_guesses(scope, options, files.path, local_path)
     if files.format == "json" and is_here and "multiline" not in set_keys and _is_list(path):
         options["multiLine"] = "true"
     reader = _reader_options(files.format, options)
@@ -143,11 +130,9 @@ def frame_of_files(scope: StatementScope, files: FileRelation) -> DataFrame:
             ) from error
         raise ours from error
     if files.format == "csv" and "sep" not in set_keys and len(frame.columns) == 1:
-        found_in = next(
-            (separator for separator in _SEPARATORS if separator in frame.columns[0]), None
-        )
-        if found_in is not None:
-            scope.note(f"It has one column; WITH ('sep' = '{found_in}') splits it into several.")
+        separator = separator_in(frame.columns[0])
+        if separator is not None:
+            scope.note(f"It has one column; WITH ('sep' = '{separator}') splits it into several.")
     return frame
 
 
@@ -163,18 +148,6 @@ def _frame(
             raise
     copy = _staged(scope, files.path)
     return file_frame(scope.spark, files.format, copy, options), copy
-
-
-def _reading_note(path: str, guessed: Mapping[str, str]) -> str:
-    parts = []
-    if "header" in guessed:
-        parts.append("names from its first line")
-    if "inferSchema" in guessed:
-        parts.append("types from its values")
-    return (
-        f"`{path}` was read with {' and '.join(parts)}. To change that, add "
-        "WITH ('header' = 'false', 'inferSchema' = 'false') after the path."
-    )
 
 
 def _found_here(path: str) -> str:
@@ -258,48 +231,6 @@ def _is_list(path: str) -> bool:
             with open(name, "rb") as file:
                 return file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
     return False
-
-
-# The quoting style of a CSV file, found from its beginning.
-#
-# By default Spark ends a row at every line end and takes `\` as the escape of a quote.
-# Spreadsheets, databases and pandas write line ends within quotes and double a quote (RFC 4180),
-# and Spark would silently cut such rows in two.
-
-
-def _quoting(path: str, separator: str) -> dict[str, str]:
-    """Return options of Spark's reader for the files at a local path, pattern or folder; decided by
-    the first 4 MiB of the first file."""
-    text = _beginning(path)
-    if '"' not in text:
-        return {}
-    options = {}
-    if _DOUBLED.search(text) and '\\"' not in text:
-        options["escape"] = '"'
-    lines = text[: text.rfind("\n") + 1]
-    try:
-        rows = sum(1 for _ in csv.reader(io.StringIO(lines, newline=""), delimiter=separator))
-    except csv.Error:
-        return options
-    if rows < len(lines.splitlines()):
-        options["multiLine"] = "true"
-    return options
-
-
-def _beginning(path: str) -> str:
-    plain = re.sub(r"\\(.)", r"\1", path)  # Spark escapes a pattern's characters in a name
-    for name in [plain] if plain != path else sorted(glob.glob(path)):
-        if os.path.isdir(name):
-            name = next(iter(sorted(glob.glob(os.path.join(glob.escape(name), "[!._]*")))), "")
-        if not os.path.isfile(name):
-            continue
-        opened = gzip.open if name.endswith(".gz") else open
-        try:
-            with opened(name, "rb") as file:
-                return file.read(_LOOKED_AT_BYTES).decode("utf-8-sig", "replace")
-        except OSError:
-            return ""
-    return ""
 
 
 # Files of an object store that Spark has no jars for: this process copies them beside Spark, with
