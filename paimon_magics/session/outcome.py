@@ -24,7 +24,7 @@ from paimon_magics.session.rendering import render_html, render_text
 from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.times import told_in_zone
 from paimon_magics.spark.arrow_streams import arrow_stream
-from paimon_magics.spark.columns import with_json_texts, with_nullable_fields
+from paimon_magics.spark.decimal_columns import with_json_texts, with_nullable_fields
 from paimon_magics.spark.fetching import few_fetched
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.rows import frame_of_rows

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import types as spark_types
 
 from paimon_magics.errors import sent_to_driver
-from paimon_magics.spark.columns import HashedDecimals
+from paimon_magics.spark.decimal_columns import HashedDecimals
 from paimon_magics.spark.python_workers import keep_modules
 from paimon_magics.spark.writing_tasks import WriteTasks
 from paimon_magics.tables.writing.bucket_assignment import row_groups

@@ -32,7 +32,7 @@ from paimon_magics.planning.writes.distributions import (
     OwnBuckets,
 )
 from paimon_magics.spark.arrow_stages import map_in_arrow
-from paimon_magics.spark.columns import HashedDecimals, with_hashed_decimals
+from paimon_magics.spark.decimal_columns import HashedDecimals, with_hashed_decimals
 from paimon_magics.spark.jvm import is_connect
 from paimon_magics.spark.losses import without_losses
 from paimon_magics.spark.sessions import is_one_process

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from paimon_magics.errors import sent_to_driver
-from paimon_magics.spark.columns import HashedDecimals
+from paimon_magics.spark.decimal_columns import HashedDecimals
 from paimon_magics.spark.python_workers import keep_modules
 from paimon_magics.spark.task_reports import Reporter
 from paimon_magics.spark.task_units import result_batch

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from paimon_magics.spark.columns import with_hashed_decimals
+from paimon_magics.spark.decimal_columns import with_hashed_decimals
 
 pytestmark = pytest.mark.spark
 

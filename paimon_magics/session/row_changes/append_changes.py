@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.coordinator.client.interface import Attempts
-from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
 from paimon_magics.planning.reads.views import row_id_columns
 from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows, chooses_row_by_row
@@ -22,6 +21,7 @@ from paimon_magics.planning.writes.distributions import IN_PLACE_FILE_BYTES_MIN
 from paimon_magics.planning.writes.losses import ColumnLoss, added_losses
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation
+from paimon_magics.session.row_changes.double_matches import changed_twice
 from paimon_magics.session.row_changes.merge_join import MergePlaces
 from paimon_magics.session.row_changes.selection import ChangeOnTable, changed_outcome, operation_of
 from paimon_magics.session.row_changes.written_rows import (
@@ -38,7 +38,7 @@ from paimon_magics.session.writes.prepare import PreparedWrite
 from paimon_magics.session.writes.transactions import ToCommit, append_spec, begun, transact
 from paimon_magics.session.writes.write_jobs import persisted, run_job
 from paimon_magics.spark.losses import kept_losses
-from paimon_magics.spark.merge_rows import KIND_NUMBERS, MatchCounts, match_counts
+from paimon_magics.spark.merge_rows import KIND_NUMBERS, MatchCounts
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.row_places import AddedRows, change_and_add_files, change_files
 from paimon_magics.spark.task_units import UnitResults
@@ -182,12 +182,6 @@ def _run_job(
 # A MERGE into an append table: files are changed as for an UPDATE, and new rows are added.
 
 
-_TWICE = (
-    "The ON search condition of the MERGE statement matched a single row from the target table "
-    "with multiple rows of the source table, so that it would be updated or deleted more than once."
-)
-
-
 @dataclass(frozen=True)
 class MergedRows:
     """The effects of a MERGE: its rows by kind of change, what was written for them, the buckets of
@@ -197,24 +191,6 @@ class MergedRows:
     files: WrittenFiles
     buckets: frozenset[BucketKey]
     losses: tuple[ColumnLoss, ...] = ()
-
-
-def counted_rows(changed: DataFrame, identity: Sequence[str]) -> MatchCounts:
-    """Count the changed rows. `identity` are the columns that identify a row of the target. Raises
-    InvalidValueError for a row that several source rows would change."""
-    counts = match_counts(changed, identity)
-    if counts.matches_max > 1:
-        raise changed_twice()
-    return counts
-
-
-def changed_twice() -> InvalidValueError:
-    """The error for a row that several source rows would change."""
-    return InvalidValueError(
-        _TWICE,
-        hint="Nothing was written. Make the source have one row for each target row, or add "
-        "a condition to WHEN MATCHED that only one of them meets.",
-    )
 
 
 def run_place_merge(

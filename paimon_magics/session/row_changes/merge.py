@@ -48,11 +48,8 @@ from paimon_magics.session.planned_work import made_of, planned_bytes, reads_of
 from paimon_magics.session.provenance import Operation
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.relations import Selection
-from paimon_magics.session.row_changes.append_changes import (
-    changed_twice,
-    counted_rows,
-    run_place_merge,
-)
+from paimon_magics.session.row_changes.append_changes import run_place_merge
+from paimon_magics.session.row_changes.double_matches import changed_twice, counted_rows
 from paimon_magics.session.row_changes.merge_join import (
     MergeOnTable,
     MergePlaces,
