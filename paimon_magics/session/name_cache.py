@@ -223,7 +223,7 @@ def _partitions(catalog: Catalog, name: TableName) -> tuple[tuple[str | None, ..
 
 
 def _partition_text(value: object, type: DataType) -> str:
-    from paimon_magics.planning.reports.view_queries import KeyKind, key_kind
+    from paimon_magics.planning.reports.partition_names import KeyKind, key_kind
     from paimon_magics.tables.manifests.partitions import partition_value_text
 
     text = partition_value_text(value, type)

@@ -51,7 +51,7 @@ from paimon_magics.tables.catalog.rest_documents import (
     text_of,
 )
 from paimon_magics.tables.commits.decoded_request import decoded
-from paimon_magics.tables.commits.fenced_commits import commit_fenced
+from paimon_magics.tables.commits.fencing import commit_fenced
 from paimon_magics.tables.manifests.partitions import partition_documents
 from paimon_magics.tables.snapshots.branches import branch_exists, forward_to_branch, list_branches
 from paimon_magics.tables.snapshots.chain import (

@@ -57,14 +57,8 @@ from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import remove_run
-from paimon_magics.tables.commits.decoded_request import (
-    check_files,
-    check_names,
-    decoded,
-    settle,
-)
-from paimon_magics.tables.commits.fenced_commits import commit_fenced, is_fenced
-from paimon_magics.tables.commits.fencing import DeposedError
+from paimon_magics.tables.commits.decoded_request import check_files, check_names, decoded, settle
+from paimon_magics.tables.commits.fencing import DeposedError, commit_fenced, is_fenced
 from paimon_magics.tables.commits.message_checks import has_other_creation
 from paimon_magics.tables.commits.publication_checks import unnamed_receipt
 from paimon_magics.tables.commits.receipts import find_commit

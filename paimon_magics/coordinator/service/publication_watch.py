@@ -38,8 +38,7 @@ from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded
-from paimon_magics.tables.commits.fenced_commits import commit_fenced
-from paimon_magics.tables.commits.fencing import Fence
+from paimon_magics.tables.commits.fencing import Fence, commit_fenced
 from paimon_magics.tables.commits.message_checks import has_other_creation
 from paimon_magics.tables.commits.publication_checks import created_since, examine, moved
 from paimon_magics.tables.commits.republishing import (

@@ -20,14 +20,12 @@ from paimon_magics.columnar.time_zones import process_zone, rules_of
 from paimon_magics.errors import InvalidValueError, UnknownNameError
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.read_points import AtTimestamp, AtVersion
+from paimon_magics.planning.reports.partition_names import KeyKind, PartitionNames, key_kind
 from paimon_magics.planning.reports.view_queries import (
     CHANGES,
-    KeyKind,
-    PartitionNames,
     changed_files_sql,
     counts_sql,
     grown_sql,
-    key_kind,
     kinds_sql,
 )
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema

@@ -14,7 +14,8 @@ from paimon_magics.columnar.time_zones import process_zone
 from paimon_magics.errors import UnknownNameError, nearest
 from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.planning.reports.health import LayoutRules
-from paimon_magics.planning.reports.view_queries import PartitionNames, files_sql
+from paimon_magics.planning.reports.partition_names import PartitionNames
+from paimon_magics.planning.reports.view_queries import files_sql
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.reports.health import sizes_of, sizes_sql
 from paimon_magics.session.reports.layout import histogram_chart, layout_of

@@ -20,7 +20,8 @@ from paimon_magics.columnar.time_zones import UTC, in_zone, process_zone
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.formatting import count_text, size_text, stored_rows_text
 from paimon_magics.planning.reports.health import Figures, Finding, LayoutRules, findings
-from paimon_magics.planning.reports.view_queries import PartitionNames, buckets_sql
+from paimon_magics.planning.reports.partition_names import PartitionNames
+from paimon_magics.planning.reports.view_queries import buckets_sql
 from paimon_magics.session.rendering import render_text
 from paimon_magics.session.reports.report import Bar, Chart
 from paimon_magics.statements.clauses.names import table_text

@@ -22,7 +22,7 @@ from pypaimon.table.row.generic_row import GenericRowDeserializer
 
 from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
 from paimon_magics.errors import InvalidTableError
-from paimon_magics.planning.reports.view_queries import escaped
+from paimon_magics.planning.reports.partition_names import escaped
 from paimon_magics.planning.schemas.table_schema import DEFAULT_PARTITION_NAME
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import from_paimon

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.layouts import FILES
 from paimon_magics.columnar.time_zones import UTC, process_zone, rules_of
-from paimon_magics.planning.reports.view_queries import NATIVE_NAME, KeyKind, key_kind
+from paimon_magics.planning.reports.partition_names import KeyKind, key_kind
+from paimon_magics.planning.reports.view_queries import NATIVE_NAME
 from paimon_magics.tables.manifests.columns import entries
 from paimon_magics.tables.manifests.live_files import undeleted
 from paimon_magics.tables.system_tables.table_view import TableView
