@@ -19,8 +19,8 @@ from typing import Any
 from urllib.parse import quote
 
 from paimon_magics.coordinator.client.administration import Administration, Ask
+from paimon_magics.coordinator.client.owner_requests import BinaryBody, Requests, broke_off
 from paimon_magics.coordinator.client.read_leases import ReadLeases
-from paimon_magics.coordinator.client.requests import BinaryBody, Requests, broke_off
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.coordinator.client.starting import Finder
 from paimon_magics.coordinator.core.values import Origin

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from paimon_magics.coordinator.client.requests import Requests
+from paimon_magics.coordinator.client.owner_requests import Requests
 from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from paimon_magics.coordinator.process.backing_up import (

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from paimon_magics.coordinator.client.addresses import Addresses, ca_of, tls_context, token_of_user
 from paimon_magics.coordinator.client.administration import GrantAdministration, GrantRow
-from paimon_magics.coordinator.client.requests import Requests
+from paimon_magics.coordinator.client.owner_requests import Requests
 from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.http.authorisation import Tokens
 from paimon_magics.coordinator.http.stored_grants import StoredGrants

@@ -18,18 +18,14 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from paimon_magics.coordinator.client.requests import Requests
+from paimon_magics.coordinator.client.owner_requests import Requests
 from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.ownership.catalog_options import catalog_options
 from paimon_magics.coordinator.ownership.folder_token import rotate_token
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from paimon_magics.coordinator.process.network import Certificate
 from paimon_magics.coordinator.process.offline import existing_folder, note_in_audit_log
-from paimon_magics.coordinator.process.right_commands import (
-    add_place,
-    duration_ms,
-    rotate_token_of,
-)
+from paimon_magics.coordinator.process.right_commands import add_place, duration_ms, rotate_token_of
 from paimon_magics.coordinator.process.rotation_files import ROTATED_PATH, check_keys
 from paimon_magics.coordinator.store.state_store import open_store, store_address
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, SetupError

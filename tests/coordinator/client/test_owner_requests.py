@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from paimon_magics.coordinator.client.requests import Requests
+from paimon_magics.coordinator.client.owner_requests import Requests
 from paimon_magics.coordinator.client.starting import At
 from paimon_magics.errors import (
     CommitConflictError,
