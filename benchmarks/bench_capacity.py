@@ -276,10 +276,10 @@ def main() -> None:
     parser.add_argument("--writers", type=numbers, default=(10, 50, 500))
     parser.add_argument("--open", type=int, default=1_000)
     parser.add_argument("--rates", type=numbers, default=(100, 1_000, 10_000))
-    asked = parser.parse_args()
-    for part in asked.parts or PARTS:
+    arguments = parser.parse_args()
+    for part in arguments.parts or PARTS:
         with tempfile.TemporaryDirectory() as folder:
-            globals()[f"measure_{part}"](Path(folder), asked)
+            globals()[f"measure_{part}"](Path(folder), arguments)
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ def main() -> None:
         }
         for kind, found in runs.items():
             for part in found[0]:
-                report(f"{kind}: {part}", statistics.median(one[part] for one in found))
+                report(f"{kind}: {part}", statistics.median(each[part] for each in found))
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ def many_open(warehouse: Path, pid: int, place: At) -> None:
             for id in ids:
                 http.post(f"/v1/transactions/{id}/heartbeat").raise_for_status()
         listed = http.get("/v1/transactions").json()["transactions"]
-        assert sum(one["phase"] == "active" for one in listed) == _OPEN
+        assert sum(each["phase"] == "active" for each in listed) == _OPEN
     print(
         f"{_OPEN:,} open transactions: {resident_mb(pid):.0f} MB resident, "
         f"{before_mb:.0f} MB before them",

@@ -156,10 +156,10 @@ def _planning(folder: str, what: str) -> None:
 
     first_ms = median_ms(cold, runs=1, warm_up=0)
     first_mb = peak_mb()
-    kept = ManifestCache(table.paimon)
+    manifests = ManifestCache(table.paimon)
 
     def warm() -> None:
-        plan_data_read(table, ReadRequest(filters=filters), manifests=kept)
+        plan_data_read(table, ReadRequest(filters=filters), manifests=manifests)
 
     warm_ms = median_ms(warm, runs=3)
     print(
@@ -231,12 +231,12 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--only", choices=_MEASURED, action="append")
     parser.add_argument("--here", choices=_MEASURED, help="measure this in this process")
-    asked = parser.parse_args()
-    if asked.here is not None:
-        _MEASURED[asked.here](str(asked.folder))
+    arguments = parser.parse_args()
+    if arguments.here is not None:
+        _MEASURED[arguments.here](str(arguments.folder))
         return
     with tempfile.TemporaryDirectory() as temporary:
-        folder = asked.folder or Path(temporary)
+        folder = arguments.folder or Path(temporary)
         if not (folder / "default.db").exists():
             began = time.perf_counter()
             fill(Catalog.open({"warehouse": str(folder)}))
@@ -248,7 +248,7 @@ def main() -> None:
                 f"{time.perf_counter() - began:.0f} s",
                 flush=True,
             )
-        for what in asked.only or _MEASURED:
+        for what in arguments.only or _MEASURED:
             command = [sys.executable, __file__, "--folder", str(folder), "--here", what]
             subprocess.run(command, check=True)
 

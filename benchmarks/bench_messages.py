@@ -44,10 +44,10 @@ def main() -> None:
     table = cast(Table, SimpleNamespace(paimon=TABLE, name="t"))
     request = cast(CommitRequest, SimpleNamespace(messages=bodies, change=Compact()))
     theirs = [deserialize_commit_message(body, [], KEYS) for body in bodies]
-    assert [write_message(TABLE, one) for one in messages] == bodies
+    assert [write_message(TABLE, each) for each in messages] == bodies
     report(
         f"encode {MESSAGES:,} messages",
-        cpu_ms(lambda: [write_message(TABLE, one) for one in messages]),
+        cpu_ms(lambda: [write_message(TABLE, each) for each in messages]),
         "pypaimon",
         cpu_ms(lambda: [serialize_commit_message(their, []) for their in theirs]),
     )

@@ -34,7 +34,7 @@ def measure(folder: str) -> None:
     """Measure, in a process that has not made the table."""
     table = Catalog.open({"warehouse": folder}).load(NAME)
     before = resident_mb(os.getpid())
-    kept = ManifestCache(table.paimon)
+    manifests = ManifestCache(table.paimon)
     partition = (ColumnFilter("p", "=", (FilterValue("string", "7"),)),)
     for what, filters in (("all files", ()), ("one of 10 partitions", partition)):
 
@@ -42,7 +42,7 @@ def measure(folder: str) -> None:
             plan_data_read(table, ReadRequest(filters=filters))
 
         def warm(filters: tuple[ColumnFilter, ...] = filters) -> None:
-            plan_data_read(table, ReadRequest(filters=filters), manifests=kept)
+            plan_data_read(table, ReadRequest(filters=filters), manifests=manifests)
 
         report(f"planning {FILES:,} files, {what}", median_ms(cold, runs=3))
         report(f"the same with kept manifests, {what}", median_ms(warm, runs=5))

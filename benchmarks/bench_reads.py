@@ -166,8 +166,8 @@ def peer_read(session: paimon_magics.Session, name: str, query: str) -> list[Any
     schema = session.table(name).schema
     tasks = session.spark.range(0, SLOTS, 1, SLOTS)
     tasks.mapInArrow(read, schema).createOrReplaceTempView("peer")
-    found: list[Any] = session.spark.sql(query.format("peer")).toArrow().to_pylist()
-    return found
+    result: list[Any] = session.spark.sql(query.format("peer")).toArrow().to_pylist()
+    return result
 
 
 if __name__ == "__main__":

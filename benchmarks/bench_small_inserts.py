@@ -78,9 +78,9 @@ def wrk(address: str, token: str, body: str, connections: int) -> tuple[int, flo
 
 
 def _milliseconds(text: str, percentile: str) -> float:
-    found = re.search(rf"{percentile}\s+([\d.]+)(us|ms|s)", text)
-    assert found is not None
-    return float(found[1]) * {"us": 0.001, "ms": 1.0, "s": 1000.0}[found[2]]
+    match = re.search(rf"{percentile}\s+([\d.]+)(us|ms|s)", text)
+    assert match is not None
+    return float(match[1]) * {"us": 0.001, "ms": 1.0, "s": 1000.0}[match[2]]
 
 
 def stream(

@@ -107,18 +107,18 @@ def answer(folder: str, peer: str) -> None:
     session = ours(folder) if peer == "ours" else None
     made = with_connector(folder) if session is None else session.spark
     for number, line in enumerate(sys.stdin):
-        asked = json.loads(line)
-        target = f"{asked['table']}_{peer}_{number}"
-        statement = f"CREATE TABLE {target} ({COLUMNS}) TBLPROPERTIES ({TABLES[asked['table']]})"
+        document = json.loads(line)
+        target = f"{document['table']}_{peer}_{number}"
+        statement = f"CREATE TABLE {target} ({COLUMNS}) TBLPROPERTIES ({TABLES[document['table']]})"
         checkpoint = f"{folder}/checkpoints/{target}"
-        first = SNAPSHOTS if asked["case"] == SMALL else 1
+        first = SNAPSHOTS if document["case"] == SMALL else 1
         options = {"scan.mode": "from-snapshot", "scan.snapshot-id": str(first)}
-        options |= LIMITS.get(asked["case"], {})
+        options |= LIMITS.get(document["case"], {})
         if session is not None:
             session.run(statement)
             began = time.perf_counter()
             stream = session.write_stream(
-                session.stream(asked["table"], **options), target, checkpoint=checkpoint
+                session.stream(document["table"], **options), target, checkpoint=checkpoint
             )
             stream.process_all()
             seconds = time.perf_counter() - began
@@ -127,7 +127,7 @@ def answer(folder: str, peer: str) -> None:
         else:
             made.sql(statement.replace(target, f"connector.default.{target}", 1))
             began = time.perf_counter()
-            query = of_connector(made, folder, asked["table"], target, options, checkpoint)
+            query = of_connector(made, folder, document["table"], target, options, checkpoint)
             query.processAllAvailable()
             seconds = time.perf_counter() - began
             query.stop()

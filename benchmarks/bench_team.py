@@ -163,8 +163,8 @@ def run(warehouse: Path, place: At, load: Load) -> Times:
         if isinstance(part, Exception):
             raise part
     return Times(
-        [one for part in parts for one in part.begins_ms],
-        [one for part in parts for one in part.commits_ms],
+        [each for part in parts for each in part.begins_ms],
+        [each for part in parts for each in part.commits_ms],
         [number for part in parts for number in part.numbers],
         sum(part.cpu_ms for part in parts),
         max(part.seconds for part in parts),
@@ -298,24 +298,29 @@ def main() -> None:
     parser.add_argument("--idle-streams", type=int, default=1000)
     parser.add_argument("--store", help="the coordinator's store, as postgresql://…")
     parser.add_argument("--log", default="store", help="store or warehouse")
-    asked = parser.parse_args()
-    options = [f"--log={asked.log}", *([f"--store={asked.store}"] if asked.store else [])]
+    arguments = parser.parse_args()
+    options = [
+        f"--log={arguments.log}",
+        *([f"--store={arguments.store}"] if arguments.store else []),
+    ]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         warehouse = folder / "warehouse"
         create_insert_tables(warehouse)
         catalog = Catalog.open({"warehouse": str(warehouse)})
-        for table in range(asked.tables):
-            create(catalog, table_of(table, asked.tables).table)
+        for table in range(arguments.tables):
+            create(catalog, table_of(table, arguments.tables).table)
         pid, place = stack.enter_context(started(warehouse, folder / "state", *options))
         print(f"the coordinator has {resident_mb(pid):.0f} MB resident at first", flush=True)
-        load = Load(asked.notebooks, asked.tables, asked.seconds, asked.rate)
+        load = Load(arguments.notebooks, arguments.tables, arguments.seconds, arguments.rate)
         numbers = measured("alone", warehouse, pid, place, load)
-        load = Load(asked.notebooks, asked.tables, asked.seconds, asked.rate, first=1_000)
+        load = Load(
+            arguments.notebooks, arguments.tables, arguments.seconds, arguments.rate, first=1_000
+        )
         numbers += beside_inserts(warehouse, pid, place, load)
-        load = Load(asked.notebooks, asked.tables, asked.seconds, 0, first=2_000)
+        load = Load(arguments.notebooks, arguments.tables, arguments.seconds, 0, first=2_000)
         numbers += measured("one after the other", warehouse, pid, place, load)
-        doubled, lost = doubled_or_lost(catalog, numbers, asked.tables)
+        doubled, lost = doubled_or_lost(catalog, numbers, arguments.tables)
         assert not doubled and not lost, (doubled, lost)
         print(f"each of the {len(numbers):,} acknowledged commits is in its table once")
     with ExitStack() as stack:
@@ -323,12 +328,12 @@ def main() -> None:
         create_insert_tables(folder / "warehouse")
         pid, place = stack.enter_context(started(folder / "warehouse", folder / "state"))
         before_mb = resident_mb(pid)
-        with idle_streams(place, asked.idle_streams):
+        with idle_streams(place, arguments.idle_streams):
             used_ms, began = family_cpu_ms(pid), time.perf_counter()
             time.sleep(10)
             used = (family_cpu_ms(pid) - used_ms) / (time.perf_counter() - began) / 1000
             print(
-                f"{asked.idle_streams:,} idle streams: {resident_mb(pid):.0f} MB resident, "
+                f"{arguments.idle_streams:,} idle streams: {resident_mb(pid):.0f} MB resident, "
                 f"{before_mb:.0f} MB before them, {used:.3f} of a core"
             )
 
