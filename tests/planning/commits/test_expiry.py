@@ -24,16 +24,20 @@ HOUR_MS = 3_600_000
 
 def rules(**options: str) -> ExpiryRules:
     named = tuple((key.replace("__", ".").replace("_", "-"), v) for key, v in options.items())
-    found = ExpiryRules.of(replace(TABLE, options=named))
-    assert found is not None
-    return found
+    result = ExpiryRules.of(replace(TABLE, options=named))
+    assert result is not None
+    return result
 
 
 def test_default_expiry_rules_match_paimon() -> None:
-    found = rules()
-    assert found.snapshots == Retention(10, 2**31 - 1, HOUR_MS) == found.changelogs
-    assert (found.limit, found.keeps_changelogs, found.removes_empty_folders) == (50, False, False)
-    assert found.consumers_keep_snapshots and found.consumer_time_ms is None
+    actual = rules()
+    assert actual.snapshots == Retention(10, 2**31 - 1, HOUR_MS) == actual.changelogs
+    assert (actual.limit, actual.keeps_changelogs, actual.removes_empty_folders) == (
+        50,
+        False,
+        False,
+    )
+    assert actual.consumers_keep_snapshots and actual.consumer_time_ms is None
 
 
 @pytest.mark.parametrize("key", ["write-only", "write.compaction-skip"])
@@ -53,8 +57,8 @@ def test_write_only_table_leaves_expiry_to_another_job(key: str) -> None:
 def test_changelogs_are_kept_separately_when_retained_longer(
     key: str, value: str, keeps: bool
 ) -> None:
-    found = ExpiryRules.of(replace(TABLE, options=((key, value),)))
-    assert found is not None and found.keeps_changelogs is keeps
+    actual = ExpiryRules.of(replace(TABLE, options=((key, value),)))
+    assert actual is not None and actual.keeps_changelogs is keeps
 
 
 def test_changelog_only_consumers_retain_no_snapshots() -> None:
@@ -96,21 +100,21 @@ def test_snapshots_expire_by_count_age_limit_and_floor(
         "limit": "snapshot.expire.limit",
     }
     named = tuple((keys[key], value) for key, value in options.items())
-    found = ExpiryRules.of(replace(TABLE, options=named))
-    assert found is not None
-    assert snapshots_end(found, 1, 20, floor, AGES.get, NOW_MS) == first
+    actual = ExpiryRules.of(replace(TABLE, options=named))
+    assert actual is not None
+    assert snapshots_end(actual, 1, 20, floor, AGES.get, NOW_MS) == first
 
 
 def test_removed_snapshot_does_not_retain_earlier_snapshots() -> None:
     ages = {n: ms for n, ms in AGES.items() if n not in (4, 5)}
-    found = rules(snapshot__num_retained__min="1")
-    assert snapshots_end(found, 1, 20, NO_FLOOR, ages.get, NOW_MS) == 13
+    actual = rules(snapshot__num_retained__min="1")
+    assert snapshots_end(actual, 1, 20, NO_FLOOR, ages.get, NOW_MS) == 13
 
 
 def test_changelogs_expire_up_to_the_last_stored_changelog() -> None:
-    found = rules(changelog__num_retained__min="2", changelog__num_retained__max="9")
+    actual = rules(changelog__num_retained__min="2", changelog__num_retained__max="9")
     ends = [
-        changelogs_end(found, 1, last, 20, NO_FLOOR, AGES.get, NOW_MS) for last in (1, 5, 12, 18)
+        changelogs_end(actual, 1, last, 20, NO_FLOOR, AGES.get, NOW_MS) for last in (1, 5, 12, 18)
     ]
     assert ends == [1, 5, 12, 14]
-    assert changelogs_end(found, 1, 18, 20, 3, AGES.get, NOW_MS) == 3
+    assert changelogs_end(actual, 1, 18, 20, 3, AGES.get, NOW_MS) == 3

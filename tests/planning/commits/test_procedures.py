@@ -92,20 +92,20 @@ OF_DATABASES: list[tuple[str, Maintenance]] = [
 
 @pytest.mark.parametrize(("text", "upkeep"), UPKEEP, ids=[text for text, _ in UPKEEP])
 def test_call_plans_the_maintenance_of_a_table(text: str, upkeep: Maintenance) -> None:
-    found = planned(text)
-    assert (found.table, found.change) == ("t", upkeep)
+    actual = planned(text)
+    assert (actual.table, actual.change) == ("t", upkeep)
 
 
 @pytest.mark.parametrize(("text", "upkeep"), OF_DATABASES, ids=[text for text, _ in OF_DATABASES])
 def test_call_on_several_tables_names_no_table(text: str, upkeep: Maintenance) -> None:
-    found = planned(text)
-    assert (found.table, found.change, found.position) == (None, upkeep, len("CALL "))
+    actual = planned(text)
+    assert (actual.table, actual.change, actual.position) == (None, upkeep, len("CALL "))
 
 
 @pytest.mark.parametrize(("text", "change"), CHANGES, ids=[text for text, _ in CHANGES])
 def test_call_plans_the_change_of_paimons_procedure(text: str, change: VersionChange) -> None:
-    found = planned(text)
-    assert (found.table, found.change) == ("t", change)
+    actual = planned(text)
+    assert (actual.table, actual.change) == ("t", change)
 
 
 def test_tests_cover_every_offered_procedure() -> None:
@@ -114,9 +114,9 @@ def test_tests_cover_every_offered_procedure() -> None:
 
 
 def test_bind_parameters_supply_procedure_arguments() -> None:
-    found = planned("sys.create_tag(:t, tag => :name, snapshot => 3)".replace(":t, ", "table=>:t,"),
-                    t="db.t", name="a")  # fmt: skip
-    assert (found.table, found.change) == ("db.t", CreateTag("a", 3))
+    text = "sys.create_tag(:t, tag => :name, snapshot => 3)".replace(":t, ", "table=>:t,")
+    actual = planned(text, t="db.t", name="a")
+    assert (actual.table, actual.change) == ("db.t", CreateTag("a", 3))
 
 
 @pytest.mark.parametrize(

@@ -61,26 +61,26 @@ def buckets(draw: st.DrawFn) -> list[SortedRun]:
 
 @given(runs=buckets(), trigger=st.integers(1, 7), forced=st.booleans())
 def test_pick_empties_level_0(runs: list[SortedRun], trigger: int, forced: bool) -> None:
-    found = pick(runs, PickOptions(compaction_trigger=trigger, forces_level_0_up=forced), NOON)
-    if found is None:
+    actual = pick(runs, PickOptions(compaction_trigger=trigger, forces_level_0_up=forced), NOON)
+    if actual is None:
         assert not forced or not any(run.level == 0 for run in runs)
         return
-    assert found.output_level > 0
-    assert {f for run in runs if run.level == 0 for f in run.files} <= set(found.files)
-    assert found.runs == tuple(runs[: len(found.runs)])
-    above = [run.level for run in runs[len(found.runs) :]]
-    assert all(level > found.output_level for level in above)
+    assert actual.output_level > 0
+    assert {f for run in runs if run.level == 0 for f in run.files} <= set(actual.files)
+    assert actual.runs == tuple(runs[: len(actual.runs)])
+    above = [run.level for run in runs[len(actual.runs) :]]
+    assert all(level > actual.output_level for level in above)
 
 
 @given(runs=buckets())
 def test_repeated_compaction_terminates(runs: list[SortedRun]) -> None:
     options = PickOptions(compaction_trigger=2, forces_level_0_up=True)
     for round in range(20):
-        found = pick(runs, options, NOON)
-        if found is None:
+        actual = pick(runs, options, NOON)
+        if actual is None:
             return
-        merged = file(f"r{round}", found.output_level, sum(f.size_bytes for f in found.files))
-        kept = [f for run in runs for f in run.files if f not in found.files]
+        merged = file(f"r{round}", actual.output_level, sum(f.size_bytes for f in actual.files))
+        kept = [f for run in runs for f in run.files if f not in actual.files]
         runs = sorted_runs([*kept, merged])
     pytest.fail("it compacts for ever")
 
@@ -109,8 +109,8 @@ def test_larger_runs_join_in_off_peak_hours(hours: tuple[int, int], at: int, joi
         offpeak_hours=hours,
         offpeak_ratio=60,
     )
-    found = pick(runs, options, Moment(0, at))
-    assert len(found.runs if found else ()) == joined
+    actual = pick(runs, options, Moment(0, at))
+    assert len(actual.runs if actual else ()) == joined
 
 
 def test_full_compaction_is_due_after_the_optimization_interval() -> None:
@@ -126,9 +126,9 @@ def test_only_files_losing_rows_are_rewritten_at_the_highest_level() -> None:
     good = file("good", 5, keys=(0, 1))
     expired = BucketFile("expired", 5, 100, 2, 3, may_hold_expired_rows=True)
     deleted = BucketFile("deleted", 5, 100, 4, 5, has_deletion_vector=True)
-    found = pick_all(sorted_runs([deleted, good, expired]), PickOptions())
-    assert found is not None
-    assert steps_of(found, RewriteRules(5, 0)) == [
+    actual = pick_all(sorted_runs([deleted, good, expired]), PickOptions())
+    assert actual is not None
+    assert steps_of(actual, RewriteRules(5, 0)) == [
         Rewrite((((expired,),),)),
         Rewrite((((deleted,),),)),
     ]
@@ -138,20 +138,20 @@ def test_only_files_losing_rows_are_rewritten_at_the_highest_level() -> None:
 
 def test_file_with_deletes_is_rewritten_for_the_highest_level() -> None:
     runs = sorted_runs([file("plain", keys=(0, 1)), file("deletes", keys=(5, 6), deleted_rows=1)])
-    found = pick_all(runs, PickOptions())
-    assert found is not None
-    plain, deletes = sorted(found.files, key=lambda f: f.least_key)
-    assert steps_of(found, RewriteRules(5, 0)) == [Upgrade(plain), Rewrite((((deletes,),),))]
+    actual = pick_all(runs, PickOptions())
+    assert actual is not None
+    plain, deletes = sorted(actual.files, key=lambda f: f.least_key)
+    assert steps_of(actual, RewriteRules(5, 0)) == [Upgrade(plain), Rewrite((((deletes,),),))]
 
 
 def test_deletes_are_dropped_where_no_older_rows_need_them() -> None:
     runs = sorted_runs([file("new"), file("newer", max_sequence_number=1), file("old", 5, 10_000)])
-    found = pick(runs, PickOptions(compaction_trigger=3, max_size_amplification_percent=500), NOON)
-    assert found is not None
-    assert found.output_level == 4
+    actual = pick(runs, PickOptions(compaction_trigger=3, max_size_amplification_percent=500), NOON)
+    assert actual is not None
+    assert actual.output_level == 4
 
     def dropped(*, vectors: bool, chain: bool) -> bool:
-        return drops_deletes(found, runs, has_deletion_vectors=vectors, is_chain_table=chain)
+        return drops_deletes(actual, runs, has_deletion_vectors=vectors, is_chain_table=chain)
 
     assert not dropped(vectors=False, chain=False)
     assert dropped(vectors=True, chain=False)

@@ -69,8 +69,8 @@ KINDS = {
     ],
 )
 def test_condition_uses_a_literal_of_the_column_type(condition: Condition, sql: str) -> None:
-    found = filter_sql("SELECT 1", RowFilter(conditions=(condition,)), KINDS)
-    assert found == f"SELECT * FROM (SELECT 1) WHERE {sql}"
+    actual = filter_sql("SELECT 1", RowFilter(conditions=(condition,)), KINDS)
+    assert actual == f"SELECT * FROM (SELECT 1) WHERE {sql}"
 
 
 @pytest.mark.parametrize(

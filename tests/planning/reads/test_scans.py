@@ -63,8 +63,8 @@ def test_files_with_doubtful_float_bounds_are_scanned_separately(
     paths = (MENDED, own, "/t/bucket-0/data-0.parquet", older, f"{MENDED[:-8]}.orc")
     raw = [RawFiles(0, "parquet", paths, (1,) * 5, (10, 20, 30, 40, 50))]
     plan = plan_read([column], {0: [column]}, raw, [], slots=2, spark_opens_store=True)
-    found = [(scan.true_bounds, scan.paths, scan.sizes_bytes) for scan in plan.raw_scans]
+    actual = [(scan.true_bounds, scan.paths, scan.sizes_bytes) for scan in plan.raw_scans]
     if apart:
-        assert found == [(True, paths[:2], (10, 20)), (False, paths[2:], (30, 40, 50))]
+        assert actual == [(True, paths[:2], (10, 20)), (False, paths[2:], (30, 40, 50))]
     else:
-        assert found == [(True, paths, (10, 20, 30, 40, 50))]
+        assert actual == [(True, paths, (10, 20, 30, 40, 50))]

@@ -113,8 +113,8 @@ def test_documentation_lists_every_setting() -> None:
     for key, reason in wanted.items():
         assert any(f"`{key}`" in row and reason in row for row in rows), key
     for key, setting in REFUSED.items():
-        found = [row for row in rows if row.startswith(f"| `{key}` | `{setting.default}`")]
-        assert found, key
-        assert setting.consequence in found[0]
+        actual = [row for row in rows if row.startswith(f"| `{key}` | `{setting.default}`")]
+        assert actual, key
+        assert setting.consequence in actual[0]
     for key in READ_OPTIONS:
         assert f"`{key}`" in text

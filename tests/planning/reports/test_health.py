@@ -140,8 +140,8 @@ RUNS = {"files": 40, "cells_with_runs": 2}
 def test_findings_match_the_layout(
     rules: LayoutRules, figures: Figures, severity: Severity, said: str, statement: str
 ) -> None:
-    found = findings(TableName("t", "shop"), rules, figures)
-    assert worst(found) == severity
-    assert said in found[0].text
-    assert statement in found[0].statement
-    assert bool(statement) == bool(found[0].statement)
+    actual = findings(TableName("t", "shop"), rules, figures)
+    assert worst(actual) == severity
+    assert said in actual[0].text
+    assert statement in actual[0].statement
+    assert bool(statement) == bool(actual[0].statement)

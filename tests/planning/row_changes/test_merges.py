@@ -35,9 +35,9 @@ HEAD = "MERGE INTO shop.t USING s ON t.id = s.id "
 
 
 def parsed(text: str) -> MergeInto:
-    found = parse_statement(text)
-    assert isinstance(found, MergeInto)
-    return found
+    result = parse_statement(text)
+    assert isinstance(result, MergeInto)
+    return result
 
 
 def plan(clauses: str, source: tuple[str, ...] = ("place", "V", "id", "more")) -> MergePlan:
@@ -45,12 +45,12 @@ def plan(clauses: str, source: tuple[str, ...] = ("place", "V", "id", "more")) -
 
 
 def test_clause_values_come_by_name_or_assignment() -> None:
-    found = plan(
+    actual = plan(
         "WHEN MATCHED AND s.more THEN UPDATE SET shop.t.V = s.v, place.shelf = 'a', "
         "t.place.hall = DEFAULT WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT (id) "
         "VALUES (s.id)"
     )
-    some, whole, insert = (clause.values for clause in found.clauses)
+    some, whole, insert = (clause.values for clause in actual.clauses)
     assert whole == (Unchanged(), FromSource(1), FromSource(0))
     assert some[0] == Unchanged()
     assert isinstance(some[1], FromText)

@@ -136,10 +136,10 @@ def test_plain_values_are_computed_and_others_left_to_spark(
     update = parse_statement(f"UPDATE shop.t SET {assigned} WHERE k = 1")
     assert isinstance(update, Update)
     values = plain_values(update, COLUMNS, assigned_paths(update, SCHEMA))
-    found = None if values is None else computed(values[0], ROWS, 2, BOUND)
-    assert found == becomes
+    actual = None if values is None else computed(values[0], ROWS, 2, BOUND)
+    assert actual == becomes
     if becomes is not None:
-        assert list(map(str, found or ())) == list(map(str, becomes))  # also the zero's sign
+        assert list(map(str, actual or ())) == list(map(str, becomes))  # also the zero's sign
 
 
 def test_single_non_plain_value_leaves_all_to_spark() -> None:
@@ -149,4 +149,4 @@ def test_single_non_plain_value_leaves_all_to_spark() -> None:
     assert plain_values(update, COLUMNS, paths) is None
     first = plain_values(update, COLUMNS, paths[:2])
     assert first is not None
-    assert [(one.column.name, one.sources) for one in first] == [("i", ("j",)), ("s", ())]
+    assert [(each.column.name, each.sources) for each in first] == [("i", ("j",)), ("s", ())]

@@ -121,7 +121,7 @@ def paths(text: str) -> list[tuple[str, tuple[str, ...], int]]:
     update = parse_statement(text)
     assert isinstance(update, Update)
     return [
-        (one.column.name, one.fields, one.number) for one in assigned_paths(update, schema_of())
+        (each.column.name, each.fields, each.number) for each in assigned_paths(update, schema_of())
     ]
 
 

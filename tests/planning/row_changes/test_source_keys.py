@@ -37,8 +37,9 @@ def keys(on: str, clauses: str = CHANGES, schema: TableSchema = SCHEMA) -> dict[
     assert isinstance(merge, MergeInto)
     found = source_keys(merge, plan_merge(merge, schema, SOURCE), schema)
     return {
-        one.column: merge.text[one.value.start : one.value.end] + (" <=>" if one.null_safe else "")
-        for one in found
+        each.column: merge.text[each.value.start : each.value.end]
+        + (" <=>" if each.null_safe else "")
+        for each in found
     }
 
 

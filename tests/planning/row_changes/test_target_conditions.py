@@ -36,7 +36,7 @@ def conditions(on: str, clauses: str) -> set[str]:
     assert isinstance(merge, MergeInto)
     found = target_filters(merge, plan_merge(merge, SCHEMA, SOURCE), SCHEMA)
     bound = {"day": datetime.date(2026, 1, 31)}
-    return {condition_text(one) for one in column_predicates(found, SCHEMA.columns, bound)}
+    return {condition_text(each) for each in column_predicates(found, SCHEMA.columns, bound)}
 
 
 @pytest.mark.parametrize(

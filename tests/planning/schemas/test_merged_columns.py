@@ -30,7 +30,7 @@ def changes(own: str, given: str, rules: MergeRules = PLAIN) -> list[tuple[str, 
     found = merged_columns(table(own), frame, rules)
     plan_alter_table(table(own), found)  # ALTER TABLE takes them as they are
     verbs = {AddColumn: "add", RetypeColumn: "retype"}
-    return [(verbs[type(one)], ".".join(one.path), to_spark_sql(one.type)) for one in found]
+    return [(verbs[type(each)], ".".join(each.path), to_spark_sql(each.type)) for each in found]
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_missing_columns_are_added_and_types_stay(
     ],
 )
 def test_types_are_widened_only_without_loss(own: str, given: str, wanted: str | None) -> None:
-    found = changes(f"a {own}", f"a {given}", WIDENS)
-    assert [type for _, _, type in found] == ([] if wanted is None else [wanted])
+    actual = changes(f"a {own}", f"a {given}", WIDENS)
+    assert [type for _, _, type in actual] == ([] if wanted is None else [wanted])
 
 
 def test_struct_fields_are_widened_and_keep_not_null() -> None:

@@ -67,8 +67,8 @@ def indexes(**options: str) -> tuple[FileIndex, ...]:
 def test_options_determine_the_file_indexes(
     options: dict[str, str], expected: tuple[tuple[str, object], ...]
 ) -> None:
-    found = indexes(**options)
-    assert tuple((index.name, index.rules) for index in found) == expected
+    actual = indexes(**options)
+    assert tuple((index.name, index.rules) for index in actual) == expected
 
 
 @pytest.mark.parametrize(
