@@ -68,8 +68,8 @@ def test_encoded_row_is_decoded_again(values: tuple[Any, ...]) -> None:
     ]
     row = [pa.array([value], t)[0] for value, t in zip(values, types, strict=True)]
     encoded = pa.array([encode_row(row)], pa.large_binary())
-    found = [column[0] for column in decode_rows(encoded, types)]
-    assert found == row
+    actual = [column[0] for column in decode_rows(encoded, types)]
+    assert actual == row
 
 
 def test_a_nested_value_is_refused() -> None:

@@ -46,10 +46,10 @@ def test_decoded_values_equal_the_encoded_values(text: str) -> None:
         for value in values
     ]
     types = [PyarrowFieldParser.from_paimon_type(field.type) for field in fields]
-    before, found, after = decode_rows(pa.array(rows, pa.binary()), types)
+    before, actual, after = decode_rows(pa.array(rows, pa.binary()), types)
     assert before.to_pylist() == ["before it comes a text"] * len(values)
-    assert found.to_pylist() == values
-    assert found.type == types[1]
+    assert actual.to_pylist() == values
+    assert actual.type == types[1]
     assert after.to_pylist() == [7] * len(values)
 
 
@@ -57,8 +57,8 @@ def test_rows_with_a_wide_header_are_decoded() -> None:
     fields = [DataField(i, f"f{i}", AtomicType("INT")) for i in range(70)]
     values = [None if i % 3 == 0 else i for i in range(70)]
     row = GenericRowSerializer.to_bytes(GenericRow(values, fields))
-    found = decode_rows(pa.array([row], pa.binary()), [pa.int32()] * 70)
-    assert [column[0].as_py() for column in found] == values
+    actual = decode_rows(pa.array([row], pa.binary()), [pa.int32()] * 70)
+    assert [column[0].as_py() for column in actual] == values
 
 
 def test_empty_rows_are_decoded() -> None:
@@ -84,10 +84,10 @@ def test_bounds_missing_from_the_row_are_unknown() -> None:
     whole = GenericRowSerializer.to_bytes(GenericRow(list(WHOLE.values()), fields))
     # The place that a time in its slot seems to name is inside other rows of these.
     rows_of_both = [row, *[whole] * 20, row, row[:20], in_slots(7)]
-    found = decode_bounds(pa.array(rows_of_both, pa.large_binary()), TIMES)
+    actual = decode_bounds(pa.array(rows_of_both, pa.large_binary()), TIMES)
     unknown = [None, *([0] * 20), None, None, None]
-    for column, value, stored in zip(found, WHOLE.values(), (7, None, None, "text"), strict=True):
-        expected = [value if one == 0 else stored for one in unknown]
+    for column, value, stored in zip(actual, WHOLE.values(), (7, None, None, "text"), strict=True):
+        expected = [value if each == 0 else stored for each in unknown]
         expected[-2:] = [None, None]
         assert column.to_pylist() == expected
     with pytest.raises(TableDamagedError, match="it ends too early"):
@@ -103,7 +103,7 @@ WHOLE: dict[str, Any] = {
 
 
 def test_bounds_of_no_rows_are_empty() -> None:
-    found = decode_bounds(pa.array([], pa.large_binary()), TIMES)
-    assert [column.to_pylist() for column in found] == [[]] * 4
-    found = decode_bounds(pa.array([b""], pa.large_binary()), TIMES)
-    assert [column.to_pylist() for column in found] == [[None]] * 4
+    actual = decode_bounds(pa.array([], pa.large_binary()), TIMES)
+    assert [column.to_pylist() for column in actual] == [[]] * 4
+    actual = decode_bounds(pa.array([b""], pa.large_binary()), TIMES)
+    assert [column.to_pylist() for column in actual] == [[None]] * 4

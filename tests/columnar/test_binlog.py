@@ -29,12 +29,12 @@ def packed(kinds: list[str], cuts: list[int]) -> list[tuple[str, list[int]]]:
 
 
 def one_by_one(kinds: list[str]) -> list[tuple[str, list[int]]]:
-    found, place = [], 0
+    result, place = [], 0
     while place < len(kinds):
         width = 2 if kinds[place] == "-U" and place + 1 < len(kinds) else 1
-        found.append((kinds[place + width - 1], list(range(place, place + width))))
+        result.append((kinds[place + width - 1], list(range(place, place + width))))
         place += width
-    return found
+    return result
 
 
 @given(st.lists(st.sampled_from(KINDS), max_size=12), st.data())

@@ -21,8 +21,8 @@ def test_curve_segment_spans_little_of_each_column(keys: pa.Array) -> None:
     for start in range(0, SIDE * SIDE, part):
         rows = pa.array(order[start : start + part])
         for column in (X, Y):
-            found = pc.min_max(column.take(rows))
-            assert found["max"].as_py() - found["min"].as_py() < SIDE // 4
+            actual = pc.min_max(column.take(rows))
+            assert actual["max"].as_py() - actual["min"].as_py() < SIDE // 4
 
 
 def test_neighbours_on_a_hilbert_curve_are_adjacent_cells() -> None:

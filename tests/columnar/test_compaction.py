@@ -73,10 +73,10 @@ def runs(draw: st.DrawFn, *, deletes: bool = True) -> list[list[Row]]:
     numbers = draw(st.permutations(range(40)) | st.just(range(40, 0, -1)))
     free = iter(numbers)
     kinds = [INSERT, INSERT, UPDATE_AFTER, DELETE] if deletes else [INSERT, UPDATE_AFTER]
-    found = []
+    result = []
     for run, level in enumerate(levels):
         keys = sorted(draw(st.sets(st.integers(0, 5), min_size=1, max_size=5)))
-        found.append(
+        result.append(
             [
                 Row(
                     key,
@@ -90,7 +90,7 @@ def runs(draw: st.DrawFn, *, deletes: bool = True) -> list[list[Row]]:
                 for place, key in enumerate(keys)
             ]
         )
-    return found
+    return result
 
 
 def batches(run: list[Row], size: int, *, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

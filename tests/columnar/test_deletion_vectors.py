@@ -72,12 +72,12 @@ def test_index_file_holds_the_given_vectors(is_64_bit: bool) -> None:
         vectors |= {f"wide-{i}": np.array(rows, dtype=np.int64) for i, rows in enumerate(WIDE)}
     content, stored = vector_file(vectors, is_64_bit=is_64_bit)
     assert content[0] == 1
-    assert [one.data_file for one in stored] == list(vectors)
-    for one in stored:
-        assert np.array_equal(deleted_rows(content[one.offset :]), vectors[one.data_file])
-        (size,) = struct.unpack_from(">i", content, one.offset)
-        assert one.length == (size + 8 if is_64_bit else size)
-        assert one.rows == len(vectors[one.data_file])
+    assert [each.data_file for each in stored] == list(vectors)
+    for each in stored:
+        assert np.array_equal(deleted_rows(content[each.offset :]), vectors[each.data_file])
+        (size,) = struct.unpack_from(">i", content, each.offset)
+        assert each.length == (size + 8 if is_64_bit else size)
+        assert each.rows == len(vectors[each.data_file])
 
 
 def test_index_file_without_vectors_holds_only_its_version() -> None:

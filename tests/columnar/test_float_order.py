@@ -13,10 +13,10 @@ GROWING = [-math.inf, -1.5, -1e-40, -0.0, 0.0, 1e-40, 2.5, math.inf, math.nan]
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
 def test_floats_are_ordered_as_in_java(kind: pa.DataType) -> None:
     column = pa.array([9.0, None, *GROWING, -math.nan], kind)[1:]
-    null, *found, nan = in_java_order(column).to_pylist()
+    null, *actual, nan = in_java_order(column).to_pylist()
     assert null is None
-    assert found == sorted(set(found))
-    assert nan == found[-1]
+    assert actual == sorted(set(actual))
+    assert nan == actual[-1]
 
 
 def test_other_types_are_unchanged() -> None:

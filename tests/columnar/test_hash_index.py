@@ -40,13 +40,13 @@ def buckets(
 
 
 def test_known_hash_stays_in_its_bucket() -> None:
-    found = buckets({0: [1, 2, 3], 7: [-4, 5]}).assign(ints(5, 1, -4, 5))
-    assert found.tolist() == [7, 0, 7, 7]
+    actual = buckets({0: [1, 2, 3], 7: [-4, 5]}).assign(ints(5, 1, -4, 5))
+    assert actual.tolist() == [7, 0, 7, 7]
 
 
 def test_new_hashes_fill_open_buckets_before_opening_others() -> None:
-    found = buckets({0: [1, 2], 1: [3]}).assign(ints(10, 11, 12, 13, 14))
-    assert found.tolist() == [0, 1, 1, 2, 2]
+    actual = buckets({0: [1, 2], 1: [3]}).assign(ints(10, 11, 12, 13, 14))
+    assert actual.tolist() == [0, 1, 1, 2, 2]
 
 
 def test_equal_hashes_share_a_bucket_and_count_once() -> None:
@@ -62,8 +62,8 @@ def test_an_assigner_opens_its_own_buckets_only() -> None:
 
 
 def test_full_table_with_a_bucket_limit_fills_evenly() -> None:
-    found = buckets(rows=1, most=4).assign(ints(*range(1000, 2000)))
-    counts = np.bincount(found)
+    actual = buckets(rows=1, most=4).assign(ints(*range(1000, 2000)))
+    counts = np.bincount(actual)
     assert len(counts) == 4 and counts.min() > 200
 
 

@@ -27,7 +27,7 @@ def files(*rows: tuple[str, int, int, int, int]) -> pa.Table:
 
 
 def test_cell_sums_up_the_files_of_a_bucket() -> None:
-    found = cells(
+    actual = cells(
         files(
             ("b", 0, 0, 10, 100),
             ("a", 1, 5, 1, 50),
@@ -38,8 +38,8 @@ def test_cell_sums_up_the_files_of_a_bucket() -> None:
         ),
         small_below_bytes=50,
     )
-    assert found.schema == CELLS
-    assert found.to_pylist() == [
+    assert actual.schema == CELLS
+    assert actual.to_pylist() == [
         dict(zip(CELLS.names, row, strict=True))
         for row in [
             ("a", 0, 905, 200, 4, 2, 2, 3, DAY + datetime.timedelta(days=5)),
@@ -47,7 +47,7 @@ def test_cell_sums_up_the_files_of_a_bucket() -> None:
             ("b", 0, 10, 100, 1, 0, 1, 1, DAY),
         ]
     ]
-    summed = by_partition(found).to_pylist()
+    summed = by_partition(actual).to_pylist()
     assert [row["partition"] for row in summed] == ["a", "b"]
     assert summed[0]["bucket_count"] == 2
     assert summed[0]["record_count"] == 906
@@ -55,23 +55,23 @@ def test_cell_sums_up_the_files_of_a_bucket() -> None:
 
 
 def test_level_0_files_and_higher_levels_are_sorted_runs() -> None:
-    found = files(("", 0, 0, 1, 1), ("", 0, 0, 1, 1), ("", 0, 4, 1, 1), ("", 0, 4, 1, 1))
-    assert len(set(sorted_runs(found).to_pylist())) == 3
+    actual = files(("", 0, 0, 1, 1), ("", 0, 0, 1, 1), ("", 0, 4, 1, 1), ("", 0, 4, 1, 1))
+    assert len(set(sorted_runs(actual).to_pylist())) == 3
 
 
 def test_no_files_have_no_cells() -> None:
-    found = cells(files(), 10)
-    assert found.num_rows == 0
-    assert by_partition(found).num_rows == 0
+    actual = cells(files(), 10)
+    assert actual.num_rows == 0
+    assert by_partition(actual).num_rows == 0
     assert sum(size_histogram(files(), 1024).file_counts) == 0
 
 
 def test_size_histogram_uses_powers_of_two_up_to_twice_the_target() -> None:
     sizes = (0, 1, 2, 1023, 1024, 2047, 2048, 10**9)
-    found = size_histogram(files(*(("", 0, 0, 1, size) for size in sizes)), 1024)
-    assert found.edges_bytes == (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
-    assert dict(zip(found.edges_bytes, found.file_counts, strict=True)) == {
-        **dict.fromkeys(found.edges_bytes, 0),
+    actual = size_histogram(files(*(("", 0, 0, 1, size) for size in sizes)), 1024)
+    assert actual.edges_bytes == (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+    assert dict(zip(actual.edges_bytes, actual.file_counts, strict=True)) == {
+        **dict.fromkeys(actual.edges_bytes, 0),
         **{0: 1, 1: 1, 2: 1, 512: 1, 1024: 2, 2048: 2},
     }
-    assert found.total_bytes[-1] == 2048 + 10**9
+    assert actual.total_bytes[-1] == 2048 + 10**9

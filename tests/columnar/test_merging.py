@@ -136,8 +136,8 @@ def test_sequence_field_decides_between_runs_with_the_same_keys(
     newer: list[_Row] = [(1, 2, INSERT, 4, "four"), (2, 3, INSERT, 5, "five")]
     order = RunOrder(("k",), ("s",), descending, runs_in_sequence=True)
     rule = MergeRule(MERGE_ENGINES["deduplicate"], order)
-    found = merged([older, newer], "int", 5, rule)
-    assert [row["v"] for row in found] == ["four" if descending else "five"] * 2
+    actual = merged([older, newer], "int", 5, rule)
+    assert [row["v"] for row in actual] == ["four" if descending else "five"] * 2
 
 
 @settings(max_examples=100, deadline=None)
@@ -206,11 +206,11 @@ def test_an_aggregate_folds_the_values_of_a_key(
     rule = MergeRule(
         MERGE_ENGINES["aggregation"], RunOrder(("k",)), functions={column: ColumnFunction(function)}
     )
-    found = [
+    actual = [
         [(1, i, INSERT, value if column == "s" else None, value if column == "v" else None)]
         for i, value in enumerate(values)
     ]
-    (row,) = merged(found, "int", 10, rule)
+    (row,) = merged(actual, "int", 10, rule)
     assert row[column] == expected
 
 

@@ -19,7 +19,7 @@ def test_times_are_read_from_a_footer_of_any_compression(codec: str) -> None:
     content = io.BytesIO()
     orc.write_table(rows, content, compression=codec)
     body = content.getvalue()
-    found = orc_times(lambda place, length: body[place : place + length], len(body))
-    assert len(found.zones) == 1
+    actual = orc_times(lambda place, length: body[place : place + length], len(body))
+    assert len(actual.zones) == 1
     ends = [int(m.replace(tzinfo=datetime.UTC).timestamp() * 1000) for m in moments]
-    assert (found.least_ms, found.greatest_ms) == (min(ends), max(ends))
+    assert (actual.least_ms, actual.greatest_ms) == (min(ends), max(ends))

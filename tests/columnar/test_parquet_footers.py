@@ -46,12 +46,12 @@ def test_footer_copy_drops_only_bounds_of_float_columns(
     assert file.read().equals(ROWS)
     assert file.metadata.num_row_groups == 2
     for group in range(2):
-        found = file.metadata.row_group(group)
-        columns = [found.column(i) for i in range(found.num_columns)]
-        with_bounds = {one.path_in_schema for one in columns if one.is_stats_set}
+        actual = file.metadata.row_group(group)
+        columns = [actual.column(i) for i in range(actual.num_columns)]
+        with_bounds = {each.path_in_schema for each in columns if each.is_stats_set}
         assert with_bounds == {"i", "s.n", "l.list.element"}
-        assert {one.path_in_schema for one in columns if one.has_column_index} == with_bounds
-        assert all(one.has_offset_index for one in columns)
+        assert {each.path_in_schema for each in columns if each.has_column_index} == with_bounds
+        assert all(each.has_offset_index for each in columns)
 
 
 @pytest.mark.parametrize("damage", [slice(0, 40), slice(0, -1)])

@@ -33,8 +33,8 @@ def test_bitmap_bytes_match_the_library(runs: list[tuple[int, int, int]]) -> Non
 def test_written_bitmap_is_read_back(runs: list[tuple[int, int, int]]) -> None:
     numbers = numbers_of(runs)
     stored = roaring_bitmap(numbers)
-    found, end = numbers_at(b"before" + stored + b"after", 6)
-    assert np.array_equal(found, numbers) and end == 6 + len(stored)
+    actual, end = numbers_at(b"before" + stored + b"after", 6)
+    assert np.array_equal(actual, numbers) and end == 6 + len(stored)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_bulk_bitmaps_equal_individual_bitmaps(
     groups: list[list[tuple[int, int, int]]],
 ) -> None:
     numbers = [numbers_of(runs) for runs in groups]
-    firsts = np.cumsum([0, *(len(one) for one in numbers[:-1])])
+    firsts = np.cumsum([0, *(len(each) for each in numbers[:-1])])
     stored, lengths = roaring_bitmaps(np.concatenate(numbers), firsts)
     assert stored == b"".join(map(roaring_bitmap, numbers))
-    assert lengths.tolist() == [len(roaring_bitmap(one)) for one in numbers]
+    assert lengths.tolist() == [len(roaring_bitmap(each)) for each in numbers]

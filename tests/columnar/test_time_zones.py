@@ -43,19 +43,19 @@ def test_nested_instants_keep_their_moment_in_another_zone() -> None:
         pa.map_(pa.string(), pa.struct([("a", pa.large_list(utc)), ("n", pa.timestamp("us"))])),
     )
     rows = pa.table({"m": values, "n": pa.array([0, 1], pa.timestamp("us"))}).slice(0, 2)
-    found = in_zone(rows, "Europe/Berlin")
-    assert found.schema.field("n") == rows.schema.field("n")
-    assert "tz=Europe/Berlin" in str(found.schema.field("m").type)
-    assert in_zone(found, "UTC") == rows
+    actual = in_zone(rows, "Europe/Berlin")
+    assert actual.schema.field("n") == rows.schema.field("n")
+    assert "tz=Europe/Berlin" in str(actual.schema.field("m").type)
+    assert in_zone(actual, "UTC") == rows
     assert in_zone(rows, "UTC") is rows
 
 
 def test_only_the_repeated_hour_is_ambiguous() -> None:
     berlin = rules_of("Europe/Berlin")
     instants = [datetime.datetime(2026, 10, 25, hour, 30, tzinfo=datetime.UTC) for hour in range(4)]
-    found = [is_ambiguous(one.astimezone(berlin)) for one in (instants[0] - datetime.timedelta(
+    actual = [is_ambiguous(each.astimezone(berlin)) for each in (instants[0] - datetime.timedelta(
         hours=1), *instants)]  # fmt: skip
-    assert found == [False, True, True, False, False]
+    assert actual == [False, True, True, False, False]
     assert not is_ambiguous(datetime.datetime(2026, 10, 25, 2, 30))
 
 
@@ -69,6 +69,6 @@ def test_process_zone_comes_from_its_environment(
     with monkeypatch.context() as patched:
         patched.setenv("TZ", environment)
         time.tzset()
-        found = process_zone()
+        actual = process_zone()
     time.tzset()
-    assert found == zone
+    assert actual == zone

@@ -89,7 +89,7 @@ def test_index_reports_only_absent_values_as_absent(
         assert wanted is not None
         return has_none_of(kind, body, wanted)
 
-    assert not any(none_of([one]) for one in there)
+    assert not any(none_of([each]) for each in there)
     assert none_of(ABSENT[data_type])
     assert not none_of([*ABSENT[data_type], there[5]])
 
