@@ -186,7 +186,7 @@ def test_rewritten_query_returns_the_same_rows(spark, results, text):
 def test_references_match_sparks_parser(spark, text):
     statement = parse_statement(text)
     assert isinstance(statement, Query)
-    found = sorted(str(r.name).lower() for r in statement.query.references)
+    actual = sorted(str(r.name).lower() for r in statement.query.references)
     plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text).toString()
     names = re.findall(r"UnresolvedRelation \[([^\]]*)\]", plan)
-    assert found == sorted(n.replace(", ", ".").lower() for n in names)
+    assert actual == sorted(n.replace(", ", ".").lower() for n in names)

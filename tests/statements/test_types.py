@@ -168,10 +168,10 @@ def test_malformed_type_is_a_syntax_error(sql):
     ],
 )
 def test_types_of_other_engines_are_kept(document, sql):
-    found = from_paimon(document)
-    assert to_paimon(found) == document
-    assert to_spark_sql(found) == sql
-    assert found.nullable == ("NOT NULL" not in document["type"])
+    actual = from_paimon(document)
+    assert to_paimon(actual) == document
+    assert to_spark_sql(actual) == sql
+    assert actual.nullable == ("NOT NULL" not in document["type"])
 
 
 @pytest.mark.parametrize("text", ["GEOMETRY", "GEOGRAPHY"])

@@ -31,7 +31,7 @@ def test_system_table_name_is_written_and_read_back(table: TableName, text: str)
 
 
 def test_back_quotes_are_added_only_where_needed() -> None:
-    assert [spelled(one) for one in ("a_1", "1a", "größe", "a`b")] == [
+    assert [spelled(each) for each in ("a_1", "1a", "größe", "a`b")] == [
         "a_1",
         "`1a`",
         "`größe`",

@@ -111,10 +111,10 @@ def wanted(text: str, kind: type) -> list[Want]:
 def test_completion_offers_the_kinds_of_names_for_the_cursor(
     text: str, typed: str, wants: tuple[Want, ...]
 ) -> None:
-    found = at(text)
-    named = tuple(want for want in found.wants if not isinstance(want, Keywords))
-    assert (found.typed, named) == (typed, wants)
-    assert found.start == text.index("|") - len(typed)
+    actual = at(text)
+    named = tuple(want for want in actual.wants if not isinstance(want, Keywords))
+    assert (actual.typed, named) == (typed, wants)
+    assert actual.start == text.index("|") - len(typed)
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_completion_offers_the_kinds_of_names_for_the_cursor(
 def test_completion_offers_columns_of_the_relations_in_scope(
     text: str, columns: tuple[Seen, ...]
 ) -> None:
-    (found,) = wanted(text, Columns)
-    assert isinstance(found, Columns)
-    assert found.relations == columns
+    (actual,) = wanted(text, Columns)
+    assert isinstance(actual, Columns)
+    assert actual.relations == columns
 
 
 @pytest.mark.parametrize(
@@ -196,9 +196,9 @@ def test_completion_offers_values_of_the_compared_column(text: str) -> None:
 def test_completion_offers_keywords_valid_at_the_cursor(
     text: str, offered: str, not_offered: str
 ) -> None:
-    found = {word for want in at(text).wants if isinstance(want, Keywords) for word in want.words}
-    assert offered in found
-    assert not_offered not in found
+    actual = {word for want in at(text).wants if isinstance(want, Keywords) for word in want.words}
+    assert offered in actual
+    assert not_offered not in actual
 
 
 @pytest.mark.parametrize(
@@ -248,5 +248,5 @@ def test_completion_accepts_every_prefix_of_a_statement() -> None:
     )
     for cursor in range(len(text) + 1):
         for rest in (text[cursor:], "", ")", "'"):
-            found = expected_at(text[:cursor] + rest, cursor)
-            assert text[:cursor].endswith(found.typed)
+            actual = expected_at(text[:cursor] + rest, cursor)
+            assert text[:cursor].endswith(actual.typed)

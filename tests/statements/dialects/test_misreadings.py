@@ -231,4 +231,4 @@ def test_every_idiom_formats_its_message() -> None:
     for idiom in IDIOMS:
         texts = [part for part in idiom.pattern.split(" ") if part not in ("^", "!")]
         said = idiom.message.format(*texts), idiom.hint.format(*texts, name="x")
-        assert all(one.endswith((".", "?", "`)", '")')) for one in said), said
+        assert all(each.endswith((".", "?", "`)", '")')) for each in said), said

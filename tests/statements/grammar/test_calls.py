@@ -38,8 +38,8 @@ from paimon_magics.statements.version_changes import (
 )
 def test_tag_clauses_are_parsed(clause: str, change: TagChange) -> None:
     text = f"ALTER TABLE shop.orders {clause}"
-    found = parse_statement(text)
-    assert found == AlterTags(text, 0, TableName("orders", "shop"), 12, change)
+    actual = parse_statement(text)
+    assert actual == AlterTags(text, 0, TableName("orders", "shop"), 12, change)
 
 
 def test_show_tags_is_parsed() -> None:
@@ -59,15 +59,15 @@ def test_show_tags_is_parsed() -> None:
     ],
 )
 def test_call_arguments_are_parsed(arguments: str, values: list[tuple[str | None, object]]) -> None:
-    found = parse_statement(f"CALL paimon.sys.create_tag({arguments})")
-    assert isinstance(found, Call)
-    assert found.procedure == ("paimon", "sys", "create_tag")
-    assert [(argument.name, argument.value) for argument in found.arguments] == values
+    actual = parse_statement(f"CALL paimon.sys.create_tag({arguments})")
+    assert isinstance(actual, Call)
+    assert actual.procedure == ("paimon", "sys", "create_tag")
+    assert [(argument.name, argument.value) for argument in actual.arguments] == values
 
 
 def test_call_of_another_namespace_is_passed_to_spark() -> None:
-    found = parse_statement("CALL other.system.work(older_than => TIMESTAMP '2026-01-01')")
-    assert isinstance(found, PassThrough)
+    actual = parse_statement("CALL other.system.work(older_than => TIMESTAMP '2026-01-01')")
+    assert isinstance(actual, PassThrough)
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,10 @@ def test_target_is_a_reference_like_tables_of_subqueries() -> None:
     update = parse_statement(text)
     assert isinstance(update, Update)
     assert update.target == TableName("t", "shop")
-    assert [one.path for one in update.assignments] == [("a",)]
+    assert [each.path for each in update.assignments] == [("a",)]
     target, other = update.selection.query.references
     assert text[target.range.start : target.range.end] == "shop.t"
-    assert [text[one.start : one.end] for one in target.qualifiers] == ["shop.t"]
+    assert [text[each.start : each.end] for each in target.qualifiers] == ["shop.t"]
     assert other.name == TableName("u")
     assert update.selection.query.parameters == ("v",)
     assert subject_of(update).sources == (TableName("t", "shop"), TableName("u"))
@@ -64,7 +64,7 @@ def test_conditions_on_the_target_become_read_filters(verb: str) -> None:
     change = parse_statement(f"{verb} WHERE x.a = 1 AND b > 2 AND c + 1 = 3")
     assert isinstance(change, Delete | Update)
     (target,) = change.selection.query.references
-    assert [(one.column, one.operator) for one in target.filters] == [("a", "="), ("b", ">")]
+    assert [(each.column, each.operator) for each in target.filters] == [("a", "="), ("b", ">")]
 
 
 @pytest.mark.parametrize(

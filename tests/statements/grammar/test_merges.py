@@ -16,10 +16,10 @@ from paimon_magics.statements.statement import (
 
 
 def merge(text: str) -> MergeInto:
-    found = parse_statement(text)
-    assert isinstance(found, MergeInto)
-    assert len(found.source_text) == len(text)
-    return found
+    result = parse_statement(text)
+    assert isinstance(result, MergeInto)
+    assert len(result.source_text) == len(text)
+    return result
 
 
 def test_merge_clauses_keep_their_texts() -> None:
@@ -32,16 +32,16 @@ def test_merge_clauses_keep_their_texts() -> None:
         "WHEN NOT MATCHED BY TARGET THEN INSERT (id, `v w`) VALUES (f(y.id, 1), DEFAULT) "
         "WHEN NOT MATCHED BY SOURCE AND x.n < 0 THEN UPDATE SET v = DEFAULT"
     )
-    found = merge(text)
+    actual = merge(text)
 
     def shown(range: TextRange | None) -> str | None:
         return None if range is None else text[range.start : range.end]
 
-    told: list[object] = [shown(found.condition)]
-    for clause in found.clauses:
+    told: list[object] = [shown(actual.condition)]
+    for clause in actual.clauses:
         match clause.action:
             case UpdateAction(assignments=assigned) | InsertAction(assignments=assigned):
-                values = [(".".join(one.path), shown(one.value)) for one in assigned or ()]
+                values = [(".".join(each.path), shown(each.value)) for each in assigned or ()]
             case DeleteAction():
                 values = []
         told.append((clause.kind, shown(clause.condition), values))
@@ -56,7 +56,7 @@ def test_merge_clauses_keep_their_texts() -> None:
         ("NOT MATCHED", None, [("id", "f(y.id, 1)"), ("v w", None)]),
         ("NOT MATCHED BY SOURCE", "x.n < 0", [("v", None)]),
     ]
-    assert found.within.parameters == ("n",)
+    assert actual.within.parameters == ("n",)
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_merge_clauses_keep_their_texts() -> None:
 def test_merge_source_becomes_a_query_at_the_same_positions(
     text: str, source: str, references: list[str], qualifiers: list[tuple[str, str]]
 ) -> None:
-    found = merge(text)
-    range = found.source.range
-    assert " ".join(found.source_text[range.start : range.end].split()) == source
-    assert [str(one.name) for one in found.source.references] == references
-    assert [(text[at.start : at.end], alias) for at, alias in found.qualifiers] == qualifiers
+    actual = merge(text)
+    range = actual.source.range
+    assert " ".join(actual.source_text[range.start : range.end].split()) == source
+    assert [str(each.name) for each in actual.source.references] == references
+    assert [(text[at.start : at.end], alias) for at, alias in actual.qualifiers] == qualifiers
 
 
 @pytest.mark.parametrize(

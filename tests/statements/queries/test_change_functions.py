@@ -12,8 +12,8 @@ from paimon_magics.statements.statement import Query, TableReference
 def reference(query: str) -> TableReference:
     (statement,) = parse_cell(query)
     assert isinstance(statement, Query)
-    (found,) = statement.query.references
-    return found
+    (result,) = statement.query.references
+    return result
 
 
 @pytest.mark.parametrize(
@@ -48,16 +48,16 @@ def test_change_function_becomes_a_table_with_read_options(
     call: str, name: str, options: dict[str, str]
 ) -> None:
     query = f"SELECT count(*) FROM {call} AS c WHERE k > 1"
-    found = reference(query)
-    assert str(found.name).replace("`", "") == name
-    assert dict(found.options) == options
-    assert query[found.range.start : found.range.end] == call
-    assert (found.has_alias, found.alias) == (True, "c")
+    actual = reference(query)
+    assert str(actual.name).replace("`", "") == name
+    assert dict(actual.options) == options
+    assert query[actual.range.start : actual.range.end] == call
+    assert (actual.has_alias, actual.alias) == (True, "c")
 
 
 def test_change_function_without_alias_takes_its_table_name() -> None:
-    found = reference("SELECT * FROM paimon_incremental_query('d.t$audit_log', 0, 2) WHERE k > 1")
-    assert (found.has_alias, found.alias) == (False, "t")
+    actual = reference("SELECT * FROM paimon_incremental_query('d.t$audit_log', 0, 2) WHERE k > 1")
+    assert (actual.has_alias, actual.alias) == (False, "t")
 
 
 def test_change_functions_can_be_joined_with_tables() -> None:
@@ -65,7 +65,7 @@ def test_change_functions_can_be_joined_with_tables() -> None:
         "SELECT * FROM paimon_incremental_query('t', 0, 2) a JOIN other b ON a.k = b.k"
     )
     assert isinstance(statement, Query)
-    assert [str(one.name) for one in statement.query.references] == ["t", "other"]
+    assert [str(each.name) for each in statement.query.references] == ["t", "other"]
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from paimon_magics.statements.statement import Query
 def filters(query: str, table: str = "t") -> list[str]:
     (statement,) = parse_cell(query)
     assert isinstance(statement, Query)
-    (reference,) = [one for one in statement.query.references if one.name.table == table]
+    (reference,) = [each for each in statement.query.references if each.name.table == table]
     return [
-        " ".join([one.column, one.operator, *(f"{v.kind}:{v.text}" for v in one.values)])
-        for one in reference.filters
+        " ".join([each.column, each.operator, *(f"{v.kind}:{v.text}" for v in each.values)])
+        for each in reference.filters
     ]
 
 

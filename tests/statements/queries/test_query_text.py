@@ -122,9 +122,9 @@ def test_all_tables_of_a_query_are_collected(text, expected):
 @pytest.mark.parametrize(("text", "expected"), READS)
 def test_scan_without_sqlglot_finds_the_same_tables(text, expected):
     tokens = tokenize(text)
-    found = scan_relations(Cursor(text, tokens))
-    assert [tokens[i].start for i in found] == [r.range.start for r in query_of(text).references]
-    assert len(found) == len(expected)
+    actual = scan_relations(Cursor(text, tokens))
+    assert [tokens[i].start for i in actual] == [r.range.start for r in query_of(text).references]
+    assert len(actual) == len(expected)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,6 @@ def test_stars_exclude_row_ids_of_tables_in_their_select(text: str, expected: st
         expected = text.replace("*", f"* EXCEPT ({T})", 1)
     (statement,) = parse_cell(text)
     assert isinstance(statement, Query) and names_row_ids(text)
-    tracked = [one for one in statement.query.references if one.name.object_name == "t"]
-    found = stars_without_row_ids(text, statement.query, tracked)
-    assert rewrite(text, statement.query.range, found).text == expected
+    tracked = [each for each in statement.query.references if each.name.object_name == "t"]
+    actual = stars_without_row_ids(text, statement.query, tracked)
+    assert rewrite(text, statement.query.range, actual).text == expected

@@ -27,10 +27,10 @@ def names(text: str) -> frozenset[str] | None:
     ],
 )
 def test_named_columns_are_collected(query: str, columns: set[str]) -> None:
-    found = names(query)
-    assert found is not None
-    assert columns <= found
-    assert "z" not in found
+    actual = names(query)
+    assert actual is not None
+    assert columns <= actual
+    assert "z" not in actual
 
 
 @pytest.mark.parametrize(
