@@ -42,28 +42,28 @@ def missing(table: Table) -> set[str]:
 def reachable(table: Table) -> set[str]:
     """The paths of the files that something leads to; metadata that stands for itself included."""
     root = Path(table.location)
-    found = {
+    result = {
         str(path.relative_to(root))
         for folder in _METADATA
         for path in (root / folder).rglob("*")
         if path.is_file() and not path.name.endswith(".tmp")
     }
     for snapshot, is_changelog in _snapshots(root):
-        found |= _metadata_of(table, snapshot, is_changelog)
-        found |= {str(Path(path).relative_to(root)) for path in _data_of(table, snapshot)}
-    return found
+        result |= _metadata_of(table, snapshot, is_changelog)
+        result |= {str(Path(path).relative_to(root)) for path in _data_of(table, snapshot)}
+    return result
 
 
 def _snapshots(root: Path) -> list[tuple[Any, bool]]:
-    found = []
+    result = []
     for pattern in ("snapshot/snapshot-*", "tag/tag-*", "changelog/changelog-*"):
         for path in [*root.glob(pattern), *root.glob(f"branch/*/{pattern}")]:
             document = json.loads(path.read_text())
             for key in ("tagCreateTime", "tagTimeRetained"):
                 document.pop(key, None)
             snapshot = JSON.from_json(json.dumps(document), Snapshot)
-            found.append((snapshot, pattern.startswith("changelog")))
-    return found
+            result.append((snapshot, pattern.startswith("changelog")))
+    return result
 
 
 def _lists(snapshot: Any) -> list[str]:
@@ -81,25 +81,25 @@ def _lists(snapshot: Any) -> list[str]:
 def _metadata_of(table: Table, snapshot: Any, is_changelog: bool) -> set[str]:
     """What a changelog no longer needs went with its snapshot."""
     lists = ManifestListManager(table.paimon)
-    found = set()
+    result = set()
     for name in _lists(snapshot):
         if is_changelog and not (Path(table.location) / "manifest" / name).exists():
             continue
-        found |= {f"manifest/{name}"}
-        found |= {f"manifest/{meta.file_name}" for meta in lists.read(name)}
+        result |= {f"manifest/{name}"}
+        result |= {f"manifest/{meta.file_name}" for meta in lists.read(name)}
     if is_changelog:
-        return found
+        return result
     if snapshot.index_manifest:
-        found.add(f"manifest/{snapshot.index_manifest}")
+        result.add(f"manifest/{snapshot.index_manifest}")
         for entry in IndexManifestFile(table.paimon).read(snapshot.index_manifest):
             partition = tuple(entry.partition.values)
             path = table.paimon.path_factory().bucket_index_path(
                 partition, entry.bucket, entry.index_file
             )
-            found.add(str(Path(local_path(path) or path).relative_to(table.location)))
+            result.add(str(Path(local_path(path) or path).relative_to(table.location)))
     if snapshot.statistics:
-        found.add(f"statistics/{snapshot.statistics}")
-    return found
+        result.add(f"statistics/{snapshot.statistics}")
+    return result
 
 
 def _data_of(table: Table, snapshot: Any) -> list[str]:

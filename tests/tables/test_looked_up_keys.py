@@ -29,10 +29,10 @@ def test_rows_match_looked_up_integers(
     tmp_path_factory: pytest.TempPathFactory, wanted: set[int], given: list[int | None]
 ) -> None:
     rows = pa.RecordBatch.from_pydict({"k": pa.array(given, pa.int64())})
-    found = matching(
+    actual = matching(
         tmp_path_factory.getbasetemp(), {"k": pa.array(list(wanted), pa.int64())}, rows
     )
-    assert [row["k"] for row in found] == [one for one in given if one in wanted]
+    assert [row["k"] for row in actual] == [each for each in given if each in wanted]
 
 
 def test_rows_match_looked_up_values_of_several_columns(tmp_path: Path) -> None:

@@ -88,18 +88,18 @@ def test_metadata_matches_the_release(catalog: Catalog, read: RecordedRead) -> N
     name = table_name_of(read.table.split("."))
     assert name is not None and read.columns is not None and read.rows is not None
     names = [column.split(" ")[0] for column in read.columns]
-    found = metadata_table(catalog, name).select(names)
+    actual = metadata_table(catalog, name).select(names)
     if "file_path" in names:  # 0.9 and before show the name
         place = names.index("file_path")
-        short = [path.rpartition("/")[2] for path in found.column(place).to_pylist()]
-        found = found.set_column(place, found.schema.field(place), pa.array(short))
+        short = [path.rpartition("/")[2] for path in actual.column(place).to_pylist()]
+        actual = actual.set_column(place, actual.schema.field(place), pa.array(short))
         paths = [row[place].rpartition("/")[2] for row in read.rows]
         recorded = [
             [*row[:place], path, *row[place + 1 :]]
             for row, path in zip(read.rows, paths, strict=True)
         ]
         read = replace(read, rows=recorded)
-    assert_same_rows(read, found)
+    assert_same_rows(read, actual)
 
 
 @pytest.mark.parametrize("name", sampled(older_tables(), one_in=3))
@@ -111,10 +111,10 @@ def test_pruning_keeps_all_matching_rows(catalog: Catalog, name: str) -> None:
             condition = condition_on(column.name, value)
             if condition is None:
                 continue
-            found = rows(table, filters=(condition,)).to_pylist()
+            actual = rows(table, filters=(condition,)).to_pylist()
             wanted, kept = (
                 texts(row for row in some if row[column.name] == value)
-                for some in (everything, found)
+                for some in (everything, actual)
             )
             assert kept == wanted, condition
 

@@ -96,7 +96,7 @@ def test_detached_table_disappears_and_frees_its_name(catalog: Catalog) -> None:
     assert catalog.list_tables("d") == []
     with pytest.raises(UnknownNameError):
         catalog.load(T)
-    assert [one.label for one in catalog.detached()] == ["d.t"]
+    assert [each.label for each in catalog.detached()] == ["d.t"]
     create(catalog)
     write(catalog, 4)
     catalog.delete_detached(detached)
@@ -408,7 +408,7 @@ def test_drop_on_hdfs_moves_the_table_folder(hdfs: str) -> None:
     detached = catalog.detach_table(T)
     assert detached is not None
     assert detached.is_moved
-    assert [(one.label, one.path) for one in catalog.detached()] == [("d.t", detached.path)]
+    assert [(each.label, each.path) for each in catalog.detached()] == [("d.t", detached.path)]
     create(catalog)
     write(catalog, 2)
     catalog.delete_detached(detached)

@@ -122,14 +122,14 @@ def test_last_logged_name_distinguishes_table_from_its_copy(catalog: Catalog) ->
 
 def test_recreated_table_gets_a_new_id(catalog: Catalog, ids: TableIds) -> None:
     before = id_of(TableIds(catalog), catalog, T)
-    kept = (folder(catalog, T) / MARK).read_bytes()
+    content = (folder(catalog, T) / MARK).read_bytes()
     catalog.drop_table(T)
     while True:
         catalog.create_table(T, table_schema())
         if id_of(ids, catalog, T) != before:
             break
         catalog.drop_table(T)  # in the same millisecond, by a fast machine
-    (folder(catalog, T) / MARK).write_bytes(kept)  # as a drop by others may leave it in a bucket
+    (folder(catalog, T) / MARK).write_bytes(content)  # as a drop by others may leave it in a bucket
     assert id_of(TableIds(catalog), catalog, T) != before
 
 
@@ -156,8 +156,8 @@ def test_processes_and_threads_agree_on_the_id_of_a_new_table(catalog: Catalog) 
     with ThreadPoolExecutor(8) as pool:
         for name in (T, U):
             table = catalog.load(name)
-            found = list(pool.map(lambda ids: ids.id_of(table), several * 4))  # noqa: B023
-            assert len(set(found)) == 1
+            actual = list(pool.map(lambda ids: ids.id_of(table), several * 4))  # noqa: B023
+            assert len(set(actual)) == 1
 
 
 def test_threads_agree_on_the_id_of_a_copy(catalog: Catalog) -> None:
@@ -166,9 +166,9 @@ def test_threads_agree_on_the_id_of_a_copy(catalog: Catalog) -> None:
     copied(catalog, T, U)
     table = catalog.load(U)
     with ThreadPoolExecutor(8) as pool:
-        found = set(pool.map(lambda _: ids.id_of(table), range(16)))
-    assert len(found) == 1
-    assert before not in found
+        actual = set(pool.map(lambda _: ids.id_of(table), range(16)))
+    assert len(actual) == 1
+    assert before not in actual
 
 
 def test_lookup_by_id_locates_a_renamed_table(catalog: Catalog, ids: TableIds) -> None:

@@ -40,7 +40,7 @@ def live_entries(table: Table) -> dict[Bucket, list[Any]]:
 
 def live_names(table: Table) -> dict[str, int]:
     """The level of each file of the latest snapshot, by name."""
-    entries = [one for found in live_entries(table).values() for one in found]
+    entries = [item for each in live_entries(table).values() for item in each]
     return {entry.file.file_name: entry.file.level for entry in entries}
 
 

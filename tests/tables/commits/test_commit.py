@@ -91,8 +91,8 @@ def request(
 def ours(
     table: Table, change: Change, messages: tuple[bytes, ...] = (), user: str = "somebody"
 ) -> CommitReceipt:
-    asked = request(table, change, messages, commit_user=user)
-    return commit(decoded(table, asked), publish_local_file, is_first_run=True)
+    commit_request = request(table, change, messages, commit_user=user)
+    return commit(decoded(table, commit_request), publish_local_file, is_first_run=True)
 
 
 def pypaimons(table: Table, change: Change, messages: tuple[bytes, ...]) -> None:
@@ -252,8 +252,8 @@ def test_manifests_stay_few_and_all_snapshots_stay_readable(tmp_path: Path) -> N
     for snapshot_id in range(1, 23):
         past = table.paimon.copy({"scan.snapshot-id": str(snapshot_id)})
         builder = past.new_read_builder()
-        found = builder.new_read().to_arrow(builder.new_scan().plan().splits())
-        seen.append(set(found["k"].to_pylist()))
+        actual = builder.new_read().to_arrow(builder.new_scan().plan().splits())
+        seen.append(set(actual["k"].to_pylist()))
     expected: set[int] = set()
     for number in range(22):
         if number % 5 == 4:
@@ -303,8 +303,8 @@ def test_outrun_attempt_reuses_its_manifests_when_retried(table: Table) -> None:
             ours(table, Append(), written(table, rows_of(table, 10 + len(late))), "faster")
         return publish_local_file(path, content)
 
-    asked = request(table, Append(), written(table, rows_of(table, 5)))
-    receipt = commit(decoded(table, asked), publish, token="mine")
+    commit_request = request(table, Append(), written(table, rows_of(table, 5)))
+    receipt = commit(decoded(table, commit_request), publish, token="mine")
     assert receipt.snapshot_id == 5
     assert keys(table) == [0, 1, 5, 11, 12]
     assert stored(table) == referenced(table)
@@ -315,9 +315,9 @@ def test_outrun_attempt_reuses_its_manifests_when_retried(table: Table) -> None:
 
 def test_error_for_an_invalid_message_names_the_table(table: Table) -> None:
     good = written(table, rows_of(table, 1))
-    asked = request(table, Append(), (*good, good[0][:-1]))
+    commit_request = request(table, Append(), (*good, good[0][:-1]))
     with pytest.raises(InvalidValueError, match=f"A commit message for `{table.name}`"):
-        decoded(table, asked)
+        decoded(table, commit_request)
     assert gc.isenabled()
 
 
@@ -342,13 +342,13 @@ def test_expired_snapshots_matter_only_after_an_unclear_attempt(
         return False
 
     tried = False
-    asked = request(table, Append(), written(table, rows_of(table, 60)))
+    commit_request = request(table, Append(), written(table, rows_of(table, 60)))
     if is_clear:
-        commit(decoded(table, asked), publish, is_first_run=True)
+        commit(decoded(table, commit_request), publish, is_first_run=True)
         assert {50, 51, 60} <= set(keys(table))
     else:
         with pytest.raises(UnknownOutcomeError):
-            commit(decoded(table, asked), publish, is_first_run=True)
+            commit(decoded(table, commit_request), publish, is_first_run=True)
 
 
 def test_unclear_attempt_is_looked_up_before_a_retry(table: Table) -> None:
@@ -388,28 +388,28 @@ def test_files_of_a_snapshot_are_synced_before_publishing(
         folder = Path(table.location, "manifest")
         lists = [snapshot["baseManifestList"], snapshot["deltaManifestList"]]
         for name in lists:
-            found = ManifestListManager(table.paimon).read(name)
-            named.extend([folder / name, *(folder / meta.file_name for meta in found)])
+            actual = ManifestListManager(table.paimon).read(name)
+            named.extend([folder / name, *(folder / meta.file_name for meta in actual)])
         assert {str(path) for path in named} - before <= synced
         assert {str(path) for path in data} <= synced
         assert {str(path.parent) for path in [*data, *named]} <= synced
         return publish_local_file(path, content)
 
-    asked = request(table, Append(), written(table, rows_of(table, 5)))
+    commit_request = request(table, Append(), written(table, rows_of(table, 5)))
     data = [path for path in Path(table.location).rglob("*.parquet") if str(path) not in before]
     assert data
     monkeypatch.setattr(os, "fsync", noting)
-    assert commit(decoded(table, asked), publish).snapshot_id == 3
+    assert commit(decoded(table, commit_request), publish).snapshot_id == 3
     assert named
 
 
 def test_commit_of_a_missing_data_file_is_refused(table: Table) -> None:
     before = set(Path(table.location).rglob("*.parquet"))
-    asked = request(table, Append(), written(table, rows_of(table, 5)))
+    commit_request = request(table, Append(), written(table, rows_of(table, 5)))
     [data] = set(Path(table.location).rglob("*.parquet")) - before
     data.unlink()
     with pytest.raises(CommitConflictError, match="is gone, so the commit"):
-        commit(decoded(table, asked), publish_local_file)
+        commit(decoded(table, commit_request), publish_local_file)
     assert keys(table) == [0, 1]
     assert stored(table) == referenced(table)
 
@@ -419,9 +419,9 @@ def test_refused_commit_leaves_no_files(table: Table) -> None:
         assert snapshot_id == 3
         raise CommitConflictError("not you")
 
-    asked = request(table, Append(), written(table, rows_of(table, 5)))
+    commit_request = request(table, Append(), written(table, rows_of(table, 5)))
     with pytest.raises(CommitConflictError, match="not you"):
-        commit(decoded(table, asked), publish_local_file, check_before=refuse)
+        commit(decoded(table, commit_request), publish_local_file, check_before=refuse)
     assert keys(table) == [0, 1]
     assert stored(table) == referenced(table)
 
@@ -429,11 +429,11 @@ def test_refused_commit_leaves_no_files(table: Table) -> None:
 def test_commit_begun_before_a_rollback_is_refused(table: Table) -> None:
     """Its snapshot would have an id at which nobody looks for it: its files would be removed as
     those of a run that died, and its repetition would double its rows."""
-    asked = request(table, Append(), written(table, rows_of(table, 5)))
-    assert asked.transaction.base_snapshot_id == 2
+    commit_request = request(table, Append(), written(table, rows_of(table, 5)))
+    assert commit_request.transaction.base_snapshot_id == 2
     roll_back(table, publish_local_file, snapshot_id=1)
     with pytest.raises(CommitConflictError, match="was rolled back to before snapshot 2"):
-        commit(decoded(table, asked), publish_local_file)
+        commit(decoded(table, commit_request), publish_local_file)
     assert keys(table) == [0]
     again = request(table, Append(), written(table, rows_of(table, 5)))
     receipt = commit(decoded(table, again), publish_local_file, token="second")
@@ -462,18 +462,18 @@ def test_second_deletion_of_the_same_file_is_refused(table: Table) -> None:
 
 
 def test_unwritable_commit_is_refused_and_succeeds_later(table: Table) -> None:
-    asked = request(table, Append(), written(table, rows_of(table, 5)))
+    commit_request = request(table, Append(), written(table, rows_of(table, 5)))
     folder = Path(table.location) / "manifest"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     shutil.rmtree(folder)
     folder.write_text("in the way")
     with pytest.raises(SetupError, match="could not be prepared"):
-        commit(decoded(table, asked), publish_local_file)
+        commit(decoded(table, commit_request), publish_local_file)
     folder.unlink()
     folder.mkdir()
     for name, content in before.items():
         (folder / name).write_bytes(content)
-    assert commit(decoded(table, asked), publish_local_file).snapshot_id == 3
+    assert commit(decoded(table, commit_request), publish_local_file).snapshot_id == 3
 
 
 def test_leftovers_of_a_dead_run_are_removed_once_its_outcome_is_known(table: Table) -> None:
@@ -483,16 +483,16 @@ def test_leftovers_of_a_dead_run_are_removed_once_its_outcome_is_known(table: Ta
     def die(path: str, content: bytes) -> bool:
         raise DiedError
 
-    asked = request(table, Append(), written(table, rows_of(table, 5)))
+    commit_request = request(table, Append(), written(table, rows_of(table, 5)))
     with pytest.raises(DiedError):
-        commit(decoded(table, asked), die, token="dead")
+        commit(decoded(table, commit_request), die, token="dead")
     left = stored(table) - referenced(table)
     assert len(left) == 4 and all("-dead-" in name for name in left)
-    receipt = commit(decoded(table, asked), publish_local_file, token="second")
-    assert remove_run(table, asked.transaction, "second") == 0
-    assert remove_run(table, asked.transaction, "dead") == 4
+    receipt = commit(decoded(table, commit_request), publish_local_file, token="second")
+    assert remove_run(table, commit_request.transaction, "second") == 0
+    assert remove_run(table, commit_request.transaction, "dead") == 4
     assert stored(table) == referenced(table)
-    assert commit(decoded(table, asked), publish_local_file, token="third") == receipt
+    assert commit(decoded(table, commit_request), publish_local_file, token="third") == receipt
 
 
 def test_tables_with_non_avro_manifests_are_refused(tmp_path: Path) -> None:

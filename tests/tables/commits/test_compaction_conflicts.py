@@ -191,12 +191,12 @@ def test_each_bucket_is_checked_by_its_own_files(tmp_path: Path) -> None:
         if _overlap(after):
             expected.add(at)
     print(f"seed {seed}")
-    found: set[int] = set()
+    actual: set[int] = set()
     try:
         compact(table, messages)
     except CompactionConflictError as error:
-        found = set(error.conflicting)
-    assert found == expected
+        actual = set(error.conflicting)
+    assert actual == expected
 
 
 def _overlap(files: Sequence[Any]) -> bool:

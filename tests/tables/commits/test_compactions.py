@@ -158,19 +158,21 @@ def test_only_written_files_are_synced_and_belong_to_the_transaction(tmp_path: P
     check_names(moved)
     rows = [row for number in (1, 2) for row in rows_of(table, number)]
     messages = rewrite(table, rows, 5, PREFIX)
-    asked = decoded(table, request(table, messages))
+    decoded_request = decoded(table, request(table, messages))
     names = {file.file_name for message in messages for file in message.compact_after}
-    assert asked.file_names == names
-    assert {path.rpartition("/")[2] for path in file_paths(asked)} == names
-    check_names(asked)
-    check_files(asked)
+    assert decoded_request.file_names == names
+    assert {path.rpartition("/")[2] for path in file_paths(decoded_request)} == names
+    check_names(decoded_request)
+    check_files(decoded_request)
 
 
 def test_compaction_refuses_files_of_another_transaction(tmp_path: Path) -> None:
     table = table_with(tmp_path, "primary key", 1)
-    asked = decoded(table, request(table, rewrite(table, rows_of(table, 1), 5, "pm-other-")))
+    decoded_request = decoded(
+        table, request(table, rewrite(table, rows_of(table, 1), 5, "pm-other-"))
+    )
     with pytest.raises(InvalidValueError, match="does not belong to the transaction"):
-        check_names(asked)
+        check_names(decoded_request)
 
 
 def with_rows(messages: list[CommitMessage]) -> None:
@@ -236,11 +238,11 @@ def test_compaction_is_recognised_after_its_snapshot_was_overwritten(tmp_path: P
     """An outside writer has renamed its own snapshot over it, after another one was built on it."""
     table = table_with(tmp_path, "primary key", 1, 2)
     rows = [row for number in (1, 2) for row in rows_of(table, number)]
-    asked = decoded(table, request(table, rewrite(table, rows, 5, PREFIX)))
-    assert unnamed_receipt(asked) is None
-    commit(asked, publish_local_file, is_first_run=True)
+    decoded_request = decoded(table, request(table, rewrite(table, rows, 5, PREFIX)))
+    assert unnamed_receipt(decoded_request) is None
+    commit(decoded_request, publish_local_file, is_first_run=True)
     ours(table, Append(), written(table, rows_of(table, 3)))
     path = Path(table.location) / "snapshot" / "snapshot-3"
     before = (path.with_name("snapshot-2")).read_text()
     path.write_text(before.replace('"id": 2', '"id": 3'))
-    assert unnamed_receipt(asked) == CommitReceipt(3, "COMPACT", None, 0)
+    assert unnamed_receipt(decoded_request) == CommitReceipt(3, "COMPACT", None, 0)

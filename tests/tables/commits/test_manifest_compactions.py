@@ -95,7 +95,7 @@ def test_compaction_keeps_foreign_snapshot_properties_but_not_ours(
 
 def test_compaction_keeps_a_concurrent_commit(warehouse: Path) -> None:
     table = with_commits(warehouse)
-    asked = decoded(table, request(table, CompactManifests(), commit_user="compactor"))
+    decoded_request = decoded(table, request(table, CompactManifests(), commit_user="compactor"))
     calls: list[int] = []
 
     def overtaken(snapshot_id: int) -> None:
@@ -103,7 +103,7 @@ def test_compaction_keeps_a_concurrent_commit(warehouse: Path) -> None:
         if len(calls) == 1:
             ours(table, OverwritePartitions(((("p", "a"),),)), user="faster")
 
-    receipt = commit(asked, publish_local_file, is_first_run=True, check_before=overtaken)
+    receipt = commit(decoded_request, publish_local_file, is_first_run=True, check_before=overtaken)
     assert calls == [6, 7]
     assert (receipt.snapshot_id, receipt.total_rows) == (7, latest(table).total_record_count)
     named = {meta.file_name for meta in base(table)}
@@ -114,9 +114,9 @@ def test_compaction_keeps_a_concurrent_commit(warehouse: Path) -> None:
 
 def test_repeated_request_gets_the_same_answer(warehouse: Path) -> None:
     table = with_commits(warehouse)
-    asked = decoded(table, request(table, CompactManifests(), commit_user="compactor"))
-    first = commit(asked, publish_local_file, is_first_run=True)
-    assert commit(asked, publish_local_file) == first
+    decoded_request = decoded(table, request(table, CompactManifests(), commit_user="compactor"))
+    first = commit(decoded_request, publish_local_file, is_first_run=True)
+    assert commit(decoded_request, publish_local_file) == first
     assert latest(table).id == 6
 
 

@@ -46,7 +46,7 @@ def test_null_decimals_and_zoned_times_reserve_space() -> None:
     ]
     types = [pa.decimal128(30, 2), pa.timestamp("us", "UTC"), pa.string(), pa.timestamp("ms")]
     [*nulls, text, last] = decode_rows(pa.array([stored], pa.large_binary()), types)
-    assert [one.to_pylist() for one in (*nulls, last)] == [[None]] * 3
+    assert [each.to_pylist() for each in (*nulls, last)] == [[None]] * 3
     assert text.to_pylist() == ["a long text"]
 
 
@@ -73,8 +73,8 @@ def test_statements_replace_files_of_null_partitions(
         session.run(f"INSERT INTO {name} VALUES (2, NULL, NULL)")
 
     def values() -> list[int]:
-        found = session.run(f"SELECT a FROM {name} ORDER BY a").to_arrow()
-        return found.column("a").to_pylist()
+        actual = session.run(f"SELECT a FROM {name} ORDER BY a").to_arrow()
+        return actual.column("a").to_pylist()
 
     session.run(f"DELETE FROM {name} WHERE a = 1")
     assert values() == [2]

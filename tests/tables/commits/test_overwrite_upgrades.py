@@ -19,8 +19,8 @@ KEYED = "'primary-key' = 'k', 'bucket' = '1'"
 
 def levels(table: Table) -> list[int]:
     files = live_files(ManifestCache(table.paimon), latest_snapshot(table.paimon))
-    found: list[int] = files["level"].to_pylist()
-    return found
+    result: list[int] = files["level"].to_pylist()
+    return result
 
 
 def of_bucket(table: Table, *numbers: tuple[int, ...]) -> tuple[bytes, ...]:

@@ -193,7 +193,7 @@ class Lake:
         snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
         transaction = self.committer.begin(TABLE)
         plan = plan_evolving_change(table, snapshot, (), ManifestCache(table.paimon))
-        firsts = [one.first_row_id for one in plan.ranges]
+        firsts = [each.first_row_id for each in plan.ranges]
         ids = np.array([*row_ids, *deleted], np.int64)
         files = np.searchsorted(firsts, ids, side="right") - 1
         rows = self.updates([*row_ids, *deleted], {

@@ -52,8 +52,8 @@ def test_row_groups_far_from_the_new_keys_are_not_read(
     [path] = Path(table.location).rglob(entry.file.file_name)
     damage_row_groups(path, holding=(1700, 2750))
     compact(table, is_full=False)
-    found = {level: count for _, level, count in levels_of(table)}
-    assert found == {4: 1 if gives == "first rows" else 4, 5: 4000}
+    actual = {level: count for _, level, count in levels_of(table)}
+    assert actual == {4: 1 if gives == "first rows" else 4, 5: 4000}
     index = vector_index(table, table.paimon.snapshot_manager().get_latest_snapshot())
     marked = [rows.tolist() for rows in index.vectors(((), 0)).values()]
     assert marked == ([[1700, 1701, 2750]] if gives == "vectors" else [])

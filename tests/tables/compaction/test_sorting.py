@@ -115,15 +115,15 @@ def test_sorting_beyond_memory_gives_the_same_order(kind: str, order: SortOrder)
 
     (whole,) = pa.Table.from_batches(sorted_rows(SortInput(read, 3000), order)).to_batches()
     for shares in (1, 3):
-        found = [
+        actual = [
             batch
             for share in range(shares)
             for batch in sorted_rows(SortInput(read, 3000, share, shares), order, 40_000)
         ]
-        assert pa.Table.from_batches(found).combine_chunks().column("at").to_pylist() == (
+        assert pa.Table.from_batches(actual).combine_chunks().column("at").to_pylist() == (
             whole.column("at").to_pylist()
         )
-        assert len(found) > (8 if kind == "all different" else 0), "range by range"
+        assert len(actual) > (8 if kind == "all different" else 0), "range by range"
     assert not [*sorted_rows(SortInput(lambda columns: iter(()), 0), order)]
 
 

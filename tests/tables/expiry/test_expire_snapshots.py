@@ -103,7 +103,7 @@ def test_expiry_moves_the_hint_before_removing_files(table: Table) -> None:
     assert snapshots(table) == list(range(1, 9)) and missing(table) == set()
     # From then on nobody may use them any more.
     assert load_snapshot(stored(table), "3") is None
-    assert [one["id"] for one in list_snapshots(stored(table), 0, None)] == [8]
+    assert [each["id"] for each in list_snapshots(stored(table), 0, None)] == [8]
     with pytest.raises(UnknownNameError, match="no snapshot 3"):
         create_tag(stored(table), "x", table.store.create, snapshot_id=3, time_retained=None)
     with pytest.raises(UnknownNameError, match="no snapshot 3"):
@@ -152,8 +152,8 @@ def test_interrupted_expiry_keeps_longer_lived_changelogs(
         expire(table, options=CHANGELOGS)
     expire(table, options=CHANGELOGS)
     assert snapshots(table) == [12]
-    kept = sorted(int(p.name[10:]) for p in (Path(table.location) / "changelog").glob("c*"))
-    assert kept == [6, 7, 8, 9, 10, 11]
+    ordered = sorted(int(p.name[10:]) for p in (Path(table.location) / "changelog").glob("c*"))
+    assert ordered == [6, 7, 8, 9, 10, 11]
     assert keys(table) == [11]
 
 

@@ -46,8 +46,8 @@ def test_paths_match_pypaimon_for_several_partition_keys(
         return str(canonical_data_file_path(table.paimon, partition, 0, ""))
 
     types = [arrow_type(table.schema.column(key).type) for key in table.schema.partition_keys]
-    found = file_paths(files, types, first_bucket_folder).to_pylist()
-    assert found == [
+    actual = file_paths(files, types, first_bucket_folder).to_pylist()
+    assert actual == [
         canonical_data_file_path(table.paimon, partition, 0, f"{number}.parquet")
         for number, partition in enumerate(partitions)
     ]

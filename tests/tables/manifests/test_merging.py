@@ -194,9 +194,9 @@ def test_manifest_list_statistics_match_the_entries(days: Table) -> None:
             if field.name not in ("file_name", "partition_stats"):
                 assert getattr(merged, field.name) == getattr(expected, field.name), field.name
         for bound in ("min_values", "max_values"):
-            found = getattr(merged.partition_stats, bound)
+            actual = getattr(merged.partition_stats, bound)
             wanted = getattr(expected.partition_stats, bound)
-            assert [found.get_field(n) for n in (0, 1)] == list(wanted.values)
+            assert [actual.get_field(n) for n in (0, 1)] == list(wanted.values)
         assert merged.partition_stats.null_counts == expected.partition_stats.null_counts
 
 
@@ -229,8 +229,8 @@ def test_fields_of_newer_paimon_releases_are_kept(table: Table) -> None:
     path = f"{manifest_folder(table.paimon)}/{merged[0].file_name}"
     with open(path, "rb") as file:
         records: list[Record] = list(fastavro.reader(file))  # type: ignore[arg-type]
-    found = {r["_FILE"]["_FILE_NAME"]: r["_FILE"]["_NEW"] for r in records}
-    assert found == {"b": None, "c": None, "d": "y"}
+    actual = {r["_FILE"]["_FILE_NAME"]: r["_FILE"]["_NEW"] for r in records}
+    assert actual == {"b": None, "c": None, "d": "y"}
 
 
 def test_manifests_of_incompatible_schemas_stay_apart(table: Table) -> None:

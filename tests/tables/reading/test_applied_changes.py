@@ -97,7 +97,7 @@ def test_each_effective_change_writes_a_row_with_its_kind() -> None:
     of = KINDS[0]
     entries = change((1, "a")), change((2, "a"), v=5), batch(of, row(3, 1)), change((9, "a"))
     written = changed_rows(of, entries, lambda keys: table(of, [row(1, 0), row(2, 0)]))
-    assert [(one["id"], one["v"], one[KIND]) for one in written.to_pylist()] == [
+    assert [(each["id"], each["v"], each[KIND]) for each in written.to_pylist()] == [
         (1, 0, 3),
         (2, 5, 2),
         (3, 1, 0),
@@ -107,7 +107,7 @@ def test_each_effective_change_writes_a_row_with_its_kind() -> None:
 
 
 def test_rows_before_a_delete_are_written_only_with_a_changelog() -> None:
-    entries = [one for n in range(2000) for one in (batch(KINDS[0], row(1, n)), change((1, "a")))]
+    entries = [each for n in range(2000) for each in (batch(KINDS[0], row(1, n)), change((1, "a")))]
     assert changed_rows(KINDS[0], entries, lambda keys: table(KINDS[0], [])).num_rows == 0
     # A changelog tells each of them.
     told = changed_rows(KINDS[1], entries[:40], lambda keys: table(KINDS[1], []))

@@ -121,9 +121,9 @@ def test_few_rows_match_a_full_merge_of_the_wanted_keys(
     condition = ColumnFilter("k", "in", tuple(FilterValue("number", str(key)) for key in wanted))
     value = ColumnFilter("s", "=", (FilterValue("string", "0: 7"),))  # is left to the caller
     read = plan_data_read(table, ReadRequest(filters=(condition, value)), batch_rows=500)
-    found = few_rows(read, splits_of(read), at_most(60))
-    assert found is not None
-    rows = sorted(found.to_pylist(), key=itemgetter("k"))
+    actual = few_rows(read, splits_of(read), at_most(60))
+    assert actual is not None
+    rows = sorted(actual.to_pylist(), key=itemgetter("k"))
     assert rows == [every[key] for key in sorted(wanted) if key in every]
     assert few_rows(read, splits_of(read), at_most(10)) is None
     one = ColumnFilter("k", "=", (FilterValue("number", str(ROWS + 1)),))
@@ -177,8 +177,8 @@ def test_error_names_a_file_with_too_few_rows(
     read = plan_data_read(table, ReadRequest())
     (split,) = read.planned.splits
     chosen = late_materialization.ChosenRows(replace(read.reader.files, system=()), split.files[0])
-    found = [batch.num_rows for batch in chosen.rows(np.array([0, 5, ROWS - 1]))]
-    assert sum(found) == 3
+    actual = [batch.num_rows for batch in chosen.rows(np.array([0, 5, ROWS - 1]))]
+    assert sum(actual) == 3
     with pytest.raises(TableDamagedError, match=split.files[0].path.rsplit("/", 1)[-1]):
         list(chosen.rows(np.array([ROWS])))
     chosen.close()

@@ -140,14 +140,14 @@ def test_no_matching_row_is_skipped(
         for column, (value_kind, texts) in CONDITIONS.items():
             for text, operator in zip(texts, itertools.cycle(("=", "<", ">=")), strict=False):
                 one = ColumnFilter(column, operator, (FilterValue(value_kind, text),))  # type: ignore[arg-type]
-                found = rows(table, view, options, one)
+                actual = rows(table, view, options, one)
                 value = PARSED[value_kind](text)
-                assert meeting(found, one, value) == meeting(everything, one, value), one
-                fewer += len(found) < len(everything)
+                assert meeting(actual, one, value) == meeting(everything, one, value), one
+                fewer += len(actual) < len(everything)
         for column, operator in (("n", "is null"), ("d", "is not null"), ("day", "is null")):
             one = ColumnFilter(column, operator)
-            found = rows(table, view, options, one)
-            assert meeting(found, one, None) == meeting(everything, one, None), one
+            actual = rows(table, view, options, one)
+            assert meeting(actual, one, None) == meeting(everything, one, None), one
     assert fewer > 10
 
 
@@ -167,8 +167,8 @@ def test_skipped_row_groups_are_not_read(tmp_path: Path, kind: str) -> None:
         file.write_bytes(content)
     options = {"incremental-between": "0,2"}
     of_keys = ColumnFilter("k", "<", (FilterValue("number", "50"),))
-    found = rows(table, ViewKind.AUDIT_LOG, options, of_keys)
-    assert len(found) == 2 * GROUP_ROWS
+    actual = rows(table, ViewKind.AUDIT_LOG, options, of_keys)
+    assert len(actual) == 2 * GROUP_ROWS
     of_values = ColumnFilter("day", "<", (FilterValue("date", "2026-01-02"),))
     if kind == "append":
         assert len(rows(table, ViewKind.TABLE, {}, of_values)) == 2 * GROUP_ROWS
@@ -186,8 +186,8 @@ def test_statistics_of_another_type_skip_no_matching_rows(tmp_path: Path) -> Non
         pq.write_table(stored.set_column(place, "n", texts), file, row_group_size=GROUP_ROWS)
     one = ColumnFilter("n", ">=", (FilterValue("number", "9"),))
     everything = rows(table, ViewKind.TABLE, {})
-    found = rows(table, ViewKind.TABLE, {}, one)
-    assert meeting(found, one, 9) == meeting(everything, one, 9) != []
+    actual = rows(table, ViewKind.TABLE, {}, one)
+    assert meeting(actual, one, 9) == meeting(everything, one, 9) != []
 
 
 @pytest.mark.parametrize(("precision", "physical"), [(9, "INT32"), (18, "INT64")])

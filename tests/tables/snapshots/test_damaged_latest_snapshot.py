@@ -165,5 +165,5 @@ def test_first_snapshot_published_during_listing_is_read(
 
     (folder / "snapshot-1").unlink()
     monkeypatch.setattr(latest, "_hint", published_before_the_hint)
-    found = latest_snapshot(table.paimon)
-    assert found is not None and found.id == 1
+    actual = latest_snapshot(table.paimon)
+    assert actual is not None and actual.id == 1

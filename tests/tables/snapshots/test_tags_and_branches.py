@@ -165,8 +165,8 @@ def test_foreign_tag_with_an_unreachable_end_never_expires(versions: Versions) -
     tag = load_tag(table, "a")
     assert tag is not None
     assert tag_document("a", tag)["tagTimeRetained"] is None
-    found = find_target(versions.catalog.load(NAME), AtTag("a"), "UTC")
-    assert [id for id, _ in found.identity] == [2]
+    actual = find_target(versions.catalog.load(NAME), AtTag("a"), "UTC")
+    assert [id for id, _ in actual.identity] == [2]
     view = TableView(table, latest_document(table), {}, ManifestCache(table.paimon))
     assert tags(view).column("time_retained").to_pylist() == [None]
     assert versions.change(CreateBranch("b", "a")).changed == ("b",)
@@ -347,8 +347,8 @@ def test_table_without_snapshots_refuses_tags_and_rollbacks(versions: Versions) 
 def test_repeated_change_has_no_further_effect(
     versions: Versions, before: list[VersionChange], change: VersionChange
 ) -> None:
-    for one in before:
-        versions.change(one)
+    for each in before:
+        versions.change(each)
     versions.change(change)
     done = versions.ids(), versions.tags(), list_branches(versions.table())
     versions.change(change, repeated=True)

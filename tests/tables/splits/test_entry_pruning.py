@@ -91,8 +91,8 @@ def test_manifests_of_other_partitions_are_not_opened(
     table = catalog.load(TABLE)
     manifests = Opened(table.paimon)
     read = plan_data_read(table, ReadRequest(filters=conditions), manifests=manifests)
-    found = [row["k"] for batch in read.rows() for row in batch.to_pylist()]
-    assert sorted(found) == keys
+    actual = [row["k"] for batch in read.rows() for row in batch.to_pylist()]
+    assert sorted(actual) == keys
     assert manifests.manifests <= opened
     steps = read.planned.pruning_steps
     assert (steps[0].step, steps[0].files) == ("all files", 4)
@@ -106,13 +106,13 @@ def test_pruned_plan_equals_a_plan_from_all_manifests(
     for column, value in (("day", "b"), ("day", "a"), ("k", "1"), ("k", "4")):
         values = () if operator.startswith("is") else (value,)
         request = ReadRequest(filters=[condition(column, operator, *values)])
-        found = []
+        actual = []
         for limit in (10_000, 0):
             monkeypatch.setattr(table_scan, "FEW_ENTRIES", limit)
             planned = plan_data_read(table, request).planned
-            raw = {path for one in planned.raw for path in one.paths}
-            found.append(raw | {file.path for split in planned.splits for file in split.files})
-        assert found[0] == found[1], (column, operator)
+            raw = {path for each in planned.raw for path in each.paths}
+            actual.append(raw | {file.path for split in planned.splits for file in split.files})
+        assert actual[0] == actual[1], (column, operator)
 
 
 def test_without_conditions_every_row_is_read(catalog: Catalog, narrowed: None) -> None:

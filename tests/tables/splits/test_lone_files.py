@@ -82,8 +82,8 @@ def test_only_overlapping_files_and_files_with_deletes_are_merged(
         for number, commit in enumerate(commits)
         for key, kind in commit
     }
-    found = {row["k"]: row["v"] for batch in read.rows() for row in batch.to_pylist()}
-    assert found == {key: number for key, number in expected.items() if number is not None}
+    actual = {row["k"]: row["v"] for batch in read.rows() for row in batch.to_pylist()}
+    assert actual == {key: number for key, number in expected.items() if number is not None}
     log = plan_data_read(table, ReadRequest(ViewKind.AUDIT_LOG))
     # It shows kinds: of buckets that need a merge, a raw scan reads no file either.
     assert len(log.planned.raw) == (len(commits) == raw == 1 and not merged)

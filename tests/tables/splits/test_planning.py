@@ -58,10 +58,10 @@ def file(name: str, *, bucket: int = 0, level: int = 0, keys: tuple[int, int] = 
 
 def state(*files: Any, **deletions: Deletions) -> StoredState:
     of_files = {
-        (one["partition"], one["bucket"], one["file_name"]): deletions[name]
-        for one in files
+        (each["partition"], each["bucket"], each["file_name"]): deletions[name]
+        for each in files
         for name in deletions
-        if one["file_name"] == f"{name}.parquet"
+        if each["file_name"] == f"{name}.parquet"
     }
     return StoredState(pa.Table.from_pylist(list(files), MANIFEST_ENTRIES), of_files)
 
@@ -88,7 +88,7 @@ def test_only_files_with_overlapping_keys_are_merged() -> None:
         state(file("a"), file("b"), file("c", level=5, keys=(20, 30)), file("d", bucket=1, level=5))
     )
     assert [type(split) for split in planned.splits] == [MergeSplit]
-    assert names(one.path for one in planned.splits[0].files) == ["bucket-0/a", "bucket-0/b"]
+    assert names(each.path for each in planned.splits[0].files) == ["bucket-0/a", "bucket-0/b"]
     assert names(path for raw in planned.raw for path in raw.paths) == ["bucket-0/c", "bucket-1/d"]
 
 
@@ -97,7 +97,7 @@ def test_row_kinds_of_compacted_buckets_are_scanned_raw(kind: ViewKind) -> None:
     deleted = {**file("d", bucket=1, level=5), "delete_row_count": 1}
     planned = planner(KEYED, kind).state(state(file("c", level=5), deleted))
     assert names(path for raw in planned.raw for path in raw.paths) == ["bucket-0/c"]
-    assert names(one.path for split in planned.splits for one in split.files) == ["bucket-1/d"]
+    assert names(each.path for split in planned.splits for each in split.files) == ["bucket-1/d"]
     (split,) = planner(KEYED, kind).state(state(file("a"), file("c", level=5))).splits
     assert isinstance(split, MergeSplit)
 
@@ -114,7 +114,7 @@ def test_unordered_changes_without_pairs_are_scanned_raw(
     }
     for kind, raw in expected.items():
         planned = planner(KEYED, kind, unordered=unordered).changes(files)
-        assert names(path for one in planned.raw for path in one.paths) == raw
+        assert names(path for each in planned.raw for path in each.paths) == raw
 
 
 def test_deletion_vectors_are_applied_in_tasks() -> None:
@@ -123,7 +123,7 @@ def test_deletion_vectors_are_applied_in_tasks() -> None:
     )
     (split,) = planned.splits
     assert isinstance(split, PlainSplit)
-    assert [one.deletions for one in split.files] == [Deletions("/lake/t/index/i", 1, 20)]
+    assert [each.deletions for each in split.files] == [Deletions("/lake/t/index/i", 1, 20)]
     assert names(path for raw in planned.raw for path in raw.paths) == ["bucket-1/b"]
 
 
@@ -132,6 +132,6 @@ def test_difference_excludes_files_common_to_both_states() -> None:
     planned = planner(KEYED).difference(before, after)
     (split,) = planned.splits
     assert isinstance(split, DifferenceSplit)
-    assert names(one.path for one in split.files) == ["bucket-0/a", "bucket-0/c"]
+    assert names(each.path for each in split.files) == ["bucket-0/a", "bucket-0/c"]
     with pytest.raises(UnsupportedStatementError, match="binlog"):
         planner(KEYED, ViewKind.BINLOG).difference(before, after)

@@ -30,13 +30,13 @@ COMPARISONS = {
 
 
 def meets(row: dict[str, Any], predicates: Sequence[ColumnPredicate]) -> bool:
-    for one in predicates:
-        value = row[one.column]
-        if one.operator == "is null":
+    for each in predicates:
+        value = row[each.column]
+        if each.operator == "is null":
             if value is not None:
                 return False
         elif value is None or (
-            one.operator in COMPARISONS and not COMPARISONS[one.operator](value, one.values)
+            each.operator in COMPARISONS and not COMPARISONS[each.operator](value, each.values)
         ):
             return False
     return True
@@ -104,11 +104,11 @@ def test_pruning_keeps_all_matching_rows(catalog: Catalog, name: str, kind: View
                 for operator in COMPARISONS
                 for value in values
             ]
-            filters += [ColumnFilter(column.name, one) for one in ("is null", "is not null")]
-            for one in filters:
-                found, predicates, _ = rows(table, kind, [one], options, folder)
+            filters += [ColumnFilter(column.name, each) for each in ("is null", "is not null")]
+            for each in filters:
+                actual, predicates, _ = rows(table, kind, [each], options, folder)
                 expected = [row for row in everything if meets(row, predicates)]
-                assert _sorted(row for row in found if meets(row, predicates)) == _sorted(expected)
+                assert _sorted(row for row in actual if meets(row, predicates)) == _sorted(expected)
 
 
 def _sorted(found: Any) -> list[str]:
@@ -136,12 +136,12 @@ def test_conditions_prune_files(tmp_path: Path) -> None:
             ColumnFilter("p", "in", (FilterValue("string", "a"),)),
             ColumnFilter("k", operator, (FilterValue("number", "5"),)),
         ]
-        found, _, files = rows(table, ViewKind.TABLE, point, {})
-        assert [row["v"] for row in found if row["k"] == 5] == ["5"]
+        actual, _, files = rows(table, ViewKind.TABLE, point, {})
+        assert [row["v"] for row in actual if row["k"] == 5] == ["5"]
         assert files == 1, "one bucket of one partition, and of its files the one with the key"
     keys = tuple(FilterValue("number", str(key)) for key in range(100))
-    found, _, files = rows(table, ViewKind.TABLE, [point[0], ColumnFilter("k", "in", keys)], {})
-    assert len(found) > 10
+    actual, _, files = rows(table, ViewKind.TABLE, [point[0], ColumnFilter("k", "in", keys)], {})
+    assert len(actual) > 10
 
 
 def _written(catalog: Catalog, name: str, keys: list[str], options: dict[str, str]) -> None:

@@ -223,12 +223,12 @@ def test_hadoop_option_names_work_and_secrets_stay_hidden(tmp_path: Path) -> Non
 
     place = "wasbs://lake@account.blob.core.windows.net/w"
     key = {"fs.azure.account.key.account.blob.core.windows.net": "an-account's-key"}
-    found = azure_access(place, key)
-    assert (found.container, found.account) == ("lake", "account")
-    assert (found.endpoint, found.account_key) == (
+    actual = azure_access(place, key)
+    assert (actual.container, actual.account) == ("lake", "account")
+    assert (actual.endpoint, actual.account_key) == (
         "https://account.blob.core.windows.net", "an-account's-key"
     )  # fmt: skip
-    assert "an-account's-key" not in f"{found} {found.facts()}"
+    assert "an-account's-key" not in f"{actual} {actual.facts()}"
     assert azure_access("abfss://c@a.dfs.core.windows.net/", {}).endpoint == (
         "https://a.blob.core.windows.net"
     )

@@ -82,7 +82,7 @@ def test_requests_are_signed_with_an_express_session(
     amazon: tuple[AmazonExpress, dict[str, str]], tmp_path: Path
 ) -> None:
     server, environment = amazon
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", JOURNEY, *(f"{key}={one}" for key, one in server.options.items())],
         env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
         cwd=tmp_path,
@@ -90,14 +90,14 @@ def test_requests_are_signed_with_an_express_session(
         text=True,
         timeout=120,
     )
-    assert told.returncode == 0, told.stderr
-    assert told.stdout.splitlines()[1:] == [
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.splitlines()[1:] == [
         "['t']",
         f"['new-0', 'new-1', 'new-2'] {20 << 20}",
         str(20 << 20),
         f"[('large', {20 << 20}), ('new-1', 1)]",
     ]
-    assert "endpoint AWS" in told.stdout and "(read and written)" in told.stdout
+    assert "endpoint AWS" in completed.stdout and "(read and written)" in completed.stdout
     assert server.objects() == [] and server.sessions > 0
 
 
@@ -128,12 +128,12 @@ def test_wrong_settings_are_explained(
 ) -> None:
     server, environment = amazon
     options = server.options | wrong
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", TRIED, *(f"{key}={one}" for key, one in options.items())],
         env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert told.returncode == 0, told.stderr
-    assert said in told.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert said in completed.stdout

@@ -50,19 +50,19 @@ def test_recordings_cover_every_metadata_table() -> None:
 
 @pytest.mark.parametrize("read", READS, ids=lambda read: read.id)
 def test_rows_and_types_match_the_recording(recorded_warehouse: Path, read: RecordedRead) -> None:
-    found = read_here(recorded_warehouse, read)
+    actual = read_here(recorded_warehouse, read)
     if read.columns is not None:
         types = [column.split(" ", 1)[1] for column in read.columns]
-        named = [SPARK_NAMES.get(field.type) for field in found.schema]
+        named = [SPARK_NAMES.get(field.type) for field in actual.schema]
         assert [n for n in named if n is not None] == [
             t for t, n in zip(types, named, strict=True) if n is not None
         ]
     if read.system_table == "branches":  # a file's time, which unpacking sets
         assert read.rows is not None
-        assert sorted(found["branch_name"].to_pylist()) == sorted(row[0] for row in read.rows)
-        assert all(isinstance(at, datetime.datetime) for at in found["create_time"].to_pylist())
+        assert sorted(actual["branch_name"].to_pylist()) == sorted(row[0] for row in read.rows)
+        assert all(isinstance(at, datetime.datetime) for at in actual["create_time"].to_pylist())
     else:
-        assert_same_rows(read, found)
+        assert_same_rows(read, actual)
 
 
 def test_times_are_wall_clock_times_of_this_process(

@@ -131,8 +131,8 @@ def test_append_writer_writes_the_rows_of_the_native_writer(tmp_path: Path) -> N
         mine_read, other_read = pq.ParquetFile(path), pq.ParquetFile(other_path)
         assert mine_read.read().equals(other_read.read())
         physical = [
-            [one.schema.column(place).physical_type for place in range(len(one.schema))]
-            for one in (mine_read, other_read)
+            [each.schema.column(place).physical_type for place in range(len(each.schema))]
+            for each in (mine_read, other_read)
         ]
         assert physical[0] == physical[1]
 
@@ -155,9 +155,9 @@ def test_buffered_rows_are_bounded_across_partitions(
         held = max(held, pa.total_allocated_bytes() - before)
     messages = list(read_messages(table.paimon, writer.messages()))
     writer.close()
-    found = [file for files in files_of(table, messages).values() for file in files]
-    assert [file.row_count for file, _ in found] == [60_000] * 20
-    read = sorted(k for _, path in found for k in pq.ParquetFile(path).read()["k"].to_pylist())
+    actual = [file for files in files_of(table, messages).values() for file in files]
+    assert [file.row_count for file, _ in actual] == [60_000] * 20
+    read = sorted(k for _, path in actual for k in pq.ParquetFile(path).read()["k"].to_pylist())
     assert read == list(range(60 * 20_000))
     assert held < 4 * limit_bytes, held
 
@@ -167,7 +167,7 @@ def test_files_have_about_the_target_size(tmp_path: Path) -> None:
     table = create(tmp_path, f"CREATE TABLE t (k BIGINT) TBLPROPERTIES ({options})")
     numbers = [pa.array(range(n * 10_000, (n + 1) * 10_000)) for n in range(16)]
     schema = arrow_schema(table.schema)
-    batches = [pa.RecordBatch.from_arrays([one], schema=schema) for one in numbers]
+    batches = [pa.RecordBatch.from_arrays([each], schema=schema) for each in numbers]
     files = files_of(table, written(table, append_table(table, "pm-own-"), batches))[()]
     sizes = [file.file_size for file, _ in files]
     assert len(sizes) > 2 and max(sizes) < 400 * 1024 and min(sizes[:-1]) > 100 * 1024

@@ -33,9 +33,9 @@ def test_rows_are_grouped_by_equal_values_in_order(columns: list[pa.Array]) -> N
     for row, values in enumerate(zip(*(c.to_pylist() for c in columns), strict=True)):
         expected[values].append(row)
     groups = row_groups(columns)
-    found = {values_at(columns, int(rows[0])): rows.tolist() for rows in groups}
-    assert len(found) == len(groups)
-    assert found == dict(expected)
+    actual = {values_at(columns, int(rows[0])): rows.tolist() for rows in groups}
+    assert len(actual) == len(groups)
+    assert actual == dict(expected)
 
 
 def test_no_rows_form_no_group() -> None:
@@ -45,7 +45,7 @@ def test_no_rows_form_no_group() -> None:
 
 def test_rows_without_a_bucket_key_are_in_the_first_bucket() -> None:
     batch = pa.RecordBatch.from_arrays([PARTS], names=["p"])
-    found = BucketRule((), 1).owners(batch, ["p"])
-    assert found.tolist() == [0] * ROWS
-    found = BucketRule((), 1, by_partition=(((0,), 2),)).owners(batch, ["p"])
-    assert found.tolist() == [0] * ROWS
+    actual = BucketRule((), 1).owners(batch, ["p"])
+    assert actual.tolist() == [0] * ROWS
+    actual = BucketRule((), 1, by_partition=(((0,), 2),)).owners(batch, ["p"])
+    assert actual.tolist() == [0] * ROWS

@@ -103,7 +103,7 @@ def test_a_statement_updates_and_deletes_rows_at_once(warehouse: Path) -> None:
     assert sorted(lake.rows()) == expected
     assert by_pypaimon(lake) == expected
     # The rows from 10 on only lose one: no file of columns is written for them.
-    added = [one for one in lake.files("file_name", "first_row_id") if one[:1] not in before]
+    added = [each for each in lake.files("file_name", "first_row_id") if each[:1] not in before]
     assert sorted(first for _, first in added) == [0, 5]
     assert sorted(lake.vectors().values(), key=int) == [1, 1, 2]
     assert lake.compact() is not None
@@ -111,14 +111,14 @@ def test_a_statement_updates_and_deletes_rows_at_once(warehouse: Path) -> None:
 
 
 def test_second_concurrent_update_of_a_column_is_refused(lake: Lake) -> None:
-    one, other = lake.written_columns([0], {"v": ["1"]}), lake.written_columns([1], {"v": ["2"]})
+    first, second = lake.written_columns([0], {"v": ["1"]}), lake.written_columns([1], {"v": ["2"]})
     column = lake.written_columns([0], {"k": [100]})
-    lake.commit_update(one)
+    lake.commit_update(first)
     with pytest.raises(CommitConflictError, match="conflict"):
-        lake.commit_update(other)
+        lake.commit_update(second)
     lake.commit_update(column)
     files = lake.data_files()
-    lake.committer.abort(other[0])
+    lake.committer.abort(second[0])
     assert len(lake.data_files()) == len(files) - 1
     assert sorted(row[:2] for row in lake.rows())[-1] == (100, "1")
 
@@ -155,7 +155,7 @@ def test_each_row_range_is_written_whole_by_a_single_task(lake: Lake) -> None:
     table = lake.table
     snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
     ranges = row_ranges(table, snapshot)
-    assert [(one.first_row_id, one.rows, one.partition) for one in ranges] == [
+    assert [(each.first_row_id, each.rows, each.partition) for each in ranges] == [
         (0, 2, ("x",)),
         (2, 2, ("x",)),
         (4, 1, (None,)),
@@ -192,8 +192,8 @@ def test_partition_columns_and_other_tables_are_refused(lake: Lake, warehouse: P
 def test_column_added_later_gets_values(lake: Lake) -> None:
     lake.alter(SchemaChange.add_column("more", AtomicType("BIGINT")))
     lake.update_here([3], {"more": [2**40]})
-    found = {row[0]: row[4] for row in lake.rows()}
-    assert found == {0: None, 1: None, 2: None, 3: 2**40, 4: None}
+    actual = {row[0]: row[4] for row in lake.rows()}
+    assert actual == {0: None, 1: None, 2: None, 3: 2**40, 4: None}
     assert [row[4] for row in by_pypaimon(lake)] == [None, None, None, 2**40, None]
     files = lake.files("write_cols", "value_stats_cols", "first_row_id")
-    assert [one for one in files if one[0]] == [(["more"], ["more"], 2)]
+    assert [each for each in files if each[0]] == [(["more"], ["more"], 2)]

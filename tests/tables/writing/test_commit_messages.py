@@ -53,7 +53,7 @@ def _row(random_: random.Random, row_fields: list[DataField]) -> GenericRow:
         "DECIMAL(30, 2)": Decimal(random_.randint(-(10**29), 10**29)) / 100,
     }
     chosen = [values[field.type.type] for field in row_fields]
-    return GenericRow([None if random_.random() < 0.2 else one for one in chosen], row_fields)
+    return GenericRow([None if random_.random() < 0.2 else each for each in chosen], row_fields)
 
 
 def _statistics(random_: random.Random, row_fields: list[DataField]) -> SimpleStats:
@@ -151,8 +151,8 @@ def test_messages_match_pypaimons_serialiser(
                 map(_members, getattr(theirs, name))
             )
         for name in _INDEXES:
-            assert [_entry(one) for one in getattr(ours, name)] == [
-                _entry(one) for one in getattr(theirs, name)
+            assert [_entry(each) for each in getattr(ours, name)] == [
+                _entry(each) for each in getattr(theirs, name)
             ]
         assert (ours.partition, ours.bucket, ours.total_buckets, ours.check_from_snapshot) == (
             theirs.partition, theirs.bucket, theirs.total_buckets, theirs.check_from_snapshot,
@@ -168,21 +168,21 @@ def _members(file: DataFileMeta) -> list[Any]:
     """The members of a file, with rows as their bytes."""
     stats = (file.key_stats, file.value_stats)
     rows = [file.min_key, file.max_key]
-    rows += [row for one in stats for row in (one.min_values, one.max_values)]
+    rows += [row for each in stats for row in (each.min_values, each.max_values)]
     others = [
-        getattr(file, one.name)
-        for one in fields(DataFileMeta)
-        if one.name not in ("min_key", "max_key", "key_stats", "value_stats")
+        getattr(file, each.name)
+        for each in fields(DataFileMeta)
+        if each.name not in ("min_key", "max_key", "key_stats", "value_stats")
     ]
     encoded = [GenericRowSerializer.to_bytes(row) for row in rows]
-    return [*others, *encoded, *(one.null_counts for one in stats)]
+    return [*others, *encoded, *(each.null_counts for each in stats)]
 
 
 def _entry(entry: IndexManifestEntry) -> tuple[Any, ...]:
     meta = entry.index_file
     return (
         entry.kind, entry.partition, entry.bucket,
-        *(getattr(meta, one.name) for one in fields(IndexFileMeta)),
+        *(getattr(meta, each.name) for each in fields(IndexFileMeta)),
     )  # fmt: skip
 
 

@@ -72,10 +72,10 @@ def test_external_files_are_read(tmp_path: Path, keys: list[str]) -> None:
     paths = files_of(read)
     assert len(paths) == 3
     assert all(str(tmp_path / "warehouse") not in path for path in paths)
-    found = [row for batch in read.rows() for row in batch.to_pylist()]
-    news = [row["v"] for row in found if row["k"] == 1]
+    actual = [row for batch in read.rows() for row in batch.to_pylist()]
+    news = [row["v"] for row in actual if row["k"] == 1]
     assert sorted(news) == (["new 2"] if keys else ["new 0", "new 1", "new 2"])
-    assert sorted(row["v"] for row in found if row["k"] > 1) == ["only 0", "only 1", "only 2"]
+    assert sorted(row["v"] for row in actual if row["k"] > 1) == ["only 0", "only 1", "only 2"]
     shown = metadata_table(catalog, TableName("t", "default", system_table="files"))
     assert sorted(shown.column("file_path").to_pylist()) == sorted(paths)
     for folder in elsewhere:
@@ -155,8 +155,8 @@ def test_internal_and_external_files_are_read_together(tmp_path: Path) -> None:
     write(catalog, {"k": [2], "v": ["there"]}, f"file://{tmp_path}/elsewhere", elsewhere)
     read = plan_data_read(catalog.load(TableName("t", "default")), ReadRequest())
     assert sorted("/elsewhere/" in path for path in files_of(read)) == [False, True]
-    found = [row["v"] for batch in read.rows() for row in batch.to_pylist()]
-    assert sorted(found) == ["here", "there"]
+    actual = [row["v"] for batch in read.rows() for row in batch.to_pylist()]
+    assert sorted(actual) == ["here", "there"]
 
 
 @pytest.mark.parametrize("keys", [[], ["k"]], ids=["append", "primary key"])
@@ -188,7 +188,7 @@ def test_files_in_another_store_than_the_table_are_read(
     assert len({path.partition(":")[0] for path in files_of(read)}) == 2
     # As a task has it, which gets it from the driver.
     reader = pickle.loads(pickle.dumps(read.reader))
-    found = [row for batch in replace(read, reader=reader).rows() for row in batch.to_pylist()]
-    news = [row["v"] for row in found if row["k"] == 1]
+    actual = [row for batch in replace(read, reader=reader).rows() for row in batch.to_pylist()]
+    news = [row["v"] for row in actual if row["k"] == 1]
     assert sorted(news) == (["new 1"] if keys else ["new 0", "new 1"])
-    assert sorted(row["v"] for row in found if row["k"] > 1) == ["only 0", "only 1"]
+    assert sorted(row["v"] for row in actual if row["k"] > 1) == ["only 0", "only 1"]

@@ -40,7 +40,9 @@ def values(draw: random.Random, count: int, lengths: tuple[int, ...]) -> list[st
 def rows(draw: random.Random, lengths: tuple[int, ...]) -> pa.RecordBatch:
     count = draw.randrange(1, 40)
     texts = values(draw, count, lengths)
-    binaries = [None if one is None else one.encode()[::-1] for one in values(draw, count, lengths)]
+    binaries = [
+        None if each is None else each.encode()[::-1] for each in values(draw, count, lengths)
+    ]
     columns: dict[str, Any] = {
         "n": [{"x": 1, "y": [("k", 1)]} if draw.random() < 0.5 else None for _ in range(count)],
         "l": [["a"] * draw.randrange(3) for _ in range(count)],
@@ -82,13 +84,13 @@ def test_bounds_of_texts_and_binaries_are_exact(
                 writer.write_waiting()
         [file] = writer.finish()
         ends = pa.array([file.value_bounds.least, file.value_bounds.greatest], pa.large_binary())
-        found = dict(zip(SCHEMA.names, decode_rows(ends, SCHEMA.types), strict=True))
+        actual = dict(zip(SCHEMA.names, decode_rows(ends, SCHEMA.types), strict=True))
         table = pa.Table.from_batches(given)
         for name in ("c", "a.b"):
             known = [one for one in table[name].to_pylist() if one is not None]
             by_bytes = sorted(known, key=lambda one: one.encode() if isinstance(one, str) else one)
             expected = [by_bytes[0], by_bytes[-1]] if known else [None, None]
-            assert found[name].to_pylist() == expected, (name, seed)
+            assert actual[name].to_pylist() == expected, (name, seed)
         assert file.value_bounds.null_counts[2:4] == (
             table["c"].null_count,
             table["a.b"].null_count,

@@ -72,10 +72,10 @@ def test_commit_messages_name_the_index_files(table: Table) -> None:
     committer = committer_of(catalog_of(table))
     transaction = committer.begin(TABLE)
     messages = messages_of(table, transaction, range(100))
-    found = [file for one in read_messages(table.paimon, messages) for file in one.new_files]
-    assert len(found) == 2
-    assert all(file.extra_files == [f"{file.file_name}.index"] for file in found)
-    assert all(file.embedded_index is None for file in found)
+    actual = [file for each in read_messages(table.paimon, messages) for file in each.new_files]
+    assert len(actual) == 2
+    assert all(file.extra_files == [f"{file.file_name}.index"] for file in actual)
+    assert all(file.embedded_index is None for file in actual)
     committer.commit(CommitRequest(transaction, Append(), messages))
     assert len(index_files(table)) == 2
     assert not unreachable(table) and not missing(table)

@@ -81,8 +81,8 @@ def with_bounds(path: Path | io.BytesIO) -> set[str]:
     file = pq.ParquetFile(path)
     group = file.metadata.row_group(0)
     columns = [group.column(i) for i in range(group.num_columns)]
-    found = {one.path_in_schema for one in columns if one.is_stats_set}
-    assert found == {one.path_in_schema for one in columns if one.has_column_index}
+    found = {each.path_in_schema for each in columns if each.is_stats_set}
+    assert found == {each.path_in_schema for each in columns if each.has_column_index}
     return {name.removesuffix(".list.element") for name in found} & {*FIELDS.names, "_KEY_k"}
 
 
@@ -127,7 +127,7 @@ def test_footers_have_only_correct_bounds(
     keys: Sequence[str],
 ) -> None:
     messages = write(create(tmp_path, options, keys), rows)
-    files = [file for one in messages for file in (*one.new_files, *one.changelog_files)]
+    files = [file for each in messages for file in (*each.new_files, *each.changelog_files)]
     assert len(files) == (2 if "changelog-producer" in options else 1)
     for file in files:
         (path,) = tmp_path.rglob(file.file_name)
@@ -178,8 +178,8 @@ def test_other_readers_skip_no_matching_rows(tmp_path: Path) -> None:
             expected = pl.DataFrame(pl.from_arrow(whole)).filter(condition)
             assert pl.scan_parquet(path).filter(condition).collect().equals(expected)
             filtered = compare(pc.field(column), pa.scalar(wanted, whole[column].type))
-            found = ds.dataset(path).to_table(filter=filtered)
-            assert found.num_rows == whole.filter(filtered).num_rows
+            actual = ds.dataset(path).to_table(filter=filtered)
+            assert actual.num_rows == whole.filter(filtered).num_rows
 
 
 def test_manifests_have_only_correct_bounds_of_float_columns(

@@ -108,7 +108,7 @@ def test_flush_writer_writes_the_rows_of_the_native_writer(engine: str, tmp_path
     for seed in range(6):
         rows = random_rows(table, seed, 10 + 40 * seed)
         batches = [rows.slice(start, 30) for start in range(0, rows.num_rows, 30)]
-        found = []
+        actual = []
         for opened in (
             native_table(table, buffer_options(table.schema, slots=1)),
             flush_table(table, "pm-flushed-"),
@@ -118,9 +118,9 @@ def test_flush_writer_writes_the_rows_of_the_native_writer(engine: str, tmp_path
                 writer.write(batch, 0)
             messages = list(read_messages(table.paimon, writer.messages()))
             writer.close()
-            files = [(one, [*one.new_files, *one.changelog_files]) for one in messages]
-            found.append([[*stored(table, *both), *map(told, both[1])] for both in files])
-        assert found[0] and found[0] == found[1], f"{engine}, seed {seed}"
+            files = [(each, [*each.new_files, *each.changelog_files]) for each in messages]
+            actual.append([[*stored(table, *both), *map(told, both[1])] for both in files])
+        assert actual[0] and actual[0] == actual[1], f"{engine}, seed {seed}"
 
 
 def test_row_kinds_may_come_as_an_extra_column(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_row_kinds_may_come_as_an_extra_column(tmp_path: Path) -> None:
     writer = flush_table(table, "pm-flushed-").writer("somebody", overwrite=False)
     writer.write(rows.append_column(KIND, pa.array([3, 0, 2], pa.int8())), 0)
     [message] = read_messages(table.paimon, writer.messages())
-    [found] = stored(table, message, message.new_files)
-    assert [row[1:3] for row in found] == [(3, 1), (0, 2), (2, 3)]
+    [actual] = stored(table, message, message.new_files)
+    assert [row[1:3] for row in actual] == [(3, 1), (0, 2), (2, 3)]
     assert message.new_files[0].delete_row_count == 1
 
 

@@ -23,8 +23,8 @@ def test_hash_indexes_locate_keys_and_expire_with_their_snapshots(warehouse: Pat
     for value in ("a", "b"):
         lake.append(*[(PART, k, value) for k in range(7)])
     lake.append(("other", 1, "c"), (PART, 8, "c"))
-    found = [*((PART, k, "b") for k in range(7)), (PART, 8, "c")]
-    assert sorted(lake.rows()) == [("other", 1, "c"), *found]
+    actual = [*((PART, k, "b") for k in range(7)), (PART, 8, "c")]
+    assert sorted(lake.rows()) == [("other", 1, "c"), *actual]
     table = lake.table
     index = [path for path in files(table) if "-index-" in path and "manifest" not in path]
     assert index and {Path(path).parent.name.split("-")[0] for path in index} == {"bucket"}
@@ -39,10 +39,10 @@ def test_hash_indexes_locate_keys_and_expire_with_their_snapshots(warehouse: Pat
     write.close()
     commit.close()
     lake.append(*[(PART, k, "e") for k in range(10)])
-    found = [("other", 1, "c"), *((PART, k, "e") for k in range(10))]
-    assert sorted(lake.rows()) == found
+    actual = [("other", 1, "c"), *((PART, k, "e") for k in range(10))]
+    assert sorted(lake.rows()) == actual
     assert expire(lake.table)
-    assert sorted(lake.rows()) == found
+    assert sorted(lake.rows()) == actual
     assert not missing(table) and not unreachable(table)
 
     before = files(table)

@@ -72,8 +72,8 @@ def test_writer_reports_metadata_of_its_file(tmp_path: Path) -> None:
     ends = pa.array([file.least_key, file.greatest_key], pa.large_binary())
     assert decode_rows(ends, [pa.int64()])[0].to_pylist() == [0, 19]
     bounds = pa.array([file.value_bounds.least, file.value_bounds.greatest], pa.large_binary())
-    found = [column.to_pylist() for column in decode_rows(bounds, COLUMNS.types)]
-    assert found == [[0, 19], ["val", "vam"], [0.5, 0.5]]
+    actual = [column.to_pylist() for column in decode_rows(bounds, COLUMNS.types)]
+    assert actual == [[0, 19], ["val", "vam"], [0.5, 0.5]]
     assert file.value_bounds.null_counts == (0, 0, 0)
     assert file.bounded_columns is None
 
@@ -83,9 +83,9 @@ def test_a_file_has_field_ids_and_no_key_columns(tmp_path: Path) -> None:
     writer.write(rows(0, 3))
     [file] = writer.finish()
     stored = pq.read_schema(tmp_path / file.name)
-    ids = {one.name: int(one.metadata[b"PARQUET:field_id"]) for one in stored}
+    ids = {each.name: int(each.metadata[b"PARQUET:field_id"]) for each in stored}
     assert ids == {SEQUENCE: 2147483646, KIND: 2147483645, "k": 4, "v": 7, "f": 8}
-    assert [one.nullable for one in stored] == [False, False, False, True, True]
+    assert [each.nullable for each in stored] == [False, False, False, True, True]
 
 
 def test_files_have_about_the_target_size(tmp_path: Path) -> None:
@@ -160,16 +160,16 @@ def test_orc_and_avro_files_hold_the_same_rows(tmp_path: Path, format: str) -> N
     if format == "orc":
         from pyarrow import orc
 
-        found = orc.read_table(path).select(["k", SEQUENCE, KIND]).to_pylist()
+        actual = orc.read_table(path).select(["k", SEQUENCE, KIND]).to_pylist()
     else:
         import fastavro
 
         with path.open("rb") as source:
-            found = [
+            actual = [
                 {name: row[name] for name in ("k", SEQUENCE, KIND)}
                 for row in fastavro.reader(source)
             ]
-    assert found == rows(0, 10).select(["k", SEQUENCE, KIND]).to_pylist()
+    assert actual == rows(0, 10).select(["k", SEQUENCE, KIND]).to_pylist()
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:

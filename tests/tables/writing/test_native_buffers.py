@@ -28,5 +28,5 @@ def test_buffer_size_comes_from_the_table_or_our_share(
         f"CREATE TABLE t (k INT NOT NULL) TBLPROPERTIES ('primary-key' = 'k', {options})"
     )
     assert isinstance(statement, CreateTable)
-    found = buffer_options(plan_create_table(statement), slots)
-    assert found == {"write.parquet-buffer-size": f"{expected_bytes} b"}
+    actual = buffer_options(plan_create_table(statement), slots)
+    assert actual == {"write.parquet-buffer-size": f"{expected_bytes} b"}

@@ -18,26 +18,26 @@ def batch(*rows: tuple[object, str, int]) -> pa.RecordBatch:
 
 
 def test_rows_are_counted_by_their_kinds() -> None:
-    found = ChangedRows(["p", "k"])
-    found.note(batch((1, "a", INSERT), (2, "a", UPDATE_AFTER), (3, "a", DELETE)))
-    found.note(batch((2, "b", UPDATE_AFTER)))
-    assert found.counts[:4] == [1, 0, 2, 1]
+    actual = ChangedRows(["p", "k"])
+    actual.note(batch((1, "a", INSERT), (2, "a", UPDATE_AFTER), (3, "a", DELETE)))
+    actual.note(batch((2, "b", UPDATE_AFTER)))
+    assert actual.counts[:4] == [1, 0, 2, 1]
 
 
 @pytest.mark.parametrize("key", [7, "seven", 0.5, float("nan"), b"7"])
 def test_row_changed_twice_is_detected_across_batches(key: object) -> None:
-    found = ChangedRows(["p", "k"])
+    actual = ChangedRows(["p", "k"])
     with pytest.raises(ChangedTwiceError):
-        found.note(batch((key, "a", DELETE), (key, "a", UPDATE_AFTER)))
-    found = ChangedRows(["p", "k"])
-    found.note(batch((key, "a", UPDATE_AFTER)))
-    found.note(batch((key, "a", INSERT)))
+        actual.note(batch((key, "a", DELETE), (key, "a", UPDATE_AFTER)))
+    actual = ChangedRows(["p", "k"])
+    actual.note(batch((key, "a", UPDATE_AFTER)))
+    actual.note(batch((key, "a", INSERT)))
     with pytest.raises(ChangedTwiceError):
-        found.note(batch((key, "a", DELETE)))
+        actual.note(batch((key, "a", DELETE)))
 
 
 def test_repeated_inserts_and_keys_of_partitions_are_no_double_change() -> None:
-    found = ChangedRows(["p", "k"])
-    found.note(batch((1, "a", INSERT), (1, "a", INSERT), (1, "a", UPDATE_AFTER)))
-    found.note(batch((1, "b", UPDATE_AFTER), (2, "b", UPDATE_AFTER)))
-    assert found.counts[:4] == [2, 0, 3, 0]
+    actual = ChangedRows(["p", "k"])
+    actual.note(batch((1, "a", INSERT), (1, "a", INSERT), (1, "a", UPDATE_AFTER)))
+    actual.note(batch((1, "b", UPDATE_AFTER), (2, "b", UPDATE_AFTER)))
+    assert actual.counts[:4] == [2, 0, 3, 0]
