@@ -67,7 +67,7 @@ class ChangedTable:
         return self.options.get("changelog-producer", "none")
 
     def column(self, name: str) -> Column:
-        return next(one for one in self.columns if one.name == name)
+        return next(each for each in self.columns if each.name == name)
 
     def scope(self, qualifier: str | None, *, bare: bool = True) -> Scope:
         """The columns as a statement may name them: the last text is qualified, if there is a
@@ -144,7 +144,7 @@ class ChangedTable:
                 self.columns.insert(0 if first else len(self.columns), column)
                 for row in self.model.rows:
                     row[column.name] = None
-                self.model.columns = [one.name for one in self.columns]
+                self.model.columns = [each.name for each in self.columns]
                 return (
                     f"ALTER TABLE t ADD COLUMN {column.name} {column.sql}"
                     f"{' FIRST' if first else ''}"
@@ -154,7 +154,7 @@ class ChangedTable:
                 self.columns.remove(gone)
                 for row in self.model.rows:
                     del row[gone.name]
-                self.model.columns = [one.name for one in self.columns]
+                self.model.columns = [each.name for each in self.columns]
                 return f"ALTER TABLE t DROP COLUMN {gone.quoted}"
             case "rename" if free:
                 column = chance.choice(free)
@@ -162,7 +162,7 @@ class ChangedTable:
                 old, column.name = column.name, f"r{self._numbers}"
                 for row in self.model.rows:
                     row[column.name] = row.pop(old)
-                self.model.columns = [one.name for one in self.columns]
+                self.model.columns = [each.name for each in self.columns]
                 return f"ALTER TABLE t RENAME COLUMN `{old}` TO {column.name}"
             case "widen":
                 found = [column for column in free if column.sql == "INT"]
@@ -283,8 +283,8 @@ def _keyed(chance: Chance, table: ChangedTable) -> None:
 
 
 def _group(chance: Chance, table: ChangedTable) -> None:
-    free = [one for one in table.columns if one.name not in table.keys and "." not in one.name]
-    members = [one for one in free if one.default is None][:2]
+    free = [each for each in table.columns if each.name not in table.keys and "." not in each.name]
+    members = [each for each in free if each.default is None][:2]
     for member in members:
         member.fixed = True
     table.columns.append(Column("g", "int", "INT", True))

@@ -193,7 +193,7 @@ def _simple(chance: Chance, scope: Scope, depth: int) -> Term:
         return Term(sql, lambda row: (a.of(row) is None) is not no)
     if how < 0.8:
         found = [None if chance.random() < 0.1 else VALUES[kind](chance) for _ in range(3)]
-        listed = ", ".join(literal(kind, one) for one in found)
+        listed = ", ".join(literal(kind, each) for each in found)
         return _negated_at_random(
             chance, a.sql, f"IN ({listed})", lambda row: contained(a.of(row), found)
         )
@@ -261,10 +261,10 @@ def _subquery(chance: Chance, scope: Scope, asked: Asked) -> Term:
                 f"AND ({where.sql}))"
             )
             return Term(
-                sql, lambda row: any(compared("=", one, column.of(row)) is True for one in found)
+                sql, lambda row: any(compared("=", each, column.of(row)) is True for each in found)
             )
         case "scalar" if kind in ("int", "date"):
-            best = max((one for one in found if one is not None), default=None)
+            best = max((each for each in found if each is not None), default=None)
             sql = f"{a.sql} < (SELECT max({name}) FROM {asked.name} AS i WHERE {where.sql})"
             return Term(sql, lambda row: compared("<", a.of(row), best))
     return _negated_at_random(
@@ -297,7 +297,7 @@ def negated(a: bool | None) -> bool | None:
 
 
 def contained(a: Any, found: Sequence[Any]) -> bool | None:
-    told = [compared("=", a, one) for one in found]
+    told = [compared("=", a, each) for each in found]
     if True in told:
         return True
     return None if None in told else False

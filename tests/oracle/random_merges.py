@@ -54,15 +54,15 @@ class Merge:
 
     @property
     def deletes(self) -> bool:
-        return any(one.kind != "NOT MATCHED" and one.values is None for one in self.clauses)
+        return any(each.kind != "NOT MATCHED" and each.values is None for each in self.clauses)
 
 
 def pair(target: Row | None, source: Row | None) -> Mapping[str, Any]:
     """A row of both sides, by `t.name` and `s.name`; the table's columns by their names, too."""
-    found = {} if target is None else {**target, **{f"t.{n}": v for n, v in target.items()}}
+    result = {} if target is None else {**target, **{f"t.{n}": v for n, v in target.items()}}
     if source is not None:
-        found |= {f"s.{name}": one for name, one in source.items()}
-    return found
+        result |= {f"s.{name}": one for name, one in source.items()}
+    return result
 
 
 def random_step(chance: Chance, table: ChangedTable) -> Step:
@@ -227,7 +227,7 @@ def _change(
     it assigns."""
     if chance.random() < 0.35:
         return "DELETE", None, set()
-    names = {one.name for one in table.columns}
+    names = {each.name for each in table.columns}
     if takes_all and chance.random() < 0.4:
         return "UPDATE SET *", lambda row: {name: row[f"s.{name}"] for name in names}, names
     texts, values, assigned = assignments(chance, table, scope)

@@ -46,16 +46,16 @@ def insert(chance: Chance, table: ChangedTable) -> Step:
     """INSERT INTO of VALUES, or of a query."""
     rows = [table.row(chance) for _ in range(chance.choice([1, 3, 8, 20]))]
     columns = list(table.columns)
-    given = [one for one in columns if one.fixed or chance.random() < 0.8]
+    given = [each for each in columns if each.fixed or chance.random() < 0.8]
     shortened = chance.random() < 0.3 and len(given) < len(columns)
     if shortened:
-        given = [one for one in given if one.default is None or chance.random() < 0.5]
+        given = [each for each in given if each.default is None or chance.random() < 0.5]
         for row in rows:
-            row.update({one.name: one.default for one in columns if one not in given})
+            row.update({each.name: each.default for each in columns if each not in given})
     else:
         given = columns
     listed = ", ".join(f"({', '.join(table.text(c, row[c.name]) for c in given)})" for row in rows)
-    names = f" ({', '.join(one.quoted for one in given)})" if shortened else ""
+    names = f" ({', '.join(each.quoted for each in given)})" if shortened else ""
     unordered = table.is_keyed and len({table.model.key_of(row) for row in rows}) < len(rows)
     is_query = chance.random() < 0.4 and not unordered
     source = f"SELECT * FROM VALUES {listed}" if is_query else f"VALUES {listed}"

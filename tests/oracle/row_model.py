@@ -190,7 +190,7 @@ class RowModel:
         if not self.keys:
             return None
         key = self.key_of(row)
-        return next((one for one in self.rows if self.key_of(one) == key), None)
+        return next((each for each in self.rows if self.key_of(each) == key), None)
 
     def _remove(self, row: Row) -> None:
         if self.keys and self.sequence is not None:
@@ -199,11 +199,11 @@ class RowModel:
             self.deleted_at[key] = max(rank, self.deleted_at.get(key, rank))
         if self.engine in ("partial-update", "aggregation"):
             self.ghosts[self.key_of(row)] = row
-        self.rows = [one for one in self.rows if one is not row]
+        self.rows = [each for each in self.rows if each is not row]
 
 
 def _deciding(clauses: Sequence[Clause], kind: str, given: Mapping[str, Any]) -> Clause | None:
-    return next((one for one in clauses if one.kind == kind and one.when(given) is True), None)
+    return next((each for each in clauses if each.kind == kind and each.when(given) is True), None)
 
 
 def _rank(sequence: Any) -> tuple[bool, Any]:
@@ -217,7 +217,7 @@ def _aggregated(function: str, old: Any, new: Any) -> Any:
             return new
         case "last_non_null_value":
             return old if new is None else new
-    known = [one for one in (old, new) if one is not None]
+    known = [each for each in (old, new) if each is not None]
     if len(known) < 2:
         return known[0] if known else None
     return {"sum": sum, "max": max, "min": min}[function](known)

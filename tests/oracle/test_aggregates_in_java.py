@@ -139,9 +139,9 @@ def test_stored_rows_are_aggregated_as_in_java(
         Catalog.open({"warehouse": str(warehouse)}).load(TableName("sums", "default")),
         ReadRequest(),
     )
-    found = sorted(tuple(row.values()) for batch in read.rows() for row in batch.to_pylist())
+    actual = sorted(tuple(row.values()) for batch in read.rows() for row in batch.to_pylist())
     expected = sorted(java_paimon.rows(warehouse, "default.sums"))
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(actual, expected, strict=True):
         for name, one, other in zip(["k", *FUNCTIONS], ours, theirs, strict=True):
             assert comparable(name, one) == comparable(name, other), (ours[0], name)
 
@@ -186,9 +186,9 @@ def test_rows_merged_by_lookup_compactions_are_not_merged_again(
             rows = [(k, number, number * k, [k, number]) for k in range(number, 4)]
             java_paimon.write(warehouse, f"default.{name}", rows, kinds=[kinds] * len(rows))
         for view in ("", "$audit_log"):
-            found = session.run(f"SELECT * FROM {name}{view}").to_arrow().to_pylist()
+            actual = session.run(f"SELECT * FROM {name}{view}").to_arrow().to_pylist()
             theirs = java_paimon.rows(warehouse, f"default.{name}{view}")
-            assert sorted(repr(tuple(row.values())) for row in found) == sorted(map(repr, theirs))
+            assert sorted(repr(tuple(row.values())) for row in actual) == sorted(map(repr, theirs))
         levels = session.run(f"SELECT DISTINCT level FROM {name}$files WHERE level > 0")
         assert len(levels.to_arrow()) > 1
 
@@ -225,11 +225,11 @@ def test_older_rows_of_a_sequence_group_are_folded_in_as_in_java(
                 row += [age[commit], str(cell) if name == "listagg" and cell else cell]
             rows.append(tuple(row))
         java_paimon.write(warehouse, "default.aged", rows)
-    found = session.run("SELECT * FROM aged ORDER BY k").to_arrow().to_pylist()
+    actual = session.run("SELECT * FROM aged ORDER BY k").to_arrow().to_pylist()
     expected = sorted(java_paimon.rows(warehouse, "default.aged"))
     wrong = [
         (keys[k], name, ours[f"v{n}"], theirs[2 + 2 * n])
-        for k, (ours, theirs) in enumerate(zip(found, expected, strict=True))
+        for k, (ours, theirs) in enumerate(zip(actual, expected, strict=True))
         for n, name in enumerate(_BY_AGE)
         if ours[f"v{n}"] != theirs[2 + 2 * n]
     ]

@@ -69,10 +69,10 @@ def fill(lake: Lake, noise: random.Random, commits: int) -> None:
 def delete_some(lake: Lake, noise: random.Random) -> None:
     """Delete rows of some files that have no deleted ones yet, in one index file or two."""
     marked = lake.vectors()
-    files = [one for one in lake.files("file_name", "row_count") if one[0] not in marked]
+    files = [each for each in lake.files("file_name", "row_count") if each[0] not in marked]
     for _ in range(noise.choice([1, 2])):
         chosen = noise.sample(files, k=min(len(files), 3))
-        files = [one for one in files if one not in chosen]
+        files = [each for each in files if each not in chosen]
         rows_of = {
             name: sorted(noise.sample(range(rows), k=noise.randint(1, rows)))
             for name, rows in chosen

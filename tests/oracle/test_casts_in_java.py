@@ -76,9 +76,9 @@ def shown(value: Any, target: str) -> Any:
 def type_of(text: str) -> AtomicType:
     statement = parse_statement(f"CREATE TABLE t (c {text})")
     assert isinstance(statement, CreateTable)
-    found = statement.columns[0].type
-    assert isinstance(found, AtomicType)
-    return found
+    result = statement.columns[0].type
+    assert isinstance(result, AtomicType)
+    return result
 
 
 def one_of(text: str, *beginnings: str) -> bool:
@@ -88,10 +88,10 @@ def one_of(text: str, *beginnings: str) -> bool:
 def cases() -> Iterator[tuple[str, str, list[Any]]]:
     for source, values in VALUES.items():
         for target in VALUES:
-            one, other = type_of(source), type_of(target)
-            if one == other or not can_retype(one, other, allow_explicit=True):
+            first, second = type_of(source), type_of(target)
+            if first == second or not can_retype(first, second, allow_explicit=True):
                 continue
-            if not can_cast(one, other):
+            if not can_cast(first, second):
                 continue
             taken = values
             if source == "STRING" and target in TEXTS:
@@ -135,10 +135,10 @@ def test_every_cast_matches_java(
     types = {f"c{place}": java_name(target) for place, (_, target, _) in enumerate(every)}
     java_paimon.retype(warehouse, "default.t", types)
     expected = sorted(java_paimon.rows(warehouse, "default.t"), key=lambda row: row[0])
-    found = session.run("SELECT * FROM t ORDER BY k").to_arrow().to_pylist()
+    actual = session.run("SELECT * FROM t ORDER BY k").to_arrow().to_pylist()
     wrong = {}
     for place, (source, target, values) in enumerate(every):
-        ours = [exact(row[f"c{place}"]) for row in found]
+        ours = [exact(row[f"c{place}"]) for row in actual]
         theirs = [exact(shown(row[place + 1], target)) for row in expected]
         if ours != theirs:
             wrong[f"{source} -> {target}"] = [
@@ -165,9 +165,9 @@ def test_casts_of_nested_values_match_java(
     java_paimon.write(warehouse, "default.t", rows)
     types = {"a.element": "STRING", "s.x": "INT", "m.value.z": "DOUBLE"}
     java_paimon.retype(warehouse, "default.t", types)
-    found = session.run("SELECT * FROM t ORDER BY k").to_arrow().to_pylist()
+    actual = session.run("SELECT * FROM t ORDER BY k").to_arrow().to_pylist()
     theirs = java_paimon.rows(warehouse, "default.t")
-    ours = [(*list(row.values())[:3], sorted(row["m"] or (), key=repr)) for row in found]
+    ours = [(*list(row.values())[:3], sorted(row["m"] or (), key=repr)) for row in actual]
     assert ours == [(*row[:3], sorted(row[3] or (), key=repr)) for row in sorted(theirs)]
 
 

@@ -66,14 +66,14 @@ def tables(draw: st.DrawFn, columns_min: int, columns_max: int) -> tuple[list[st
     rows = draw(st.integers(1, 12))
     columns = [
         pa.array(
-            draw(st.lists(st.one_of(st.none(), one[2]), min_size=rows, max_size=rows)),
-            one[1],
+            draw(st.lists(st.one_of(st.none(), each[2]), min_size=rows, max_size=rows)),
+            each[1],
             safe=False,  # timestamps are cut to milliseconds
         )
-        for one in chosen
+        for each in chosen
     ]
     names = [str(number) for number in range(len(columns))]
-    return [one[0] for one in chosen], pa.table(columns, names=names)
+    return [each[0] for each in chosen], pa.table(columns, names=names)
 
 
 def stored_rows(table: pa.Table) -> bytes:

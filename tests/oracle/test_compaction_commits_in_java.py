@@ -105,14 +105,14 @@ def test_java_and_we_refuse_the_same_compactions(
     expected = java_commits(tmp_path / "other").move(
         "default.t", base, list(levels), list(levels.values())
     )
-    found = ""
+    actual = ""
     try:
         compact(table, moves(planned, levels))
     except CompactionConflictError as error:
-        found = error.message
-    print(expected, found)
-    assert bool(found) == bool(expected)
-    assert ("would overlap" in found) <= ("LSM conflicts" in expected or "deletion" in expected)
+        actual = error.message
+    print(expected, actual)
+    assert bool(actual) == bool(expected)
+    assert ("would overlap" in actual) <= ("LSM conflicts" in expected or "deletion" in expected)
     assert live_names(table) == live_names(other)
     assert java_paimon.rows(tmp_path / "one", "default.t") == java_paimon.rows(
         tmp_path / "other", "default.t"
@@ -151,8 +151,8 @@ def test_java_reads_compacts_and_expires_after_our_compactions(
     compact(table, rewrite(table, full, 5, "", first))
     assert sorted(java_paimon.rows(one, "default.t")) == rows
     assert len(others) >= 1
-    kept = set(oldest) & set(live_names(table))
-    assert kept, "files that moved, and are still there"
+    names = set(oldest) & set(live_names(table))
+    assert names, "files that moved, and are still there"
 
     other = copy_of(table, tmp_path / "other")
     java_paimon.expire(tmp_path / "other", "default.t", THREE)

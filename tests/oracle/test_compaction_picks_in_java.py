@@ -123,7 +123,7 @@ def test_same_files_are_rewritten_and_upgraded_as_in_java(
     numbers = [
         options.compaction_trigger, options.level_count,
         options.max_size_amplification_percent, options.size_ratio,
-        *(-1 if one is None else one for one in thresholds),
+        *(-1 if each is None else each for each in thresholds),
     ]  # fmt: skip
     javas = java.steps(
         values, numbers, full, options.forces_level_0_up, options.rewrites_all_files, min_size_bytes

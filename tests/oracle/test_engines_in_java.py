@@ -117,12 +117,12 @@ def test_an_engine_replaces_a_table(
 def test_an_engine_creates_a_database_with_properties(
     java_catalog: dict[str, str], java_paimon: JavaPaimon
 ) -> None:
-    found = java_paimon.create_database(
+    actual = java_paimon.create_database(
         java_catalog,
         "shop",
         {"owner": "spark", "comment": "of sales", "a": "1", "b": "2"},
         {"a": None, "b": "3", "nope": None},
     )
-    assert {key: found.get(key) for key in ("owner", "comment", "a", "b")} == {
+    assert {key: actual.get(key) for key in ("owner", "comment", "a", "b")} == {
         "owner": "spark", "comment": "of sales", "a": None, "b": "3",
     }  # fmt: skip

@@ -237,7 +237,7 @@ def test_indexes_of_many_rows_match_java(java: Any) -> None:
     rows = 150_000  # containers of runs, of bits and of few rows, over three parts of the rows
     columns = {
         "sorted": np.sort(rng.integers(0, 300, rows)).tolist(),
-        "few": [None if one == 3 else one for one in rng.integers(0, 4, rows).tolist()],
+        "few": [None if each == 3 else each for each in rng.integers(0, 4, rows).tolist()],
         "many": rng.integers(-(2**40), 2**40, rows).tolist(),
     }
     for name, values in columns.items():

@@ -143,8 +143,8 @@ def test_filtered_query_equals_filtering_all_rows(
         """Assert that the query returns the same from the table as from its rows in memory."""
         session.spark.createDataFrame(everything).createOrReplaceTempView("everything")
         expected = session.run(query.format("everything")).to_arrow()
-        found = session.run(query.format(table)).to_arrow()
-        assert exact(found) == exact(expected)
+        actual = session.run(query.format(table)).to_arrow()
+        assert exact(actual) == exact(expected)
 
     everything = session.table(name).toArrow()
     theirs = java_paimon.rows(warehouse, f"default.{name}")

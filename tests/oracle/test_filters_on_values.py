@@ -168,12 +168,12 @@ def conditions_on(name: str, values: Sequence[Any]) -> Iterator[str]:
 def chosen(random: random.Random, count: int, names: Sequence[str]) -> list[str]:
     """A random choice of `count` conditions, half of them on floating-point values."""
     of_floats = ("f", "g", "st.x", "st.y") if "st" in names else ("f", "g")
-    floats = [one for name in of_floats for one in conditions_on(name, FLOAT_VALUES)]
+    floats = [each for name in of_floats for each in conditions_on(name, FLOAT_VALUES)]
     others = [
-        one
+        each
         for name, (_, _, values) in TYPES.items()
         if name in names
-        for one in conditions_on(name, values)
+        for each in conditions_on(name, values)
     ]
     half = count // 2
     found = random.sample(floats, min(half, len(floats)))
@@ -184,7 +184,7 @@ def expected_ids(
     spark: SparkSession, table: pa.Table, conditions: Sequence[str]
 ) -> list[list[int]]:
     spark.createDataFrame(table).createOrReplaceTempView("rows_in_memory")
-    parts = (f"collect_list(CASE WHEN {one} THEN id END)" for one in conditions)
+    parts = (f"collect_list(CASE WHEN {each} THEN id END)" for each in conditions)
     (found,) = spark.sql(f"SELECT {', '.join(parts)} FROM rows_in_memory").collect()
     return [sorted(ids) for ids in found]
 
@@ -350,9 +350,9 @@ def check_in_java(
     its own files; such rows are not expected."""
     values = {name: values for name, (_, _, values) in TYPES.items() if name in full.column_names}
     values |= dict.fromkeys(FLOATS, FLOAT_VALUES)
-    every = [(name, op, [one]) for name in values for op in OPERATORS for one in values[name]]
+    every = [(name, op, [each]) for name in values for op in OPERATORS for each in values[name]]
     every += [(name, "in", values[name][place:][:2]) for name in values for place in (1, 2)]
-    floats = [one for one in every if one[0] in FLOATS]
+    floats = [each for each in every if each[0] in FLOATS]
     conditions = seed.sample(floats, CONDITIONS) + seed.sample(every, CONDITIONS // 2)
     found = java_paimon.left(warehouse, "default.t", conditions)
     for (name, operator, wanted), ids in zip(conditions, found, strict=True):
@@ -433,8 +433,8 @@ def test_conditions_select_the_same_rows_across_pages(session: Session, warehous
             f"SELECT {n} AS n, count(*) AS c FROM {name} WHERE {one}"
             for n, one in enumerate(conditions)
         )
-        found = {row["n"]: row["c"] for row in session.run(query).to_arrow().to_pylist()}
-        assert [found[n] for n in range(len(conditions))] == list(expected), name
+        actual = {row["n"]: row["c"] for row in session.run(query).to_arrow().to_pylist()}
+        assert [actual[n] for n in range(len(conditions))] == list(expected), name
     (with_bounds,) = (pq.ParquetFile(path) for path in data_files(warehouse, "clean"))
     assert with_bounds.metadata.row_group(0).column(1).statistics.max == 4.0
     (without,) = (pq.ParquetFile(path) for path in data_files(warehouse, "odd"))
@@ -458,10 +458,10 @@ def test_float_filters_reach_only_files_with_true_bounds(
     assert has_true_bounds(str(path))
 
     def plan() -> str:
-        found = io.StringIO()
-        with contextlib.redirect_stdout(found):
+        actual = io.StringIO()
+        with contextlib.redirect_stdout(actual):
             session.table("t").where(f"{field} > 9 AND id > 7").select("id").explain("formatted")
-        return found.getvalue()
+        return actual.getvalue()
 
     assert f"GreaterThan({field},9.0)" in plan()
     full = session.run("SELECT * FROM t").to_arrow()

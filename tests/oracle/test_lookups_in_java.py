@@ -87,7 +87,7 @@ def two_tables(folder: Path, options: dict[str, str]) -> tuple[Table, Table]:
 
 def files_of(table: Table) -> list[tuple[int, int, int, int, int]]:
     """Level, rows, rows that retract, least and greatest sequence number of each file."""
-    entries = [one.file for found in live_entries(table).values() for one in found]
+    entries = [item.file for each in live_entries(table).values() for item in each]
     return sorted(
         (f.level, f.row_count, f.delete_row_count, f.min_sequence_number, f.max_sequence_number)
         for f in entries
@@ -153,20 +153,20 @@ def test_lookup_compaction_matches_java(
         assert snapshots_of(ours) == snapshots_of(javas), step
         assert deleted_of(ours) == deleted_of(javas), step
         for name in ("t", "t$audit_log", "t$ro") if step % 3 == 2 else ("t",):
-            one, other = (java_paimon.rows(folder, f"default.{name}") for folder in folders)
-            assert sorted(one, key=repr) == sorted(other, key=repr), (step, name)
+            first, second = (java_paimon.rows(folder, f"default.{name}") for folder in folders)
+            assert sorted(first, key=repr) == sorted(second, key=repr), (step, name)
     assert compacted > 3
     for snapshot_id, (*_, changes) in enumerate(snapshots_of(ours), 1):
         if changes is None:  # in either table: they were compared
             continue
-        one, other = (changes_of(java_paimon, folder, snapshot_id) for folder in folders)
-        assert one == other, snapshot_id
+        first, second = (changes_of(java_paimon, folder, snapshot_id) for folder in folders)
+        assert first == second, snapshot_id
     # Java goes on with what we wrote, and we with what Java did.
     java_paimon.write(folders[1], "default.t", [(1, 9, 9, "last")])
     reopened = Catalog.open({"warehouse": str(folders[1])}).load(TableName("t", database="default"))
     compact(replace(reopened), is_full=True)
     java_paimon.write(folders[0], "default.t", [(1, 9, 9, "last")])
     compact(javas, is_full=True)
-    one, other = (java_paimon.rows(folder, "default.t") for folder in folders)
-    assert sorted(one, key=repr) == sorted(other, key=repr)
+    first, second = (java_paimon.rows(folder, "default.t") for folder in folders)
+    assert sorted(first, key=repr) == sorted(second, key=repr)
     assert files_of(ours) == files_of(javas)

@@ -30,8 +30,8 @@ def row(number: int, p: str | None) -> list[dict[str, Any]]:
 def base(table: Table) -> list[Any]:
     """The manifests in the latest snapshot's base manifest list."""
     snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
-    found: list[Any] = ManifestListManager(table.paimon).read_base(snapshot)
-    return found
+    result: list[Any] = ManifestListManager(table.paimon).read_base(snapshot)
+    return result
 
 
 def contents(table: Table, metas: list[Any]) -> list[Any]:

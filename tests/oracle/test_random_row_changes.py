@@ -182,7 +182,7 @@ class ChangedRows:
             return
         numbers = range(since + 1, self._told_until + 1)
         snapshots = self.lake.table.paimon.snapshot_manager()
-        if "OVERWRITE" in {snapshots.get_snapshot_by_id(one).commit_kind for one in numbers}:
+        if "OVERWRITE" in {snapshots.get_snapshot_by_id(each).commit_kind for each in numbers}:
             self._told = self._rows_by_key()  # no changes are told of it
         for number in numbers:
             options = {**_TOLD, "incremental-between": f"{number - 1},{number}"}
@@ -291,8 +291,8 @@ def test_tables_compacted_by_java_with_row_ids_can_be_changed(
         java_compact(uncached(lake), True)
         assert unreachable(lake.table) == set()
         session.run("UPDATE t SET v.a = 3 WHERE k = 2")
-        found = session.run("SELECT k, v.a, _ROW_ID FROM t ORDER BY k").to_pylist()
-        assert [tuple(row.values()) for row in found] == [(1, None, 0), (2, 3, 1)]
+        actual = session.run("SELECT k, v.a, _ROW_ID FROM t ORDER BY k").to_pylist()
+        assert [tuple(row.values()) for row in actual] == [(1, None, 0), (2, 3, 1)]
         assert session.run("INSERT OVERWRITE t VALUES (4, NULL)").rows_written == 1
         assert session.run("DELETE FROM t WHERE k = 4").rows_deleted == 1
 

@@ -124,9 +124,9 @@ def test_statistics_follow_the_schema(
         "ALTER TABLE changed DROP COLUMN gone"
     )
     name = "default.changed$files"
-    found = rows_here(session.catalog, name)
-    assert found == rows_in_java(java_paimon, session.catalog, name)
-    assert any("{anew=0.5, i=1, late=null}" in row for row in found)
+    actual = rows_here(session.catalog, name)
+    assert actual == rows_in_java(java_paimon, session.catalog, name)
+    assert any("{anew=0.5, i=1, late=null}" in row for row in actual)
 
 
 def test_aggregate_functions_are_listed_in_the_order_of_java(
