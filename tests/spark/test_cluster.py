@@ -70,8 +70,8 @@ def test_tasks_run_this_python_and_find_the_package(session: Session, spark: Spa
     import paimon_magics
 
     spark.udf.register("where_am_i", where, "string")
-    found = session.run("SELECT DISTINCT where_am_i(id) AS w FROM range(0, 4, 1, 4)").to_arrow()
-    assert found["w"].to_pylist() == [f"{sys.executable} {paimon_magics.__file__}"]
+    actual = session.run("SELECT DISTINCT where_am_i(id) AS w FROM range(0, 4, 1, 4)").to_arrow()
+    assert actual["w"].to_pylist() == [f"{sys.executable} {paimon_magics.__file__}"]
 
 
 @pytest.mark.spark

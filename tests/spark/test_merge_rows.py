@@ -21,5 +21,5 @@ def test_values_of_struct_fields_are_checked_like_columns() -> None:
     )
     assert isinstance(merge, MergeInto)
     plan = plan_merge(merge, SCHEMA, ("id", "other"))
-    found = [(one.name, one.type) for _, one in given_values(plan, SCHEMA.columns)]
-    assert found == [("id", AtomicType("INT")), ("place.inner.shelf", AtomicType("TINYINT"))]
+    actual = [(one.name, one.type) for _, one in given_values(plan, SCHEMA.columns)]
+    assert actual == [("id", AtomicType("INT")), ("place.inner.shelf", AtomicType("TINYINT"))]

@@ -96,8 +96,8 @@ def test_executors_use_the_packed_environment(cluster: tuple[str, Path], tmp_pat
         timeout=600,
     )
     assert done.returncode == 0, done.stderr[-8000:]
-    (found,) = re.findall(r"^FOUND (.*)$", done.stdout, re.MULTILINE)
-    rows, places = json.loads(found)
+    (actual,) = re.findall(r"^FOUND (.*)$", done.stdout, re.MULTILINE)
+    rows, places = json.loads(actual)
     assert rows == [{"v": "x", "n": 500}, {"v": "y", "n": 500}]
     assert places and all(place.startswith(str(work)) for place in places), places
 

@@ -45,7 +45,7 @@ def test_python_workers_of_own_spark_preload_task_modules(tmp_path: Path, is_own
     other = tmp_path / "python"
     other.symlink_to(sys.executable)
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable if is_own else str(other)}
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", STARTED, str(tmp_path / "warehouse")],
         env=environment,
         capture_output=True,
@@ -53,7 +53,7 @@ def test_python_workers_of_own_spark_preload_task_modules(tmp_path: Path, is_own
         timeout=300,
         check=True,
     ).stdout
-    module, imported, pyspark = json.loads(told.split("FOUND", 1)[1])
+    module, imported, pyspark = json.loads(output.split("FOUND", 1)[1])
     assert module == (MODULE if is_own else "")
     assert imported == (["pandas", "pypaimon", "paimon_magics.spark.reading"] if is_own else [])
     assert ("pyspark.zip" in pyspark) != is_own

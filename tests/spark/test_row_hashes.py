@@ -53,12 +53,12 @@ def test_jvm_hashes_keys_like_the_kernel(spark: SparkSession, ansi: str) -> None
             hashed = row_hash(fields)
             assert hashed is not None
             frame = frame.withColumn(f"hash_{index}", F.expr(hashed))
-        found = frame.toArrow()
+        actual = frame.toArrow()
     finally:
         spark.conf.set("spark.sql.ansi.enabled", before)
     for index, names in enumerate(keys):
-        expected = binary_row_hash([found[name].combine_chunks() for name in names])
-        assert found[f"hash_{index}"].to_pylist() == expected.tolist(), names
+        expected = binary_row_hash([actual[name].combine_chunks() for name in names])
+        assert actual[f"hash_{index}"].to_pylist() == expected.tolist(), names
 
 
 def test_jvm_hashes_null_keys_like_the_kernel(spark: SparkSession) -> None:
@@ -74,10 +74,10 @@ def test_jvm_hashes_null_keys_like_the_kernel(spark: SparkSession) -> None:
         hashed = row_hash([pa.field(name, COLUMNS[name][0]) for name in names])
         assert hashed is not None
         frame = frame.withColumn(f"hash_{index}", F.expr(hashed))
-    found = frame.toArrow()
+    actual = frame.toArrow()
     for index, names in enumerate(keys):
-        expected = binary_row_hash([found[name].combine_chunks() for name in names])
-        assert found[f"hash_{index}"].to_pylist() == expected.tolist(), names
+        expected = binary_row_hash([actual[name].combine_chunks() for name in names])
+        assert actual[f"hash_{index}"].to_pylist() == expected.tolist(), names
 
 
 def test_keys_without_jvm_hash_are_left_to_the_kernel() -> None:

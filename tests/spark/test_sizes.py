@@ -27,8 +27,8 @@ pytestmark = pytest.mark.spark
 def test_spark_estimates_result_size_without_printing(
     spark: SparkSession, capsys: pytest.CaptureFixture[str], query: str, size_bytes: int
 ) -> None:
-    found = estimated_bytes(spark.sql(query))
-    assert found == pytest.approx(size_bytes, rel=0.01, abs=16)
+    actual = estimated_bytes(spark.sql(query))
+    assert actual == pytest.approx(size_bytes, rel=0.01, abs=16)
     assert capsys.readouterr().out == ""
 
 
@@ -50,10 +50,10 @@ def test_estimated_size_tells_work_of_small_files_only(spark: SparkSession, tmp_
     for rows, tells in ((1_000, True), (100_000, False)):
         folder = str(tmp_path / str(rows))
         spark.range(rows).write.parquet(folder)
-        found = estimate(spark.read.parquet(folder))
-        assert found.tells_work == tells
-        stored_bytes = sum(one.stat().st_size for one in Path(folder).glob("*.parquet"))
-        assert found.rows_bytes == pytest.approx(COMPRESSED_AT_MOST * stored_bytes, rel=0.01)
+        actual = estimate(spark.read.parquet(folder))
+        assert actual.tells_work == tells
+        stored_bytes = sum(each.stat().st_size for each in Path(folder).glob("*.parquet"))
+        assert actual.rows_bytes == pytest.approx(COMPRESSED_AT_MOST * stored_bytes, rel=0.01)
 
 
 def test_estimated_size_does_not_tell_work_of_python_functions(spark: SparkSession) -> None:

@@ -44,8 +44,8 @@ def test_last_row_of_key_wins_across_tasks(
         "SELECT count(*) AS n, min(v) AS least, sum(v - k) AS s, sum(d * 8 - v) AS d, "
         f"count_if(t = concat('t', v)) AS t FROM {name}"
     )
-    found = module_session.run(query).to_pylist()
-    assert [{key: int(value) for key, value in row.items()} for row in found] == [
+    actual = module_session.run(query).to_pylist()
+    assert [{key: int(value) for key, value in row.items()} for row in actual] == [
         {"n": 101, "least": 40299, "s": 101 * 40299, "d": 0, "t": 101}
     ]
     assert not list(tmp_path.glob("paimon-magics-rows-*"))
