@@ -101,7 +101,7 @@ class Ledger:
 
 def table_id_of(columns: Sequence[str]) -> int:
     """The number of the table that has these columns."""
-    return next(int(one[1:]) for one in columns if one[:1] == "c" and one[1:].isdigit())
+    return next(int(each[1:]) for each in columns if each[:1] == "c" and each[1:].isdigit())
 
 
 class Client(threading.Thread):
@@ -189,7 +189,7 @@ class Client(threading.Thread):
         if outcome is not DONE or answer is None:
             self.ledger.known.pop(name, None)
             return None
-        columns = [one["name"] for one in answer.json()["schema"]["fields"]]
+        columns = [each["name"] for each in answer.json()["schema"]["fields"]]
         self.ledger.known[name] = id = next(
             int(c[1:]) for c in columns if c[0] == "c" and c[1:].isdigit()
         )
@@ -388,9 +388,9 @@ class Client(threading.Thread):
         outcome, answer = self._post(path, body, sent.headers)
         if outcome is not DONE or answer is None:
             return
-        told = answer.json()
-        if (told["lsn"], told.get("duplicate")) != (sent.lsn, True):
-            self.ledger.faults.append(f"{sent} was answered {told} when it was repeated")
+        document = answer.json()
+        if (document["lsn"], document.get("duplicate")) != (sent.lsn, True):
+            self.ledger.faults.append(f"{sent} was answered {document} when it was repeated")
 
 
 def _document(name: TableName) -> dict[str, Any]:

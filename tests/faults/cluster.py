@@ -145,7 +145,7 @@ class Cluster:
         """The processes of the driver's session with `command` in their command lines, at any
         depth of descent."""
         assert self._driver is not None
-        found = []
+        result = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
@@ -153,8 +153,8 @@ class Cluster:
             except (FileNotFoundError, ProcessLookupError):
                 continue
             if int(fields[3]) == self._driver.pid and fields[0] != "Z" and command in words:
-                found.append(int(folder.name))
-        return found
+                result.append(int(folder.name))
+        return result
 
 
 def _kill(process: int) -> None:

@@ -41,14 +41,17 @@ def killing(number: int, at: int) -> str:
 def run_streams(session: Session, streams: dict[str, Stream], asked: dict[str, Any]) -> int:
     """Start the streams that do not run, and with `finish` end all; the number of started ones."""
     started = 0
-    for one in asked["streams"]:
-        known = streams.get(one["target"])
+    for each in asked["streams"]:
+        known = streams.get(each["target"])
         if known is None or not known.is_active:
-            frame = session.stream(one["source"], **one["options"]).selectExpr(*one["columns"])
-            if "counts" in one:
-                frame = frame.groupBy(one["counts"]).count()
-            streams[one["target"]] = session.write_stream(
-                frame, one["target"], checkpoint=one["checkpoint"], mode=one.get("mode", "append")
+            frame = session.stream(each["source"], **each["options"]).selectExpr(*each["columns"])
+            if "counts" in each:
+                frame = frame.groupBy(each["counts"]).count()
+            streams[each["target"]] = session.write_stream(
+                frame,
+                each["target"],
+                checkpoint=each["checkpoint"],
+                mode=each.get("mode", "append"),
             )
             started += 1
     for stream in streams.values() if asked.get("finish") else ():
@@ -86,11 +89,11 @@ def main(folder: str, master: str) -> None:
     print(json.dumps({"connected": os.getpid()}), flush=True)
     for line in sys.stdin:
         try:
-            asked = json.loads(line)
-            if isinstance(asked, dict):
-                answer: dict[str, object] = {"started": run_streams(session, streams, asked)}
+            document = json.loads(line)
+            if isinstance(document, dict):
+                answer: dict[str, object] = {"started": run_streams(session, streams, document)}
             else:
-                answer = {"snapshot": session.run(asked).snapshot_id}
+                answer = {"snapshot": session.run(document).snapshot_id}
         except Exception as error:
             answer = {"error": type(error).__name__, "message": str(error)}
         print(json.dumps(answer), flush=True)

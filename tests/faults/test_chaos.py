@@ -109,14 +109,14 @@ def _check_process(process: Process, ledger: Ledger) -> None:
             assert answer.status_code in (200, 404), answer.text
         queues: list[dict[str, Any]] = http.get("/v1/inserts").json()["tables"]
         assert not [
-            one
-            for one in queues
-            if one["waiting_rows"] or one["closed"] or one["held_by"] or one["dead_letters"]
+            each
+            for each in queues
+            if each["waiting_rows"] or each["closed"] or each["held_by"] or each["dead_letters"]
         ]
         ready = http.get("/health/ready")
         assert ready.status_code == 200, ready.text
         transactions = http.get("/v1/transactions").json()["transactions"]
-        assert {one["phase"] for one in transactions} <= set(FINISHED)
+        assert {each["phase"] for each in transactions} <= set(FINISHED)
     assert not ledger.faults, ledger.faults[:5]
 
 
@@ -144,7 +144,7 @@ def _check_tables(catalog: Catalog, ledger: Ledger) -> None:
     strict = 0
     for id, name in tables.items():
         strict += _check_rows(catalog, ledger, id, name, rows[id], by_table[id])
-    acknowledged = sum(one.outcome is DONE for one in ledger.sent)
+    acknowledged = sum(each.outcome is DONE for each in ledger.sent)
     print(f"{len(created)} tables, {acknowledged} inserts taken, {strict} surely in a table")
     assert strict > 0
 
@@ -162,7 +162,7 @@ def _check_rows(
     assert all(row[f"c{id}"] == id for row in rows), f"{name} has rows of another table"
     doubled = [n for n, times in found.items() if times > 1]
     assert not doubled, f"{name} has rows twice: {doubled[:5]}"
-    assert found.keys() <= {n for one in sent for n in one.rows}
+    assert found.keys() <= {n for each in sent for n in each.rows}
     snapshots = catalog.load(name).paimon.snapshot_manager()
     latest = snapshots.get_latest_snapshot()
     earliest = latest.id if latest else 0
@@ -175,19 +175,21 @@ def _check_rows(
     truncated = [ledger.truncations[user] for user in users & ledger.truncations.keys()]
     assert all(outcome is not REFUSED for _, _, outcome in truncated), "a refused TRUNCATE"
     tags = {tag for tag in catalog.load(name).paimon.tag_manager().list_tags()}
-    rolled_back = [one for one in ledger.rollbacks if one.table == id or f"c{one.table}" in tags]
-    safe_from = max([one.ended for one in rolled_back] + [end for _, end, _ in truncated] + [0.0])
+    rolled_back = [
+        each for each in ledger.rollbacks if each.table == id or f"c{each.table}" in tags
+    ]
+    safe_from = max([each.ended for each in rolled_back] + [end for _, end, _ in truncated] + [0.0])
     strict = 0
-    for one in sent:
-        here = [n for n in one.rows if n in found]
-        assert len(here) in (0, len(one.rows)), f"{name} has a part of {one}"
-        if one.outcome is REFUSED:
-            assert not here, f"{name} has what was refused: {one}"
-        elif one.outcome is DONE and one.began > safe_from:
-            assert here, f"{name} ({id}) has not what was acknowledged: {one}"
+    for each in sent:
+        here = [n for n in each.rows if n in found]
+        assert len(here) in (0, len(each.rows)), f"{name} has a part of {each}"
+        if each.outcome is REFUSED:
+            assert not here, f"{name} has what was refused: {each}"
+        elif each.outcome is DONE and each.began > safe_from:
+            assert here, f"{name} ({id}) has not what was acknowledged: {each}"
             strict += 1
-        if not rolled_back and any(one.ended and one.ended < begin for begin, _, _ in truncated):
-            assert not here, f"{name} has what was truncated: {one}"
+        if not rolled_back and any(each.ended and each.ended < begin for begin, _, _ in truncated):
+            assert not here, f"{name} has what was truncated: {each}"
     channels: dict[str, list[int]] = defaultdict(list)
     for row in rows:
         if row["channel"]:

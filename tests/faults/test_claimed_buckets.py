@@ -69,7 +69,7 @@ def test_compactors_and_coordinator_never_compact_the_same_bucket(
                 writer.result(300)
         finally:
             ended.set()
-        receipts = [receipt for one in compactors for receipt in one.result(120)]
+        receipts = [receipt for each in compactors for receipt in each.result(120)]
     assert [receipt.reason for receipt in receipts if receipt.conflicting] == []
     assert sum(receipt.receipt is not None for receipt in receipts) > 1
     Compactor(process.client()).compact(catalog, TABLE, is_full=True)
@@ -138,14 +138,14 @@ def test_java_compactions_in_between_lose_no_rows(
                         assert "conflict" in str(error).lower(), error
         finally:
             ended.set()
-        assert sum(one.result(120) for one in compactors) > 0
+        assert sum(each.result(120) for each in compactors) > 0
     assert javas > 0
     Compactor(process.client()).compact(catalog, TABLE, is_full=True)
     process.close()
-    found = java_paimon.rows(tmp_path / "warehouse", "default.t")
+    actual = java_paimon.rows(tmp_path / "warehouse", "default.t")
     rows = expected(kind)
     if kind == "append":
         first = [row for row in rows if row[0] < 100]
         rows = sorted(rows * rounds + first)
-    assert sorted(found) == rows
+    assert sorted(actual) == rows
     assert missing(catalog.load(TABLE)) == set()

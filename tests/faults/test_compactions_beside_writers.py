@@ -90,10 +90,10 @@ def run(folder: Path, connect: Connect, *tasks: Callable[[Catalog, CoordinatorCl
 
     def compactor(is_full: bool) -> list[str]:
         catalog, client = opened(folder), connect()
-        found = []
+        result = []
         while not ended.is_set():
-            found.append(compact_once(catalog, client, is_full=is_full))
-        return found
+            result.append(compact_once(catalog, client, is_full=is_full))
+        return result
 
     with ThreadPoolExecutor(len(tasks) + 2) as pool:
         compactors = [pool.submit(compactor, is_full) for is_full in (True, False)]
@@ -103,7 +103,7 @@ def run(folder: Path, connect: Connect, *tasks: Callable[[Catalog, CoordinatorCl
                 writer.result(300)
         finally:
             ended.set()
-        return [outcome for one in compactors for outcome in one.result(120)]
+        return [outcome for each in compactors for outcome in each.result(120)]
 
 
 def test_writers_and_compactors_of_a_bucket_keep_each_row_once(
@@ -162,9 +162,9 @@ def test_compaction_does_not_bring_back_overwritten_rows(tmp_path: Path, connect
 
     outcomes = run(tmp_path, connect, appending, overwriting)
     print({outcome: outcomes.count(outcome) for outcome in set(outcomes)})
-    found = sorted(tuple(row.values()) for row in read(catalog))
+    actual = sorted(tuple(row.values()) for row in read(catalog))
     last = (1000 + COMMITS - 1, "stays", "a")
-    assert found == [*((k, "b", "b") for k in range(COMMITS * 2)), last]
+    assert actual == [*((k, "b", "b") for k in range(COMMITS * 2)), last]
     table = catalog.load(TABLE)
     assert missing(table) == set()
     assert unreachable(table) == set()

@@ -336,7 +336,7 @@ def test_disturbed_abort_is_finished(armed: Armed, step: str, action: str) -> No
 def phases(process: Process) -> list[str]:
     headers = {"Authorization": f"Bearer {process.token()}"}
     listed = httpx.get(process.address + "/v1/transactions", headers=headers, trust_env=False)
-    return [one["phase"] for one in listed.json()["transactions"]]
+    return [each["phase"] for each in listed.json()["transactions"]]
 
 
 @pytest.mark.slow

@@ -90,5 +90,5 @@ def test_refused_compaction_keeps_the_vectors_of_the_other(armed: Armed) -> None
     wait_until_nothing_is_left(catalog, name)
     assert unreachable(table) == set() and missing(table) == set()
     assert deleted(table) == [[0, 1, 2]]
-    found = sorted((row["k"], row["v"]) for row in read(catalog, name))
-    assert found == [(k, "new" if k < 3 else "old") for k in range(500)]
+    actual = sorted((row["k"], row["v"]) for row in read(catalog, name))
+    assert actual == [(k, "new" if k < 3 else "old") for k in range(500)]

@@ -123,7 +123,7 @@ class Pair:
 
     def __init__(self, folder: Path) -> None:
         self._team = Team(folder, 2, "--log=warehouse")
-        self._balancer = Balancer([one.address for one in self._team.members])
+        self._balancer = Balancer([each.address for each in self._team.members])
         self._killed = self._team.owner()
         self.address = self._balancer.address
         self.warehouse = self._team.warehouse
@@ -253,8 +253,8 @@ def test_coordinator_kills_lose_no_rows_of_a_flink_stream_and_sessions(
     for table in TABLES:
         brought = [key for writer in writers for key in writer.keys[table]]
         expected = sorted({*range(rows), *brought})
-        found = session.run(f"SELECT id FROM {table} ORDER BY id").to_arrow()["id"].to_pylist()
-        assert found == expected, differences(found, expected)
+        actual = session.run(f"SELECT id FROM {table} ORDER BY id").to_arrow()["id"].to_pylist()
+        assert actual == expected, differences(actual, expected)
         java = sorted(row[0] for row in java_paimon.rows(process.warehouse, f"default.{table}"))
         assert java == expected, differences(java, expected)
     # A reader of the changelog hears of each row of Flink's once.
@@ -275,18 +275,18 @@ def test_coordinator_kills_lose_no_rows_of_a_flink_stream_and_sessions(
     assert set(changes["id"]) == set(range(rows)) and set(changes["rowkind"]) == {"+I"}
     # Each key is in the index of its bucket: new values take the place of the old ones.
     session.run("INSERT INTO dynamic SELECT id, 'new' FROM dynamic")
-    found = session.run("SELECT count(*), count(DISTINCT id), max(v) FROM dynamic").to_arrow()
+    actual = session.run("SELECT count(*), count(DISTINCT id), max(v) FROM dynamic").to_arrow()
     count = rows + sum(len(writer.keys["dynamic"]) for writer in writers)
-    assert list(found.to_pylist()[0].values()) == [count, count, "new"]
+    assert list(actual.to_pylist()[0].values()) == [count, count, "new"]
 
 
 def check_failures(failures: Sequence[Failure], downs: Sequence[Down]) -> None:
     """Check that all were for kills. A committer that has committed what its checkpoint held fails
     once more by itself, so that the writers see it."""
-    restored = [one for one in failures if "after committing the restored" in one.cause]
-    assert len(restored) <= len(TABLES) * len(downs), [one.at for one in restored]
+    restored = [each for each in failures if "after committing the restored" in each.cause]
+    assert len(restored) <= len(TABLES) * len(downs), [each.at for each in restored]
     for failure in failures:
-        caused = any(one.begin <= failure.at <= one.end + FAILS_LATE for one in downs)
+        caused = any(each.begin <= failure.at <= each.end + FAILS_LATE for each in downs)
         reached_nobody = "RESTException: Error occurred while processing" in failure.cause
         assert failure in restored or (caused and reached_nobody), (downs, failure)
 

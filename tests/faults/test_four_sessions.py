@@ -137,7 +137,7 @@ def test_four_sessions_and_a_compactor_keep_acknowledged_changes(
                 done.set()
             print(kind, "compactions:", compactions.result())
         print(kind, "refused after all retries:", [one.refused for one in workers])
-        found = first.run("SELECT k, n FROM t").to_pylist()
+        actual = first.run("SELECT k, n FROM t").to_pylist()
         added = sum((one.added for one in workers), Counter[int]())
         gone = {key for one in workers for key in one.deleted}
         merged = {100 + step + more for step in range(STEPS) if step % 3 == 1 for more in range(4)}
@@ -147,7 +147,7 @@ def test_four_sessions_and_a_compactor_keep_acknowledged_changes(
             **{key: 0 for one in workers for key in one.inserted},
         }
         assert len(gone) == SESSIONS
-        assert sorted((row["k"], row["n"]) for row in found) == sorted(expected.items())
+        assert sorted((row["k"], row["n"]) for row in actual) == sorted(expected.items())
     table = Catalog.open({"warehouse": str(tmp_path)}).load(TableName("t", "default"))
     assert missing(table) == set()
     wait_until(lambda: unreachable(table) == set(), 60)

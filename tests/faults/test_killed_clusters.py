@@ -101,8 +101,8 @@ def cluster(folder: Path, coordinator: Process) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def catalog(folder: Path) -> Catalog:
     for sql in (*TABLES.values(), *COMPACTED.values(), INLINED, f"CREATE TABLE plain ({COLUMNS})"):
-        found = create_table(folder / "warehouse", sql)
-    return found
+        result = create_table(folder / "warehouse", sql)
+    return result
 
 
 def content(catalog: Catalog, name: str) -> Counter[Row]:
@@ -117,7 +117,7 @@ def settled(coordinator: Process) -> bool:
         headers={"Authorization": f"Bearer {coordinator.token()}"},
         trust_env=False,
     )
-    return all(one["phase"] in ("committed", "aborted") for one in answer.json()["transactions"])
+    return all(each["phase"] in ("committed", "aborted") for each in answer.json()["transactions"])
 
 
 def nothing_is_left(catalog: Catalog, name: str) -> bool:

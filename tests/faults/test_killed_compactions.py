@@ -190,12 +190,12 @@ def test_refused_compaction_removes_only_its_own_files(armed: Armed) -> None:
 
 def oldest_to(table: Table, level: int, *buckets: int) -> list[CommitMessage]:
     """Messages that move the oldest file of each bucket to a level."""
-    found = upgrade(table, level, *[((), bucket) for bucket in buckets])
-    for message in found:
+    result = upgrade(table, level, *[((), bucket) for bucket in buckets])
+    for message in result:
         oldest = min(message.compact_before, key=lambda file: file.max_sequence_number)
         message.compact_before = [oldest]
         message.compact_after = [replace(oldest, level=level)]
-    return found
+    return result
 
 
 @pytest.mark.parametrize(

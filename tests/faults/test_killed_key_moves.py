@@ -54,6 +54,6 @@ def test_killed_key_move_is_made_whole_or_not_at_all(
     job.commit(prepared)
     assert lake.rows() == [(1, "job"), (5, "job"), (6, "other"), (7, "job")]
     assert lake.kinds() == ["APPEND", "APPEND", "COMPACT", "APPEND"]
-    wait_until(lambda: not [one for one in unreachable(lake.loaded()) if "/pm-" in one])
+    wait_until(lambda: not [each for each in unreachable(lake.loaded()) if "/pm-" in each])
     assert not missing(lake.loaded())
     assert len(data_files(warehouse)) == 5 and not list(warehouse.rglob(".attempts"))

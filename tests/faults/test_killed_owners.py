@@ -134,15 +134,15 @@ class Takeovers:
 
     def wait(self, since: float, but: Process) -> None:
         """Wait for an owner other than `but`."""
-        others = [one for one in self.team.members if one is not but]
-        wait_until(lambda: any(asked(one, "/health/owner") == 200 for one in others), 60)
+        others = [each for each in self.team.members if each is not but]
+        wait_until(lambda: any(asked(each, "/health/owner") == 200 for each in others), 60)
         self.seconds.append(time.monotonic() - since)
 
     def check(self) -> None:
         """The 99th of a hundred takes one and a half leases at most."""
         longest = sorted(self.seconds)
         place = min(int(len(longest) * 0.99), len(longest) - 1)
-        told = [round(one, 2) for one in longest]
+        told = [round(each, 2) for each in longest]
         print(f"{dict(self.happened)}; takeovers in seconds: {told}")
         assert longest[place] < 1.5 * LEASE_MS / 1000, told
 
@@ -206,7 +206,7 @@ def test_owner_failures_lose_and_duplicate_no_acknowledged_rows(
         for sql in TABLES:
             catalog = create_table(team.warehouse, sql)
         team.owner()
-        addresses = [one.address for one in team.members]
+        addresses = [item.address for item in team.members]
         balancer = Balancer(addresses)
         stack.callback(balancer.close)
         class_path = compile_java_writer(spark, tmp_path / "java")
@@ -258,21 +258,21 @@ def test_owner_failures_lose_and_duplicate_no_acknowledged_rows(
         flushed(team, INSERTED.table)
         takeovers.check()
         every: dict[TableName, Sequence[Writer | EngineClient]] = {
-            TABLE: [one for one in writers if one.kind == "commits"],
-            INSERTED: [one for one in writers if one.kind == "streams"],
+            TABLE: [item for item in writers if item.kind == "commits"],
+            INSERTED: [item for item in writers if item.kind == "streams"],
             ENGINES: engines,
         }
         for table, some in every.items():
-            found = Counter(int(str(row["k"])) for row in read(catalog, table))
-            written = {key for one in some for key in one.written}
-            doubtful = {key for one in some for key in one.doubtful}
+            actual = Counter(int(str(row["k"])) for row in read(catalog, table))
+            written = {key for item in some for key in item.written}
+            doubtful = {key for item in some for key in item.doubtful}
             print(f"{table}: {len(written)} acknowledged, {len(doubtful)} doubtful")
             assert written, some
-            assert not [key for key, count in found.items() if count > 1], table
-            assert written <= found.keys() <= written | doubtful, table
+            assert not [key for key, count in actual.items() if count > 1], table
+            assert written <= actual.keys() <= written | doubtful, table
         for engine in engines:
             print("".join(engine.said)[-2000:])
-        failures = Counter(f"{one!r:.100}" for some in writers for one in some.failures)
+        failures = Counter(f"{item!r:.100}" for some in writers for item in some.failures)
         print("statements that failed:", failures)
         if case in ("killed", "clocks"):  # they wait for the next owner
             assert not failures

@@ -94,8 +94,8 @@ class Source:
         self._thread.join()
         if self.error is not None:
             raise self.error
-        for one in (self.plain, self.keyed):
-            one.flush()
+        for each in (self.plain, self.keyed):
+            each.flush()
 
     def close(self) -> None:
         self._ended.set()
@@ -214,7 +214,7 @@ def changes_of(session: Session, name: str) -> Counter[tuple[Any, ...]]:
 def nothing_is_left(catalog: Catalog, name: str) -> bool:
     table = catalog.load(TableName(name, "default"))
     assert missing(table) == set()
-    return {one for one in unreachable(table) if not one.startswith(".streams/")} == set()
+    return {each for each in unreachable(table) if not each.startswith(".streams/")} == set()
 
 
 @pytest.mark.parametrize(

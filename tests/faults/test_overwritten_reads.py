@@ -41,5 +41,5 @@ def test_overwriting_the_read_snapshot_loses_no_update(
         session.run("INSERT INTO counted VALUES (2, 0)")
         outcome = run_while(outside.go_on, session, STATEMENTS[name], tmp_path)
         assert "was rolled back to before snapshot 2" in str(outcome.notes)
-        found = session.run("SELECT * FROM counted ORDER BY k").to_pylist()
-        assert [tuple(row.values()) for row in found] == [(1, 101), (2, 0)]
+        actual = session.run("SELECT * FROM counted ORDER BY k").to_pylist()
+        assert [tuple(row.values()) for row in actual] == [(1, 101), (2, 0)]

@@ -63,10 +63,10 @@ class Changed(Killed):
         return {"statements": [some_statement(chance, n) for n in self._numbers(first)]}
 
     def check(self) -> None:
-        told = sorted(one for some in self.acknowledged for one in some)
-        assert [lsn for lsn, _ in told] == list(range(1, len(told) + 1))
+        ordered = sorted(each for some in self.acknowledged for each in some)
+        assert [lsn for lsn, _ in ordered] == list(range(1, len(ordered) + 1))
         expected: dict[int, str] = {}
-        for _, first in told:
+        for _, first in ordered:
             statements: Any = self.document(first)["statements"]
             for statement in statements:
                 carry_out(expected, statement)
@@ -138,6 +138,6 @@ def test_crash_at_each_step_applies_changes_once_and_in_order(tmp_path: Path, ac
             while not served.has_struck:
                 send(3)
                 served.flush_surely()
-            found = {row["id"]: row["name"] for row in served.rows()}
-            assert found == expected, (step, action)
+            actual = {row["id"]: row["name"] for row in served.rows()}
+            assert actual == expected, (step, action)
         wait_until(lambda: served.queue()["waiting_rows"] == 0)

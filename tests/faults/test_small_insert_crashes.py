@@ -189,9 +189,9 @@ def test_random_coordinator_kills_keep_each_insert_once_and_in_order(tmp_path: P
         killer.join()
         served.start_if_dead()
         served.flush_surely()
-        told = sorted(one for some in acknowledged for one in some)
-        assert [id for _, id in told] == served.ids()
-        assert sorted(id for _, id in told) == list(range(clients * each))
+        ordered = sorted(item for some in acknowledged for item in some)
+        assert [id for _, id in ordered] == served.ids()
+        assert sorted(id for _, id in ordered) == list(range(clients * each))
 
 
 @pytest.mark.slow

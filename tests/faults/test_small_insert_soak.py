@@ -122,7 +122,7 @@ def test_hours_of_single_rows_make_a_snapshot_an_interval(tmp_path: Path, hours:
     for id in range(1, latest.id + 1, max(latest.id // 500, 1)):
         properties = snapshots.get_snapshot_by_id(id).properties
         assert properties["paimon-magics.files"] == str(PARTITIONS * BUCKETS)
-    print(f"{latest.id} snapshots, MB resident: {[round(one) for one in resident]}")
+    print(f"{latest.id} snapshots, MB resident: {[round(each) for each in resident]}")
     assert resident[-1] < resident[len(resident) // 2] * 1.1 + 16
 
 
@@ -228,9 +228,9 @@ class Killed:
         found = builder.new_read().to_arrow(builder.new_scan().plan().splits())["id"]
         assert len(found) == self.rows
         assert len(pc.unique(found)) == self.rows
-        told = sorted(one for some in self.acknowledged for one in some)
-        assert [lsn for lsn, _ in told] == list(range(1, len(told) + 1))
-        expected = [id for _, first in told for id in self._numbers(first)]
+        ordered = sorted(each for some in self.acknowledged for each in some)
+        assert [lsn for lsn, _ in ordered] == list(range(1, len(ordered) + 1))
+        expected = [id for _, first in ordered for id in self._numbers(first)]
         assert found.to_pylist() == expected
         for some in self.acknowledged:
             assert some == sorted(some)

@@ -58,8 +58,8 @@ def sessions(folder: Path, coordinator: Process) -> Iterator[list[Cluster]]:
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(Cluster.start, made))
     yield made
-    for one in made:
-        one.bury()
+    for each in made:
+        each.bury()
 
 
 def table(folder: Path, name: str, kind: str) -> Catalog:
