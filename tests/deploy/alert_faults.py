@@ -113,7 +113,7 @@ def certificate_and_audit_log(lab: Lab) -> None:
         Entry(entry_id(now_ms, f"e{n:06}"), now_ms, "commit", outcome=Outcome.DONE)
         for n in range(100_001)
     ]
-    store.audit.save([(one.id, one.body, True) for one in entries])
+    store.audit.save([(each.id, each.body, True) for each in entries])
     store.close()
     (place / "ops.db").touch()  # the database of its table can't be made
     certificate = folder / "certificate.pem"
@@ -303,7 +303,7 @@ def tables_in_trouble(lab: Lab) -> None:
             tables.fires(alert)
         assert tables.fires("PaimonTableStopped", table=f"{place}/default.db/s")
         tables.is_ready()
-        lab.dashboard = {one: lab.prometheus.query(one) for one in lab.queries}
+        lab.dashboard = {each: lab.prometheus.query(each) for each in lab.queries}
         for mend in mends:
             mend()
         for alert in alerts:

@@ -26,13 +26,13 @@ FOR = "2s"
 
 def program(name: str) -> str:
     """A program of Prometheus'. Without it on the machine, skip the test; with CI=true, fail it."""
-    found = shutil.which(name)
-    if found is None:
+    result = shutil.which(name)
+    if result is None:
         reason = f"Prometheus is not installed: there is no {name} on PATH"
         if os.environ.get("CI") == "true":
             pytest.fail(reason)
         pytest.skip(reason)
-    return found
+    return result
 
 
 def hastened(rules: Path) -> str:

@@ -28,7 +28,7 @@ def rules() -> list[dict[str, object]]:
 
 def queries() -> list[str]:
     dashboard = json.loads((MONITORING / "dashboard.json").read_text())
-    return [one["expr"] for panel in dashboard["panels"] for one in panel["targets"]]
+    return [each["expr"] for panel in dashboard["panels"] for each in panel["targets"]]
 
 
 ALERTS = sorted(str(rule["alert"]) for rule in rules())
@@ -78,11 +78,11 @@ def test_alerts_fire_in_a_fault_and_end_after_it(proof: Proof, fault: Fault) -> 
 @pytest.mark.parametrize("fault", [tables_in_trouble], ids=["beside damaged tables"])
 def test_every_query_of_the_dashboard_finds_something(proof: Proof, fault: Fault) -> None:
     proof.of(fault)
-    found = proof.lab.dashboard
-    assert list(found) == queries()
-    for query, series in found.items():
+    actual = proof.lab.dashboard
+    assert list(actual) == queries()
+    for query, series in actual.items():
         assert series, query
-        assert all(one["value"][1] != "NaN" for one in series), (query, series)
+        assert all(each["value"][1] != "NaN" for each in series), (query, series)
 
 
 @pytest.mark.always
@@ -101,5 +101,5 @@ def test_every_alert_has_a_line_on_what_to_do() -> None:
 @pytest.mark.always
 def test_prometheus_accepts_the_rules() -> None:
     check = [program("promtool"), "check", "rules", str(RULES)]
-    said = subprocess.run(check, capture_output=True, text=True, check=False)
-    assert said.returncode == 0, said.stdout + said.stderr
+    completed = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr

@@ -50,7 +50,7 @@ def documents() -> list[dict[str, Any]]:
 
 def command_lines() -> list[list[str]]:
     """The options of every coordinator that is started there."""
-    (stateful,) = [one for one in documents() if one["kind"] == "StatefulSet"]
+    (stateful,) = [each for each in documents() if each["kind"] == "StatefulSet"]
     (container,) = stateful["spec"]["template"]["spec"]["containers"]
     (entry,) = re.findall(r"^ENTRYPOINT (.*)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
     image = json.loads(entry)[1:]
@@ -137,8 +137,8 @@ def test_systemd_understands_the_unit(file: Path, tmp_path: Path) -> None:
     program = re.compile(r"^ExecStart=/opt/paimon-magics/bin/\S+", re.MULTILINE)
     unit.write_text(program.sub("ExecStart=/bin/true", file.read_text()))
     words = ["systemd-analyze", "verify", "--man=no", str(unit)]
-    said = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
-    assert file.name not in said.stderr, said.stderr
+    completed = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert file.name not in completed.stderr, completed.stderr
 
 
 def test_unit_of_the_spark_server_uses_existing_options() -> None:
@@ -151,9 +151,9 @@ def test_unit_of_the_spark_server_uses_existing_options() -> None:
     assert options.port == PORT
     assert others == ["--master", "local[*]", "--driver-memory", "4g"]
     submit = Path(launch_words(options.host, options.port, Path("/tmp"), others)[0])
-    said = subprocess.run([submit, "--help"], capture_output=True, text=True, check=False)
+    completed = subprocess.run([submit, "--help"], capture_output=True, text=True, check=False)
     for option in (*others[::2], "--load-spark-defaults", "--properties-file"):
-        assert option in said.stderr, said.stderr
+        assert option in completed.stderr, completed.stderr
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_dashboard_and_alerts_use_existing_metrics(served: Served) -> None:
     alerts = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
     asked = [rule["expr"] for group in alerts["groups"] for rule in group["rules"]]
     dashboard = json.loads((MONITORING / "dashboard.json").read_text())
-    asked += [one["expr"] for panel in dashboard["panels"] for one in panel["targets"]]
+    asked += [each["expr"] for panel in dashboard["panels"] for each in panel["targets"]]
     for expression in asked:
         assert set(_METRIC.findall(expression)) <= known, expression
 
@@ -237,8 +237,8 @@ def test_a_dump_of_a_store_in_postgresql_is_restored_into_an_empty_database(
 
 def program(name: str) -> str:
     """A program of PostgreSQL's, whose servers' programs need not be on the path."""
-    found = shutil.which(name) or next(
+    result = shutil.which(name) or next(
         map(str, sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)), None
     )
-    assert found is not None, name
-    return found
+    assert result is not None, name
+    return result

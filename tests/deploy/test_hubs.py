@@ -76,7 +76,7 @@ def test_spawner_knows_all_its_settings_and_each_user_gets_limits(
         for key, value in config[section].items():
             known[key]._validate(spawner.__new__(spawner), value)
     assert config.Spawner.mem_limit and config.Spawner.cpu_limit
-    assert any(one.startswith("--MappingKernelManager.cull_idle") for one in config.Spawner.args)
+    assert any(each.startswith("--MappingKernelManager.cull_idle") for each in config.Spawner.args)
     # The only secrets of a user's server are its own.
     environment = config.Spawner.environment
     assert set(environment) == {
@@ -94,9 +94,9 @@ def test_hub_starts_no_coordinator_that_could_end_it(
 ) -> None:
     config = config_of(kind, tmp_path, monkeypatch)
     services = config.JupyterHub.services.get_value([])
-    assert [one["name"] for one in services] == ["one", "two"]
-    assert [one["api_token"] for one in services] == ["first", "second"]
-    assert not any("command" in one for one in services)
+    assert [each["name"] for each in services] == ["one", "two"]
+    assert [each["api_token"] for each in services] == ["first", "second"]
+    assert not any("command" in each for each in services)
     groups = {
         group for role in config.JupyterHub.load_roles.get_value([]) for group in role["groups"]
     }
@@ -127,7 +127,7 @@ def test_zero_to_jupyterhub_takes_the_same_rights_and_limits(
         "load_subconfig('paimon.py')\n"
     )
     config = config_of("kubernetes", tmp_path, monkeypatch)
-    names = [one["name"] for one in config.JupyterHub.services]
+    names = [each["name"] for each in config.JupyterHub.services]
     assert names == ["jupyterhub-idle-culler", "one", "two"]
     assert len(config.JupyterHub.load_roles) == 4
     assert config.KubeSpawner.environment["PAIMON_COORDINATOR"].startswith("http://c-1")
@@ -141,7 +141,7 @@ def test_zero_to_jupyterhub_takes_the_same_rights_and_limits(
 
 def test_coordinators_of_hubs_are_started_with_existing_options_and_stand_by() -> None:
     (unit,) = re.findall(r"^ExecStart=\S+ (.*)$", UNIT.read_text(), re.MULTILINE)
-    (stateful,) = [one for one in MANIFESTS if one["kind"] == "StatefulSet"]
+    (stateful,) = [each for each in MANIFESTS if each["kind"] == "StatefulSet"]
     (container,) = stateful["spec"]["template"]["spec"]["containers"]
     lines = [
         shlex.split(unit.replace("%i", "8124")),
@@ -160,7 +160,7 @@ def test_coordinators_of_hubs_are_started_with_existing_options_and_stand_by() -
 def test_manifests_fit_the_schemas_of_kubernetes_and_ask_open_paths() -> None:
     for document in MANIFESTS:
         kubernetes_validate.validate(document, "1.30", strict=True)
-    (stateful,) = [one for one in MANIFESTS if one["kind"] == "StatefulSet"]
+    (stateful,) = [each for each in MANIFESTS if each["kind"] == "StatefulSet"]
     (container,) = stateful["spec"]["template"]["spec"]["containers"]
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         path = container[name]["httpGet"]["path"]
@@ -195,8 +195,8 @@ def test_systemd_understands_the_units_and_the_properties_of_users_units(
         (tmp_path / name).write_text(text)
         names.append(name)
     words = ["systemd-analyze", "verify", "--man=no", *(str(tmp_path / name) for name in names)]
-    said = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60).stderr
-    assert not any(name in line for line in said.splitlines() for name in names), said
+    output = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60).stderr
+    assert not any(name in line for line in output.splitlines() for name in names), output
 
 
 @pytest.mark.skipif(shutil.which("nft") is None, reason="this machine has no nft")
