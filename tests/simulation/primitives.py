@@ -156,12 +156,12 @@ class Condition:
 
     def wait_for(self, predicate: Callable[[], object], timeout: float | None = None) -> object:
         until_us = None if timeout is None else self._scheduler.now_us + _us(timeout)
-        while not (found := predicate()):
+        while not (result := predicate()):
             left = None if until_us is None else (until_us - self._scheduler.now_us) / 1e6
             if left is not None and left <= 0:
                 break
             self.wait(left)
-        return found
+        return result
 
     def notify(self, n: int = 1) -> None:
         self._waiting.wake(n)

@@ -298,8 +298,8 @@ class _Run:
             queue = table.queue
             if queue.batches and not queue.closed:
                 self._problem(f"rows of {table.name} wait for ever: {queue.last_error!r}")
-        for held in owner.coordinator.state.transactions.values():
-            self._problem(f"transaction {held.id} is {held.phase} for ever")
+        for each in owner.coordinator.state.transactions.values():
+            self._problem(f"transaction {each.id} is {each.phase} for ever")
 
     # ---- the checks ----
 

@@ -71,12 +71,12 @@ def test_locks_queues_and_futures_wait() -> None:
     def take() -> None:
         future.set_result([items.get() for _ in range(10)])
 
-    found: list[object] = []
+    actual: list[object] = []
     carried_out(
-        scheduler, process, locked, locked, take, put, lambda: found.append(future.result(5))
+        scheduler, process, locked, locked, take, put, lambda: actual.append(future.result(5))
     )
     assert set(overlaps) == {1}
-    assert found == [list(range(10))]
+    assert actual == [list(range(10))]
 
 
 def test_a_future_without_an_answer_times_out_in_simulated_time() -> None:

@@ -119,7 +119,7 @@ class World:
             raise error[1]
         task.depth += 1
         try:
-            found = effect()
+            result = effect()
         finally:
             task.depth -= 1
         if error is not None:
@@ -129,7 +129,7 @@ class World:
             self._perhaps_crash(task.process)
         scheduler.perhaps(self.faults.pauses)
         scheduler.check()
-        return found
+        return result
 
     def sleep_us(self, us: int) -> None:
         """Let time pass for this task."""
@@ -280,12 +280,12 @@ _SKIPPED = ("magics", "session", "spark", "widgets", "__main__")
 
 
 def _import_all(package: Any) -> None:
-    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.", lambda _: None):
-        parts = found.name.split(".")
+    for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}.", lambda _: None):
+        parts = each.name.split(".")
         if parts[1] in _SKIPPED or parts[-1] == "__main__":
             continue
         try:
-            importlib.import_module(found.name)
+            importlib.import_module(each.name)
         except ImportError:  # an optional package
             continue
 
@@ -303,11 +303,11 @@ def _hooked(kind: str, name: str, method: Callable[..., Any]) -> Callable[..., A
         about = str(args[0]).rpartition("/")[2] if args and isinstance(args[0], str) else ""
         if "-" in about:  # ids of files that the native library names
             about = about[:8]
-        found = world.call(kind, f"{name} {about}", lambda: method(self, *args, **named))
-        if isinstance(found, list):
-            found.sort(key=str if name == "names" else lambda one: str(one.path))
-            world.random.shuffle(found)
-        return found
+        result = world.call(kind, f"{name} {about}", lambda: method(self, *args, **named))
+        if isinstance(result, list):
+            result.sort(key=str if name == "names" else lambda one: str(one.path))
+            world.random.shuffle(result)
+        return result
 
     return call
 
@@ -473,7 +473,7 @@ class Child:
             world.scheduler.perhaps(world.faults.pauses)
             task.depth += 1
             try:
-                found = flusher_process._done(job)
+                result = flusher_process._done(job)
             finally:
                 task.depth -= 1
             if world.happens("slow"):
@@ -482,4 +482,4 @@ class Child:
             if world.happens("child dies"):
                 raise ChildDiedError("The simulated process died.", -9)
             world.scheduler.check()
-            return found
+            return result
