@@ -211,10 +211,10 @@ def test_values_of_numpy_and_pandas_are_bound(run: Run, value: str, bound: objec
     run(f"import decimal, numpy, pandas\nvalue = {value}")
     run("%%paimon\nSET spark.sql.session.timeZone = UTC")
     table = run("%%paimon -t arrow\nSELECT :value AS v")
-    (found,) = table["v"].to_pylist()  # type: ignore[index]
-    if isinstance(found, datetime.datetime):
-        found = found.replace(tzinfo=None)
-    assert (found, type(found)) == (bound, type(bound))
+    (actual,) = table["v"].to_pylist()  # type: ignore[index]
+    if isinstance(actual, datetime.datetime):
+        actual = actual.replace(tzinfo=None)
+    assert (actual, type(actual)) == (bound, type(bound))
 
 
 @pytest.mark.parametrize("value", ["{'a': 1}", "{1}", "object()", "1j", "lambda: 1", "spark"])
@@ -263,8 +263,8 @@ def test_a_dry_run_finds_the_error_in_a_later_statement(connected: InteractiveSh
 
 
 def test_explain_shows_the_plan_and_runs_nothing(run: Run) -> None:
-    said = str(run("%%paimon --explain\nINSERT INTO orders VALUES (9, 'x', 'mon')"))
-    assert said.startswith("default.orders: rows are merged in by key.")
+    text = str(run("%%paimon --explain\nINSERT INTO orders VALUES (9, 'x', 'mon')"))
+    assert text.startswith("default.orders: rows are merged in by key.")
     assert run(f"%%paimon -t arrow\n{ALL}").to_pylist() == ROWS  # type: ignore[attr-defined]
 
 

@@ -16,9 +16,9 @@ HUB = Path(__file__).resolve().parents[2] / "notebooks" / "jupyterhub"
 
 
 def magics_of(shell: InteractiveShell) -> PaimonMagics:
-    found = shell.magics_manager.registry["PaimonMagics"]
-    assert isinstance(found, PaimonMagics)
-    return found
+    result = shell.magics_manager.registry["PaimonMagics"]
+    assert isinstance(result, PaimonMagics)
+    return result
 
 
 def test_every_session_setting_is_configurable_with_same_default(

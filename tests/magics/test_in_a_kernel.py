@@ -86,7 +86,7 @@ def unfinished(kernel: Kernel) -> list[str] | None:
         headers = {"Authorization": f"Bearer {folder.token()}"}
         answer = httpx.get(f"{running.address}/v1/transactions", headers=headers)
         answer.raise_for_status()
-        phases = {one["id"]: one["phase"] for one in answer.json()["transactions"]}
+        phases = {each["id"]: each["phase"] for each in answer.json()["transactions"]}
         return [id for id, phase in phases.items() if phase not in FINISHED]
     return None
 
@@ -316,11 +316,11 @@ def test_spark_calls_and_cells_read_tables_frames_and_files(kernel: Kernel) -> N
     kernel.run("%%paimon\nCREATE TABLE IF NOT EXISTS t (id BIGINT, v STRING)")
     shown = kernel.run(SPARKS_OWN_CALLS).displays[-1]["text/plain"]
     assert shown == "([True, True, True, True, True], [1, 1, 1, 5])"
-    found = kernel.run("%%paimon\nSELECT v FROM harvest JOIN t USING (id)").displays[-1]
-    assert found["text/plain"].endswith("a pandas frame of 2 rows.")
-    assert "before" in found["text/plain"]
-    found = kernel.run("%%paimon\nSELECT max(id) FROM csv.`harvest.csv`").displays[-1]
-    assert found["text/plain"].splitlines()[2].strip() == "1"
+    actual = kernel.run("%%paimon\nSELECT v FROM harvest JOIN t USING (id)").displays[-1]
+    assert actual["text/plain"].endswith("a pandas frame of 2 rows.")
+    assert "before" in actual["text/plain"]
+    actual = kernel.run("%%paimon\nSELECT max(id) FROM csv.`harvest.csv`").displays[-1]
+    assert actual["text/plain"].splitlines()[2].strip() == "1"
 
 
 QUERIES = """\
