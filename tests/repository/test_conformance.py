@@ -16,20 +16,20 @@ SECTION = PAGE.read_text().partition("### Paimon's own tests")[2].partition("\n#
 def test_page_lists_every_expected_failure_with_its_reason() -> None:
     rows = [line for line in SECTION.splitlines() if line.startswith("| ")][1:]
     assert rows == [
-        f"| {one.what} | {len(one.java) or '–'} | {len(one.python) or '–'} | {one.why} |"
-        for one in expected_failures()
+        f"| {each.what} | {len(each.java) or '–'} | {len(each.python) or '–'} | {each.why} |"
+        for each in expected_failures()
     ]
 
 
 def test_the_page_says_how_many_tests_pass() -> None:
     for suite, number in number_of_tests().items():
-        failed = sum(len(getattr(one, suite)) for one in expected_failures())
+        failed = sum(len(getattr(each, suite)) for each in expected_failures())
         assert f" {number - failed} of {number} pass" in " ".join(SECTION.split())
 
 
 def test_no_test_is_expected_to_fail_twice() -> None:
     for suite in ("java", "python"):
-        names = Counter(name for one in expected_failures() for name in getattr(one, suite))
+        names = Counter(name for each in expected_failures() for name in getattr(each, suite))
         assert [name for name, count in names.items() if count > 1] == []
 
 

@@ -65,14 +65,14 @@ def test_differing_steps_are_named_and_consequences_of_refusals_marked() -> None
     refused = {"error": "not offered"}
     theirs = [{}, rows, rows, rows, refused]
     ours = [refused, refused, turned, rows | {"columns": [["i", "bigint"]]}, {"error": "no x"}]
-    found = list(differences(scenario, ours, theirs))
-    assert [(each.number, each.how, each.follows) for each in found] == [
+    actual = list(differences(scenario, ours, theirs))
+    assert [(each.number, each.how, each.follows) for each in actual] == [
         (0, "the project refuses", False),
         (1, "the project refuses", True),
         (3, "types differ", False),
     ]
     entries = [Accepted(why="later", project="not OFFERED", statement="create")]
-    assert [reason(each, entries) for each in found] == [
+    assert [reason(each, entries) for each in actual] == [
         "later",
         "follows from an earlier step",
         None,

@@ -70,15 +70,15 @@ def modules() -> list[Path]:
 
 def test_only_latest_module_reads_snapshots_by_pypaimon() -> None:
     assert snapshot_reads(LATEST.read_text())
-    found = {str(path): snapshot_reads(path.read_text()) for path in modules() if path != LATEST}
-    assert {path: reads for path, reads in found.items() if reads} == {}
+    actual = {str(path): snapshot_reads(path.read_text()) for path in modules() if path != LATEST}
+    assert {path: reads for path, reads in actual.items() if reads} == {}
 
 
 def test_only_internals_module_uses_private_parts_of_pypaimon() -> None:
     assert private_uses(INTERNALS.read_text())
     paths = [path for path in sorted(TABLES.rglob("*.py")) if path != INTERNALS]
-    found = {str(path): private_uses(path.read_text()) for path in paths}
-    assert {path: uses for path, uses in found.items() if uses} == {}
+    actual = {str(path): private_uses(path.read_text()) for path in paths}
+    assert {path: uses for path, uses in actual.items() if uses} == {}
 
 
 @pytest.mark.parametrize(

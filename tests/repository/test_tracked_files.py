@@ -58,13 +58,13 @@ def test_no_tracked_file_contains_forbidden_text(what: str) -> None:
     pattern = re.compile(FORBIDDEN[what])
     texts = tracked_texts()
     assert "pyproject.toml" in dict(texts)
-    found = [
+    actual = [
         f"{name}:{number}: {line.strip()[:120]}"
         for name, text in texts
         for number, line in enumerate(text.splitlines(), start=1)
         if pattern.search(line)
     ]
-    assert found == []
+    assert actual == []
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,8 @@ def test_wheel_installs_the_jupyterlab_extension_in_its_place(
     root = ROOT / "labextension"
     expected = {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
     place = "/data/share/jupyter/labextensions/paimon-magics/"
-    found = {name.partition(place)[2] for name in wheel.namelist() if place in name}
-    assert found == expected >= {"package.json", "static/remoteEntry.js"}
+    actual = {name.partition(place)[2] for name in wheel.namelist() if place in name}
+    assert actual == expected >= {"package.json", "static/remoteEntry.js"}
 
 
 def test_the_wheel_holds_every_file_of_both_packages(wheel: zipfile.ZipFile) -> None:

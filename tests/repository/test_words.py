@@ -111,8 +111,8 @@ def uses(retired: Retired, name: str, text: str) -> bool:
         retired.is_name
         and name.endswith(".py")
         and any(
-            re.search(rf"(?<![A-Za-z0-9]){retired.word}(?![A-Za-z0-9])", found)
-            for found in names_in(text)
+            re.search(rf"(?<![A-Za-z0-9]){retired.word}(?![A-Za-z0-9])", each)
+            for each in names_in(text)
         )
     ):
         return True
@@ -131,8 +131,8 @@ def texts() -> list[tuple[str, str]]:
 @pytest.mark.parametrize("retired", RETIRED, ids=lambda retired: retired.word)
 def test_retired_word_is_used_nowhere(retired: Retired, texts: list[tuple[str, str]]) -> None:
     assert len(texts) > 500
-    found = [name for name, text in texts if uses(retired, name, text)]
-    assert found == [], f"say {retired.instead}"
+    actual = [name for name, text in texts if uses(retired, name, text)]
+    assert actual == [], f"say {retired.instead}"
 
 
 @pytest.mark.parametrize(
