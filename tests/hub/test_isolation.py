@@ -159,7 +159,7 @@ def _check_machine() -> None:
     reason = ""
     if os.geteuid() != 0:
         reason = "only root makes accounts and namespaces"
-    elif any(shutil.which(one) is None for one in ("ip", "unshare", "setpriv", "useradd")):
+    elif any(shutil.which(each) is None for each in ("ip", "unshare", "setpriv", "useradd")):
         reason = "this machine lacks ip, unshare, setpriv or useradd"
     else:
         tried = (
@@ -177,8 +177,8 @@ def _hub_on(folder: Path, environment: dict[str, str], server: PostgresServer) -
     prefix, accounts = environment["PAIMON_HUB_PREFIX"], environment["PAIMON_HUB_ACCOUNTS"]
     began = time.time()
     etc, state, programs = folder / "etc", folder / "state", folder / "programs"
-    for one in (etc, state, folder / "units" / "hold"):
-        one.mkdir(mode=0o700, parents=True)
+    for each in (etc, state, folder / "units" / "hold"):
+        each.mkdir(mode=0o700, parents=True)
     (folder / "units").chmod(0o700)
     (folder / "homes").mkdir()
     install(PACKAGES, programs / "python")
@@ -265,8 +265,8 @@ def _start_coordinator(
     """As the unit says, with its account, folder and addresses exchanged for the test's."""
     account = variables["PAIMON_HUB_ACCOUNTS"] + "coordinator"
     subprocess.run(["useradd", "--system", "--user-group", account], check=True)
-    for one in ("warehouse", f"coordinator-{port}"):
-        (folder / one).mkdir(mode=0o700)
+    for each in ("warehouse", f"coordinator-{port}"):
+        (folder / each).mkdir(mode=0o700)
     create_table(
         folder / "warehouse",
         "CREATE TABLE t (k INT) TBLPROPERTIES ('auto_batch_load' = 'true')",
@@ -350,13 +350,13 @@ def test_kernel_sees_nothing_of_others_and_no_secret_of_hub_store_or_database(
     places += [(server[0], int(server[1])), ("127.0.0.1", int(server[1])), *METADATA]
     # No secret is older than this test.
     code = f"SINCE = {machine.since}\nFOLDERS = {FOLDERS}\nPLACES = {places}\n{_LOOK}"
-    found = ast.literal_eval(carol.run(code))
+    actual = ast.literal_eval(carol.run(code))
     account = pwd.getpwnam(f"{machine.accounts}carol")
-    assert (found["user"], found["home"]) == (account.pw_uid, account.pw_dir)
-    assert found["others"] == []
-    assert set(found["reached"]) == allowed
-    assert "NoNewPrivs:\t1" in found["privileges"]
-    assert "CapBnd:\t0000000000000000" in found["privileges"]
+    assert (actual["user"], actual["home"]) == (account.pw_uid, account.pw_dir)
+    assert actual["others"] == []
+    assert set(actual["reached"]) == allowed
+    assert "NoNewPrivs:\t1" in actual["privileges"]
+    assert "CapBnd:\t0000000000000000" in actual["privileges"]
     seen = (Path(account.pw_dir) / "seen").read_text()
     assert "PAIMON_COORDINATOR_TOKEN" in seen and "/etc/passwd" in seen
     assert [name for name, secret in known.items() if secret in seen] == []

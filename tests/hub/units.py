@@ -80,10 +80,10 @@ def _mounts(known: dict[str, str]) -> list[str]:
     if known.pop("ProtectHome", "no") in ("yes", "tmpfs"):
         empty += ["/home", "/root", "/run/user"]
     if known.pop("PrivateTmp", "no") == "yes":
-        lines += [f"[ ! -d {one} ] || mount -t tmpfs -o mode=1777 tmpfs {one}" for one in _TMP]
-    empty += [one.removesuffix(":ro") for one in known.pop("TemporaryFileSystem", "").split()]
-    empty += [one.removeprefix("-") for one in known.pop("InaccessiblePaths", "").split()]
-    lines += [f"[ ! -d {one} ] || mount -t tmpfs -o mode=755 tmpfs {one}" for one in empty]
+        lines += [f"[ ! -d {each} ] || mount -t tmpfs -o mode=1777 tmpfs {each}" for each in _TMP]
+    empty += [each.removesuffix(":ro") for each in known.pop("TemporaryFileSystem", "").split()]
+    empty += [each.removeprefix("-") for each in known.pop("InaccessiblePaths", "").split()]
+    lines += [f"[ ! -d {each} ] || mount -t tmpfs -o mode=755 tmpfs {each}" for each in empty]
     for number, folder in enumerate(binds):
         lines += [f"mkdir -p {folder}", f"mount --bind {hold}/b{number} {folder}"]
     for number, folder in enumerate(KEEP):
