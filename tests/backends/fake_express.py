@@ -58,11 +58,11 @@ def _as_express(environment: Environment, hand_on: Callable[[], Reply]) -> Reply
     if "start-after" in asked or delimiter != ["/"] or not (prefix.endswith("/") or not prefix):
         return Reply.error("400 Bad Request", "InvalidRequest")
     reply = hand_on()
-    found = _LISTED.search(reply.body)
-    if found is None:
+    match = _LISTED.search(reply.body)
+    if match is None:
         return reply
-    others = b"".join(reversed(_BETWEEN.split(found[1])))
-    body = reply.body[: found.start()] + others + reply.body[found.end() :]
+    others = b"".join(reversed(_BETWEEN.split(match[1])))
+    body = reply.body[: match.start()] + others + reply.body[match.end() :]
     headers = [(name, value) for name, value in reply.headers if name.lower() != "content-length"]
     return Reply(reply.status, headers, body)
 

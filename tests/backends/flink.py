@@ -113,9 +113,9 @@ class FlinkJob:
         """The failures of its tasks and of itself."""
         lines = self.log().splitlines()
         return [
-            Failure(int(found[1]) / 1000, "\n".join(lines[number : number + CAUSE_LINES]))
+            Failure(int(match[1]) / 1000, "\n".join(lines[number : number + CAUSE_LINES]))
             for number, line in enumerate(lines)
-            if (found := _FAILED.match(line)) is not None
+            if (match := _FAILED.match(line)) is not None
         ]
 
 

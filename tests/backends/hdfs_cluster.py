@@ -47,9 +47,9 @@ def _jar() -> str:
 
     jars = Path(pyspark.__file__).parent / "jars"
     (client,) = jars.glob("hadoop-client-api-*.jar")
-    found = re.fullmatch(r"hadoop-client-api-(.+)\.jar", client.name)
-    assert found is not None
-    return fetched_jar(f"org.apache.hadoop:hadoop-client-minicluster:{found[1]}")
+    match = re.fullmatch(r"hadoop-client-api-(.+)\.jar", client.name)
+    assert match is not None
+    return fetched_jar(f"org.apache.hadoop:hadoop-client-minicluster:{match[1]}")
 
 
 def main(folder: str) -> None:
