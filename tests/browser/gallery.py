@@ -56,7 +56,7 @@ def main(folder: Path) -> None:
         # Looked at while it waits, not after it was loaded; by a coordinator of its own.
         kept = [source for source in kept if "session.flush" not in source]
         own = "warehouse={warehouse} coordinator=embedded"
-        lab.write("gallery.ipynb", *(one.replace("warehouse={warehouse}", own) for one in kept))
+        lab.write("gallery.ipynb", *(each.replace("warehouse={warehouse}", own) for each in kept))
         with browser_page() as (page, elsewhere):
             page.set_viewport_size({"width": 1180, "height": 2400})
             page.set_default_timeout(_PATIENCE_MS)

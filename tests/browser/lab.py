@@ -90,8 +90,8 @@ class Lab:
         """End every notebook's kernel, as one does who shuts it down."""
         headers = {"Authorization": f"token {_TOKEN}"}
         for kind in ("sessions", "kernels"):
-            for one in httpx.get(f"{self.address}/api/{kind}", headers=headers).json():
-                httpx.delete(f"{self.address}/api/{kind}/{one['id']}", headers=headers)
+            for each in httpx.get(f"{self.address}/api/{kind}", headers=headers).json():
+                httpx.delete(f"{self.address}/api/{kind}/{each['id']}", headers=headers)
 
     def stop(self) -> None:
         with contextlib.suppress(httpx.HTTPError):

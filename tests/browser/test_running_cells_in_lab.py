@@ -91,8 +91,8 @@ def test_tutorial_runs_in_lab_and_stop_button_interrupts_long_cell(lab: Lab) -> 
             ran = page.locator(".jp-CodeCell").nth(place)
             shown = ran.locator(".jp-OutputArea-output")
             if expected := saved_texts(one):
-                found = shown.locator("td").all_text_contents() or shown.all_text_contents()
-                assert [text.strip() for text in found] == expected, sources[place]
+                actual = shown.locator("td").all_text_contents() or shown.all_text_contents()
+                assert [text.strip() for text in actual] == expected, sources[place]
             else:
                 assert shown.count() == 0, sources[place]
 

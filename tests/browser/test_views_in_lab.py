@@ -82,7 +82,9 @@ def views(lab: Lab) -> Iterator[Views]:
 
 def asked(sent: list[str | bytes]) -> list[str | bytes]:
     """The questions for something new among what was sent."""
-    return [one for one in sent if b"refresh" in (one.encode() if isinstance(one, str) else one)]
+    return [
+        each for each in sent if b"refresh" in (each.encode() if isinstance(each, str) else each)
+    ]
 
 
 def said(view: Locator, text: str) -> None:

@@ -21,12 +21,12 @@ one */ AND import IS NOT NULL"""
 
 def colours(cell: Locator) -> dict[str, str]:
     """The colour of each piece of text in a cell's editor."""
-    found: dict[str, str] = cell.locator(".cm-line").evaluate_all(
+    result: dict[str, str] = cell.locator(".cm-line").evaluate_all(
         """lines => Object.fromEntries(lines.flatMap(line =>
             Array.from(line.querySelectorAll("span")).map(
                 span => [span.textContent, getComputedStyle(span).color])))"""
     )
-    return found
+    return result
 
 
 def test_cells_are_highlighted_as_sql_and_completed(lab: Lab) -> None:
