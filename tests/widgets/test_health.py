@@ -54,10 +54,10 @@ def test_text_page_and_values_contain_findings_and_suggested_statements(layout: 
 
 
 def test_text_and_page_list_file_sizes_of_each_partition(layout: Layout) -> None:
-    found = worst_partitions(layout)
-    steps = found.column_names[4:]
+    actual = worst_partitions(layout)
+    steps = actual.column_names[4:]
     assert steps and steps[0].startswith("0 B – ")
-    for row in found.to_pylist():
+    for row in actual.to_pylist():
         assert sum(row[step] for step in steps) == row["files"]
     assert "day=2026-11-20     32     32  100%  " in str(Health((layout,)))
     page = "".join(Reader(health_html(Health((layout,)))).text)
@@ -119,13 +119,13 @@ def test_selecting_partition_shows_its_sizes_findings_and_statement(
 
 def test_partitions_are_searched_by_part_of_their_name(layout: Layout) -> None:
     view = HealthView(Health((layout,)))
-    found = asked(view, ask="partitions", find="11-19")
-    assert [row["name"] for row in found["rows"]] == ["day=2026-11-19"]
+    actual = asked(view, ask="partitions", find="11-19")
+    assert [row["name"] for row in actual["rows"]] == ["day=2026-11-19"]
     assert asked(view, ask="partitions", find="nowhere") == {
         "of": "partitions",
         "rows": [],
         "count": 0,
-        "small": found["small"],
+        "small": actual["small"],
     }
 
 

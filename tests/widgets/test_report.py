@@ -116,7 +116,7 @@ def test_browser_receives_a_single_page_of_rows() -> None:
     sheet = view.report["sheets"][0]
     assert len(sheet["page"]["rows"]) == 20
     assert (sheet["page"]["total"], sheet["page"]["follow"]) == (50, True)
-    assert [one["type"] for one in sheet["columns"]] == ["BIGINT", "STRING", "ARRAY<BIGINT>"]
+    assert [each["type"] for each in sheet["columns"]] == ["BIGINT", "STRING", "ARRAY<BIGINT>"]
     assert sheet["page"]["rows"][9] == ["9", None, "[9]"]
     assert sheet["sql"] == "SELECT * FROM shop.t$files" == view.sql
     last = paged(view, 40)["page"]
