@@ -32,18 +32,18 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="also show steps that may differ")
     parser.add_argument("--list", action="store_true", help="show the steps, and run nothing")
     parser.add_argument("--write", action="store_true", help=f"write {FILE.name} anew")
-    given = parser.parse_args()
-    scenarios = _chosen(given.names)
-    if given.list:
+    arguments = parser.parse_args()
+    scenarios = _chosen(arguments.names)
+    if arguments.list:
         for scenario in scenarios:
             print("\n".join(_listed(scenario)))
         return 0
     replays = []
     with tempfile.TemporaryDirectory(prefix="recorded-") as folder, _spark(Path(folder)) as spark:
         for scenario in scenarios:
-            replays.append(_shown(spark, scenario, Path(folder), given.all))
+            replays.append(_shown(spark, scenario, Path(folder), arguments.all))
     print(_summary(replays))
-    if given.write:
+    if arguments.write:
         FILE.write_text(expected_text(replays), encoding="utf-8")
     return int(any(list(unexpected(replay)) for replay in replays))
 
@@ -54,10 +54,10 @@ def _chosen(names: Sequence[str]) -> list[Scenario]:
         return list(known.values())
     chosen: dict[str, Scenario] = {}
     for name in names:
-        found = [name] if name in known else [one for one in known if one.startswith(name)]
+        found = [name] if name in known else [each for each in known if each.startswith(name)]
         if not found:
             raise SystemExit(f"No scenario is called {name!r}. There are {', '.join(known)}.")
-        chosen |= {one: known[one] for one in found}
+        chosen |= {each: known[each] for each in found}
     return list(chosen.values())
 
 

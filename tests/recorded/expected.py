@@ -115,8 +115,8 @@ def _groups(replay: Replay, decided: set[int]) -> Mapping[str, Sequence[int]]:
 
 def _need(statement: str) -> str | None:
     """What a statement waits for; None for an INSERT, which waits for a feature of its table."""
-    found = (need for pattern, need in _STATEMENTS if re.match(pattern, statement, re.I | re.S))
-    return next(found, None)
+    match = (need for pattern, need in _STATEMENTS if re.match(pattern, statement, re.I | re.S))
+    return next(match, None)
 
 
 def as_numbers(text: str) -> list[int]:

@@ -88,14 +88,14 @@ def replayed(spark: SparkSession, scenario: Scenario, folder: Path) -> Replay:
 
 def _settings(scenario: Scenario) -> set[str]:
     """What its statements set in Spark."""
-    found = (_SET.match(step.text) for step in scenario.steps)
-    return {match[1] for match in found if match is not None}
+    matched = (_SET.match(step.text) for step in scenario.steps)
+    return {match[1] for match in matched if match is not None}
 
 
 def _views(scenario: Scenario) -> set[str]:
     """The temporary views that its statements make."""
-    found = (_VIEW.match(step.text) for step in scenario.steps)
-    return {match[1] for match in found if match is not None}
+    matched = (_VIEW.match(step.text) for step in scenario.steps)
+    return {match[1] for match in matched if match is not None}
 
 
 def _run(session: Session, scenario: Scenario) -> Replay:

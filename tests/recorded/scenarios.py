@@ -84,8 +84,8 @@ def unpack_tables(folder: Path) -> Path:
 
 def _document(name: str) -> list[dict[str, Any]]:
     with gzip.open(FOLDER / name) as file:
-        found: list[dict[str, Any]] = json.load(file)
-    return found
+        result: list[dict[str, Any]] = json.load(file)
+    return result
 
 
 def _scenario(document: Mapping[str, Any]) -> Scenario:
