@@ -74,9 +74,9 @@ def test_batches_have_the_rows_types_and_zones_of_to_arrow(session: Session, zon
 )
 def test_batches_keep_the_order_of_the_frame(session: Session, query: str, count: int) -> None:
     outcome = session.run(query)
-    found = outcome.to_arrow_batches().read_all()
-    assert found.num_rows == count
-    assert found.equals(outcome.to_arrow())
+    actual = outcome.to_arrow_batches().read_all()
+    assert actual.num_rows == count
+    assert actual.equals(outcome.to_arrow())
 
 
 def test_wide_rows_come_in_small_batches(session: Session) -> None:
@@ -203,11 +203,11 @@ def test_outcome_without_rows_refuses_every_conversion(session: Session) -> None
     outcome = session.run("CREATE TABLE IF NOT EXISTS without_rows (id INT)")
     released = session.run("SELECT 1")
     released.release()
-    for one in (outcome, released):
+    for each in (outcome, released):
         with pytest.raises(StatementError) as whole:
-            one.to_arrow()
+            each.to_arrow()
         for take in (
-            one.to_arrow_batches, one.to_duckdb, one.__arrow_c_stream__, one.__arrow_c_schema__,
+            each.to_arrow_batches, each.to_duckdb, each.__arrow_c_stream__, each.__arrow_c_schema__,
         ):  # fmt: skip
             with pytest.raises(StatementError) as raised:
                 take()
@@ -247,8 +247,8 @@ def test_libraries_accept_an_outcome_directly(
 ) -> None:
     outcome = session.run("SELECT id, v FROM t ORDER BY id LIMIT 500")
     taken = take(outcome)
-    found = pa.table(taken)
-    assert found.to_pylist() == outcome.to_pylist()
+    actual = pa.table(taken)
+    assert actual.to_pylist() == outcome.to_pylist()
 
 
 def test_abandoned_stream_is_cancelled_when_collected(session: Session) -> None:
@@ -284,10 +284,10 @@ def test_stream_is_written_and_queried_in_bounded_memory(
     assert "`at` TIME" in str(session.run("SHOW CREATE TABLE streamed"))
     query = "SELECT count(*) AS c, sum(id) AS s, max(length(v)) AS l FROM {}"
     for source, frames in (("streamed", {}), ("given", {"given": reader_of(schema, batches)})):
-        found = session.run(query.format(source), frames=frames).dataframe
-        assert found is not None
+        actual = session.run(query.format(source), frames=frames).dataframe
+        assert actual is not None
         gc.collect()
-        assert found.filter("c > 0").collect()[0][:] == (90, 4005, 1_000_000)
+        assert actual.filter("c > 0").collect()[0][:] == (90, 4005, 1_000_000)
     left = list(tmp_path.glob("paimon-magics-rows-*"))
     assert len(left) == 1, "a frame of the query may still be read, the written rows may not"
 
@@ -311,14 +311,14 @@ class Producer:
 
 def test_any_arrow_stream_producer_is_written_and_queried(session: Session) -> None:
     session.run("CREATE TABLE written (id BIGINT)")
-    for given in (
+    for each in (
         Producer(iter([pa.record_batch({"id": [1]}), pa.record_batch({"id": [2]})])),
         duckdb.sql("SELECT 3::BIGINT AS id"),
         session.run("SELECT 4L AS id").to_arrow_batches(),
         session.run("SELECT 5L AS id").to_duckdb(),
         Producer(iter([])),
     ):
-        session.write(given, "written")
+        session.write(each, "written")
     assert session.run("SELECT id FROM written ORDER BY id").to_arrow()["id"].to_pylist() == [
         1, 2, 3, 4, 5,
     ]  # fmt: skip

@@ -479,8 +479,8 @@ def test_subquery_with_several_rows_gets_a_readable_error(shop: Session, warehou
     ):
         with pytest.raises(JobError) as caught:
             shop.run(sql).to_arrow()
-        said = caught.value.message
-        assert said.startswith("The Spark job failed: More than one row returned by a subquery")
+        message = caught.value.message
+        assert message.startswith("The Spark job failed: More than one row returned by a subquery")
         assert "max(column)" in caught.value.hint
     assert files(warehouse) == before
 

@@ -78,8 +78,8 @@ def test_every_kind_of_table_is_compacted(
     wanted = sorted([*expected.items(), *([(1, "new")] if name == "append" else [])])
     assert rows(opened, f"SELECT k, v FROM {name} ORDER BY k, v") == wanted
     stranger = Catalog.open(bucket.options)
-    found = [(row["k"], row["v"]) for row in read(stranger, TableName(name, "default"))]
-    assert sorted(found, key=repr) == sorted(wanted, key=repr)
+    actual = [(row["k"], row["v"]) for row in read(stranger, TableName(name, "default"))]
+    assert sorted(actual, key=repr) == sorted(wanted, key=repr)
     kinds = rows(opened, f"SELECT commit_kind FROM {name}$snapshots ORDER BY snapshot_id DESC")
     assert kinds[0] == ("COMPACT",)
     if name in ("lookup", "whole"):

@@ -22,20 +22,20 @@ def test_session_takes_store_options_from_environment(
         create_table(bucket.options, "CREATE TABLE t (k INT)")
         monkeypatch.setenv("PAIMON_CATALOG_OPTIONS", json.dumps(bucket.options))
         monkeypatch.setenv("PAIMON_WAREHOUSE", str(tmp_path / "elsewhere"))
-        found = found_target(PlaceWords(), Settings()).catalog
-        assert found.warehouse == bucket.options["warehouse"]
-        assert list(found.list_tables("default")) == ["t"]
+        actual = found_target(PlaceWords(), Settings()).catalog
+        assert actual.warehouse == bucket.options["warehouse"]
+        assert list(actual.list_tables("default")) == ["t"]
         # What the caller names comes before it: a warehouse alone, or all options.
         other = bucket.options["warehouse"] + "-2"
         assert found_target(PlaceWords(other), Settings()).catalog.warehouse == other
         local = str(tmp_path / "local")
-        found = found_target(PlaceWords(catalog={"warehouse": local}), Settings()).catalog
-        assert (found.warehouse, "s3.endpoint" in found.options) == (local, False)
+        actual = found_target(PlaceWords(catalog={"warehouse": local}), Settings()).catalog
+        assert (actual.warehouse, "s3.endpoint" in actual.options) == (local, False)
         keys = {key: value for key, value in bucket.options.items() if key != "warehouse"}
         monkeypatch.setenv("PAIMON_CATALOG_OPTIONS", json.dumps(keys))
         monkeypatch.setenv("PAIMON_WAREHOUSE", bucket.options["warehouse"])
-        found = found_target(PlaceWords(), Settings()).catalog
-        assert list(found.list_tables("default")) == ["t"]
+        actual = found_target(PlaceWords(), Settings()).catalog
+        assert list(actual.list_tables("default")) == ["t"]
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": []}'])

@@ -84,5 +84,5 @@ def test_a_statement_reads_each_of_its_tables_once(
 
 def test_next_statement_sees_the_changed_table(session: Session, reads: Counter[str]) -> None:
     session.run("ALTER TABLE target ADD COLUMN n INT; INSERT INTO target VALUES (5, 'e', 'fri', 9)")
-    found = session.run("SELECT n FROM target WHERE k = 5").to_arrow().to_pylist()
-    assert found == [{"n": 9}]
+    actual = session.run("SELECT n FROM target WHERE k = 5").to_arrow().to_pylist()
+    assert actual == [{"n": 9}]

@@ -73,17 +73,17 @@ def session(module_session: Session) -> Session:
 
 
 def test_table_created_from_pandas_frame_keeps_all_values(session: Session) -> None:
-    made = session.write(PANDAS, "of_pandas", create=True)
-    assert made.kind == "CREATE TABLE" and made.rows_written == 2
-    assert made.notes == ("Column `nothing` has no values; it became a STRING.",)
+    outcome = session.write(PANDAS, "of_pandas", create=True)
+    assert outcome.kind == "CREATE TABLE" and outcome.rows_written == 2
+    assert outcome.notes == ("Column `nothing` has no values; it became a STRING.",)
     frame = session.table("of_pandas")
-    assert {one.name: one.dataType.simpleString() for one in frame.schema} == TYPES
-    found = session.run("SELECT * FROM of_pandas WHERE text = 'a'").to_arrow().to_pylist()[0]
-    assert found["big"] == 2**64 - 1 and found["small"] == 255 and found["whole"] == 2**63 - 1
-    assert found["at"] == NOON
-    assert found["moment"] == pd.Timestamp(NOON, tz="Europe/Berlin")
-    assert found["day"] == NOON.date() and found["price"] == decimal.Decimal("1.25")
-    assert found["list"] == [1, 2] and found["bytes"] == b"\x00\xff"
+    assert {each.name: each.dataType.simpleString() for each in frame.schema} == TYPES
+    actual = session.run("SELECT * FROM of_pandas WHERE text = 'a'").to_arrow().to_pylist()[0]
+    assert actual["big"] == 2**64 - 1 and actual["small"] == 255 and actual["whole"] == 2**63 - 1
+    assert actual["at"] == NOON
+    assert actual["moment"] == pd.Timestamp(NOON, tz="Europe/Berlin")
+    assert actual["day"] == NOON.date() and actual["price"] == decimal.Decimal("1.25")
+    assert actual["list"] == [1, 2] and actual["bytes"] == b"\x00\xff"
     missing = session.run("SELECT * FROM of_pandas WHERE text IS NULL").to_arrow().to_pylist()[0]
     assert [name for name in ("share", "at", "moment", "list") if missing[name] is not None] == []
     assert "TIME" in str(session.run("SHOW CREATE TABLE of_pandas"))
@@ -207,9 +207,9 @@ def test_write_notes_the_unwritten_named_index(session: Session) -> None:
 
 def test_query_reads_frames_of_pandas_polars_arrow_and_spark(session: Session) -> None:
     frame = pd.DataFrame({"id": range(1234), "v": "x"})
-    found = session.run("SELECT count(*) AS n FROM df", frames={"df": frame})
-    assert found.to_arrow()["n"].to_pylist() == [1234]
-    assert found.notes == ("`df` is Python's variable, a pandas frame of 1,234 rows.",)
+    actual = session.run("SELECT count(*) AS n FROM df", frames={"df": frame})
+    assert actual.to_arrow()["n"].to_pylist() == [1234]
+    assert actual.notes == ("`df` is Python's variable, a pandas frame of 1,234 rows.",)
     others = {"p": pl.DataFrame({"id": [2]}), "a": pa.table({"id": [2]})}
     others["s"] = session.spark.range(2, 3)
     query = "SELECT id FROM df JOIN p USING (id) JOIN a USING (id) JOIN s USING (id)"
@@ -217,8 +217,10 @@ def test_query_reads_frames_of_pandas_polars_arrow_and_spark(session: Session) -
     assert rows(
         session, "SELECT max(x.id) FROM df x JOIN df y ON x.id = y.id", frames={"df": frame}
     ) == [(1233,)]
-    made = session.run("CREATE TABLE of_query AS SELECT id FROM df LIMIT 3", frames={"df": frame})
-    assert made.rows_written == 3 and "pandas frame" in str(made)
+    outcome = session.run(
+        "CREATE TABLE of_query AS SELECT id FROM df LIMIT 3", frames={"df": frame}
+    )
+    assert outcome.rows_written == 3 and "pandas frame" in str(outcome)
     session.run("INSERT INTO of_query SELECT 100 + id FROM p", frames=others)
     assert rows(session, "SELECT max(id) FROM of_query") == [(102,)]
     plan = str(session.explain("SELECT * FROM df", frames={"df": frame}))
@@ -227,9 +229,9 @@ def test_query_reads_frames_of_pandas_polars_arrow_and_spark(session: Session) -
 
 def test_a_frame_never_hides_a_table_view_or_common_table(session: Session) -> None:
     frame = pd.DataFrame({"id": [9]})
-    found = session.run("SELECT id FROM taken", frames={"taken": frame})
-    assert found.to_arrow()["id"].to_pylist() == [1]
-    assert found.notes == (
+    actual = session.run("SELECT id FROM taken", frames={"taken": frame})
+    assert actual.to_arrow()["id"].to_pylist() == [1]
+    assert actual.notes == (
         "`taken` is Paimon's table; Python's variable of that name, a pandas frame of 1 row, is "
         "not read.",
     )
@@ -268,11 +270,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_csv_file_gets_names_and_types_from_its_content(session: Session, folder: Path) -> None:
-    found = session.run("SELECT * FROM csv.`my sales.csv` WHERE price IS NOT NULL")
-    assert found.dataframe is not None
-    assert dict(found.dataframe.dtypes) == {"id": "int", "price": "double", "day": "date"}
+    actual = session.run("SELECT * FROM csv.`my sales.csv` WHERE price IS NOT NULL")
+    assert actual.dataframe is not None
+    assert dict(actual.dataframe.dtypes) == {"id": "int", "price": "double", "day": "date"}
     assert rows(session, "SELECT id FROM csv.`my*.csv` ORDER BY id") == [(1,), (2,)]
-    (note,) = found.notes
+    (note,) = actual.notes
     assert note.startswith("`my sales.csv` was read with names from its first line and types")
     plain = session.run(
         "SELECT * FROM csv.`my sales.csv` WITH ('header' = 'false', 'inferSchema' = 'false') AS s"

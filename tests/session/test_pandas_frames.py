@@ -43,8 +43,8 @@ def test_a_null_changes_neither_the_dtype_nor_the_values(
         frame = pandas_frame(pa.table({"c": pa.array(values, data_type)}))
         assert str(frame["c"].dtype) == dtype
         for place, expected in enumerate(values):
-            found = frame["c"][place]
-            assert found is None or pandas.isna(found) if expected is None else found == value
+            actual = frame["c"][place]
+            assert actual is None or pandas.isna(actual) if expected is None else actual == value
     assert len(frame) == 0
 
 
@@ -74,9 +74,9 @@ def test_options_convert_decimals_and_dates_for_charts() -> None:
     assert list(map(str, frame.dtypes)) == ["Float64", "Float64", "datetime64[us]", "Int32"]
     assert frame["amount"].tolist()[0] == 1.1 and frame.isna().iloc[1].all()
     assert frame["day"][0] == datetime.datetime(2026, 11, 20)
-    for given in ({"decimals": "floats"}, {"dates": "text"}):
-        with pytest.raises(InvalidValueError, match=f"`{next(iter(given))}` can't be"):
-            pandas_frame(rows, **given)
+    for each in ({"decimals": "floats"}, {"dates": "text"}):
+        with pytest.raises(InvalidValueError, match=f"`{next(iter(each))}` can't be"):
+            pandas_frame(rows, **each)
 
 
 @pytest.mark.parametrize(

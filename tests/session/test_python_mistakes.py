@@ -146,8 +146,8 @@ def test_fields_of_structs_are_matched_by_name(shop: Session) -> None:
         "INSERT INTO places BY NAME SELECT named_struct('zip', named_struct('land', 'de', 'code', "
         "7), 'LAST', 'Poe') AS place"
     )
-    found = shop.run("SELECT place.*, more FROM places ORDER BY last").to_arrow().to_pylist()
-    assert found == [
+    actual = shop.run("SELECT place.*, more FROM places ORDER BY last").to_arrow().to_pylist()
+    assert actual == [
         {"first": "Ann", "last": "Lee", "zip": None, "more": [{"a": 1, "b": 2}, None]},
         {"first": None, "last": "Poe", "zip": {"code": 7, "land": "de"}, "more": None},
     ]
@@ -169,8 +169,8 @@ def test_threads_of_a_session_read_their_own_frames(shop: Session) -> None:
             wrong.append(error)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
     assert wrong == []

@@ -58,14 +58,14 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="module")
 def outcome(lake: Session) -> Outcome:
-    found = lake.run("SELECT * FROM t ORDER BY k")
-    found.show_at_most(3)
-    return found
+    result = lake.run("SELECT * FROM t ORDER BY k")
+    result.show_at_most(3)
+    return result
 
 
 def column(view: ReportView, name: str) -> list[str]:
     (sheet,) = view.report["sheets"]
-    place = [one["name"] for one in sheet["columns"]].index(name)
+    place = [each["name"] for each in sheet["columns"]].index(name)
     return [row[place] for row in sheet["page"]["rows"]]
 
 
@@ -73,16 +73,16 @@ def test_text_html_and_grid_show_times_in_session_zone(outcome: Outcome) -> None
     shown = [text for _, text, _ in TIMES.values()][:3]
     text, page = str(outcome), outcome_bundle(outcome)["text/html"]
     view = ReportView(outcome)
-    for one in shown:
-        assert one in text and one in page
+    for each in shown:
+        assert each in text and each in page
     assert text.endswith("`at`, `a`, `m`, `s` in Europe/Berlin")
     assert "`at`, `a`, `m`, `s` in Europe/Berlin" in page
     assert column(view, "at") == shown
-    assert column(view, "a") == [f'["{one}"]' for one in shown]
-    assert column(view, "m") == column(view, "s") == [f'{{"x": "{one}"}}' for one in shown]
+    assert column(view, "a") == [f'["{each}"]' for each in shown]
+    assert column(view, "m") == column(view, "s") == [f'{{"x": "{each}"}}' for each in shown]
     assert column(view, "clock") == [CLOCK] * 3
     assert column(view, "f") == column(view, "d") == ["1.1", "1.2", "1.3"]
-    types = {one["name"]: one["type"] for one in view.report["sheets"][0]["columns"]}
+    types = {each["name"]: each["type"] for each in view.report["sheets"][0]["columns"]}
     assert types["at"] == "TIMESTAMP in Europe/Berlin"
     assert types["m"] == "MAP<STRING, TIMESTAMP> in Europe/Berlin"
     assert types["clock"] == "TIMESTAMP_NTZ"
@@ -90,7 +90,7 @@ def test_text_html_and_grid_show_times_in_session_zone(outcome: Outcome) -> None
 
 def test_arrow_pandas_polars_and_python_values_are_in_session_zone(outcome: Outcome) -> None:
     moments = [moment.replace(tzinfo=UTC) for _, _, moment in TIMES.values()]
-    local = [str(one.astimezone(BERLIN)) for one in moments]
+    local = [str(each.astimezone(BERLIN)) for each in moments]
     arrow = outcome.to_arrow()
     zoned = pa.timestamp("us", "Europe/Berlin")
     assert arrow.schema.field("at").type == zoned
@@ -101,14 +101,14 @@ def test_arrow_pandas_polars_and_python_values_are_in_session_zone(outcome: Outc
     assert arrow.column("at").to_pylist() == moments
     pandas = outcome.to_pandas()
     assert str(pandas["at"].dtype) == "datetime64[us, Europe/Berlin]"
-    assert [str(one) for one in pandas["at"]] == local
-    assert [str(one["x"]) for one in pandas["s"]] == local
+    assert [str(each) for each in pandas["at"]] == local
+    assert [str(each["x"]) for each in pandas["s"]] == local
     polars = outcome.to_polars()
-    assert [str(one) for one in polars["at"].to_list()] == local
+    assert [str(each) for each in polars["at"].to_list()] == local
     for row, moment, text in zip(outcome.to_pylist(), moments, local, strict=True):
         nested = row["at"], row["a"][0], row["m"]["x"], row["s"]["x"]
-        assert {str(one) for one in nested} == {text}
-        assert {one.astimezone(UTC) for one in nested} == {moment}
+        assert {str(each) for each in nested} == {text}
+        assert {each.astimezone(UTC) for each in nested} == {moment}
         assert row["clock"] == AT.fromisoformat(CLOCK)
 
 
@@ -134,9 +134,9 @@ def test_filter_sql_returns_the_rows_of_the_grid(lake: Session, outcome: Outcome
         row_filter = RowFilter((Order("k"),), (Condition(name, operator, typed),))
         pasted = lake.run(there.sql(row_filter)).data
         pages = (here.page(row_filter, 0, 20).rows, there.page(row_filter, 0, 20).rows, pasted)
-        found = [rows.column("k").to_pylist() for rows in pages]
-        if found != [keys] * 3:
-            wrong.append((name, operator, typed, found))
+        actual = [rows.column("k").to_pylist() for rows in pages]
+        if actual != [keys] * 3:
+            wrong.append((name, operator, typed, actual))
     assert wrong == []
 
 
@@ -144,9 +144,9 @@ def test_bound_times_are_read_in_session_zone(lake: Session) -> None:
     noon = AT(2026, 7, 1, 12)
 
     def keys(condition: str, **values: Any) -> list[int]:
-        found = lake.run(f"SELECT k FROM t WHERE {condition} ORDER BY k", values)
-        assert lake.run(found.sql).data == found.data
-        return [row["k"] for row in found.to_pylist()]
+        actual = lake.run(f"SELECT k FROM t WHERE {condition} ORDER BY k", values)
+        assert lake.run(actual.sql).data == actual.data
+        return [row["k"] for row in actual.to_pylist()]
 
     assert keys("at = :at", at=noon) == [1]
     assert keys("at = :at", at=noon.replace(tzinfo=BERLIN)) == [1]
@@ -166,8 +166,8 @@ def test_python_times_are_inserted_in_session_zone(lake: Session) -> None:
         frame = pandas.DataFrame({"k": [place + 10], "at": [moment], "clock": [moment]})
         lake.insert("given", frame)
         lake.write(frame.assign(k=place + 20), "given")
-    found = lake.run("SELECT DISTINCT at, clock, coalesce(a[0], at) AS a FROM given").to_pylist()
-    assert [(str(one["at"]), one["clock"], str(one["a"])) for one in found] == [
+    actual = lake.run("SELECT DISTINCT at, clock, coalesce(a[0], at) AS a FROM given").to_pylist()
+    assert [(str(each["at"]), each["clock"], str(each["a"])) for each in actual] == [
         ("2026-07-01 12:00:00+02:00", noon, "2026-07-01 12:00:00+02:00")
     ]
 
@@ -179,8 +179,8 @@ def test_views_show_times_in_session_zone(lake: Session) -> None:
     for view in (lake.reports.snapshots("t"), lake.history("t")):
         assert str(view.data.schema.field("commit_time").type.tz) == "Europe/Berlin"
         assert view.data.column("commit_time")[0].as_py() == made
-    types = [one["type"] for one in ReportView(lake.reports.snapshots("t")).report["sheets"][0][
-        "columns"] if one["name"] == "commit_time"]  # fmt: skip
+    types = [each["type"] for each in ReportView(lake.reports.snapshots("t")).report["sheets"][0][
+        "columns"] if each["name"] == "commit_time"]  # fmt: skip
     assert types == ["TIMESTAMP in Europe/Berlin"]
     for name in ("t", "t$audit_log", "t$binlog"):
         assert "`at`, `a`, `m`, `s` in Europe/Berlin" in str(lake.reports.changes(name))
@@ -231,13 +231,13 @@ def test_results_follow_the_zone_changed_by_set(
     before = lake.run("SELECT at FROM t WHERE k = 1")
     try:
         lake.run(f"SET spark.sql.session.timeZone = {zone}")
-        found = lake.run("SELECT at, CAST(at AS STRING) AS text FROM t WHERE k = 1")
-        assert str(found).splitlines()[2].split("  ") == [noon, noon]
-        assert str(found).endswith(f"`at` in {name}")
-        assert found.to_arrow().schema.field("at").type.tz == name
-        assert str(found.to_pandas()["at"][0])[:19] == noon
+        actual = lake.run("SELECT at, CAST(at AS STRING) AS text FROM t WHERE k = 1")
+        assert str(actual).splitlines()[2].split("  ") == [noon, noon]
+        assert str(actual).endswith(f"`at` in {name}")
+        assert actual.to_arrow().schema.field("at").type.tz == name
+        assert str(actual.to_pandas()["at"][0])[:19] == noon
         moment = AT(2026, 7, 1, 10, tzinfo=UTC)
-        assert found.to_polars()["at"].to_list() == [moment]
+        assert actual.to_polars()["at"].to_list() == [moment]
         assert "2026-07-01 12:00:00" in str(before), "it shows what it was asked for, as it was"
     finally:
         lake.run("SET spark.sql.session.timeZone = Europe/Berlin")

@@ -180,8 +180,8 @@ def test_session_read_options_apply_to_queries_and_frames(table: Session) -> Non
 
 def test_set_of_read_option_applies_within_a_cell(table: Session) -> None:
     try:
-        found = table.run("SET `spark.paimon.scan.version` = 1; SELECT k FROM t")
-        assert found.to_arrow().column("k").to_pylist() == [1]
+        actual = table.run("SET `spark.paimon.scan.version` = 1; SELECT k FROM t")
+        assert actual.to_arrow().column("k").to_pylist() == [1]
     finally:
         table.run("RESET `spark.paimon.scan.version`")
     assert numbers(table, "SELECT k FROM t") == [1, 2, 3]

@@ -114,7 +114,7 @@ def test_printed_traceback_shows_only_callers_lines_and_error(
     assert printed.rstrip() == "".join(traceback.format_exception(error)).rstrip()
     assert printed.count("Traceback") == 1
     files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
-    assert {one for one in files if f"asyncio{os.sep}" not in one} == {__file__}
+    assert {each for each in files if f"asyncio{os.sep}" not in each} == {__file__}
     assert str(error) in printed
 
 

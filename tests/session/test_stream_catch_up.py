@@ -37,15 +37,15 @@ def filled(session: Session, snapshots: int) -> None:
 def planner_mb(pid: int | None = None) -> float:
     """The memory of what plans streams' batches among the descendants of this process, in MB. The
     machine has more such processes: other workers of the tests start them, too."""
-    folder, found = Path(f"/proc/{pid or os.getpid()}"), 0.0
+    folder, result = Path(f"/proc/{pid or os.getpid()}"), 0.0
     try:
         if b"streaming_source_runner" in (folder / "cmdline").read_bytes():
             status = (folder / "status").read_text()
-            found = int(status.split("VmRSS:")[1].split()[0]) / 1000
+            result = int(status.split("VmRSS:")[1].split()[0]) / 1000
         threads = [thread.read_text() for thread in folder.glob("task/*/children")]
     except (OSError, IndexError):
-        return found
-    return found + sum(planner_mb(int(child)) for child in " ".join(threads).split())
+        return result
+    return result + sum(planner_mb(int(child)) for child in " ".join(threads).split())
 
 
 def test_stream_limits_bytes_of_kept_manifests(
@@ -82,20 +82,20 @@ def test_a_limited_stream_catches_up_without_growing(
             break
     stream.process_all()
     told: list[dict[str, Any]] = [
-        one
-        if isinstance(one, dict)
-        else {"numInputRows": one.numInputRows, "durationMs": one.durationMs}
-        for one in stream.query.recentProgress
+        each
+        if isinstance(each, dict)
+        else {"numInputRows": each.numInputRows, "durationMs": each.durationMs}
+        for each in stream.query.recentProgress
     ]
     stream.stop()
     assert stream.progress.epochs == batches
     assert session.table("kept").count() == snapshots * ROWS
-    read = [one["numInputRows"] for one in told if one["numInputRows"]]
+    read = [each["numInputRows"] for each in told if each["numInputRows"]]
     assert all(rows <= EACH * ROWS for rows in read)
     early = max(size for epoch, size in sizes if epoch <= max(batches // 3, 1))
     assert sizes[-1][1] - early < GROWTH_MB_MAX, sizes
     if snapshots >= 1000:
-        times = [one["durationMs"]["triggerExecution"] for one in told if one["numInputRows"]]
+        times = [each["durationMs"]["triggerExecution"] for each in told if each["numInputRows"]]
         fifth = len(times) // 5
         middle, last = times[fifth : 2 * fifth], times[-fifth:]
         print(statistics.median(middle), statistics.median(last), "ms;", sizes[0], sizes[-1], "MB")

@@ -120,13 +120,13 @@ def test_stream_starts_at_requested_position(
     }
     first = [("+I", 1, "x"), ("+I", 2, "y"), ("+I", 3, "z")]
     later = [("+I", 1, "x2"), ("+I", 4, "w"), ("-D", 2, "y")]
-    found = {
+    actual = {
         name: read(changing.stream("a$audit_log", **options), tmp_path / name)
         if by_spark
         else read_here(changing, "a$audit_log", **options)
         for name, options in starts.items()
     }
-    assert found == {
+    assert actual == {
         "full": [[("+I", 4, "w"), ("+I", 9, "o")]],
         "from": [later],
         "full at": [first, later],
@@ -137,14 +137,14 @@ def test_stream_starts_at_requested_position(
 
 def test_a_batch_takes_whole_snapshots_within_its_limits(changing: Session, tmp_path: Path) -> None:
     one = {"scan.snapshot-id": 1, "read.stream.maxSnapshotsPerTrigger": 1}
-    found = read_here(changing, "a", **one)
-    assert [len(batch) for batch in found] == [3, 1, 1], (
+    actual = read_here(changing, "a", **one)
+    assert [len(batch) for batch in actual] == [3, 1, 1], (
         "an overwrite is no change, and a deleted row no row"
     )
     rows_max = {"scan.snapshot-id": 1, "read.stream.maxRowsPerTrigger": 4}
-    found = read(changing.stream("a$audit_log", **rows_max), tmp_path / "rows")
-    assert [len(batch) for batch in found] == [4, 2]
-    assert found == read_here(changing, "a$audit_log", **rows_max)
+    actual = read(changing.stream("a$audit_log", **rows_max), tmp_path / "rows")
+    assert [len(batch) for batch in actual] == [4, 2]
+    assert actual == read_here(changing, "a$audit_log", **rows_max)
 
 
 def test_stopped_stream_resumes_at_its_position(session: Session, tmp_path: Path) -> None:
@@ -180,9 +180,9 @@ def test_changes_stream_into_another_table_once(changing: Session, tmp_path: Pat
         assert stream.wait(120)
         assert stream.progress.epochs == 5
         assert "ended: 5 epochs" in repr(stream)
-        found = rows(changing, "SELECT * FROM b")
-        assert len(found) == expected, "a stream of the rows alone does not tell what is deleted"
-    assert sorted(found) == [(1, "x2"), (3, "z"), (4, "w")]
+        actual = rows(changing, "SELECT * FROM b")
+        assert len(actual) == expected, "a stream of the rows alone does not tell what is deleted"
+    assert sorted(actual) == [(1, "x2"), (3, "z"), (4, "w")]
 
 
 def test_repeated_epoch_is_written_once(session: Session) -> None:
@@ -274,10 +274,10 @@ def test_killed_stream_neither_duplicates_nor_loses_rows(
         session.stream(f"a_{name}"), f"b_{name}", checkpoint=tmp_path / "c", trigger="available-now"
     )
     assert stream.wait(120)
-    found = rows(session, f"SELECT * FROM b_{name}")
-    assert sorted(found) == [(number, "v") for number in range(count)]
+    actual = rows(session, f"SELECT * FROM b_{name}")
+    assert sorted(actual) == [(number, "v") for number in range(count)]
     table = session.catalog.load(TableName(f"b_{name}", "default"))
-    left = {one for one in unreachable(table) if not one.startswith(".")}
+    left = {each for each in unreachable(table) if not each.startswith(".")}
     assert left == set(), "what was given up is removed"
 
 
@@ -422,13 +422,13 @@ def test_spark_reads_of_the_format_return_the_rows_of_sql(
         unanswered(session.spark, text)
         for condition in conditions[name]:
             raw = unanswered(session.spark, f"SELECT * FROM {view} WHERE {condition}").collect()
-            told = session.run(f"SELECT * FROM `{name}` WHERE {condition}").dataframe
-            assert told is not None
-            assert sorted(raw, key=str) == sorted(told.collect(), key=str), name
+            frame = session.run(f"SELECT * FROM `{name}` WHERE {condition}").dataframe
+            assert frame is not None
+            assert sorted(raw, key=str) == sorted(frame.collect(), key=str), name
 
 
 def unanswered(spark: SparkSession, text: str) -> DataFrame:
     """A call of `spark.sql` that no session answers."""
     original: Any = type(spark).sql
-    found: DataFrame = original.__wrapped__(spark, text)
-    return found
+    result: DataFrame = original.__wrapped__(spark, text)
+    return result

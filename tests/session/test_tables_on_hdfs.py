@@ -34,7 +34,7 @@ def names(session: Session, table: str, *folders: str) -> list[str]:
     """The files in folders of a table."""
     loaded = session.catalog.load(TableName(table, "default"))
     found = [loaded.store.names(f"{loaded.location}/{folder}") for folder in folders]
-    return sorted(name for one in found for name in one)
+    return sorted(name for each in found for name in each)
 
 
 LAYOUTS = {

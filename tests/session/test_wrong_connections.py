@@ -61,8 +61,8 @@ def test_unsupported_catalog_is_refused_before_spark_starts(tmp_path: Path) -> N
         "except paimon_magics.errors.SetupError as error: print(error, SparkContext._gateway)"
     )
     place = str(tmp_path / "warehouse")
-    found = subprocess.run([sys.executable, "-c", program, place], text=True, capture_output=True)
-    assert "wrong" in found.stdout and found.stdout.endswith(" None\n"), found
+    actual = subprocess.run([sys.executable, "-c", program, place], text=True, capture_output=True)
+    assert "wrong" in actual.stdout and actual.stdout.endswith(" None\n"), actual
 
 
 @pytest.mark.parametrize(

@@ -75,9 +75,9 @@ def test_error_names_the_damaged_file(
         with pytest.raises(expected) as error:
             session.run(f"SELECT * FROM {read}").to_arrow()
     if expected is TableDamagedError:
-        told = str(error.value)
-        assert any(file.name in told for file in files) or str(folder) in told
-        assert "restore" in told.lower() or "the file was removed" in told
+        text = str(error.value)
+        assert any(file.name in text for file in files) or str(folder) in text
+        assert "restore" in text.lower() or "the file was removed" in text
 
 
 def test_spark_query_failure_is_not_reported_as_damaged_file(

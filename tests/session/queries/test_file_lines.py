@@ -20,8 +20,8 @@ def rows(outcome: Outcome) -> list[dict[str, object]]:
 
 
 def note_of(notes: tuple[str, ...], part: str) -> str:
-    (found,) = [one for one in notes if part in one]
-    return found
+    (result,) = [each for each in notes if part in each]
+    return result
 
 
 def test_lines_with_too_few_or_too_many_values_are_counted(
@@ -77,13 +77,13 @@ def test_mode_refuses_or_drops_ragged_lines_for_any_columns(
     assert rows(session.run("SELECT count(*) AS n FROM strict_copy")) == [{"n": 0}]
     dropped = session.run("SELECT id FROM csv.`ragged.csv` WITH ('mode' = 'DROPMALFORMED')")
     assert "do not fit its 3 columns and were left out" in note_of(dropped.notes, "left out")
-    assert [one["id"] for one in rows(dropped)] == [1, 4]
+    assert [each["id"] for each in rows(dropped)] == [1, 4]
     counted = session.run(
         "SELECT count(*) AS n FROM csv.`ragged.csv` WITH ('mode' = 'DROPMALFORMED')"
     )
     assert rows(counted) == [{"n": 2}]
     as_spark = session.run("SELECT id FROM csv.`ragged.csv` WITH ('mode' = 'PERMISSIVE')")
-    assert not [one for one in as_spark.notes if "fit" in one] and len(rows(as_spark)) == 4
+    assert not [each for each in as_spark.notes if "fit" in each] and len(rows(as_spark)) == 4
     with pytest.raises(InvalidValueError, match="`mode` of a file can't be 'STRICT'"):
         session.run("SELECT id FROM csv.`ragged.csv` WITH ('mode' = 'strict')")
 
@@ -111,7 +111,7 @@ def test_valid_files_give_no_note_and_ragged_file_is_named(
     monkeypatch.chdir(tmp_path)
     Path("a.csv").write_text('id,item\n1,"tea, green"\n2,\n')
     outcome = session.run("SELECT * FROM csv.`a.csv`")
-    assert not [one for one in outcome.notes if "fit" in one]
+    assert not [each for each in outcome.notes if "fit" in each]
     Path("b.csv.gz").write_bytes(gzip.compress(b"id,item\n5,rice\n6\n"))
     outcome = session.run("SELECT * FROM csv.`*.csv*`")
     assert "b.csv.gz, line 3, '6'" in note_of(outcome.notes, "does not fit")

@@ -28,8 +28,8 @@ def followed(session: Session) -> Session:
 
 def shown(session: Session, name: str = "t$audit_log", **options: object) -> list[object]:
     return [
-        (one.snapshot_id, sorted(tuple(row) for row in one.dataframe.collect()))
-        for one in session.changes(name, wait=False, **options)  # type: ignore[arg-type]
+        (each.snapshot_id, sorted(tuple(row) for row in each.dataframe.collect()))
+        for each in session.changes(name, wait=False, **options)  # type: ignore[arg-type]
     ]
 
 

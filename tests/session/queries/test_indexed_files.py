@@ -34,7 +34,9 @@ ROW = (41, "v41", 123, 41, -41)
 
 def values(number: int) -> list[tuple[int, str, int, int, int]]:
     """The rows of a file: every fourth number, so that bounds tell nothing."""
-    return [(one, f"v{one}", 3 * one, one, -one) for one in range(number, 120 + number, FILES)]
+    return [
+        (each, f"v{each}", 3 * each, each, -each) for each in range(number, 120 + number, FILES)
+    ]
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -81,9 +83,9 @@ def test_query_opens_only_files_whose_index_admits_the_value(
         file.unlink()
     for condition, row in wanted.items():
         assert rows(session, f"SELECT * FROM t WHERE {condition}") == [row], condition
-        assert [tuple(one) for one in frame.where(condition).collect()] == [row]
-    found = frame.where((F.col("k") == 41) & (F.col("m") > 0)).collect()
-    assert [tuple(one) for one in found] == [ROW]
+        assert [tuple(each) for each in frame.where(condition).collect()] == [row]
+    actual = frame.where((F.col("k") == 41) & (F.col("m") > 0)).collect()
+    assert [tuple(each) for each in actual] == [ROW]
     before = jobs(session.spark)
     assert rows(session, "SELECT * FROM t WHERE k = 500 AND m = 3") == []
     assert jobs(session.spark) == before

@@ -23,8 +23,10 @@ def test_input_file_name_returns_paths_of_small_files(shop: Session, kind: str) 
     )
     paths = {row["file_path"] for row in shop.run(f"SELECT * FROM {kind}$files").to_pylist()}
     for columns in ("input_file_name() AS f", "a, INPUT_FILE_NAME ( ) AS f"):
-        found = shop.run(f"SELECT {columns} FROM {kind}").to_pylist()
-        assert {row["f"] for row in found} == {path.replace("file:/", "file:///") for path in paths}
+        actual = shop.run(f"SELECT {columns} FROM {kind}").to_pylist()
+        assert {row["f"] for row in actual} == {
+            path.replace("file:/", "file:///") for path in paths
+        }
     by_file = f"SELECT f, count(*) AS n FROM (SELECT input_file_name() AS f FROM {kind}) GROUP BY f"
     assert [row["n"] for row in shop.run(by_file).to_pylist()] == [1, 1]
     lengths = shop.run(f"SELECT input_file_block_length() AS n FROM {kind}").to_pylist()
@@ -48,9 +50,9 @@ def test_input_file_name_is_refused_for_merged_rows(shop: Session) -> None:
     with pytest.raises(UnsupportedStatementError, match="input_file_name"):
         shop.run("SELECT input_file_name() FROM words")
     shop.run("CALL sys.compact(table => 'keyed')")
-    found = shop.run("SELECT k, v, input_file_name() AS f FROM keyed ORDER BY k").to_pylist()
-    assert [(row["k"], row["v"]) for row in found] == [(1, "b"), (2, "a")]
-    assert all(row["f"].endswith(".parquet") for row in found)
+    actual = shop.run("SELECT k, v, input_file_name() AS f FROM keyed ORDER BY k").to_pylist()
+    assert [(row["k"], row["v"]) for row in actual] == [(1, "b"), (2, "a")]
+    assert all(row["f"].endswith(".parquet") for row in actual)
     for statement in (
         "UPDATE keyed SET v = input_file_name() WHERE k = 1",
         "DELETE FROM keyed WHERE input_file_name() > 'x'",

@@ -67,8 +67,8 @@ def columns_read(steps: Steps, tables: Session, capsys: pytest.CaptureFixture[st
     plan = capsys.readouterr().out
     return {
         re.sub(r"#\d+L?$", "", column)
-        for found in _READ.findall(plan)
-        for column in found.split(", ")
+        for each in _READ.findall(plan)
+        for column in each.split(", ")
     }
 
 
@@ -111,12 +111,12 @@ def test_invalid_frame_step_raises_sparks_error(tables: Session) -> None:
 def test_self_join_needs_aliases_for_ambiguous_columns(
     tables: Session,
 ) -> None:
-    one, other = tables.table("kept").where("p = 1"), tables.table("kept").select("k", "a")
-    found = one.alias("x").join(other.alias("y"), F.expr("x.k = y.k")).selectExpr("x.k", "y.a")
+    first, second = tables.table("kept").where("p = 1"), tables.table("kept").select("k", "a")
+    actual = first.alias("x").join(second.alias("y"), F.expr("x.k = y.k")).selectExpr("x.k", "y.a")
     expected = rows(tables, "SELECT k, a FROM kept WHERE p = 1")
-    assert in_order(found) == sorted(map(str, expected))
+    assert in_order(actual) == sorted(map(str, expected))
     queried = tables.run("SELECT k, b FROM kept WHERE k < 9").dataframe
-    for left, right in ((one, other), (other, one), (one, queried), (queried, one)):
+    for left, right in ((first, second), (second, first), (first, queried), (queried, first)):
         with pytest.raises(PySparkException, match="ambiguous"):
             left.join(right, left.k > right.k).select("k").collect()
 

@@ -71,8 +71,8 @@ def test_primary_key_table_written_once_is_read_by_raw_scan(session: Session) ->
     session.run("CREATE TABLE t (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')")
     session.run("INSERT INTO t SELECT id, id FROM range(100)")
     for name in ("t", "t$audit_log", "t$binlog"):
-        found = plan(session, name)
-        assert (found.merge_file_count, found.raw_file_count) == (0, 2)
+        actual = plan(session, name)
+        assert (actual.merge_file_count, actual.raw_file_count) == (0, 2)
     query = "SELECT DISTINCT rowkind, {0} FROM t${1} WHERE {0} = {2}"
     assert rows(session, query.format("k", "audit_log", 7)) == [("+I", 7)]
     assert rows(session, query.format("k", "binlog", "array(7)")) == [("+I", [7])]
@@ -148,8 +148,8 @@ def test_old_files_are_read_with_the_new_schema(
     session.run(f"INSERT INTO t VALUES {insert}")
     assert rows(session, "SELECT * FROM t ORDER BY k") == expected
     position = [column.name for column in session.table("t").schema].index("k")
-    found = sorted(java_paimon.rows(warehouse, "default.t"), key=lambda row: row[position])
-    assert found == expected
+    actual = sorted(java_paimon.rows(warehouse, "default.t"), key=lambda row: row[position])
+    assert actual == expected
 
 
 @pytest.mark.java
@@ -160,8 +160,8 @@ def test_nested_fields_are_read_by_their_ids(
     session.run("INSERT INTO t VALUES (1, named_struct('a', 1, 'b', 'x')), (2, NULL)")
     session.run("ALTER TABLE t ADD COLUMN s.c DATE; ALTER TABLE t RENAME COLUMN s.a TO z")
     session.run("INSERT INTO t VALUES (3, named_struct('z', 3, 'b', 'y', 'c', DATE'2026-11-21'))")
-    found = rows(session, "SELECT k, s.z, s.b, CAST(s.c AS STRING), s IS NULL FROM t ORDER BY k")
-    assert found == [
+    actual = rows(session, "SELECT k, s.z, s.b, CAST(s.c AS STRING), s IS NULL FROM t ORDER BY k")
+    assert actual == [
         (1, 1, "x", None, False),
         (2, None, None, None, True),
         (3, 3, "y", "2026-11-21", False),
@@ -186,8 +186,8 @@ def test_point_query_on_key_reads_only_files_covering_it(session: Session) -> No
 
 def test_an_empty_table_has_its_columns(session: Session) -> None:
     session.run("CREATE TABLE t (k INT, s STRUCT<a: DECIMAL(38, 18)>, at TIMESTAMP_NTZ(3))")
-    found = session.run("SELECT * FROM t").to_arrow()
-    assert (found.num_rows, found.column_names) == (0, ["k", "s", "at"])
+    actual = session.run("SELECT * FROM t").to_arrow()
+    assert (actual.num_rows, actual.column_names) == (0, ["k", "s", "at"])
     assert rows(session, "SELECT count(*) FROM t") == [(0,)]
 
 

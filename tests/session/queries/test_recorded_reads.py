@@ -162,12 +162,12 @@ def test_conditions_and_column_lists_do_not_change_rows_read(recorded: Session) 
         key = everything.column_names[-2]
         for value in [v for v in everything.column(key).to_pylist() if v is not None][:3]:
             literal = repr(value)
-            found = recorded.run(f"SELECT * FROM {table} WHERE {key} = {literal}").to_arrow()
+            actual = recorded.run(f"SELECT * FROM {table} WHERE {key} = {literal}").to_arrow()
             expected = everything.filter(pa.compute.equal(everything[key], value))
-            assert _sorted(found) == _sorted(expected)
+            assert _sorted(actual) == _sorted(expected)
         for name in everything.column_names:
-            found = recorded.run(f"SELECT {name} FROM {table}").to_arrow()
-            assert _sorted(found) == _sorted(everything.select([name]))
+            actual = recorded.run(f"SELECT {name} FROM {table}").to_arrow()
+            assert _sorted(actual) == _sorted(everything.select([name]))
 
 
 def _sorted(table: pa.Table) -> list[str]:

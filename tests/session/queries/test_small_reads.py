@@ -102,13 +102,13 @@ def both(session: Session, query: str) -> pa.Table:
     """The rows of a query, which are the same if Spark reads them."""
     with settings(session, local_rows_max=0):
         expected = session.run(query).to_arrow()
-    found = session.run(query).to_arrow()
-    assert (found.column_names, found.schema.types) == (
+    result = session.run(query).to_arrow()
+    assert (result.column_names, result.schema.types) == (
         expected.column_names,
         expected.schema.types,
     )
-    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
-    return found
+    assert sorted(map(repr, result.to_pylist())) == sorted(map(repr, expected.to_pylist()))
+    return result
 
 
 @pytest.fixture
@@ -242,7 +242,7 @@ def test_frames_are_read_and_counted_like_queries(tables: Session) -> None:
         frame = session.table(name)
         counts = {frame.count(), frame.drop("k").count(), session.table(name, ["k"]).count()}
         assert counts == {rows(session, f"SELECT count(*) FROM {name}")[0][0]}
-    assert [one["v"] for one in session.table("once").where("k = 7").collect()] == [-7]
+    assert [each["v"] for each in session.table("once").where("k = 7").collect()] == [-7]
     for name, shown in (("audit_log", 7), ("binlog", [7])):
         logged = session.table(f"parts${name}").select("rowkind", "k").collect()
         assert ("+I", shown) in logged
@@ -273,11 +273,11 @@ def test_first_rows_of_frame_are_read_without_a_spark_job(tables: Session, name:
     whole = {row["k"]: row for row in tables.table("parts").collect()}
     with settings(tables, local_rows_max=10):  # of the table's 61
         before = jobs(tables.spark)
-        found = taken(tables.table("parts"))
+        actual = taken(tables.table("parts"))
         assert jobs(tables.spark) - before == set()
-    if isinstance(found, list):
-        assert len(found) == count
-        for row in found:
+    if isinstance(actual, list):
+        assert len(actual) == count
+        for row in actual:
             if not isinstance(row, bool) and "k" in row:
                 assert whole[row["k"]]["p"] == row.asDict().get("p", row.asDict().get("z", 1) - 1)
 

@@ -181,13 +181,13 @@ def test_name_in_both_catalogs_is_noted_and_full_name_reads_spark_table(
 ) -> None:
     shop.spark.range(5).write.saveAsTable("spark_catalog.default.ids")
     try:
-        found = shop.run("SELECT count(*) AS n FROM ids")
-        assert found.to_arrow()["n"].to_pylist() == [2]
-        assert str(found).splitlines()[-1] == (
+        actual = shop.run("SELECT count(*) AS n FROM ids")
+        assert actual.to_arrow()["n"].to_pylist() == [2]
+        assert str(actual).splitlines()[-1] == (
             "`default.ids` is Paimon's table here. Spark's own catalog has one of that name too, "
             "which is spark_catalog.default.ids."
         )
-        assert html.escape(found.notes[0]) in found._repr_html_()
+        assert html.escape(actual.notes[0]) in actual._repr_html_()
         assert "spark_catalog.default.ids" in str(shop.run("INSERT INTO ids SELECT * FROM ids"))
         assert shop.spark.table("spark_catalog.default.ids").count() == 5
     finally:
@@ -210,8 +210,8 @@ def test_cell_can_not_create_spark_table_under_paimon_name(shop: Session, statem
 
 
 def test_creating_paimon_table_under_spark_name_adds_a_note(shop: Session) -> None:
-    made = shop.run("CREATE TABLE mine (id INT)")
-    assert "spark_catalog.default.mine" in str(made)
+    outcome = shop.run("CREATE TABLE mine (id INT)")
+    assert "spark_catalog.default.mine" in str(outcome)
     shop.run("DROP TABLE mine")
 
 

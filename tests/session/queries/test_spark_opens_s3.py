@@ -60,14 +60,14 @@ def test_raw_scan_and_merge_read_return_the_same_rows_on_s3(
             for query in QUERIES
         ]
     reader = Path(__file__).with_name("spark_with_s3.py")
-    found = subprocess.run(
+    actual = subprocess.run(
         [sys.executable, str(reader), json.dumps(options), ":".join(jars), *QUERIES],
         env={**os.environ, "SCRATCH": str(tmp_path)},
         stdout=subprocess.PIPE,
         check=True,
         timeout=300,
     )
-    scanned = json.loads(found.stdout.splitlines()[-1])
+    scanned = json.loads(actual.stdout.splitlines()[-1])
     assert [rows for _, rows in scanned] == [rows for _, rows in native]
     assert [row["last"] for row in native[0][1]] == [98, 99]
     for query, (before, _), (after, _) in zip(QUERIES, native, scanned, strict=True):

@@ -76,10 +76,10 @@ def test_later_commit_wins_with_snapshot_ordering(
     late = java_paimon.prepare(warehouse, "default.t", [(3, "java")])
     session.run(f"INSERT INTO t {many}")
     java_paimon.commit(warehouse, late)
-    found = "SELECT v FROM t WHERE k = 3"
-    assert rows(session, found) == [("java",)]
+    actual = "SELECT v FROM t WHERE k = 3"
+    assert rows(session, actual) == [("java",)]
     session.run("INSERT INTO t VALUES (3, 'last')")
-    assert rows(session, found) == [("last",)]
+    assert rows(session, actual) == [("last",)]
     if size == "small":
         expected = [(k, f"first{k}{text}") for k in range(count) if k != 3]
         check(session, java_paimon, warehouse, sorted([*expected, (3, "last")]))

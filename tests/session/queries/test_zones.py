@@ -59,8 +59,8 @@ def test_rows_written_by_java_are_read_alike_in_every_zone(
                 )
                 for row in expected
             ]
-        found = session.run(f"SELECT * FROM {name}").to_arrow().to_pylist()
-        ours = by_key([tuple(row.values()) for row in found])
+        actual = session.run(f"SELECT * FROM {name}").to_arrow().to_pylist()
+        ours = by_key([tuple(row.values()) for row in actual])
         wrong = {
             text: ([row[place] for row in ours], [row[place] for row in expected])
             for place, text in enumerate(cases, 1)
@@ -102,11 +102,11 @@ def test_dates_before_gregorian_calendar_are_read_as_stored(
     try:
         for mode in modes:
             session.spark.conf.set(mode, "LEGACY")
-        found = session.run("SELECT * FROM days ORDER BY d").to_arrow().to_pylist()
+        actual = session.run("SELECT * FROM days ORDER BY d").to_arrow().to_pylist()
     finally:
         for mode, value in before.items():
             session.spark.conf.set(mode, value)
-    assert found == [{"d": day, "a": [day, None]} for day in days]
+    assert actual == [{"d": day, "a": [day, None]} for day in days]
 
 
 def test_zone_dependent_reads_of_tables_views_and_frames_are_noted(

@@ -60,7 +60,7 @@ def test_suggested_statement_runs_once_and_shows_its_result(
     assert "problem" not in answer and "6 files became 1 file" in answer["outcome"]
     assert view.answer(asked) is None, "a second click, which waited for the first"
     assert kinds(session) == ["APPEND"] * 6 + ["COMPACT"]
-    assert [one["word"] for one in answer["table"]["findings"]] == ["good"]
+    assert [each["word"] for each in answer["table"]["findings"]] == ["good"]
     assert (answer["part"]["partition"], view.selected) == ("p=x", ("default.t", "p=x"))
     assert {row["name"]: row["files"] for row in answer["tables"]["rows"]} == {
         "default.t": 1,

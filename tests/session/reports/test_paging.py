@@ -64,7 +64,7 @@ LOOKS = [
 def test_pages_are_equal_locally_and_in_spark(
     sources: tuple[Rows, Rows], row_filter: RowFilter, offset: int
 ) -> None:
-    here, there = (one.page(row_filter, offset, 20) for one in sources)
+    here, there = (each.page(row_filter, offset, 20) for each in sources)
     assert there.rows.to_pylist() == here.rows.to_pylist()
     assert there.follow == here.follow
     assert there.total in (None, here.total)

@@ -94,7 +94,7 @@ def zone(lake: Session, request: pytest.FixtureRequest) -> str:
 
 
 def names_of(rows: Any) -> list[str]:
-    return sorted({str(one) for one in rows.column("partition").to_pylist()})
+    return sorted({str(each) for each in rows.column("partition").to_pylist()})
 
 
 def test_every_view_names_partitions_in_session_zone(lake: Session, zone: str) -> None:
@@ -132,10 +132,10 @@ def test_partition_name_shown_by_view_selects_its_files(lake: Session, zone: str
         listed = lake.run(f"SHOW PARTITIONS {table}").data.column("partition").to_pylist()
         assert len(listed) == len(names)
         for name in (*names, *listed):
-            found = lake.reports.files(table, name).data
-            assert found.num_rows == (2 if table == "keyed" and name.endswith("1") else 1), name
-    found = lake.reports.files("instants", names_of(lake.layout("instants").data)[1])
-    check(lake, found.sql, found.data, None, "one partition")
+            actual = lake.reports.files(table, name).data
+            assert actual.num_rows == (2 if table == "keyed" and name.endswith("1") else 1), name
+    actual = lake.reports.files("instants", names_of(lake.layout("instants").data)[1])
+    check(lake, actual.sql, actual.data, None, "one partition")
     with pytest.raises(UnknownNameError, match="no files in a partition"):
         lake.reports.files("instants", "at=2026-07-01 04:00:00.25")
 
@@ -144,8 +144,8 @@ def test_shown_partition_values_can_be_pasted_into_statements(lake: Session, zon
     for table, names in NAMES[zone].items():
         for name in names[:-1]:
             at = name.partition("/")[0].removeprefix("at=")
-            found = lake.run(f"SELECT DISTINCT at FROM {table} WHERE at = '{at}'").data
-            assert found.num_rows == 1, name
+            actual = lake.run(f"SELECT DISTINCT at FROM {table} WHERE at = '{at}'").data
+            assert actual.num_rows == 1, name
             taken = lake.preview(f"TRUNCATE TABLE {table} PARTITION (at = '{at}')").data
             assert taken.num_rows == 1, name
 
@@ -169,6 +169,6 @@ def test_file_views_show_creation_times_in_session_zone(lake: Session, zone: str
     assert answer["titles"][-1] == f"created ({zone})"
     # One INSERT's files may be of two seconds.
     made = lake.layout("keyed").files.column("creation_time").to_pylist()
-    known = {f"{one.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M:%S}" for one in made}
+    known = {f"{each.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M:%S}" for each in made}
     shown = {row[-1] for row in answer["rows"]}
     assert shown and shown <= known

@@ -186,7 +186,7 @@ def test_changes_mark_columns_changed_by_update(lake: Session, table: str) -> No
 
 def test_changes_show_user_notebook_and_commit_time(lake: Session) -> None:
     changed = lake.reports.changes("orders", "0", "2").data
-    snapshots = {one["snapshot_id"]: one for one in lake.history("orders").to_pylist()}
+    snapshots = {each["snapshot_id"]: each for each in lake.history("orders").to_pylist()}
     for row in changed.to_pylist():
         snapshot = snapshots[row["snapshot_id"]]
         names = ("commit_time", "user", "notebook")
@@ -232,8 +232,8 @@ def test_files_and_partitions_are_listed(lake: Session) -> None:
     assert lake.reports.files("orders").data.num_rows == 2
     assert lake.reports.files("orders", "day=mon").data.num_rows == 2
     report = lake.reports.partitions("orders")
-    assert [one["partition"] for one in report.data.to_pylist()] == ["day=mon"]
-    assert [one["small_share"] for one in report.data.to_pylist()] == [1.0]
+    assert [each["partition"] for each in report.data.to_pylist()] == ["day=mon"]
+    assert [each["small_share"] for each in report.data.to_pylist()] == [1.0]
     assert "target-file-size of 128 MiB" in report.sections[0].charts[0].title
     for name in ("empty", "logs"):
         assert str(lake.reports.files(name)) == str(lake.reports.files(name))
@@ -241,11 +241,11 @@ def test_files_and_partitions_are_listed(lake: Session) -> None:
 
 
 def test_profile_names_source_of_each_figure(lake: Session) -> None:
-    found = {row[0]: row[2:] for row in rows(lake.reports.profile("logs"))}
-    assert found["at"] == (0, "2", "2", None, None, "file statistics")
+    actual = {row[0]: row[2:] for row in rows(lake.reports.profile("logs"))}
+    assert actual["at"] == (0, "2", "2", None, None, "file statistics")
     long = "a text of more than sixteen letters"
-    assert found["text"] == (0, long, long, 1, True, "Spark job")
-    assert found["more"] == (1, None, None, None, None, "file statistics")
+    assert actual["text"] == (0, long, long, 1, True, "Spark job")
+    assert actual["more"] == (1, None, None, None, None, "file statistics")
     without = lake.reports.profile("logs", Effort.STATISTICS)
     assert "no Spark job" in without.summary
     assert "File statistics lack values of text" in without.notes[0]
@@ -256,9 +256,9 @@ def test_profile_names_source_of_each_figure(lake: Session) -> None:
 def test_profile_of_overlapping_files_uses_a_spark_job(lake: Session) -> None:
     report = lake.reports.profile("orders")
     assert "one Spark job for 5 columns" in report.summary
-    found = {row[0]: row[2:] for row in rows(report)}
-    assert found["item"][:3] == (0, "bun", "milk") and found["item"][3] == 3
-    assert found["tags"] == (2, None, None, None, None, "Spark job")
+    actual = {row[0]: row[2:] for row in rows(report)}
+    assert actual["item"][:3] == (0, "bun", "milk") and actual["item"][3] == 3
+    assert actual["tags"] == (2, None, None, None, None, "Spark job")
     assert rows(lake.reports.profile("empty")) == [
         ("k", "INT", 0, None, None, None, None, "file statistics")
     ]
@@ -274,9 +274,9 @@ def test_profile_counts_partition_values_and_marks_unique_columns(
     )
     statistics = lake.reports.profile("days", Effort.STATISTICS)
     assert "no Spark job" in statistics.summary
-    found = {row[0]: row for row in rows(statistics)}
-    assert found["day"][5:7] == (3, False)
-    assert found["id"][5:7] == (None, None)
+    actual = {row[0]: row for row in rows(statistics)}
+    assert actual["day"][5:7] == (3, False)
+    assert actual["id"][5:7] == (None, None)
     counted = lake.reports.profile("days", Effort.DISTINCT)
     assert "one Spark job for 2 columns" in counted.summary
     unique = {row[0]: (row[5], row[6]) for row in rows(counted)}
@@ -296,10 +296,10 @@ def test_profile_estimates_many_distinct_values_and_notes_it(lake: Session) -> N
     report = lake.reports.profile("many", Effort.DISTINCT)
     assert "≈distinct" in report.data.column_names
     assert report.notes[0].startswith("≈distinct is an estimate (approx_count_distinct)")
-    found = {row[0]: row[5] for row in rows(report)}
-    assert found["seven"] == 7
+    actual = {row[0]: row[5] for row in rows(report)}
+    assert actual["seven"] == 7
     for name in ("k", "clock"):
-        assert 0.85 * 700_000 < found[name] <= 700_000
+        assert 0.85 * 700_000 < actual[name] <= 700_000
     pasted = lake.run(report.sql).data
     assert pasted.to_pylist() == report.data.drop_columns(["unique", "from"]).to_pylist()
     unique = {row[0]: row[6] for row in rows(report)}

@@ -109,13 +109,13 @@ def test_rescale_keeps_concurrent_changes(orders: Session, monkeypatch: pytest.M
     prepare = compaction._prepared
 
     def prepared(*arguments: object) -> object:
-        found = prepare(*arguments)  # type: ignore[arg-type]
+        actual = prepare(*arguments)  # type: ignore[arg-type]
         match next(others):
             case "DELETE x":
                 run(orders, "ALTER TABLE orders DROP PARTITION (dt = 'x')")
             case str(text):
                 run(orders, text)
-        return found
+        return actual
 
     monkeypatch.setattr(compaction, "_prepared", prepared)
     outcome = orders.run("CALL sys.rescale('orders', 2)")

@@ -46,8 +46,8 @@ def test_tags_are_made_shown_and_read_by_java(
         "ALTER TABLE orders RENAME TAG monday TO tuesday"
     )
     assert rows(orders, "SHOW TAGS orders") == [("20261120",), ("tuesday",)]
-    found = rows(orders, "SELECT tag_name, snapshot_id, time_retained FROM orders$tags")
-    assert found == [("20261120", 3, None), ("tuesday", 2, "PT12H")]
+    actual = rows(orders, "SELECT tag_name, snapshot_id, time_retained FROM orders$tags")
+    assert actual == [("20261120", 3, None), ("tuesday", 2, "PT12H")]
     fresh = {"warehouse": str(warehouse), "cache-enabled": "false"}
     read = java_paimon.rows(fresh, "default.orders", {"scan.tag-name": "tuesday"})
     assert read == [(1, "a"), (2, "b")]

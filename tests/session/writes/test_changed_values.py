@@ -73,7 +73,7 @@ def rows_of(session: Session, table: str) -> int:
 def test_insert_counts_values_changed_by_casts(opened: Session, table: str) -> None:
     outcome = opened.run(f"INSERT INTO {table} SELECT * FROM given")
     assert outcome.values_changed == CHANGED
-    for said in (
+    for each in (
         "1 value of `i` was cut to INT, such as 3.7.",
         "2 values of `d` were rounded to DECIMAL(5, 2), such as ",
         "1 value of `f` was rounded to FLOAT, such as 16777217.",
@@ -81,7 +81,7 @@ def test_insert_counts_values_changed_by_casts(opened: Session, table: str) -> N
         "1 value of `t` was cut to TIMESTAMP_LTZ(3), such as 2026-01-01 10:00:00.123456.",
         "1 value of `a` was changed to ARRAY<INT>, such as [1.5].",
     ):
-        assert any(note.startswith(said) for note in outcome.notes), (said, outcome.notes)
+        assert any(note.startswith(each) for note in outcome.notes), (each, outcome.notes)
     assert rows_of(opened, table) == 3
     outcome = opened.run(f"INSERT OVERWRITE {table} SELECT * FROM given WHERE k = 2")
     assert outcome.values_changed == {} and not [n for n in outcome.notes if "value" in n]
@@ -158,16 +158,16 @@ def test_upsert_counts_values_changed_by_casts(opened: Session) -> None:
 
 
 def test_explain_names_casts_that_may_change_values(opened: Session) -> None:
-    told = str(opened.explain("INSERT INTO plain (k, d, x) SELECT 1, 2.5D, 3"))
-    assert "Casts that may round or cut values: `d` from DOUBLE to DECIMAL(5, 2)." in told
+    text = str(opened.explain("INSERT INTO plain (k, d, x) SELECT 1, 2.5D, 3"))
+    assert "Casts that may round or cut values: `d` from DOUBLE to DECIMAL(5, 2)." in text
 
 
 def test_lossless_casts_count_no_changed_values(opened: Session) -> None:
     opened.run("CREATE TABLE wide (a BIGINT, b DECIMAL(20, 4), c STRING, d DOUBLE)")
     outcome = opened.run("INSERT INTO wide SELECT 1, 1.5BD, 7, 3")
     assert outcome.values_changed == {}
-    found = opened.run("SELECT b FROM wide").to_arrow()["b"].to_pylist()
-    assert found == [decimal.Decimal("1.5000")]
+    actual = opened.run("SELECT b FROM wide").to_arrow()["b"].to_pylist()
+    assert actual == [decimal.Decimal("1.5000")]
 
 
 @pytest.mark.parametrize("table", ["plain", "keyed", "parted"])

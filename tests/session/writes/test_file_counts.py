@@ -38,8 +38,8 @@ def test_many_tasks_write_a_single_file_per_partition_and_bucket(
     assert len(sizes(warehouse)) == files
     assert outcome.files_written == files
     assert outcome.bytes_written == sum(sizes(warehouse))
-    found = session.run("SELECT count(*), sum(k), count(DISTINCT p) FROM t").to_arrow()
-    assert [*found.to_pylist()[0].values()] == [7000, 7000 * 6999 // 2, PARTITIONS]
+    actual = session.run("SELECT count(*), sum(k), count(DISTINCT p) FROM t").to_arrow()
+    assert [*actual.to_pylist()[0].values()] == [7000, 7000 * 6999 // 2, PARTITIONS]
 
 
 WIDE = "FROM range(0, 9000000, 1, 2) WHERE id % 1000 = 0"  # Spark thinks that it is all of them
@@ -110,8 +110,8 @@ def test_skewed_partition_is_written_by_several_tasks(session: Session, warehous
     folder = warehouse / "default.db" / "t"
     assert len(list(folder.glob("p=0/**/*.parquet"))) >= 3
     assert len(list(folder.glob("p=1/**/*.parquet"))) == 1
-    found = session.run("SELECT count(*), sum(k) FROM t").to_arrow().to_pylist()[0]
-    assert [*found.values()] == [240000, 240000 * 239999 // 2]
+    actual = session.run("SELECT count(*), sum(k) FROM t").to_arrow().to_pylist()[0]
+    assert [*actual.values()] == [240000, 240000 * 239999 // 2]
 
 
 def test_many_tasks_write_at_most_a_file_per_concurrent_task(

@@ -75,12 +75,12 @@ def test_format_stores_type_readable_by_everyone_or_refuses_it(
             refused.add(text)
             continue
         expected = by_key([tuple(value for _, value in row) for row in rows])
-        found = read_by_everyone(session, java_paimon, warehouse, name)
+        actual = read_by_everyone(session, java_paimon, warehouse, name)
         if file_format == "orc" and text.startswith("CHAR"):
             # ORC's own CHAR type, which Java reads them as, has no trailing spaces.
             expected = [(k, v and v.rstrip()) for k, v in expected]
-            found = {who: [(k, v and v.rstrip()) for k, v in all] for who, all in found.items()}
-        bad = {reader: rows for reader, rows in found.items() if rows != expected}
+            actual = {who: [(k, v and v.rstrip()) for k, v in all] for who, all in actual.items()}
+        bad = {reader: rows for reader, rows in actual.items() if rows != expected}
         if bad:
             wrong[text] = (expected, bad)
     assert wrong == {}, "\n".join(f"{k}: {v}" for k, v in wrong.items())

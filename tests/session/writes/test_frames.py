@@ -108,12 +108,12 @@ def merging(session: Session) -> Iterator[Callable[..., None]]:
     keys = [key, f"{key}.type-widening", f"{key}.explicit-cast"]
 
     def set_to(*behind: str) -> None:
-        for one in (key, *(f"{key}.{name}" for name in behind)):
-            session.run(f"SET `{one}` = true")
+        for each in (key, *(f"{key}.{name}" for name in behind)):
+            session.run(f"SET `{each}` = true")
 
     yield set_to
-    for one in keys:
-        session.spark.conf.unset(one)
+    for each in keys:
+        session.spark.conf.unset(each)
 
 
 def test_write_by_name_merges_new_columns_into_schema(

@@ -33,7 +33,7 @@ def add_index(lake: Lake, partition: str, column: str, first_id: int, last_id: i
     folder.mkdir(exist_ok=True)
     name = f"btree-{partition}-{column}.index"
     (folder / name).write_bytes(b"x" * 30)
-    number = next(one.id for one in table.schema.columns if one.name == column)
+    number = next(each.id for each in table.schema.columns if each.name == column)
     meta = GlobalIndexMeta(first_id, last_id, number, index_meta=b"")
     file = IndexFileMeta("btree", name, 30, 2, global_index_meta=meta)
     row = GenericRow([partition], table.paimon.partition_keys_fields)
@@ -45,7 +45,7 @@ def add_index(lake: Lake, partition: str, column: str, first_id: int, last_id: i
 
 
 def indexes(lake: Lake) -> set[str]:
-    return {one.index_file.file_name for one in IndexFileHandler(lake.table.paimon).scan(None)}
+    return {each.index_file.file_name for each in IndexFileHandler(lake.table.paimon).scan(None)}
 
 
 def test_option_decides_whether_changed_column_loses_its_index(

@@ -86,9 +86,9 @@ def test_dry_run_shows_files_to_compact(session: Session) -> None:
     assert "nothing to compact" in str(session.explain("CALL sys.compact('t')"))
     for number in range(2):
         session.run(f"INSERT INTO t VALUES (1, '{number}')")
-    said = str(session.explain("CALL sys.compact('t')"))
-    assert "would compact 1 bucket of snapshot 2" in said
-    assert "2 files" in said and "into level 5" in said
+    text = str(session.explain("CALL sys.compact('t')"))
+    assert "would compact 1 bucket of snapshot 2" in text
+    assert "2 files" in text and "into level 5" in text
     assert set(kinds(session)) == {"APPEND"}
 
 

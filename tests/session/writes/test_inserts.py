@@ -359,9 +359,9 @@ def test_lookup_compaction_records_each_change_once(session: Session) -> None:
     )
     session.run("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     session.run("INSERT INTO t VALUES (1, 'a'), (2, 'c'), (3, 'd')")
-    found = session.run("SELECT * FROM t$snapshots ORDER BY snapshot_id").to_arrow()
-    assert found["commit_kind"].to_pylist() == ["APPEND", "COMPACT"] * 2
-    assert found["changelog_record_count"].to_pylist() == [None, 2, None, 3]
+    actual = session.run("SELECT * FROM t$snapshots ORDER BY snapshot_id").to_arrow()
+    assert actual["commit_kind"].to_pylist() == ["APPEND", "COMPACT"] * 2
+    assert actual["changelog_record_count"].to_pylist() == [None, 2, None, 3]
     changes = rows(session, "SELECT * FROM paimon_incremental_query('t$audit_log', '3', '4')")
     assert changes == [("-U", 2, "b"), ("+U", 2, "c"), ("+I", 3, "d")]
     session.run("INSERT OVERWRITE t VALUES (9, 'z')")

@@ -100,7 +100,7 @@ def expected(clauses: str, target: list[Row], source: list[Row], matches: Matche
     """The target's rows after the MERGE."""
     rows = []
     for row in target:
-        is_matched = any(matches(row, one) for one in source)
+        is_matched = any(matches(row, each) for each in source)
         if clauses == "updates":
             rows.append({**row, "v": row["v"] + 1 if is_matched else row["v"]})
         elif clauses == "others":
@@ -108,7 +108,7 @@ def expected(clauses: str, target: list[Row], source: list[Row], matches: Matche
         elif not is_matched:
             rows.append(row)
     if clauses == "updates":
-        alone = [one for one in source if not any(matches(row, one) for row in target)]
+        alone = [each for each in source if not any(matches(row, each) for row in target)]
         new = {"k": 1000, "far": None, "name": None, "day": None, "v": 1}
         rows += [dict(new) for _ in alone]
     return rows
@@ -141,10 +141,10 @@ def test_merge_with_lookups_matches_a_model(looking_up: Session) -> None:
     for source, clauses, table in CASES:
         on, query, matches = SOURCES[source]
         session.run(f"MERGE INTO {table} t USING ({query}) s ON {on} {CLAUSES[clauses]}")
-        given = session.run(query).to_pylist()
-        found = session.run(f"SELECT * FROM {table}").to_pylist()
-        wanted = expected(clauses, target, given, matches)
-        assert in_order(found) == in_order(wanted), (source, clauses, table)
+        rows = session.run(query).to_pylist()
+        actual = session.run(f"SELECT * FROM {table}").to_pylist()
+        wanted = expected(clauses, target, rows, matches)
+        assert in_order(actual) == in_order(wanted), (source, clauses, table)
         session.run(f"CALL sys.rollback(table => '{table}', version => '1')")
 
 

@@ -67,12 +67,12 @@ TABLES = {
 def made(session: Session, name: str, properties: str) -> list[set[Path]]:
     """A table with three files, each of ids and a day of its own; the paths of each."""
     session.run(f"CREATE TABLE {name} (id INT, day DATE, v STRING) {properties}")
-    found: list[set[Path]] = []
+    result: list[set[Path]] = []
     for day in (1, 2, 3):
         values = (f"({id}, DATE '2026-01-0{day}', 'old')" for id in range(day * 10, day * 10 + 5))
         session.run(f"INSERT INTO {name} VALUES {', '.join(values)}")
-        found.append(stored(session, name).difference(*found))
-    return found
+        result.append(stored(session, name).difference(*result))
+    return result
 
 
 STATEMENTS = {
@@ -129,8 +129,8 @@ def test_merge_does_not_read_irrelevant_files(
     files = made(shop, name, TABLES[name])
     with away(files[0] | files[2]):
         counts = merged(shop, name, statement)
-    found = rows(shop, f"SELECT * FROM {name} ORDER BY id, day")
-    assert (counts, found) == unpruned(statement)
+    actual = rows(shop, f"SELECT * FROM {name} ORDER BY id, day")
+    assert (counts, actual) == unpruned(statement)
     assert any(counts)
 
 
@@ -141,11 +141,11 @@ def test_explain_and_preview_report_files_read(shop: Session) -> None:
         "ON t.id = s.id AND t.day <= :day WHEN MATCHED THEN DELETE"
     )
     before = jobs(shop.spark)
-    said = str(shop.explain(merge, {"day": DAY}).message)
+    text = str(shop.explain(merge, {"day": DAY}).message)
     assert jobs(shop.spark) == before
-    assert "all files: 3 files" in said and "values: 2 files" in said
-    assert "day <= '2026-01-02'" in said
-    assert "the least and the greatest s.id of the source" in said
+    assert "all files: 3 files" in text and "values: 2 files" in text
+    assert "day <= '2026-01-02'" in text
+    assert "the least and the greatest s.id of the source" in text
     seen = shop.preview(merge, {"day": DAY})
     assert "2 deleted" in seen.notes[0] and "3 files of the table, 1 read" in seen.notes[0]
 

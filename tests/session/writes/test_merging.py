@@ -330,10 +330,10 @@ def test_preview_counts_rows_and_writes_nothing(
     )
     assert "1 row would be updated, 1 deleted, 1 inserted" in seen.notes[0]
     assert told in seen.notes[0]
-    found = {one["rowkind"]: (one["v"], one["n"]) for one in seen.to_pylist()}
-    assert found == {"+U": ("s1", 7), "+I": ("s5", 500), "-D": ("b", 2)}
+    actual = {each["rowkind"]: (each["v"], each["n"]) for each in seen.to_pylist()}
+    assert actual == {"+U": ("s1", 7), "+I": ("s5", 500), "-D": ("b", 2)}
     only = shop.preview(f"{on} WHEN NOT MATCHED THEN INSERT *")
-    assert [one["rowkind"] for one in only.to_pylist()] == ["+I"] * 2
+    assert [each["rowkind"] for each in only.to_pylist()] == ["+I"] * 2
     with pytest.raises(InvalidValueError, match="matched a single row"):
         shop.preview(
             f"MERGE INTO {table} t USING news s ON t.id < 3 WHEN MATCHED THEN UPDATE SET n = s.n"
@@ -355,7 +355,7 @@ def test_python_builder_previews_and_runs_a_merge(shop: Session) -> None:
     )
     seen = builder.preview({"end": "!"})
     assert "2 rows would be updated, 2 deleted, 1 inserted" in seen.notes[0]
-    assert sorted(one["rowkind"] for one in seen.to_pylist()) == ["+I", "+U", "+U", "-D", "-D"]
+    assert sorted(each["rowkind"] for each in seen.to_pylist()) == ["+I", "+U", "+U", "-D", "-D"]
     outcome = builder.run({"end": "!"})
     assert (outcome.rows_updated, outcome.rows_deleted, outcome.rows_inserted) == (2, 2, 1)
     assert outcome.seconds > 0
@@ -434,8 +434,8 @@ def test_merge_with_schema_evolution_adds_missing_columns(shop: Session) -> None
         "w) s ON t.k = s.k WHEN MATCHED THEN UPDATE SET *"
     )
     assert done.notes == ("Columns added: w STRING.", "Types changed: n BIGINT.")
-    found = shop.run("SELECT * FROM growing WHERE k = 1").to_pylist()
-    assert found == [{"k": 1, "v": "b", "d": 1, "n": 5000000000, "m": None, "w": "w"}]
+    actual = shop.run("SELECT * FROM growing WHERE k = 1").to_pylist()
+    assert actual == [{"k": 1, "v": "b", "d": 1, "n": 5000000000, "m": None, "w": "w"}]
 
 
 @pytest.mark.parametrize("marks", [False, True])
@@ -459,8 +459,8 @@ def test_insert_replaces_rows_of_the_same_upsert_key(shop: Session, marks: bool)
     shop.write([{"a": 3, "b": None, "at": None, "v": "again"}], name)
     with pytest.raises(UnsupportedStatementError, match="reads the table that it writes"):
         shop.run(f"INSERT INTO {name} SELECT a + 1, b, at, v FROM {name}")
-    found = shop.run(f"SELECT * FROM {name} ORDER BY a, b").to_pylist()
-    assert [tuple(row.values()) for row in found] == [
+    actual = shop.run(f"SELECT * FROM {name} ORDER BY a, b").to_pylist()
+    assert [tuple(row.values()) for row in actual] == [
         (1, None, 1, "same"), (1, "x", 7, "newer"), (2, "x", 9, "d"), (3, None, None, "again"),
     ]  # fmt: skip
 

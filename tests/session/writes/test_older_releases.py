@@ -61,7 +61,7 @@ def test_tables_of_older_releases_are_changed_compacted_and_expired(
     columns = session.table(name).columns
     key, text = (
         columns[0],
-        next((one for one in columns if one in ("s", "v", "w", "text", "s0", "t")), columns[-1]),
+        next((each for each in columns if each in ("s", "v", "w", "text", "s0", "t")), columns[-1]),
     )
     place = columns.index(text)
 
@@ -72,7 +72,7 @@ def test_tables_of_older_releases_are_changed_compacted_and_expired(
     known = unreachable(loaded(session, name))
     stored = rows(session, f"SELECT * FROM {name}")
     least = min(row[0] for row in stored)
-    rest = ", ".join(f"`{one}`" for one in columns[1:])
+    rest = ", ".join(f"`{each}`" for each in columns[1:])
     session.run(f"INSERT INTO {name} SELECT {NEW}, {rest} FROM {name} WHERE `{key}` = {least}")
     [copied] = [row for row in stored if row[0] == least]
     stored = check([*stored, (NEW, *copied[1:])])

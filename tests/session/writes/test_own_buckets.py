@@ -49,11 +49,11 @@ def new_files(session: Session, table: str) -> Counter[int]:
 def left_over(session: Session, warehouse: Path, table: str) -> set[str]:
     """The names of data files on the disk that no snapshot has."""
     folder = warehouse / "default.db" / table
-    found = {path.name for path in folder.glob("bucket-*/*.parquet")}
+    result = {path.name for path in folder.glob("bucket-*/*.parquet")}
     for row in session.run(f"SELECT snapshot_id AS id FROM {table}$snapshots").to_pylist():
         listed = session.run(f"SELECT file_path FROM {table}$files VERSION AS OF {row['id']}")
-        found -= {str(row["file_path"]).rpartition("/")[2] for row in listed.to_pylist()}
-    return found
+        result -= {str(row["file_path"]).rpartition("/")[2] for row in listed.to_pylist()}
+    return result
 
 
 def test_bucket_changes_are_written_in_the_reading_stage(
@@ -72,8 +72,8 @@ def test_bucket_changes_are_written_in_the_reading_stage(
         assert info is not None
         assert len(info.stageIds) == 1
     assert new_files(session, "owned") == dict.fromkeys(range(4), 2)
-    found = session.run("SELECT count(*) AS n, sum(v - k) AS s, min(k % 2) AS o FROM owned")
-    assert found.to_pylist() == [{"n": 2000, "s": 2000, "o": 1}]
+    actual = session.run("SELECT count(*) AS n, sum(v - k) AS s, min(k % 2) AS o FROM owned")
+    assert actual.to_pylist() == [{"n": 2000, "s": 2000, "o": 1}]
     assert left_over(session, module_warehouse, "owned") == set()
 
 
@@ -87,8 +87,8 @@ def test_rows_moved_by_join_are_written_by_bucket_owners(
     assert (outcome.rows_deleted, outcome.files_written) == (2000, 4)
     assert new_files(session, "moved") == dict.fromkeys(range(4), 1)
     assert left_over(session, module_warehouse, "moved") == set()
-    found = session.run("SELECT count(*) AS n, min(k % 2) AS o FROM moved").to_pylist()
-    assert found == [{"n": 2000, "o": 1}]
+    actual = session.run("SELECT count(*) AS n, min(k % 2) AS o FROM moved").to_pylist()
+    assert actual == [{"n": 2000, "o": 1}]
 
 
 FILES = {
@@ -121,9 +121,9 @@ def test_file_changes_are_written_in_the_reading_stage(
         info = session.spark.sparkContext.statusTracker().getJobInfo(job)
         assert info is not None
         assert len(info.stageIds) == 1
-    found = session.run(f"SELECT count(*) AS n, sum(v) AS v, sum(k) AS k FROM {table}").to_pylist()
+    actual = session.run(f"SELECT count(*) AS n, sum(v) AS v, sum(k) AS k FROM {table}").to_pylist()
     kept = [key for key in range(3000) if key % 4]
-    assert found == [{"n": len(kept), "v": 1000, "k": sum(kept)}]
+    assert actual == [{"n": len(kept), "v": 1000, "k": sum(kept)}]
     assert left_over(session, module_warehouse, table) == set()
 
 
@@ -147,6 +147,6 @@ def test_rows_moved_by_function_are_written_by_file_owners(
         assert outcome.rows_updated == 1000
     finally:
         session.spark.sql("DROP TEMPORARY FUNCTION is_of_three")
-    found = session.run(f"SELECT count(*) AS n, sum(v) AS v, sum(k) AS k FROM {table}").to_pylist()
-    assert found == [{"n": 2000, "v": 1000, "k": sum(key for key in range(3000) if key % 3)}]
+    actual = session.run(f"SELECT count(*) AS n, sum(v) AS v, sum(k) AS k FROM {table}").to_pylist()
+    assert actual == [{"n": 2000, "v": 1000, "k": sum(key for key in range(3000) if key % 3)}]
     assert left_over(session, module_warehouse, table) == set()

@@ -89,8 +89,8 @@ def test_odd_partition_values_get_the_same_folders_as_in_java(
     query = " UNION ALL ".join(
         f"SELECT {n} AS n, k FROM t WHERE p <=> CAST(:v{n} AS {kind})" for n, _ in rows
     )
-    found = session.run(query, parameters).to_arrow().to_pylist()
-    assert sorted((row["n"], row["k"]) for row in found) == sorted(
+    actual = session.run(query, parameters).to_arrow().to_pylist()
+    assert sorted((row["n"], row["k"]) for row in actual) == sorted(
         (n, k) for n, _ in rows for k in (n, n, n + 1000, n + 1000)
     )
 

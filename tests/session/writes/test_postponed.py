@@ -90,15 +90,15 @@ def test_postponed_rows_are_visible_after_compaction(
     outcome = session.run(COMPACT)
     assert "got their buckets" in outcome.message and outcome.commit_kind == "COMPACT"
     assert [kind for kind, _ in rows(session, SNAPSHOTS)].count("COMPACT") == 1
-    found = sorted(expected.values())
-    assert rows(session, "SELECT * FROM t ORDER BY k") == found
-    assert sorted(java_paimon.rows(warehouse, "default.t")) == found
+    actual = sorted(expected.values())
+    assert rows(session, "SELECT * FROM t ORDER BY k") == actual
+    assert sorted(java_paimon.rows(warehouse, "default.t")) == actual
     assert rows(session, BUCKETS) == [(0,), (1,)]
     # Buckets of partitions stay as many; a later row of a key goes where the earlier is.
     session.run("ALTER TABLE t SET TBLPROPERTIES ('postpone.default-bucket-num' = '5')")
     write(session, 20, 50, "c")
     session.run("INSERT INTO t VALUES (1, 'n', 'z')")
-    assert rows(session, "SELECT * FROM t ORDER BY k") == found
+    assert rows(session, "SELECT * FROM t ORDER BY k") == actual
     session.run(COMPACT)
     expected |= content(20, 50, "c")
     assert sorted(java_paimon.rows(warehouse, "default.t")) == sorted(

@@ -67,8 +67,8 @@ def test_rerun_sees_concurrent_keys_without_duplicating_them(
     late = [("p0", 1000, "late"), ("p0", 3, "late")]
     outcome = meanwhile(f"INSERT INTO t VALUES ({other}, 'in between')", session, late)
     assert "Planned and run again 1 time, before anything was written: Since this" in str(outcome)
-    found = [row for row in java_paimon.rows(warehouse, "default.t") if row[1] in (3, 1000)]
-    assert sorted(found, key=lambda row: row[1]) == [("p0", 3, "late"), ("p0", 1000, "late")]
+    actual = [row for row in java_paimon.rows(warehouse, "default.t") if row[1] in (3, 1000)]
+    assert sorted(actual, key=lambda row: row[1]) == [("p0", 3, "late"), ("p0", 1000, "late")]
     files = {path for path in warehouse.rglob("*.parquet")}
     assert len(files) == session.run("SELECT * FROM t$files").to_arrow().num_rows
 
@@ -83,9 +83,9 @@ def test_other_concurrent_keys_stay_in_the_index(
     table = session.catalog.load(TableName("t", "default"))
     assert unreachable(table) == set() and missing(table) == set()
     session.run("INSERT INTO t VALUES ('p0', 1000, 'again'), ('p0', 2000, 'again')")
-    found = sorted(row[1:] for row in java_paimon.rows(warehouse, "default.t"))
+    actual = sorted(row[1:] for row in java_paimon.rows(warehouse, "default.t"))
     first = [(k, "first") for k in range(60) if k != 3]
-    assert found == sorted([*first, (3, "late"), (1000, "again"), (2000, "again")])
+    assert actual == sorted([*first, (3, "late"), (1000, "again"), (2000, "again")])
 
 
 def test_reruns_are_limited_by_setting(

@@ -117,7 +117,7 @@ def test_delete_changes_files_of_engines_without_deletes(shop: Session, name: st
     kept = [k for k in range(9) if k not in (2, 4)]
     assert rows(shop, name) == [(k, k * 10, f"p{k % 2}") for k in kept]
     after = shop.run(levels).to_pylist()
-    assert [one["level"] for one in after] == [one["level"] for one in before]
+    assert [each["level"] for each in after] == [each["level"] for each in before]
     # A deleted key begins anew.
     shop.run(f"INSERT INTO {name} VALUES (2, 7, 'p0'), (1, 5, 'p1')")
     if name == "sums":
@@ -287,8 +287,8 @@ def test_char_columns_are_compared_with_padding_as_in_spark(shop: Session, optio
         f"CREATE TABLE {table} (c CHAR(5) NOT NULL, d CHAR(3), v INT) TBLPROPERTIES ({options});"
         f"INSERT INTO {table} VALUES ('ab', 'ab', 1), ('x', 'y', 2), ('z', NULL, 3)"
     )
-    found = shop.run(f"SELECT v FROM {table} WHERE c IN ('ab', 'z') ORDER BY v").to_pylist()
-    assert [row["v"] for row in found] == [1, 3]
+    actual = shop.run(f"SELECT v FROM {table} WHERE c IN ('ab', 'z') ORDER BY v").to_pylist()
+    assert [row["v"] for row in actual] == [1, 3]
     assert shop.table(table).filter("'x ' = c").count() == 1
     assert shop.run(f"SELECT v FROM {table} WHERE c = d").to_pylist() == [{"v": 1}]
     assert shop.run(f"UPDATE {table} SET v = 9 WHERE c = 'ab'").rows_updated == 1
@@ -302,8 +302,8 @@ def test_delete_matches_padded_char_partitions(shop: Session) -> None:
         "INSERT INTO by_char VALUES (1, 'a'), (2, 'b'), (3, NULL);"
         "DELETE FROM by_char WHERE p = 'a'"
     )
-    found = shop.run("SELECT v FROM by_char ORDER BY v").to_pylist()
-    assert [row["v"] for row in found] == [2, 3]
+    actual = shop.run("SELECT v FROM by_char ORDER BY v").to_pylist()
+    assert [row["v"] for row in actual] == [2, 3]
 
 
 @pytest.mark.parametrize("file_format", ["orc", "avro"])
@@ -316,9 +316,9 @@ def test_every_column_selection_returns_all_rows(shop: Session, file_format: str
         f"UPDATE in_{file_format} SET v = 'c' WHERE k = 2"
     )
     for columns in ("n, _ROW_ID AS r", "n, _ROW_ID AS r, _SEQUENCE_NUMBER AS s", "n, k, v"):
-        found = shop.run(f"SELECT {columns} FROM in_{file_format} ORDER BY n").to_pylist()
-        assert [row["n"] for row in found] == [1, 2]
-        assert [row.get("r") for row in found] in ([0, 1], [None, None])
+        actual = shop.run(f"SELECT {columns} FROM in_{file_format} ORDER BY n").to_pylist()
+        assert [row["n"] for row in actual] == [1, 2]
+        assert [row.get("r") for row in actual] in ([0, 1], [None, None])
 
 
 def test_update_writes_files_of_changed_columns_only(shop: Session) -> None:
@@ -343,8 +343,8 @@ def test_update_writes_files_of_changed_columns_only(shop: Session) -> None:
         "WHEN NOT MATCHED BY SOURCE AND t.k = 7 THEN UPDATE SET v = NULL"
     )
     assert (merged.rows_updated, merged.rows_inserted, merged.rows_deleted) == (2, 1, 0)
-    found = shop.run("SELECT *, _ROW_ID AS r FROM wide ORDER BY k").to_pylist()
-    assert [tuple(row.values()) for row in found] == [
+    actual = shop.run("SELECT *, _ROW_ID AS r FROM wide ORDER BY k").to_pylist()
+    assert [tuple(row.values()) for row in actual] == [
         (0, "v0", "w", 0, 0),
         (1, "v1w", "7", 10, 1),
         (2, "v2w", "7", 7, 2),
@@ -415,18 +415,18 @@ def test_preview_shows_rows_before_and_after_without_writing(shop: Session) -> N
         before = (rows(shop, table), shop.run(snapshots).to_pylist())
         update = f"UPDATE {table} SET v = concat(v, :end), s.a = k * 10 WHERE k % 30 = 1"
         seen = shop.preview(update, {"end": "!"})
-        found = seen.to_pylist()
-        assert {(one["rowkind"], one["k"], one["v"], str(one["s"])) for one in found} == {
+        actual = seen.to_pylist()
+        assert {(each["rowkind"], each["k"], each["v"], str(each["s"])) for each in actual} == {
             ("-U", 1, "a", "{'a': 1}"),
             ("+U", 1, "a!", "{'a': 10}"),
             ("-U", 31, "b", "None"),
             ("+U", 31, "b!", "{'a': 310}"),
         }
-        assert [one["rowkind"] for one in found] == ["-U", "+U"] * 2
+        assert [each["rowkind"] for each in actual] == ["-U", "+U"] * 2
         assert seen.notes[0].startswith(f"`default.{table}`: 2 rows would be updated")
         assert told in seen.notes[0]
         gone = shop.preview(f"DELETE FROM {table} WHERE k > 5 AND v IS NOT NULL")
-        assert [one["rowkind"] for one in gone.to_pylist()] == ["-D"] * 10
+        assert [each["rowkind"] for each in gone.to_pylist()] == ["-D"] * 10
         assert "27 rows would be deleted" in gone.notes[0]
         assert shop.preview(f"{update} AND k > 50", {"end": ""}).to_arrow().num_rows == 0
         both = shop.preview(f"{update}; TRUNCATE TABLE {table}", {"end": ""})
@@ -530,9 +530,9 @@ def test_changes_by_key_run_no_job(shop: Session, name: str) -> None:
     del expected[8]
     expected[1] |= {"v": "V1!", "t": "1500-01-02"}
     expected[4] |= {"v": "NEW!", "t": "2024-02-29"}
-    found = {row["k"]: row for row in shop.run(whole).to_pylist()}
-    assert found == expected
-    assert len(found) == 18
+    actual = {row["k"]: row for row in shop.run(whole).to_pylist()}
+    assert actual == expected
+    assert len(actual) == 18
 
 
 def test_locally_computed_values_equal_sparks_values(shop: Session) -> None:
@@ -565,16 +565,16 @@ def test_locally_computed_values_equal_sparks_values(shop: Session) -> None:
         "i = s",
     )
     for change in (*taken, *refused):
-        found = []
+        actual = []
         for where in ("k = 1", "k = 2 AND true"):
             try:
                 shop.run(f"UPDATE computed SET {change} WHERE {where}", values)
-                found.append("done")
+                actual.append("done")
             except PaimonMagicsError as error:
-                found.append(f"{type(error).__name__}: {error.message}")
-        assert found == (["done"] * 2 if change in taken else [found[0]] * 2), change
-        one, other = rows(shop, "computed")
-        assert repr(one[1:]) == repr(other[1:]), change  # also the zero's sign
+                actual.append(f"{type(error).__name__}: {error.message}")
+        assert actual == (["done"] * 2 if change in taken else [actual[0]] * 2), change
+        first, second = rows(shop, "computed")
+        assert repr(first[1:]) == repr(second[1:]), change  # also the zero's sign
 
 
 def test_waiting_update_is_outdated_by_added_column(

@@ -64,7 +64,7 @@ def test_changes_by_key_are_acknowledged_and_loaded_in_order_with_inserts(
     assert (len(stored(session)), snapshots(session)) == (3, 1)
     expected = [(1, "b", 2), (4, "c", last)]
     buffered = session.run("SELECT id, state, n FROM orders ORDER BY id", include_buffer=True)
-    assert [tuple(one.values()) for one in buffered.to_arrow().to_pylist()] == expected
+    assert [tuple(each.values()) for each in buffered.to_arrow().to_pylist()] == expected
     session.flush("orders")
     assert (stored(session), snapshots(session)) == (expected, 2)
 
@@ -98,8 +98,8 @@ def test_key_decidable_changes_go_to_log_and_others_see_its_rows(
 ) -> None:
     create(session)
     session.insert("orders", [(1, "a", 1), (2, "b", 2)])
-    told = str(session.run(statement, dry_run=True))
-    assert ("goes into the log of small inserts" in told) == is_small
+    text = str(session.run(statement, dry_run=True))
+    assert ("goes into the log of small inserts" in text) == is_small
     outcome = session.run(statement)
     assert ("acknowledged" in outcome.message) == is_small
     assert snapshots(session) == (0 if is_small else 2)
@@ -171,7 +171,7 @@ def test_statements_keep_their_place_among_concurrent_inserts(
         ):
             before = acknowledged[0]
             outcome = session.run(statement)
-            assert not [one for one in outcome.notes if "run again" in one]
+            assert not [each for each in outcome.notes if "run again" in each]
             # What it has read has all that was acknowledged before it began.
             of_its_snapshot = rows(
                 session,

@@ -178,10 +178,10 @@ def test_concurrent_inserts_of_threads_and_tasks_are_all_answered(events: Sessio
 
     assert asyncio.run(insert_all()) == [1] * 50
     events.flush("events")
-    found = [id for id, _ in stored(events)]
-    assert [id for id in found if id >= 1000] == list(range(1000, 1050))  # type: ignore[operator]
+    actual = [id for id, _ in stored(events)]
+    assert [id for id in actual if id >= 1000] == list(range(1000, 1050))  # type: ignore[operator]
     for number in range(5):
-        own = [id for id in found if number * 100 <= id < number * 100 + 100]  # type: ignore[operator]
+        own = [id for id in actual if number * 100 <= id < number * 100 + 100]  # type: ignore[operator]
         assert own == list(range(number * 100, number * 100 + 20))
 
 
@@ -194,9 +194,9 @@ def test_queue_shows_waiting_rows_and_dead_letters(events: Session) -> None:
     events.insert("events", [(1, None)])
 
     def queue() -> dict[str, object]:
-        found = events.administration.queues("events").to_arrow().to_pylist()
-        assert len(found) == 1
-        return dict(found[0])
+        actual = events.administration.queues("events").to_arrow().to_pylist()
+        assert len(actual) == 1
+        return dict(actual[0])
 
     shown = queue()
     assert (shown["table"], shown["state"], shown["mode"]) == (
@@ -227,7 +227,7 @@ def test_queue_shows_waiting_rows_and_dead_letters(events: Session) -> None:
     events.flush("events")
     assert (queue()["dead_letters"], queue()["visible"]) == (1, 1)
     letters = events.administration.dead_letters("events").to_arrow().to_pylist()
-    assert [(one["record"], one["rows"]) for one in letters] == [(1, 1)]
+    assert [(each["record"], each["rows"]) for each in letters] == [(1, 1)]
     events.run("ALTER TABLE events ALTER COLUMN kind DROP NOT NULL")
     assert "record 2" in str(events.administration.retry("events", 1))
     events.flush("events")
@@ -475,11 +475,11 @@ def test_unsupported_layout_is_committed_at_once_with_a_note(
         events.run("INSERT INTO moving VALUES (1, 'a')"),
         events.insert("moving", [(1, "b"), (2, "b")]),
     ):
-        (note,) = [one for one in outcome.notes if one.startswith("Committed at once")]
+        (note,) = [each for each in outcome.notes if each.startswith("Committed at once")]
         assert "can move between partitions" in note
     events.run("INSERT OVERWRITE moving PARTITION (p = 'b') VALUES (3)")
-    found = events.run("SELECT id, p FROM moving").to_arrow().to_pylist()
-    assert found == [{"id": 3, "p": "b"}]
+    actual = events.run("SELECT id, p FROM moving").to_arrow().to_pylist()
+    assert actual == [{"id": 3, "p": "b"}]
     events.run("ALTER TABLE moving SET TBLPROPERTIES ('auto_batch_load' = 'false')")
     events.run("ALTER TABLE moving SET TBLPROPERTIES ('auto_batch_load' = 'true')")
     events.run("DROP TABLE moving")

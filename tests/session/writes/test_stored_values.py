@@ -159,8 +159,8 @@ def test_lossy_partition_value_is_refused(values: Session) -> None:
 def test_query_values_are_cast_by_sparks_store_policy(values: Session, spark: SparkSession) -> None:
     values.run("INSERT OVERWRITE v (i, d) SELECT 5.99, 1.239")
     values.write(spark.sql("SELECT 5.7 AS i, 1.239 AS d"), "v")
-    found = values.run("SELECT i, d FROM v").to_arrow().to_pylist()
-    assert found == [{"i": 5, "d": D("1.24")}] * 2
+    actual = values.run("SELECT i, d FROM v").to_arrow().to_pylist()
+    assert actual == [{"i": 5, "d": D("1.24")}] * 2
     spark.conf.set("spark.sql.storeAssignmentPolicy", "STRICT")
     try:
         with pytest.raises(InvalidValueError, match=r"`c` is DECIMAL\(3,2\), and .* is STRICT"):
@@ -180,5 +180,5 @@ def test_ansi_setting_casts_given_values_as_spark_does(
     with paimon_magics.connect(warehouse, spark=spark, store_assignment="ansi") as ansi:
         ansi.run("INSERT OVERWRITE v (i, d) VALUES (5.99, 1.239)")
         ansi.write(pd.DataFrame({"i": [5.7], "d": [1.239]}), "v")
-        found = ansi.run("SELECT i, d FROM v").to_arrow().to_pylist()
-    assert found == [{"i": 5, "d": D("1.24")}] * 2
+        actual = ansi.run("SELECT i, d FROM v").to_arrow().to_pylist()
+    assert actual == [{"i": 5, "d": D("1.24")}] * 2

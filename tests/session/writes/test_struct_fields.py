@@ -36,8 +36,8 @@ def table(session: Session, request: pytest.FixtureRequest) -> str:
 def row(session: Session, table: str, id: int = 1) -> dict[str, object]:
     """A row as nested dicts, without the fields that are NULL."""
     text = session.run(f"SELECT to_json(struct(*)) AS j FROM {table} WHERE id = {id}").to_pandas()
-    found: dict[str, object] = json.loads(text["j"][0])
-    return found
+    result: dict[str, object] = json.loads(text["j"][0])
+    return result
 
 
 SWAPPED = {

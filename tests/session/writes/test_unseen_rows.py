@@ -34,7 +34,9 @@ def made(shop: Session, name: str, columns: str, options: str, values: str) -> N
 
 
 def rows(shop: Session, name: str) -> list[Row]:
-    return [tuple(one.values()) for one in shop.run(f"SELECT * FROM {name} ORDER BY k").to_pylist()]
+    return [
+        tuple(each.values()) for each in shop.run(f"SELECT * FROM {name} ORDER BY k").to_pylist()
+    ]
 
 
 def named(path: str, name: str) -> str:

@@ -109,8 +109,8 @@ def test_written_variants_are_read_back_and_by_java(
     assert not any(map(is_shredded, warehouse.glob("default.db/t/bucket-0/*.parquet")))
     assert any("variant.shreddingSchema" in note for note in outcome.notes) is shredded
     expected = [row_of(key, text) for key, text in enumerate(TEXTS)]
-    found = session.run("SELECT * FROM t").to_arrow().to_pylist()
-    assert read([tuple(row.values()) for row in found]) == expected
+    actual = session.run("SELECT * FROM t").to_arrow().to_pylist()
+    assert read([tuple(row.values()) for row in actual]) == expected
     assert read(java_paimon.rows(warehouse, "default.t")) == expected
     extracted = session.run("SELECT variant_get(v, '$.age', 'string') AS age FROM t ORDER BY k")
     assert extracted.to_arrow()["age"].to_pylist() == ["31", "unknown", *[None] * 6]
@@ -126,5 +126,5 @@ def test_variants_shredded_by_java_are_read_whole(
     for _ in range(2 if keyed else 1):
         java_paimon.write(warehouse, "default.t", list(enumerate(TEXTS)))
     assert all(map(is_shredded, warehouse.glob("default.db/t/bucket-0/*.parquet")))
-    found = session.run("SELECT * FROM t ORDER BY k").to_arrow()["v"].to_pylist()
-    assert [decoded(text) for text in found] == [decoded(text) for text in TEXTS]
+    actual = session.run("SELECT * FROM t ORDER BY k").to_arrow()["v"].to_pylist()
+    assert [decoded(text) for text in actual] == [decoded(text) for text in TEXTS]

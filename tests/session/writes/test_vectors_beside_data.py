@@ -31,13 +31,13 @@ def test_deletion_vector_indexes_lie_in_bucket_folders_and_expire(
     for key in (1, 2):
         session.run(f"INSERT INTO t VALUES ('x y/%z', {key}, 'new')")
     seen = "SELECT * FROM t WHERE k < 3 AND v = 'new' OR k > 4997 AND v <> 'new' ORDER BY k"
-    found = rows(session, seen)
-    assert [key for _, key, _ in found] == [1, 2, 4998, 4999]
+    actual = rows(session, seen)
+    assert [key for _, key, _ in actual] == [1, 2, 4998, 4999]
     assert rows(session, "SELECT count(*) FROM t") == [(5000,)]
     table = session.catalog.load(TableName("t", "default"))
     index = [path for path in files(table) if "-index-" in path and "manifest" not in path]
     assert index and {Path(path).parent.name for path in index} == {"bucket-0"}
     assert not missing(table) and not unreachable(table)
     assert expire(table)
-    assert rows(session, seen) == found
+    assert rows(session, seen) == actual
     assert not missing(table) and not unreachable(table)

@@ -69,12 +69,12 @@ def test_files_lie_where_options_say_and_are_read_by_java(
     )
     session.run("INSERT INTO t VALUES (1, 'a', DATE'2024-01-01'), (2, NULL, NULL), (3, 'c', NULL)")
     session.run("INSERT INTO t SELECT CAST(id AS INT), 'new', NULL FROM range(3, 30)")
-    found = sorted(
+    actual = sorted(
         tuple(row.values()) for row in session.run("SELECT * FROM t").to_arrow().to_pylist()
     )
-    assert [row[:2] for row in found if row[0] < 3] == [(1, "a"), (2, None)]
-    assert len(found) == (29 if keyed else 30)
-    assert sorted(java_paimon.rows(warehouse, "default.t")) == found
+    assert [row[:2] for row in actual if row[0] < 3] == [(1, "a"), (2, None)]
+    assert len(actual) == (29 if keyed else 30)
+    assert sorted(java_paimon.rows(warehouse, "default.t")) == actual
     assert list((warehouse / "default.db" / "t").glob(file))
 
 
