@@ -20,7 +20,7 @@ class Balancer:
 
     def __init__(self, addresses: Sequence[str]) -> None:
         parts = [urlsplit(address) for address in addresses]
-        self._servers = [(str(one.hostname), int(one.port or 80)) for one in parts]
+        self._servers = [(str(each.hostname), int(each.port or 80)) for each in parts]
         self._turn = itertools.count()
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"

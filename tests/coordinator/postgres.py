@@ -88,9 +88,9 @@ class PostgresServer:
         pid = self._process.pid
         # Sessions are processes, which outlive the server for a moment and could still commit.
         sessions = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        for one in (pid, *map(int, sessions)):
+        for each in (pid, *map(int, sessions)):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(one, signal.SIGKILL)
+                os.kill(each, signal.SIGKILL)
         self._process.wait()
 
     @contextlib.contextmanager
@@ -102,13 +102,13 @@ class PostgresServer:
         os.kill(pid, signal.SIGSTOP)  # first, so that it starts no other
         sessions = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         frozen = [pid, *map(int, sessions)]
-        for one in frozen:
-            os.kill(one, signal.SIGSTOP)
+        for each in frozen:
+            os.kill(each, signal.SIGSTOP)
         try:
             yield
         finally:
-            for one in reversed(frozen):
-                os.kill(one, signal.SIGCONT)
+            for each in reversed(frozen):
+                os.kill(each, signal.SIGCONT)
 
     def replica(self) -> PostgresServer:
         """Start a server that has every change before this one acknowledges it."""

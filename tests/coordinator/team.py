@@ -86,12 +86,12 @@ class Team:
 
     def owners(self) -> list[Process]:
         """Those that say that they own it."""
-        return [one for one in self.members if asked(one, "/health/owner") == 200]
+        return [each for each in self.members if asked(each, "/health/owner") == 200]
 
     def standby(self) -> Process:
         """One that runs and stands by."""
         owner = self.owner()
-        return next(one for one in self.members if one is not owner and is_alive(one))
+        return next(each for each in self.members if each is not owner and is_alive(each))
 
     def close(self) -> None:
         for member in self.members:

@@ -149,7 +149,7 @@ def test_missing_warehouse_is_not_recreated(process: Process, tmp_path: Path) ->
         observer.post("/v1/paimon/databases", {"name": "other", "options": {}}),
         observer.post("/v1/transactions", {"table": {"database": "default", "table": "t"}}),
     ]
-    assert {(one.status_code, "is gone" in one.text) for one in refused} == {(503, True)}
+    assert {(each.status_code, "is gone" in each.text) for each in refused} == {(503, True)}
     assert not (tmp_path / "warehouse/other.db").exists()
     shutil.rmtree(tmp_path / "warehouse", ignore_errors=True)
     (tmp_path / "away").rename(tmp_path / "warehouse")
@@ -282,7 +282,7 @@ def test_part_with_failing_facts_is_a_problem() -> None:
     monitor.add("good", lambda: [Fact("running", 1)])
     monitor.add("broken", lambda: [Fact("part", 1 / 0)])
     health = monitor.now()
-    assert not health.is_ready and [one.subject for one in health.problems] == ["broken"]
+    assert not health.is_ready and [each.subject for each in health.problems] == ["broken"]
 
 
 def test_look_failing_after_its_end_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
@@ -298,7 +298,7 @@ def test_look_failing_after_its_end_is_no_trouble(caplog: pytest.LogCaptureFixtu
     assert looks.wait(20)
     noted.stop()
     closed.set()
-    wait_until(lambda: all(one.ended for one in runtime.progress() if one.name == "look"), 20)
+    wait_until(lambda: all(each.ended for each in runtime.progress() if each.name == "look"), 20)
     assert noted.trouble == ""
     assert "it was closed" not in caplog.text
 
@@ -325,10 +325,10 @@ def test_unreadable_transaction_document_stops_only_its_table(
 ) -> None:
     catalog = create_table(tmp_path / "warehouse", INSERTED)
     store = open_store(tmp_path / "state")
-    held = TransactionState(
+    transaction = TransactionState(
         id="a", location="/w/default.db/t", phase=Phase.ACTIVE, owner="o", expires_at_ms=9
     )
-    store.transactions.open(held, {"base_snapshot_id": 10**40})
+    store.transactions.open(transaction, {"base_snapshot_id": 10**40})
     store.close()
     coordinator = Coordinator(catalog, open_store(tmp_path / "state"), Settings())
     coordinator.start()

@@ -62,8 +62,8 @@ def test_starts_takeovers_and_refused_starts_are_lines_too(tmp_path: Path) -> No
     _, errors = running.communicate(timeout=30)
     lines = [json.loads(line) for line in errors.splitlines()]
     messages = [line["message"] for line in lines if line["level"] == "INFO"]
-    (start,) = [one for one in messages if one.startswith(f"Answers at {address}, standing by")]
-    (takeover,) = [one for one in messages if one.startswith("Owns the warehouse since epoch 1")]
+    (start,) = [each for each in messages if each.startswith(f"Answers at {address}, standing by")]
+    (takeover,) = [each for each in messages if each.startswith("Owns the warehouse since epoch 1")]
     assert start and takeover and token not in errors
     refused = [json.loads(line) for line in second.stderr.splitlines()]
     assert second.returncode == 2 and "in use by another" in refused[0]["message"]

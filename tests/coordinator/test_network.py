@@ -498,15 +498,15 @@ def test_client_takes_the_first_answering_address(tmp_path: Path) -> None:
     client = None
     try:
         at = At(f"{dead}, {process.address}/", process.token())
-        found = at.find()
-        assert found is not None and found.address == process.address
+        actual = at.find()
+        assert actual is not None and actual.address == process.address
         client = RemoteCoordinator(at)
         assert client.warehouse() == str(tmp_path / "warehouse")
         check_answers(f"{dead},{process.address}")
         with pytest.raises(SetupError, match=dead):
             check_answers(f"{dead},{dead}x")
         # A token goes to no address that somebody else has named.
-        assert at.find(found, "https://elsewhere.example.org") is None
+        assert at.find(actual, "https://elsewhere.example.org") is None
     finally:
         if client is not None:
             client.close()

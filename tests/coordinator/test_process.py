@@ -541,7 +541,7 @@ def test_coordinator_ended_by_a_signal_leaves_its_database_whole(process: Proces
     process.start()
     headers = {"Authorization": f"Bearer {process.token()}"}
     listed = httpx.get(process.address + "/v1/transactions", headers=headers, trust_env=False)
-    assert [one["phase"] for one in listed.json()["transactions"]] == ["active"]
+    assert [each["phase"] for each in listed.json()["transactions"]] == ["active"]
 
 
 def commit_many(

@@ -58,9 +58,9 @@ def test_death_of_the_owner_during_a_request_is_reported(
     method: str, path: str, status: int, answer: bytes
 ) -> None:
     with passed_on(answer) as url:
-        found = httpx.request(method, url + path, trust_env=False)
-    assert found.status_code == status
-    assert "may have been carried out" in found.text
+        actual = httpx.request(method, url + path, trust_env=False)
+    assert actual.status_code == status
+    assert "may have been carried out" in actual.text
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_promoted_replica_takes_over_without_lost_or_duplicate_rows(
         primary.kill()
         if is_late:
             # Nobody owns the warehouse then: the owner steps down, and the other can't begin.
-            wait_until(lambda: {asked(one, "/health/owner") for one in team.members} == {503})
+            wait_until(lambda: {asked(each, "/health/owner") for each in team.members} == {503})
         replica.promote()
         for writer in writers:
             writer.wait_for_another()

@@ -33,7 +33,7 @@ def test_acknowledged_commits_of_a_team_are_in_their_tables_once(
     finally:
         process.close()
     tables = [TableName(f"team_{number}", "default") for number in range(TABLES)]
-    found = sorted(row["number"] for table in tables for row in read(catalog, table))
-    assert found == sorted(times.numbers)
+    actual = sorted(row["number"] for table in tables for row in read(catalog, table))
+    assert actual == sorted(times.numbers)
     assert len(times.numbers) == len(times.commits_ms) >= NOTEBOOKS
     assert team.doubled_or_lost(catalog, [*times.numbers, -1], TABLES) == ([], [-1])

@@ -158,7 +158,7 @@ def test_rows_of_a_partly_dropped_table_do_not_close_its_successor(
             assert flushed.status_code == 200, flushed.text
             time.sleep(4)  # the first table's rows are looked at after three seconds
             problems = client.get("/health/ready").json()["problems"]
-            assert not [one for one in problems if "dropped and created" in str(one)], problems
+            assert not [each for each in problems if "dropped and created" in str(each)], problems
         assert read(Catalog.open({"warehouse": str(process.warehouse)})) == [{"k": 2}]
     finally:
         process.close()

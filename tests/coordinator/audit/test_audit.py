@@ -79,7 +79,7 @@ def entries(catalog: Catalog) -> list[dict[str, Any]]:
 
 
 def test_every_changing_endpoint_is_audited_or_exempt_for_a_reason() -> None:
-    changing = {one for one in SCOPES if not one.startswith("GET ")}
+    changing = {each for each in SCOPES if not each.startswith("GET ")}
     assert changing == set(ACTIONS) | set(UNAUDITED)
     assert not set(ACTIONS) & set(UNAUDITED)
 
@@ -149,7 +149,7 @@ def test_audit_table_records_user_action_table_outcome_and_address(
     assert all(began <= row["requested_at"] <= datetime.datetime.now(datetime.UTC) for row in told)
     assert "`eve` may read=default.t" in {row["detail"] for row in told}
     # No token is in it, and nobody but an administrator learns that it is there.
-    assert not [one for one in [*tokens.values(), process.token()] if one in str(told)]
+    assert not [each for each in [*tokens.values(), process.token()] if each in str(told)]
     hidden, nowhere = (
         ask(process, tokens["reader"], "GET", f"/v1/paimon/databases/ops/tables/{name}")
         for name in ("audit", "other")
@@ -186,13 +186,13 @@ def test_audit_log_keeps_every_commit_after_a_kill(tmp_path: Path, catalog: Cata
         messages = write(catalog, transaction, [{"k": 9, "v": "s"}])
         request = CommitRequest(transaction, Append(), messages)
         answers: list[int] = []
-        asked = threading.Thread(
+        thread = threading.Thread(
             target=lambda: answers.append(client.commit(request).snapshot_id), daemon=True
         )
-        asked.start()
+        thread.start()
         assert process.has_died()
         process.start()
-        asked.join(60)
+        thread.join(60)
         client.close()
         process.end()
     finally:
@@ -226,7 +226,7 @@ def test_audit_table_expires_old_days_and_counts_excess_refusals(
             for _ in range(800):
                 assert http.get(f"{process.address}/").status_code in (401, 429)
         metrics = ask(process, process.token(), "GET", "/metrics").text
-        (line,) = [one for one in metrics.splitlines() if one.startswith(NOT_KEPT_METRIC)]
+        (line,) = [each for each in metrics.splitlines() if each.startswith(NOT_KEPT_METRIC)]
         not_kept = float(line.split()[1])
         assert 0 < not_kept <= 600
         process.end()

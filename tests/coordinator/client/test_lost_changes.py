@@ -328,8 +328,8 @@ def test_recreated_tables_contain_only_their_own_rows(process: Process, catalog:
         table = catalog.load(TableName(name, "default"))
         (column,) = table.schema.column_names
         builder = table.paimon.new_read_builder()
-        found = builder.new_read().to_arrow(builder.new_scan().plan().splits())
-        assert found.num_rows <= 1 and found.column_names == [column]
+        actual = builder.new_read().to_arrow(builder.new_scan().plan().splits())
+        assert actual.num_rows <= 1 and actual.column_names == [column]
     assert _owns(process)
 
 

@@ -28,7 +28,7 @@ def transaction(number: int) -> Transaction:
 
 def renewing() -> set[str]:
     """The threads that renew leases."""
-    return {one.name for one in threading.enumerate() if one.name.startswith("lease-")}
+    return {each.name for each in threading.enumerate() if each.name.startswith("lease-")}
 
 
 def test_ids_of_open_transactions_stay_and_ended_ids_are_bounded() -> None:

@@ -44,7 +44,7 @@ def test_garbage_collection_during_take_releases_leases_without_deadlock() -> No
     sent: list[list[int]] = []
 
     def post(document: Any) -> Any:
-        sent.append([one["snapshot_id"] for one in document["leases"]])
+        sent.append([each["snapshot_id"] for each in document["leases"]])
         return {"expires_at_ms": int(time.time() * 1000) + 60_000, "gone": []}
 
     leases = ReadLeases(post, 3_600_000)

@@ -181,10 +181,10 @@ def test_sessions_that_spell_the_warehouse_differently_share_a_coordinator(
 ) -> None:
     (tmp_path / "link").symlink_to(catalog.warehouse)
     others = [Catalog.open({"warehouse": text.format(tmp_path)}) for text in SPELLINGS]
-    found = Embedded(others[0], idle_ms=60_000).find()
-    assert found is not None
+    actual = Embedded(others[0], idle_ms=60_000).find()
+    assert actual is not None
     for number, other in enumerate([catalog, *others]):
-        assert Embedded(other, idle_ms=60_000).find(start=False) == found
+        assert Embedded(other, idle_ms=60_000).find(start=False) == actual
         with contextlib.closing(client(other)) as asking:
             assert append(asking, other, number).snapshot_id == number + 1
     os.kill(process_of(catalog).pid, signal.SIGKILL)
@@ -345,9 +345,9 @@ def test_a_network_file_system_is_recognised(path: str, kind: str | None) -> Non
     ],
 )
 def test_state_folder_follows_the_platform(environment: Mapping[str, str], root: Path) -> None:
-    found = state_path({"warehouse": "/data/my lake"}, environment)
-    assert found.parent == root / "paimon-magics"
-    assert found.name.startswith("my-lake-")
+    actual = state_path({"warehouse": "/data/my lake"}, environment)
+    assert actual.parent == root / "paimon-magics"
+    assert actual.name.startswith("my-lake-")
 
 
 def test_state_folder_depends_on_the_warehouse_not_on_credentials() -> None:

@@ -127,8 +127,8 @@ class Interleavings(RuleBasedStateMachine):
         self.state, effects = step(self.state, event)
         for effect in effects:
             match effect:
-                case Save(transaction=held):
-                    self.saved[held.id] = held
+                case Save(transaction=each):
+                    self.saved[each.id] = each
                 case SavePublication(publication=publication, watched=watched):
                     self.publications[publication.id] = (publication, watched)
                 case DropPublication(id=id):
@@ -141,9 +141,9 @@ class Interleavings(RuleBasedStateMachine):
                 case SavePause(pause=pause):
                     self.pause = pause
                 case ForgetFinished(until_ms=until_ms):
-                    for held in list(self.saved.values()):
-                        if held.phase in FINISHED and held.expires_at_ms <= until_ms:
-                            del self.saved[held.id]
+                    for each in list(self.saved.values()):
+                        if each.phase in FINISHED and each.expires_at_ms <= until_ms:
+                            del self.saved[each.id]
                 case Reply(ask=ask, answer=answer):
                     self.heard(self.waiting.pop(ask), answer)
                 case _:
@@ -332,7 +332,7 @@ class Interleavings(RuleBasedStateMachine):
         findings = tuple(self.finding(p) for p in self.state.watched.get(name, ()))
         finished = (self.finished(f.id) for f in findings if f.verdict is not Verdict.INTACT)
         return CheckFinished(
-            name, findings, self.now_ms, tuple(held for held in finished if held), before
+            name, findings, self.now_ms, tuple(each for each in finished if each), before
         )
 
     def finding(self, p: Publication) -> PublicationFinding:
@@ -388,7 +388,7 @@ class Interleavings(RuleBasedStateMachine):
         self.state = State(LIMITS)
         self.apply(
             Restored(
-                tuple(held for held in self.saved.values() if held.phase not in FINISHED),
+                tuple(each for each in self.saved.values() if each.phase not in FINISHED),
                 self.now_ms,
                 tuple(p for p, watched in self.publications.values() if watched),
                 tuple(self.stopped.items()),
@@ -421,7 +421,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @invariant()
     def finished_transactions_are_in_the_store_alone(self) -> None:
-        assert all(held.phase not in FINISHED for held in self.state.transactions.values())
+        assert all(each.phase not in FINISHED for each in self.state.transactions.values())
 
     @invariant()
     def what_is_saved_is_what_is_held(self) -> None:

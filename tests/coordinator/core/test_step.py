@@ -98,10 +98,10 @@ def test_pause_is_stored_and_refuses_new_transactions_until_resumed() -> None:
     assert step(paused, begun("b")) == (paused, (Reply(1, Suspended(pause)),))
     assert step(paused, PauseRequested("bob", 9, 3)) == (paused, (Reply(3, Suspended(pause)),))
     assert effects_of(paused, CommitRequested("a", "x", 4))[-1] == RunCommit("a")
-    assert [held.id for held in pending_transactions(paused)] == ["a"]
+    assert [each.id for each in pending_transactions(paused)] == ["a"]
     resumed, effects = step(paused, UnpauseRequested(5))
     assert effects == (SavePause(None), Reply(5, Done()))
-    assert [held.id for held in pending_transactions(step(resumed, begun("b"))[0])] == ["a", "b"]
+    assert [each.id for each in pending_transactions(step(resumed, begun("b"))[0])] == ["a", "b"]
     assert step(State(LIMITS), Restored((), 0, pause=pause))[0].pause == pause
 
 

@@ -103,10 +103,10 @@ def sent(process: Process, request: bytes) -> bytes:
     parts = urlsplit(process.address)
     with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=20) as raw:
         raw.sendall(request)
-        found = b""
+        result = b""
         while more := raw.recv(65_536):
-            found += more
-        return found
+            result += more
+        return result
 
 
 CHUNKED = b"POST /v1/inserts/default/t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -294,8 +294,8 @@ def test_grants_come_from_the_claim_or_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "grants.json"
     file.write_text(json.dumps({"engineers": ["write=shop", "read"]}))
     mapped = Issuer("https://i", AUDIENCE, scope_claim="groups", file=GrantsFile(str(file)))
-    found = mapped.grants({"groups": ["engineers", "paimon-coordinator:admin"]})
-    assert found == grants_of(["write=shop", "read"])
+    actual = mapped.grants({"groups": ["engineers", "paimon-coordinator:admin"]})
+    assert actual == grants_of(["write=shop", "read"])
     for text in ("[]", "{", '{"a": ["everything"]}', '{"a": 1}'):
         file.write_text(text)
         with pytest.raises(SetupError, match=r"grants\.json can't be read"):

@@ -64,22 +64,24 @@ def test_waiters_for_a_table_do_not_block_commits_and_heartbeats(
             assert http.get(question, timeout=2).status_code == 200
         client.commit(CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}])))
         assert time.monotonic() - began < 5
-        assert not [one.result().text for one in waiting if one.done()]
+        assert not [each.result().text for each in waiting if each.done()]
         bucket.unlink()
-        assert {one.result().status_code for one in waiting} == {200}
+        assert {each.result().status_code for each in waiting} == {200}
 
 
 def test_disconnected_insert_frees_its_request_place(tmp_path: Path) -> None:
     create_table(tmp_path / "warehouse", INSERTED)
-    made = Process(tmp_path / "warehouse", tmp_path / "state", "--client-requests-max=2")
-    made.start()
+    process = Process(tmp_path / "warehouse", tmp_path / "state", "--client-requests-max=2")
+    process.start()
     bucket = tmp_path / "warehouse" / "default.db" / "t" / "bucket-0"
     bucket.touch()  # nothing can be loaded into it
-    path = f"{made.address}/v1/inserts/default/t"
+    path = f"{process.address}/v1/inserts/default/t"
     try:
         asked = {"name": "etl", "allow": ["write"]}
-        admin = {"Authorization": f"Bearer {made.token()}"}
-        told = httpx.post(f"{made.address}/v1/tokens", json=asked, headers=admin, trust_env=False)
+        admin = {"Authorization": f"Bearer {process.token()}"}
+        told = httpx.post(
+            f"{process.address}/v1/tokens", json=asked, headers=admin, trust_env=False
+        )
         headers = {"Authorization": f"Bearer {told.json()['token']}"}
         for mode in ("sync_mode", "off_mode", "sync_mode"):
             with pytest.raises(httpx.ReadTimeout):
@@ -94,12 +96,12 @@ def test_disconnected_insert_frees_its_request_place(tmp_path: Path) -> None:
         assert answer.status_code == 200, answer.text
     finally:
         bucket.unlink()
-        made.close()
+        process.close()
 
 
 def test_each_endpoint_has_a_capacity_class() -> None:
     threads = Threads()
-    of = {one: threads.of_endpoint(one) for one in SCOPES}
+    of = {each: threads.of_endpoint(each) for each in SCOPES}
     table = "/v1/paimon/databases/{database}/tables/{table}"
     for endpoint, capacity in (
         ("GET /metrics", Capacity.HEALTH),
@@ -140,7 +142,7 @@ def test_table_with_hanging_files_delays_no_other_table(tmp_path: Path) -> None:
             began = time.monotonic()
             assert http.post("/v1/inserts/default/t", json=row, timeout=20).status_code == 200
             assert time.monotonic() - began < 10
-            assert not any(one.done() for one in waiting)
+            assert not any(each.done() for each in waiting)
         finally:
             process.kill()
 

@@ -184,9 +184,9 @@ def test_hidden_table_is_indistinguishable_from_a_missing_table(
         "orders_old",
     ]
     details = ask(process, token, "GET", f"{root}/default/table-details").json()["tableDetails"]
-    assert [one["name"] for one in details] == ["orders", "orders_old"]
+    assert [each["name"] for each in details] == ["orders", "orders_old"]
     everywhere = ask(process, token, "GET", "/v1/paimon/tables").json()["tables"]
-    assert {one["object"] for one in everywhere} == {"orders", "orders_old"}
+    assert {each["object"] for each in everywhere} == {"orders", "orders_old"}
 
     # The hidden table, and one of the same length that is nowhere.
     for method, path, body in (
@@ -276,7 +276,7 @@ def filled(body: Any, name: str) -> Any:
         case dict():
             return {key: filled(value, name) for key, value in body.items()}
         case list():
-            return [filled(one, name) for one in body]
+            return [filled(each, name) for each in body]
         case str():
             return body.replace("{}", name)
         case _:

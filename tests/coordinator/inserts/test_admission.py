@@ -512,7 +512,7 @@ class TestSchemaChanges:
             records.append(record(validated, lsn))
         batches, unfit = entries_of(records, {0: self.OLD, 1: target}, target)
         table = pa.Table.from_batches(batches) if batches else pa.table({})
-        return table.to_pylist(), [one.lsn for one in unfit]
+        return table.to_pylist(), [each.lsn for each in unfit]
 
     def test_columns_are_matched_by_field_id(self) -> None:
         target = self.changed(

@@ -84,7 +84,7 @@ def test_stream_applies_changes_in_order(served: Served) -> None:
         answered: list[Any] = []
         while len(answered) < 60:
             answered += json.loads(stream.recv())
-    assert [one["lsn"] for one in answered] == list(range(1, 61))
+    assert [each["lsn"] for each in answered] == list(range(1, 61))
     assert found(served) == {1: 29}
 
 

@@ -206,9 +206,9 @@ def test_state_of_a_warehouse_is_refused_to_another(
     before = sorted(other.rglob("*"))
     with pytest.raises(AssertionError):
         start_with(ended, other)
-    said = "".join(capfd.readouterr())
-    assert str(tmp_path / "warehouse") in said, said
-    assert str(other) in said, said
+    text = "".join(capfd.readouterr())
+    assert str(tmp_path / "warehouse") in text, text
+    assert str(other) in text, text
     assert sorted(other.rglob("*")) == before
     start_with(ended, tmp_path / "warehouse")
     has_everything_once(ended)

@@ -149,9 +149,9 @@ def test_labels_and_channels_are_remembered_with_their_answers(log: Log) -> None
 def test_log_remembers_many_keys_at_once(log: Log) -> None:
     keys = [Keyed(f"l:{n}", -1, n + 1, b"d") for n in range(500)]
     fill(log, 500, keys=keys)
-    found = log.remembered(PLACE, [one.key for one in keys] + ["l:none"])
-    assert {key: known.inserts[-1][0] for key, known in found.items()} == {
-        one.key: one.lsn for one in keys
+    actual = log.remembered(PLACE, [each.key for each in keys] + ["l:none"])
+    assert {key: known.inserts[-1][0] for key, known in actual.items()} == {
+        each.key: each.lsn for each in keys
     }
 
 
@@ -275,9 +275,9 @@ class Cut:
             tables = log.tables()
             if not tables:
                 return []
-            found = lsns(log, tables[0].published, tables[0].chain)
-            assert tables[0].acknowledged == (found[-1] if found else 0)
-            return found
+            result = lsns(log, tables[0].published, tables[0].chain)
+            assert tables[0].acknowledged == (result[-1] if result else 0)
+            return result
         finally:
             log.close()
 
@@ -299,9 +299,9 @@ def test_power_cut_keeps_exactly_the_acknowledged_records(
     begin = cut.acknowledged[-2]
     ends = [*range(0, begin, 997), *range(begin, len(whole), apart), len(whole)]
     for end in ends:
-        found = cut.recovered(tmp_path / "again", whole[:end])
+        actual = cut.recovered(tmp_path / "again", whole[:end])
         expected = sum(length <= end for length in cut.acknowledged)
-        assert found == list(range(1, expected + 1)), end
+        assert actual == list(range(1, expected + 1)), end
 
 
 def test_a_flipped_bit_of_the_log_gives_a_prefix_or_an_error(cut: Cut, tmp_path: Path) -> None:
@@ -310,10 +310,10 @@ def test_a_flipped_bit_of_the_log_gives_a_prefix_or_an_error(cut: Cut, tmp_path:
         changed = bytearray(whole)
         changed[place] ^= 0x10
         try:
-            found = cut.recovered(tmp_path / "again", bytes(changed))
+            actual = cut.recovered(tmp_path / "again", bytes(changed))
         except (SetupError, DamagedError, apsw.Error):
             continue
-        assert found == list(range(1, len(found) + 1)), place
+        assert actual == list(range(1, len(actual) + 1)), place
 
 
 def test_a_flipped_bit_of_the_database_gives_a_prefix_or_an_error(cut: Cut, tmp_path: Path) -> None:
@@ -324,11 +324,11 @@ def test_a_flipped_bit_of_the_database_gives_a_prefix_or_an_error(cut: Cut, tmp_
         changed = bytearray(whole)
         changed[place] ^= 0x04
         try:
-            found = cut.recovered(tmp_path / "again", b"", bytes(changed))
+            actual = cut.recovered(tmp_path / "again", b"", bytes(changed))
         except (SetupError, DamagedError, apsw.Error, AssertionError, UnicodeDecodeError):
             outcomes.append("error")
             continue
         outcomes.append("prefix")
-        assert found == list(range(1, len(found) + 1)), place
+        assert actual == list(range(1, len(actual) + 1)), place
     assert "error" in outcomes
     cut.log = DatabaseLog(SqliteDatabase(cut.folder / "log.sqlite"))

@@ -75,7 +75,7 @@ class PostgresBackup(Backup):
     def _all(self, statements: list[str]) -> None:
         log = self.kept.open_log()
         assert isinstance(log, DatabaseLog)
-        log.database.write([Change(one.format(t)) for one in statements for t in _TABLES])
+        log.database.write([Change(each.format(t)) for each in statements for t in _TABLES])
         log.close()
 
     def save(self) -> None:

@@ -382,9 +382,9 @@ class TestDamage:
     ) -> None:
         written[number].unlink()
         for _ in range(2):  # also when it is started again
-            found = self.found(tmp_path)
-            assert all(f"entry {number + 1} is missing" in why for why in found.values())
-            assert set(found) == {PLACE, OTHER}
+            actual = self.found(tmp_path)
+            assert all(f"entry {number + 1} is missing" in why for why in actual.values())
+            assert set(actual) == {PLACE, OTHER}
         log = again(tmp_path)
         log.accept_loss(PLACE, NAME, 9)
         log.close_table(OTHER, "")
@@ -404,8 +404,8 @@ class TestDamage:
             with pytest.raises(DamagedObjectError):
                 open_entry(bytes(changed), 3)
         written[2].write_bytes(bytes(changed))
-        found = self.found(tmp_path)
-        assert all("entry 3: its checksum is wrong" in why for why in found.values())
+        actual = self.found(tmp_path)
+        assert all("entry 3: its checksum is wrong" in why for why in actual.values())
 
     def test_every_cut_is_noticed(self, written: list[Path], tmp_path: Path) -> None:
         whole = written[-1].read_bytes()

@@ -90,7 +90,7 @@ def old_log(database: Database, *locations: str, moves: dict[str, str] | None = 
 def check_whole(log: Log, id: str) -> None:
     assert log.read(id, 1, 9) == [(1, segment(1, 2, 0).body)]
     known = log.remembered(id, ["l:a", "l:0", "l:1499"])
-    assert [one.inserts for one in known.values()] == [{-1: (1, b"d")}] * 3
+    assert [each.inserts for each in known.values()] == [{-1: (1, b"d")}] * 3
     assert [letter.lsn for letter in log.dead_letters(id)] == [9]
 
 

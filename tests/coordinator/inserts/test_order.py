@@ -109,9 +109,9 @@ class TestEnginesOverRest:
             done.set()
             thread.join()
             served.flush()
-            found = served.ids()
-            assert [id for id in found if id != -1] == list(range(inserted))
-            assert found.count(-1) == 5
+            actual = served.ids()
+            assert [id for id in actual if id != -1] == list(range(inserted))
+            assert actual.count(-1) == 5
 
     def test_drop_and_rename_load_waiting_inserts_first(self, shared: Served) -> None:
         with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
@@ -126,7 +126,7 @@ class TestEnginesOverRest:
             catalog.drop_table("default.moved")
             assert served.insert([[4, "d"]]).status_code == 404
             shown = served.call("GET", "/v1/inserts").json()["tables"]
-            assert {one["table"]["table"] for one in shown}.isdisjoint({before.table, "moved"})
+            assert {each["table"]["table"] for each in shown}.isdisjoint({before.table, "moved"})
 
     def test_rollback_removes_only_rows_acknowledged_before_it(self, shared: Served) -> None:
         with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
@@ -218,8 +218,8 @@ class TestUpsertsWithoutASequenceField:
                 at_once = self.values_at(served, receipt.snapshot_id or 0)
                 assert at_once == dict.fromkeys((1, 2, 3), f"statement {number}")
                 served.flush()
-                found = {row["id"]: row["name"] for row in served.rows()}
-                assert found == {1: f"statement {number}", 2: "while", 3: "later"}
+                actual = {row["id"]: row["name"] for row in served.rows()}
+                assert actual == {1: f"statement {number}", 2: "while", 3: "later"}
 
     def test_rest_writer_is_ordered_by_its_sequence_numbers(self, shared: Served) -> None:
         """Paimon's numbers decide, which it gave while it wrote: a row that was acknowledged then
@@ -237,8 +237,8 @@ class TestUpsertsWithoutASequenceField:
             messages = writer.prepare_commit()
             served.insert([[3, "while"], *([[9, "while"]] * 10), [0, "while"]])
             committer.commit(messages)
-            found = {row["id"]: row["name"] for row in served.rows()}
-            assert found == {0: "while", 1: "engine", 2: "engine", 3: "engine", 9: "while"}
+            actual = {row["id"]: row["name"] for row in served.rows()}
+            assert actual == {0: "while", 1: "engine", 2: "engine", 3: "engine", 9: "while"}
             served.insert([[2, "after"]])
             served.flush()
             assert {row["id"]: row["name"] for row in served.rows()}[2] == "after"
@@ -279,9 +279,9 @@ class TestTheBuffer:
             served.flush()
             served.insert([[2, "b"]])
             served.insert([[3, "c"]])
-            found = queues.buffer(served.name)
-            assert (found.snapshot_id, found.published, found.acknowledged) == (1, 1, 3)
-            records, _ = read_segments(found.segments, found.published)
+            actual = queues.buffer(served.name)
+            assert (actual.snapshot_id, actual.published, actual.acknowledged) == (1, 1, 3)
+            records, _ = read_segments(actual.segments, actual.published)
             assert [record.lsn for record in records] == [2, 3]
 
     def test_snapshot_and_buffer_together_have_each_row_once(self, shared: Served) -> None:
@@ -303,17 +303,17 @@ class TestTheBuffer:
             try:
                 for _ in range(60):
                     before = acknowledged
-                    found = queues.buffer(served.name)
+                    actual = queues.buffer(served.name)
                     table = served.catalog.load(served.name).paimon
                     in_table = 0
-                    if found.snapshot_id:
+                    if actual.snapshot_id:
                         snapshots = table.snapshot_manager()
-                        in_table = snapshots.get_snapshot_by_id(found.snapshot_id)
+                        in_table = snapshots.get_snapshot_by_id(actual.snapshot_id)
                         in_table = in_table.total_record_count
-                    records, _ = read_segments(found.segments, found.published)
-                    assert in_table == found.published
-                    assert in_table + len(records) == found.acknowledged >= before
-                    seen.add(found.snapshot_id)
+                    records, _ = read_segments(actual.segments, actual.published)
+                    assert in_table == actual.published
+                    assert in_table + len(records) == actual.acknowledged >= before
+                    seen.add(actual.snapshot_id)
             finally:
                 done.set()
                 thread.join()

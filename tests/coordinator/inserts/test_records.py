@@ -47,8 +47,8 @@ def prefix_of(found: Sequence[Record]) -> bool:
 @pytest.mark.parametrize("after", range(5))
 def test_records_round_trip_through_segments(cuts: tuple[int, ...], after: int) -> None:
     segments = [segment for segment in sealed(*cuts) if segment.last > after]
-    found, chain = read_segments(content(segments), after)
-    assert found == RECORDS[after:]
+    actual, chain = read_segments(content(segments), after)
+    assert actual == RECORDS[after:]
     assert chain == (segments[-1].chain if segments else None)
 
 
@@ -114,14 +114,14 @@ def test_overwritten_segments_yield_a_prefix_of_the_records(
             begin = place % len(changed)
             changed[begin : begin + len(written)] = written
         stored.append((first, bytes(changed)))
-    found: list[Record] = []
+    actual: list[Record] = []
     for count in range(1, len(stored) + 1):
         try:
-            found, _ = read_segments(stored[:count], 0, 0)
+            actual, _ = read_segments(stored[:count], 0, 0)
         except DamagedError as error:
-            assert error.lsn > len(found)
+            assert error.lsn > len(actual)
             break
-    assert prefix_of(found)
+    assert prefix_of(actual)
 
 
 def test_records_with_gaps_are_not_written() -> None:

@@ -216,7 +216,7 @@ def test_concurrent_rename_and_drop_leave_a_single_outcome(served: Served, order
         if order == "drop first":
             calls.reverse()
         with ThreadPoolExecutor(2) as pool:
-            answers = [one.result() for one in [pool.submit(call) for call in calls]]
+            answers = [each.result() for each in [pool.submit(call) for call in calls]]
         assert 200 in {answer.status_code for answer in answers}
         assert {answer.status_code for answer in answers} <= {200, 404}
         listed = served.call("GET", "/v1/paimon/databases/default/tables").json()["tables"]

@@ -68,8 +68,8 @@ def test_inserts_are_acknowledged_at_once_and_loaded_together(shared: Served) ->
         assert served.ids() == [0, 0, 1, 1, 2, 2]
         assert [row["name"] for row in served.rows()] == ["a", "b"] * 3
         noted = snapshots(served)[0]["properties"]
-        found = {key.removeprefix("paimon-magics."): value for key, value in noted.items()}
-        assert (found["log.first"], found["log.last"], found["rows"]) == ("1", "3", "6")
+        actual = {key.removeprefix("paimon-magics."): value for key, value in noted.items()}
+        assert (actual["log.first"], actual["log.last"], actual["rows"]) == ("1", "3", "6")
         assert served.queue()["waiting_bytes"] == 0
 
 
@@ -279,8 +279,8 @@ def test_the_later_acknowledged_row_of_a_key_wins(
             if number == 10:
                 served.flush()
         served.flush()
-        found = {row["id"]: row["name"] for row in served.rows()}
-        assert found == {0: "18", 1: "19", 2: "17"}
+        actual = {row["id"]: row["name"] for row in served.rows()}
+        assert actual == {0: "18", 1: "19", 2: "17"}
 
 
 def test_partial_update_keeps_values_of_absent_columns(shared: Served) -> None:
@@ -302,9 +302,9 @@ def test_rows_go_to_their_partitions_and_buckets(shared: Served) -> None:
     with Served(shared.folder, sql, shared=shared) as served:
         served.insert([[n, f"d{n % 2}"] for n in range(40)])
         served.flush()
-        found = served.rows()
-        assert sorted(row["id"] for row in found) == list(range(40))  # type: ignore[type-var]
-        assert all(row["day"] == f"d{row['id'] % 2}" for row in found)  # type: ignore[operator]
+        actual = served.rows()
+        assert sorted(row["id"] for row in actual) == list(range(40))  # type: ignore[type-var]
+        assert all(row["day"] == f"d{row['id'] % 2}" for row in actual)  # type: ignore[operator]
 
 
 def test_acknowledged_inserts_are_loaded_after_a_kill(tmp_path: Path) -> None:
@@ -376,9 +376,9 @@ class TestOtherStatements:
                 appended += 1
             thread.join()
             served.flush()
-            found = served.ids()
-            assert [id for id in found if id != -1] == list(range(100))
-            assert found.count(-1) == appended
+            actual = served.ids()
+            assert [id for id in actual if id != -1] == list(range(100))
+            assert actual.count(-1) == appended
 
 
 class TestSchemaChanges:
@@ -453,9 +453,9 @@ def test_the_page_has_buttons_for_dead_letters(shared: Served) -> None:
         def forms() -> list[dict[str, str]]:
             text = served.call("GET", "//").text
             assert "`n` is NOT NULL now" in text
-            found = re.findall(r"<form.*?</form>", text)
-            fields = [dict(re.findall(r'name="(\w+)" value="([^"]*)"', form)) for form in found]
-            return [one for one in fields if one["table"] == served.name.table]
+            actual = re.findall(r"<form.*?</form>", text)
+            fields = [dict(re.findall(r'name="(\w+)" value="([^"]*)"', form)) for form in actual]
+            return [each for each in fields if each["table"] == served.name.table]
 
         def press(form: dict[str, str], button: str) -> httpx.Response:
             fields = {key: value for key, value in form.items() if key not in ("retry", "discard")}
@@ -512,7 +512,7 @@ def test_pipelined_requests_are_answered_in_order(shared: Served) -> None:
                 http.sendall(sent)
                 content = b"".join(iter(lambda: http.recv(65_536), b""))
             assert content.startswith(b"HTTP/1.1 200 OK\r\n")
-            parts = [one.split(b"\r\n\r\n") for one in content.split(b"HTTP/1.1 ")[1:]]
+            parts = [each.split(b"\r\n\r\n") for each in content.split(b"HTTP/1.1 ")[1:]]
             assert all(f"content-length: {len(body)}".encode() in head for head, body in parts)
             return [(head, json.loads(body)) for head, body in parts]
 
@@ -587,7 +587,7 @@ class TestBackPressure:
             # One that fitted below the half may have been acknowledged at once.
             modes = [answer["mode"] for answer in answers]
             assert "sync_mode" in modes
-            assert all("fallback" in one for one in answers if one["mode"] == "sync_mode")
+            assert all("fallback" in each for each in answers if each["mode"] == "sync_mode")
             assert served.ids() == list(range(taken))
 
     def test_almost_full_disk_refuses_inserts(self, tmp_path: Path) -> None:

@@ -126,8 +126,8 @@ def test_streams_within_the_limit_are_read_unchanged(
     schema = TableSchema(columns)
     rows, payload = conformed_stream(NAME, stream(table, compression), schema, LIMIT)
     plain = table.column("name").cast(pa.string())
-    found = pa.ipc.open_stream(payload).read_all()
-    assert (rows, found.column("name").to_pylist()) == (len(plain), plain.to_pylist())
+    actual = pa.ipc.open_stream(payload).read_all()
+    assert (rows, actual.column("name").to_pylist()) == (len(plain), plain.to_pylist())
 
 
 def test_unpacked_size_limit_is_configurable() -> None:

@@ -27,12 +27,12 @@ def test_options_prefer_command_line_over_environment_over_file(tmp_path: Path) 
     file = tmp_path / "catalog.json"
     stored = {"warehouse": "of the file", "a": "file", "b": "file", "c": "file", "d": True, "e": 7}
     file.write_text(json.dumps(stored))
-    found = options(
+    actual = options(
         "c=command=line",
         file=str(file),
         environment='{"b": "environment", "c": "environment"}',
     )
-    assert found == {
+    assert actual == {
         "warehouse": "s3://lake/w",
         "a": "file",
         "b": "environment",

@@ -64,7 +64,7 @@ def test_read_set_round_trips_through_the_protocol(read: ReadSet) -> None:
 
 
 def _all_values(read: ReadSet) -> list[Any]:
-    return [value for one in (read.search or RowSearch()).conditions for value in one.values]
+    return [value for each in (read.search or RowSearch()).conditions for value in each.values]
 
 
 def test_request_without_a_read_set_has_no_such_member() -> None:

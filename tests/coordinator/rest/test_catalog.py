@@ -158,17 +158,17 @@ def test_keys_are_upserted_and_partitions_listed(catalog: Any, http: httpx.Clien
         ({"p": "x"}, 2, 2, 1),
     ]
     first = catalog.list_partitions_paged("shop.t", max_results=1)
-    assert [one.spec for one in first.elements] == [{"p": "y"}]
+    assert [each.spec for each in first.elements] == [{"p": "y"}]
     second = catalog.list_partitions_paged(
         "shop.t", max_results=1, page_token=first.next_page_token
     )
-    assert [one.spec for one in second.elements] == [{"p": "x"}]
+    assert [each.spec for each in second.elements] == [{"p": "x"}]
     assert second.next_page_token is None
     answer = http.post(
         "/databases/shop/tables/t/partitions/list-by-names",
         json={"specs": [{"p": "y"}, {"p": "z"}, {}]},
     )
-    assert [one["spec"] for one in answer.json()["partitions"]] == [{"p": "y"}]
+    assert [each["spec"] for each in answer.json()["partitions"]] == [{"p": "y"}]
     catalog.drop_partitions("shop.t", [{"p": "x"}])
     assert read(table) == [(2, "b", "y")]
 
@@ -557,7 +557,7 @@ def test_consumers_are_listed_set_and_forgotten(
         assert reset(name, 1).status_code == 400
     assert reset("a", "x").status_code == 400
     assert http.get("/databases/shop/tables/no/consumers").status_code == 404
-    assert [one.name for one in (warehouse / "shop.db/t/consumer").iterdir()] == ["consumer-a"]
+    assert [each.name for each in (warehouse / "shop.db/t/consumer").iterdir()] == ["consumer-a"]
 
 
 def test_snapshots_are_listed_and_loaded_by_version(table: Any, http: httpx.Client) -> None:
@@ -570,9 +570,9 @@ def test_snapshots_are_listed_and_loaded_by_version(table: Any, http: httpx.Clie
     assert [snapshot["id"] for snapshot in rest["snapshots"]] == [3]
     assert rest["nextPageToken"] is None
     http.post("/databases/shop/tables/t/tags", json={"tagName": "mid", "snapshotId": 2})
-    found = {v: http.get(f"{root}/{v}").json()["snapshot"]["id"]
+    actual = {v: http.get(f"{root}/{v}").json()["snapshot"]["id"]
              for v in ("EARLIEST", "LATEST", "2", "mid")}  # fmt: skip
-    assert found == {"EARLIEST": 1, "LATEST": 3, "2": 2, "mid": 2}
+    assert actual == {"EARLIEST": 1, "LATEST": 3, "2": 2, "mid": 2}
     missing_one = http.get(f"{root}/77")
     assert missing_one.status_code == 404
     assert missing_one.json()["resourceType"] == "SNAPSHOT"

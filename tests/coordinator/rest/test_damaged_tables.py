@@ -40,7 +40,7 @@ def answer(client: httpx.Client, path: str) -> Any:
 def test_details_leave_out_a_damaged_table(client: httpx.Client) -> None:
     assert answer(client, f"{DATABASE}/tables")["tables"] == ["bad", "good"]
     details = answer(client, f"{DATABASE}/table-details")["tableDetails"]
-    assert [one["name"] for one in details] == ["good"]
+    assert [each["name"] for each in details] == ["good"]
     assert answer(client, f"/v1/paimon/tables/id/{details[0]['id']}")["name"] == "good"
     refused = client.get(f"{DATABASE}/tables/bad")
     assert refused.status_code == 500
@@ -73,12 +73,12 @@ def test_details_tolerate_a_schema_with_wrong_members(
     bad = warehouse / "shop.db/bad/schema/schema-0"
     bad.write_text(json.dumps({**json.loads(good), **members}))
     details = answer(client, f"{DATABASE}/table-details")["tableDetails"]
-    assert "good" in [one["name"] for one in details]
+    assert "good" in [each["name"] for each in details]
     described = client.get(f"{DATABASE}/tables/bad")
     assert "Internal" not in described.text and "unexpected" not in described.text
     if described.status_code != 200:
         assert "`shop.bad` can't be opened" in described.json()["message"]
-        assert [one["name"] for one in details] == ["good"]
+        assert [each["name"] for each in details] == ["good"]
 
 
 def test_damaged_table_can_be_dropped(client: httpx.Client, warehouse: Path) -> None:

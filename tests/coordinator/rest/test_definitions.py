@@ -77,9 +77,9 @@ def altered(http: httpx.Client, path: str, *changes: Any) -> httpx.Response:
 
 def test_created_view_is_returned_and_dropped(http: httpx.Client) -> None:
     assert create_view(http, "v").json() == {}
-    found = http.get(f"{VIEWS}/v").json()
-    assert (found["name"], found["schema"]) == ("v", SCHEMA)
-    assert found["createdAt"] == found["updatedAt"] > 0
+    actual = http.get(f"{VIEWS}/v").json()
+    assert (actual["name"], actual["schema"]) == ("v", SCHEMA)
+    assert actual["createdAt"] == actual["updatedAt"] > 0
     assert told(create_view(http, "v")) == (409, "VIEW", "shop.v")
     assert http.delete(f"{VIEWS}/v").json() == {}
     for answer in (http.get(f"{VIEWS}/v"), http.delete(f"{VIEWS}/v"), altered(http, f"{VIEWS}/v")):
@@ -144,8 +144,8 @@ def test_views_are_listed_by_page_pattern_and_database(http: httpx.Client) -> No
     assert named["views"] == ["view_2"]
     assert told(http.get(VIEWS, params={"viewNamePattern": "%w"}))[0] == 400
     details = http.get("/databases/shop/view-details", params={"viewNamePattern": "v%"}).json()
-    assert [one["name"] for one in details["viewDetails"]] == ["view1", "view_2"]
-    assert [one["schema"] for one in details["viewDetails"]] == [SCHEMA, SCHEMA]
+    assert [each["name"] for each in details["viewDetails"]] == ["view1", "view_2"]
+    assert [each["schema"] for each in details["viewDetails"]] == [SCHEMA, SCHEMA]
     everywhere = http.get("/views", params={"databaseNamePattern": "sh%", "maxResults": 1}).json()
     assert everywhere == {
         "views": [{"database": "shop", "object": "abc"}], "nextPageToken": "shop.abc",
@@ -203,9 +203,9 @@ def test_invalid_view_name_is_refused(http: httpx.Client, name: str) -> None:
 def test_created_function_is_returned_and_altered(http: httpx.Client) -> None:
     assert http.post(FUNCTIONS, json=FUNCTION).json() == {}
     path = f"{FUNCTIONS}/area.of-1"
-    found = http.get(path).json()
-    assert {key: found[key] for key in FUNCTION} == FUNCTION
-    assert found["uuid"] and found["createdAt"] > 0
+    actual = http.get(path).json()
+    assert {key: actual[key] for key in FUNCTION} == FUNCTION
+    assert actual["uuid"] and actual["createdAt"] > 0
     assert told(http.post(FUNCTIONS, json=FUNCTION)) == (409, "FUNCTION", "shop.area.of-1")
     sql = {"type": "sql", "definition": "x * 2"}
     assert altered(http, path, {"action": "addDefinition", "name": "flink", "definition": sql})
@@ -263,9 +263,9 @@ def test_pypaimon_defines_and_changes_functions(
         catalog.alter_function(name, [FunctionChange.add_definition("spark", sql)], False)
     with pytest.raises(missing.DefinitionNotExistException):
         catalog.alter_function(name, [FunctionChange.drop_definition("trino")], False)
-    found = catalog.get_function(name)
-    assert (found.definition("spark"), found.definition("flink")) == (sql, file)
-    assert (found.comment(), found.is_deterministic()) == ("of a field", True)
+    actual = catalog.get_function(name)
+    assert (actual.definition("spark"), actual.definition("flink")) == (sql, file)
+    assert (actual.comment(), actual.is_deterministic()) == ("of a field", True)
     assert catalog.list_functions("shop") == ["area"]
     catalog.drop_function(name, False)
     with pytest.raises(missing.FunctionNotExistException):

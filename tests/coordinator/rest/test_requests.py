@@ -218,8 +218,8 @@ def test_system_tables_are_not_served(http: httpx.Client) -> None:
 
 def test_a_table_keeps_its_owner(own: httpx.Client) -> None:
     create(own, "owned", options={"owner": "ada", "createdBy": "nobody"}).raise_for_status()
-    found = own.get("/databases/shop/tables/owned").json()
-    assert (found["owner"], found["schema"]["options"]) == ("ada", {})
+    actual = own.get("/databases/shop/tables/owned").json()
+    assert (actual["owner"], actual["schema"]["options"]) == ("ada", {})
     assert own.get(TABLE).json()["owner"] == ""
 
 
@@ -386,8 +386,8 @@ def test_properties_of_databases_are_kept_and_changed(warehouse: Path, tmp_path:
             document: dict[str, Any] = http.get(f"/databases/{name}").json()
             assert document["location"] == str(warehouse / f"{name}.db")
             assert document["owner"] == document["options"].get("owner", "")
-            found: dict[str, str] = document["options"]
-            return found
+            actual: dict[str, str] = document["options"]
+            return actual
 
         given = {"owner": "spark", "comment": "tills", "location": f"file:{warehouse}/a.db"}
         assert http.post("/databases", json={"name": "a", "options": given}).is_success

@@ -265,12 +265,12 @@ def test_hash_indexes_of_two_java_writers_are_merged(
     java_paimon.commit(options, second)
     keys_of_both = sorted({1, 2} | {row[0] for row in rows})
     # Which row of a key wins is told by sequence numbers, which two writers may give alike.
-    found = sorted(java_paimon.rows(options, "default.t"))
-    assert [row[0] for row in found] == keys_of_both
+    actual = sorted(java_paimon.rows(options, "default.t"))
+    assert [row[0] for row in actual] == keys_of_both
     assert len(list((warehouse / "default.db/t/index").iterdir())) == 2, "one of each snapshot"
     java_paimon.write(options, "default.t", [(k, "c", "x") for k in (1, 2, 3, 4, 9)])
-    found = sorted(java_paimon.rows(warehouse, "default.t"))
-    assert found == [(k, "c", "x") for k in (1, 2, 3, 4, 9)], "a key is there once"
+    actual = sorted(java_paimon.rows(warehouse, "default.t"))
+    assert actual == [(k, "c", "x") for k in (1, 2, 3, 4, 9)], "a key is there once"
 
 
 @pytest.mark.spark

@@ -41,25 +41,25 @@ def published(process: Process) -> dict[str, Any]:
 
 def test_the_document_has_every_endpoint_with_its_scope(process: Process) -> None:
     assert httpx.get(f"{process.address}/openapi.json", trust_env=False).status_code == 401
-    found = {
+    actual = {
         f"{method.upper()} {path}": operation.get("x-scope")
         for path, operations in published(process)["paths"].items()
         for method, operation in operations.items()
     }
     listed = {which: scope.value for which, scope in SCOPES.items() if ":path}" not in which}
-    assert found == listed | {
+    assert actual == listed | {
         "GET /health/live": None,
         "GET /health/owner": None,
         "GET /health/ready": None,
         "GET /health/startup": None,
         "POST /dead-letters": None,
     }
-    assert set(PUBLIC) == {which.split(" ")[1] for which, scope in found.items() if scope is None}
+    assert set(PUBLIC) == {which.split(" ")[1] for which, scope in actual.items() if scope is None}
 
 
 def test_no_endpoint_fails_on_fuzzed_requests(process: Process) -> None:
     schema = schemathesis.openapi.from_dict(published(process))
-    operations = [one.ok() for one in schema.get_all_operations() if isinstance(one, Ok)]
+    operations = [each.ok() for each in schema.get_all_operations() if isinstance(each, Ok)]
     assert len(operations) > 90
     token = process.token()
     failures: dict[str, str] = {}

@@ -86,8 +86,8 @@ def insert(client: RemoteCoordinator, key: int) -> Any:
 
 def log_of(options: Mapping[str, str]) -> str:
     folder = StateFolder(state_path(Catalog.open(options).options, os.environ))
-    said = [path.read_text(errors="replace") for path in folder.path.glob("coordinator.log*")]
-    return "\n".join(said)
+    texts = [path.read_text(errors="replace") for path in folder.path.glob("coordinator.log*")]
+    return "\n".join(texts)
 
 
 def check_no_secret(*texts: str) -> None:
@@ -226,7 +226,7 @@ def test_session_reports_store_options_and_failed_loads_of_a_service(
                 session.run("INSERT INTO t VALUES (1)")
             queues = str(session.administration.queue_rows().to_pylist())
         assert "gets its credentials from its administrator" in refused.value.hint
-        assert all("InvalidAccessKeyId" in told for told in (trouble, queues))
+        assert all("InvalidAccessKeyId" in each for each in (trouble, queues))
         check_no_secret(note, trouble, queues, repr(refused.value))
     finally:
         process.close()

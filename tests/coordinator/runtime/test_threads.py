@@ -54,7 +54,7 @@ def test_owner_goes_on_after_any_exception(runtime, error):
     assert taking.done == [1, 2]
     assert [items for items, _ in taking.crashes] == [[error]]
     assert not taking.ends
-    (report,) = [one for one in runtime.progress() if one.name == "some"]
+    (report,) = [each for each in runtime.progress() if each.name == "some"]
     assert report.failures == 1
 
 
@@ -69,7 +69,7 @@ def test_fatal_exception_ends_owner_and_is_reported_once(runtime):
     wait_until(lambda: taking.crashes == [([doubt], doubt)])
     assert taking.owner.failure is doubt
     assert taking.done == []
-    (report,) = [one for one in runtime.progress() if one.name == "some"]
+    (report,) = [each for each in runtime.progress() if each.name == "some"]
     assert report.ended
 
 
@@ -124,7 +124,7 @@ def test_effect_ends_in_a_single_event(runtime, error):
     wait_until(lambda: len(events) == 2)
     pool.end()
     assert sorted(map(str, events)) == sorted(["done", str(("crashed", str(_shown(error))))])
-    (report,) = [one for one in runtime.progress() if one.name == "work"]
+    (report,) = [each for each in runtime.progress() if each.name == "work"]
     assert report.failures == 1
 
 
@@ -275,7 +275,7 @@ def test_loop_goes_on_after_an_exception_and_can_be_woken(runtime):
     loop.wake()
     wait_until(lambda: len(rounds) == 2)
     loop.end()
-    (report,) = [one for one in runtime.progress() if one.name == "upkeep"]
+    (report,) = [each for each in runtime.progress() if each.name == "upkeep"]
     assert report.ended
     assert report.failures == 2
     assert "Panic" in report.trouble
@@ -296,8 +296,8 @@ def test_progress_reports_busy_time_and_waiting_items(runtime):
     taking.owner.put(2)
 
     def report():
-        (found,) = [one for one in runtime.progress() if one.name == "slow"]
-        return found
+        (actual,) = [each for each in runtime.progress() if each.name == "slow"]
+        return actual
 
     wait_until(lambda: report().busy_ms > 20)
     assert report().waiting == 1

@@ -181,8 +181,8 @@ def test_postponed_rows_get_buckets_partition_by_partition(tmp_path: Path) -> No
     assert (second.buckets, second.seen.buckets) == (1, 0)
     table = catalog.load(TABLE)
     assert {(row["k"], row["v"]) for row in read(catalog)} == expected
-    found = latest_snapshot(table.paimon)
-    assert (found.id, found.commit_kind) == (6, "COMPACT"), "one for each portion"
-    files = live_files(ManifestCache(table.paimon), found)
+    actual = latest_snapshot(table.paimon)
+    assert (actual.id, actual.commit_kind) == (6, "COMPACT"), "one for each portion"
+    files = live_files(ManifestCache(table.paimon), actual)
     assert set(files["level"].to_pylist()) == {5}, "compacted in the same commit"
     assert missing(table) == unreachable(table) == set()

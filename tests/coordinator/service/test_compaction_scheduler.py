@@ -80,7 +80,7 @@ def values(catalog: Catalog, name: TableName = TABLE) -> list[tuple[object, obje
 
 def shown(client: RemoteCoordinator, name: TableName = TABLE) -> CompactedTable | None:
     tables = client.administration().compactions.status().tables
-    return next((one for one in tables if one.table == name), None)
+    return next((each for each in tables if each.table == name), None)
 
 
 def is_in(client: RemoteCoordinator, state: str, name: TableName = TABLE) -> bool:
@@ -157,9 +157,9 @@ def test_too_large_bucket_is_reported_and_not_compacted(start: Start) -> None:
     catalog, client = table(process, MERGED), process.client()
     append(client, catalog, *range(5))
     wait_until(lambda: (shown(client) or _NONE).large_buckets == 1)
-    found = shown(client)
-    assert found is not None
-    assert "1 bucket" in found.why and "CALL sys.compact" in found.why
+    actual = shown(client)
+    assert actual is not None
+    assert "1 bucket" in actual.why and "CALL sys.compact" in actual.why
     assert levels(catalog) == [0] * 5
     page = httpx.get(process.address, headers={"Authorization": f"Bearer {process.token()}"}).text
     assert "too large for the coordinator" in page
@@ -170,8 +170,8 @@ def test_compactor_exceeding_its_memory_is_ended(start: Start) -> None:
     catalog, client = table(process, MERGED), process.client()
     append(client, catalog, *range(5))
     wait_until(lambda: is_in(client, "failed"))
-    found = shown(client)
-    assert found is not None and "more than 977 KiB of memory" in found.why
+    actual = shown(client)
+    assert actual is not None and "more than 977 KiB of memory" in actual.why
     assert levels(catalog) == [0] * 5
 
 
@@ -186,8 +186,8 @@ def test_table_of_a_streaming_job_is_not_compacted(auto: Process) -> None:
     commit.commit(writer.prepare_commit(1), 1)
     append(client, catalog, *range(5), name=name)
     wait_until(lambda: is_in(client, "left", name))
-    found = shown(client, name)
-    assert found is not None and "another engine" in found.why
+    actual = shown(client, name)
+    assert actual is not None and "another engine" in actual.why
     assert 5 not in levels(catalog, name)
 
 

@@ -111,7 +111,7 @@ def problem_of(process: Process) -> str:
     headers = {"Authorization": f"Bearer {process.token()}"}
     url = process.address + "/health/ready"
     problems = httpx.get(url, headers=headers, trust_env=False).json()["problems"]
-    return "".join(one["problem"] for one in problems if one["name"] == "upkeep")
+    return "".join(each["problem"] for each in problems if each["name"] == "upkeep")
 
 
 def expired(process: Process) -> float:

@@ -123,7 +123,7 @@ class Lake:
     def kinds(self) -> list[str]:
         manager = self.loaded().paimon.snapshot_manager()
         last = manager.get_latest_snapshot().id
-        return [manager.get_snapshot_by_id(one).commit_kind for one in range(1, last + 1)]
+        return [manager.get_snapshot_by_id(each).commit_kind for each in range(1, last + 1)]
 
     def index(self) -> dict[int, set[int]]:
         """The hashes of each bucket."""
@@ -199,8 +199,8 @@ def test_keys_are_moved_again_for_each_batch(lake: Lake) -> None:
         (k + n * 10, v) for n in range(3) for k, v in enumerate(["job"] * 2 + ["other"] * 2)
     ]
     assert lake.rows() == expected
-    found = lake.index()
-    assert sum(map(len, found.values())) == 12 == len(set.union(*found.values()))
+    actual = lake.index()
+    assert sum(map(len, actual.values())) == 12 == len(set.union(*actual.values()))
 
 
 def test_moved_key_stays_moved_when_the_job_writes_its_old_bucket(lake: Lake) -> None:
@@ -258,9 +258,9 @@ def test_each_key_exists_once_in_any_order_of_job_and_batches(lake: Lake, seed: 
         if chance.random() < 0.1:
             job.restart()
             chosen = lake.buckets(range(30))
-        found = lake.rows()
-        assert [key for key, _ in found] == sorted(written), number
-        assert all(value in written[key] for key, value in found), number
+        actual = lake.rows()
+        assert [key for key, _ in actual] == sorted(written), number
+        assert all(value in written[key] for key, value in actual), number
         index = lake.index()
         assert set.union(*index.values()) == hashes(*written), number
         assert sum(map(len, index.values())) == len(written), number
@@ -270,19 +270,19 @@ def test_each_key_exists_once_in_any_order_of_job_and_batches(lake: Lake, seed: 
 
 def test_all_keys_with_the_same_hash_are_moved(lake: Lake) -> None:
     keys = np.random.default_rng(1).integers(0, 2**62, 400_000)  # no two below 2³² have one hash
-    found = binary_row_hash([pa.array(keys)])
-    order = np.argsort(found, kind="stable")
-    at = int(np.flatnonzero(np.diff(found[order]) == 0)[0])
-    one, other = (int(keys[order[place]]) for place in (at, at + 1))
+    actual = binary_row_hash([pa.array(keys)])
+    order = np.argsort(actual, kind="stable")
+    at = int(np.flatnonzero(np.diff(actual[order]) == 0)[0])
+    first, second = (int(keys[order[place]]) for place in (at, at + 1))
     lake.create()
     job = Writer(lake.catalog)
     job.write(0, [(-1, "job")])
-    lake.batch(1, [(one, "a"), (other, "b"), (-2, "c")])
-    job.write(0, [(one, "job")])
-    assert lake.rows() == sorted([(-2, "c"), (-1, "job"), (one, "job"), (other, "b")])
-    assert lake.index() == {0: hashes(-1, one), 1: hashes(-2)}
-    lake.batch(0, [(other, "new")])
-    assert dict(lake.rows())[other] == "new"
+    lake.batch(1, [(first, "a"), (second, "b"), (-2, "c")])
+    job.write(0, [(first, "job")])
+    assert lake.rows() == sorted([(-2, "c"), (-1, "job"), (first, "job"), (second, "b")])
+    assert lake.index() == {0: hashes(-1, first), 1: hashes(-2)}
+    lake.batch(0, [(second, "new")])
+    assert dict(lake.rows())[second] == "new"
 
 
 def test_bucket_without_keys_after_a_move_has_no_index(lake: Lake) -> None:
@@ -364,9 +364,9 @@ def test_statement_with_new_keys_is_refused_where_keys_are_pinned(
     )
     table = lake.loaded()
     for change in (Append(), OverwriteTouched()):
-        asked = decoded(table, CommitRequest(transaction, change))
+        decoded_request = decoded(table, CommitRequest(transaction, change))
         with pytest.raises(StreamedKeysError, match="adds 1 new keys") as caught:
-            commit(DecodedRequest(table, asked.request, new, (0,)), publish_local_file)
+            commit(DecodedRequest(table, decoded_request.request, new, (0,)), publish_local_file)
         assert "'merge-engine' = 'partial-update'" in caught.value.message
     for properties, files in (((), known), (log_properties("log", 1, 1, 0), new)):
         own = replace(transaction, commit_user=f"{transaction.commit_user}-{len(properties)}")
@@ -434,12 +434,12 @@ def test_statement_planned_before_a_move_is_replanned(lake: Lake, coordinator: C
     )
     job.write(2, [(5, "job")])
     table = lake.loaded()
-    asked = decoded(table, CommitRequest(transaction, Append()))
+    decoded_request = decoded(table, CommitRequest(transaction, Append()))
     for files in (moved, both):
         with pytest.raises(OutdatedPlanError, match="moved keys to other buckets"):
-            commit(DecodedRequest(table, asked.request, files, (0,)), publish_local_file)
+            commit(DecodedRequest(table, decoded_request.request, files, (0,)), publish_local_file)
     # What does not concern the key that has gone is committed; its bucket's index stays without it.
-    commit(DecodedRequest(table, asked.request, new, (0,)), publish_local_file)
+    commit(DecodedRequest(table, decoded_request.request, new, (0,)), publish_local_file)
     lake.batch(1, [(6, "later")])
     assert lake.rows() == [(5, "job"), (6, "later"), (9, "late")]
     assert lake.index() == {1: hashes(6, 9), 2: hashes(5)}

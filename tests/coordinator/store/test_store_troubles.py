@@ -258,14 +258,14 @@ def test_dead_store_server_is_answered_with_503_until_it_returns(
         request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
         address = f"/v1/transactions/{client.transactions.id_of(transaction)}"
         postgres.kill()
-        for asked in (
+        for each in (
             http.post(f"{address}/commit", json=request_document(request)),
             http.post("/v1/transactions", json={"table": table_document(TABLE)}),
             http.post(f"{address}/abort", json={}),
             http.get("/v1/transactions"),
             http.get("/health/ready"),
         ):
-            assert (asked.status_code, "does not work" in asked.text) == (503, True), asked.text
+            assert (each.status_code, "does not work" in each.text) == (503, True), each.text
         assert http.get("/health/live").status_code == 200
         assert http.post(f"{address}/heartbeat").status_code == 200
         assert read(catalog) == []
