@@ -21,7 +21,7 @@ from paimon_magics.planning.reads.predicates import (
     few_values,
 )
 from paimon_magics.planning.row_changes.assignments import assigned_paths
-from paimon_magics.planning.row_changes.engine_rules import (
+from paimon_magics.planning.row_changes.change_rules import (
     ChangeMethod,
     method_of_delete,
     method_of_update,

@@ -14,7 +14,11 @@ from paimon_magics.columnar.merging import KIND
 from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
 from paimon_magics.planning.reads.views import row_id_columns
-from paimon_magics.planning.row_changes.engine_rules import adds_changed_rows, chooses_row_by_row
+from paimon_magics.planning.row_changes.change_rules import (
+    adds_changed_rows,
+    check_stays,
+    chooses_row_by_row,
+)
 from paimon_magics.planning.row_changes.merges import Effect
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.distributions import IN_PLACE_FILE_BYTES_MIN
@@ -27,7 +31,6 @@ from paimon_magics.session.row_changes.selection import ChangeOnTable, changed_o
 from paimon_magics.session.row_changes.written_rows import (
     ROW_ID_COLUMN,
     check_seen,
-    check_stays,
     placed_frame,
     with_row_id,
 )
@@ -87,7 +90,7 @@ def prepare_append_change(on: ChangeOnTable) -> PreparedAppendChange:
     if assigned is not None:
         adds = adds_changed_rows(schema)
         written = tuple(column for column in schema.columns if adds or column.name in assigned)
-        check_stays(table, assigned)
+        check_stays(table.schema, table.name, assigned)
         keeps_ids = schema.row_tracking_enabled and adds
     ids = row_id_columns(schema, on.names)
     ids = with_row_id(ids) if keeps_ids else ids

@@ -20,8 +20,9 @@ from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.read_sets import read_keys
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.scans import have_own_buckets
-from paimon_magics.planning.row_changes.engine_rules import (
+from paimon_magics.planning.row_changes.change_rules import (
     ChangeMethod,
+    check_no_file_calls,
     may_select_partitions,
     method_of_delete,
     method_of_update,
@@ -47,12 +48,7 @@ from paimon_magics.session.row_changes.selection import (
     kind_of,
     operation_of,
 )
-from paimon_magics.session.row_changes.written_rows import (
-    check_no_file_calls,
-    check_seen,
-    keyed_rows,
-    with_key_buckets,
-)
+from paimon_magics.session.row_changes.written_rows import check_seen, keyed_rows, with_key_buckets
 from paimon_magics.session.scope import StatementScope, errors_located, errors_translated
 from paimon_magics.session.writes.exactness import is_strict
 from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, finished, of_write, with_losses

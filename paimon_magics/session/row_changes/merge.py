@@ -21,9 +21,10 @@ from paimon_magics.planning.commits.requests import Append, CommitReceipt
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import PARTLY
-from paimon_magics.planning.row_changes.engine_rules import (
+from paimon_magics.planning.row_changes.change_rules import (
     ChangeMethod,
     check_moves,
+    check_no_file_calls,
     method_of_delete,
     method_of_update,
 )
@@ -60,11 +61,7 @@ from paimon_magics.session.row_changes.merge_join import (
     merged_rows,
     target_conditions,
 )
-from paimon_magics.session.row_changes.written_rows import (
-    check_no_file_calls,
-    check_seen,
-    keyed_rows,
-)
+from paimon_magics.session.row_changes.written_rows import check_seen, keyed_rows
 from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.writes.merged_schemas import merge_columns_of_source, merge_rules_of
 from paimon_magics.session.writes.outcomes import (

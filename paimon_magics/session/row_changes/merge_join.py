@@ -19,7 +19,11 @@ import pyarrow.compute as pc
 from paimon_magics.errors import PaimonMagicsError, StatementError
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import row_id_columns
-from paimon_magics.planning.row_changes.engine_rules import ChangeMethod, adds_changed_rows
+from paimon_magics.planning.row_changes.change_rules import (
+    ChangeMethod,
+    adds_changed_rows,
+    check_stays,
+)
 from paimon_magics.planning.row_changes.merge_query import (
     SOURCE_MARK,
     TARGET_MARK,
@@ -42,7 +46,7 @@ from paimon_magics.session.planned_work import Reads, made_of, note_reads, plann
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.planned_reads import read_plan
 from paimon_magics.session.queries.relations import Conditions, Relation, Selection
-from paimon_magics.session.row_changes.written_rows import check_stays, placed_frame, with_row_id
+from paimon_magics.session.row_changes.written_rows import placed_frame, with_row_id
 from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.exactness import check_policy
 from paimon_magics.spark.job_watching import doing
@@ -466,7 +470,7 @@ def merge_places(
     adds = adds_changed_rows(schema)
     more = row_id_columns(schema, used_names(merge.text, merge.within))
     if updated is not None:
-        check_stays(table, updated)
+        check_stays(table.schema, table.name, updated)
         if schema.row_tracking_enabled and adds:
             more = with_row_id(more)
     written = schema.column_names if adds else tuple(updated or ())

@@ -20,7 +20,7 @@ from paimon_magics.planning.reads.scans import ReadPlan, pack_splits, plain_spli
 from paimon_magics.planning.reads.splits import PlainSplit, RawFiles
 from paimon_magics.planning.reads.views import DELETE, UPDATE_AFTER
 from paimon_magics.planning.row_changes.assignments import AssignedPath, assigned_paths
-from paimon_magics.planning.row_changes.engine_rules import check_moves
+from paimon_magics.planning.row_changes.change_rules import check_moves
 from paimon_magics.planning.row_changes.merged_updates import (
     ALL_SEEN,
     MergedUpdate,

@@ -27,7 +27,6 @@ from paimon_magics.session.writes.prepare import PreparedWrite
 from paimon_magics.spark.row_places import placed_rows
 from paimon_magics.spark.updated_rows import with_buckets
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.statements.queries.query_traits import input_file_call
 from paimon_magics.tables.row_changes.looked_up_keys import LookedUpKeys, check_none_wait, key_files
 from paimon_magics.tables.row_changes.selected_rows import PlacedFiles
 from paimon_magics.tables.snapshots.latest import read_snapshot
@@ -153,33 +152,3 @@ def with_row_id(ids: Sequence[Column]) -> tuple[Column, ...]:
     """The columns of ids, with the row's own among them."""
     has_own = any(column.name == ROW_ID for column in ids)
     return (*ids,) if has_own else (*ids, ROW_ID_COLUMN)
-
-
-def check_stays(table: Table, assigned: frozenset[str]) -> None:
-    """Raise UnsupportedStatementError if rows of a data-evolution table could go to another
-    partition: row ids follow from the places of rows (`PaimonUpdateTable`)."""
-    schema = table.schema
-    moved = [key for key in schema.partition_keys if key in assigned]
-    if schema.data_evolution_enabled and moved:
-        raise UnsupportedStatementError(
-            f"`{moved[0]}` is a partition column of `{table.name}`, which has "
-            "'data-evolution.enabled' = 'true': rows stay in the files that they are in.",
-            hint="DELETE the rows and INSERT them again, which gives them new ids. In a MERGE, "
-            "name the columns in UPDATE SET instead of `*`.",
-        )
-
-
-# What no row change can select by.
-
-
-def check_no_file_calls(text: str, position: int, kind: str) -> None:
-    """Raise UnsupportedStatementError if a text asks for the files of rows that a statement of this
-    kind changes: Python reads these, and Spark does not know their files."""
-    call = input_file_call(text[position:])
-    if call is not None:
-        raise UnsupportedStatementError(
-            f"{call} can't be used to select the rows that {kind} changes.",
-            hint="Select rows by their columns; SELECT input_file_name() shows their files.",
-            statement=text,
-            position=position,
-        )

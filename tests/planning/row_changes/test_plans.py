@@ -6,7 +6,7 @@ import pytest
 
 from paimon_magics.errors import InvalidValueError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.planning.row_changes.assignments import assigned_paths
-from paimon_magics.planning.row_changes.engine_rules import (
+from paimon_magics.planning.row_changes.change_rules import (
     ChangeMethod,
     check_moves,
     may_select_partitions,

@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import Enum
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.options.merge_engines import MERGE_ENGINES
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, QUERY_WORDS, tokenize, word_set
+from paimon_magics.statements.queries.query_traits import input_file_call
 from paimon_magics.statements.statement import RowChange, TableName
+
+if TYPE_CHECKING:
+    pass
 
 _NO_FUNCTION = word_set(
     "AND OR NOT IN EXISTS BETWEEN LIKE RLIKE ILIKE ANY SOME ALL WHEN THEN ELSE CASE WHERE FROM "
@@ -201,3 +206,32 @@ def chooses_row_by_row(change: RowChange) -> bool:
         token.text == "(" and following.upper in QUERY_WORDS
         for token, following in pairwise(tokenize(change.text))
     )
+
+
+# What a row can't change, and what can't select one.
+
+
+def check_stays(schema: TableSchema, name: TableName, assigned: frozenset[str]) -> None:
+    """Raise UnsupportedStatementError if rows of a data-evolution table could go to another
+    partition: row ids follow from the places of rows (`PaimonUpdateTable`)."""
+    moved = [key for key in schema.partition_keys if key in assigned]
+    if schema.data_evolution_enabled and moved:
+        raise UnsupportedStatementError(
+            f"`{moved[0]}` is a partition column of `{name}`, which has "
+            "'data-evolution.enabled' = 'true': rows stay in the files that they are in.",
+            hint="DELETE the rows and INSERT them again, which gives them new ids. In a MERGE, "
+            "name the columns in UPDATE SET instead of `*`.",
+        )
+
+
+def check_no_file_calls(text: str, position: int, kind: str) -> None:
+    """Raise UnsupportedStatementError if a text asks for the files of rows that a statement of this
+    kind changes: Python reads these, and Spark does not know their files."""
+    call = input_file_call(text[position:])
+    if call is not None:
+        raise UnsupportedStatementError(
+            f"{call} can't be used to select the rows that {kind} changes.",
+            hint="Select rows by their columns; SELECT input_file_name() shows their files.",
+            statement=text,
+            position=position,
+        )
