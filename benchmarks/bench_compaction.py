@@ -199,7 +199,7 @@ def medians(ways: dict[str, Callable[[], object]]) -> dict[str, float]:
             seconds = timed(action)
             if number:
                 times[way].append(seconds * 1000)
-    return {way: statistics.median(found) for way, found in times.items()}
+    return {way: statistics.median(each) for way, each in times.items()}
 
 
 def write_files(

@@ -75,7 +75,7 @@ def compare(running: dict[str, subprocess.Popen[str]], table: str, case: str) ->
             assert told["rows"] == expected, (peer, table, case, told)
             if run:  # the first one warms up
                 seconds[peer].append(told["seconds"])
-    medians = {peer: statistics.median(found) * 1000 for peer, found in seconds.items()}
+    medians = {peer: statistics.median(each) * 1000 for peer, each in seconds.items()}
     rows = f"{ROWS:,} rows" if case == SMALL else f"{SNAPSHOTS} snapshots of {ROWS:,} rows"
     report(f"{table}: {case}, {rows}", medians["ours"], "connector", medians.get("connector"))
 
