@@ -105,7 +105,7 @@ def test_no_file_or_index_file_is_in_two_groups(
 
 def ranges(*files: tuple[int, int, int]) -> list[RowRangeFile]:
     """Files by first row id, rows and bytes, from the last to the first."""
-    return [RowRangeFile(place, *one) for place, one in enumerate(files)][::-1]
+    return [RowRangeFile(place, *each) for place, each in enumerate(files)][::-1]
 
 
 def test_files_of_equal_and_adjacent_row_ranges_are_merged() -> None:

@@ -10,12 +10,12 @@ SIZES = ScanSizes(slots=2)
 
 
 def scan(*buckets: int, size_bytes: int = MIB) -> RawScan:
-    paths = tuple(f"file:/t/bucket-{one}/{at}.parquet" for at, one in enumerate(buckets))
+    paths = tuple(f"file:/t/bucket-{each}/{at}.parquet" for at, each in enumerate(buckets))
     return RawScan("parquet", (), paths, (size_bytes,) * len(paths))
 
 
 def split(*buckets: int) -> TaskSplit:
-    paths = [f"/t/bucket-{one}/{at}.parquet" for at, one in enumerate(buckets)]
+    paths = [f"/t/bucket-{each}/{at}.parquet" for at, each in enumerate(buckets)]
     return PlainSplit(tuple(StoredFile(path, "parquet", 0, 1, 1) for path in paths))
 
 

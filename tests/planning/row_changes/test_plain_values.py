@@ -15,8 +15,8 @@ from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import Update
 
 COLUMNS = tuple(
-    Column(number, name, AtomicType(*given))
-    for number, (name, given) in enumerate(
+    Column(number, name, AtomicType(*each))
+    for number, (name, each) in enumerate(
         {
             "k": ("INT", (), False),
             "tiny": ("TINYINT",),
