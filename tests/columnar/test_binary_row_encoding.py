@@ -35,7 +35,7 @@ _CASES: list[tuple[str, pa.DataType, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "data_type", "values"), _CASES, ids=[one[0] for one in _CASES])
+@pytest.mark.parametrize(("name", "data_type", "values"), _CASES, ids=[each[0] for each in _CASES])
 def test_row_encoding_matches_pypaimon(
     name: str, data_type: pa.DataType, values: list[Any]
 ) -> None:

@@ -23,8 +23,8 @@ def packed(kinds: list[str], cuts: list[int]) -> list[tuple[str, list[int]]]:
     batches = [(codes[low:high], [values.slice(low, high - low)]) for low, high in pairwise(bounds)]
     return [
         (KINDS[kind], row)
-        for found, columns in pack_updates(batches)
-        for kind, row in zip(found, columns[0].to_pylist(), strict=True)
+        for each, columns in pack_updates(batches)
+        for kind, row in zip(each, columns[0].to_pylist(), strict=True)
     ]
 
 

@@ -30,10 +30,10 @@ VALUES: dict[pa.DataType, list[Any]] = {
     pa.int8(): [*range(-128, 128, 2)],
     pa.int16(): [*range(-900, 900, 6)],
     pa.int32(): [*range(-1000, 1000, 2)],
-    pa.int64(): [one * 2**33 for one in range(-500, 500, 2)],
-    pa.string(): [f"ä{one}" for one in range(0, 1000, 2)] + [""],
-    pa.date32(): [DAY + datetime.timedelta(one) for one in range(0, 900, 2)],
-    pa.decimal128(9, 2): [Decimal(one) / 4 for one in range(-300, 300, 2)],
+    pa.int64(): [each * 2**33 for each in range(-500, 500, 2)],
+    pa.string(): [f"ä{each}" for each in range(0, 1000, 2)] + [""],
+    pa.date32(): [DAY + datetime.timedelta(each) for each in range(0, 900, 2)],
+    pa.decimal128(9, 2): [Decimal(each) / 4 for each in range(-300, 300, 2)],
 }
 ABSENT: dict[pa.DataType, list[Any]] = {
     pa.int8(): [-127, 1, 127],
