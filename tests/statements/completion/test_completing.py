@@ -212,7 +212,7 @@ def test_completion_offers_keywords_valid_at_the_cursor(
         ("MERGE INTO t |", ("AS", "USING")),
         ("MERGE INTO t USING s AS x |", ("AS", "ON")),
         (f"{MERGE} |", (*OPERATORS, *WHENS)),
-        (f"{MERGE} WHEN |", tuple(one.removeprefix("WHEN ") for one in WHENS)),
+        (f"{MERGE} WHEN |", tuple(each.removeprefix("WHEN ") for each in WHENS)),
         (f"{MERGE} WHEN MATCHED |", ("AND", "THEN")),
         (f"{MERGE} WHEN NOT MATCHED |", ("AND", "THEN", "BY SOURCE")),
         (f"{MERGE} WHEN NOT MATCHED AND s.id > 3 |", (*OPERATORS, "THEN")),
