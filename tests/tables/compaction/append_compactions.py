@@ -210,7 +210,7 @@ class Lake:
 
     def vectors(self) -> dict[str, int | None]:
         """The number of deleted rows of each data file that has a deletion vector."""
-        return {key[2]: one.rows for key, one in self.state().deletions.items()}
+        return {key[2]: each.rows for key, each in self.state().deletions.items()}
 
     def index_files(self) -> set[str]:
         """The names of all files in the table's folder of indexes."""

@@ -107,7 +107,7 @@ def test_files_of_a_bucket_keep_their_order(
     rules = replace(RULES, has_deletion_vectors=vectors, rewrites_all_files=rewrites_all)
     pick = files_in_order if full else window_of_files
     groups = [
-        names(pick([one for at, b, one in files if (at, b) == (partition, bucket)], rules))
+        names(pick([each for at, b, each in files if (at, b) == (partition, bucket)], rules))
         for partition in (b"p", b"q")
         for bucket in (0, 1)
     ]

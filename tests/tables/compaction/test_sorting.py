@@ -138,12 +138,12 @@ def test_a_large_unit_is_sorted_by_several_tasks(
     units = AppendUnits.of(rewrite, plan.units, 3)
     told: list[int] = []
     results = [
-        one
+        each
         for number in range(units.count)
-        for one in units.run(number, lambda rows, size: told.append(rows))
+        for each in units.run(number, lambda rows, size: told.append(rows))
     ]
-    results.sort(key=lambda one: one.share)
-    assert [one.share for one in results] == [0, 1, 2] and sum(told) == 300
+    results.sort(key=lambda each: each.share)
+    assert [each.share for each in results] == [0, 1, 2] and sum(told) == 300
     lake.commit(transaction, plan.messages(results[::-1], transaction))
     assert lake.stored_rows() == sorted(rows, key=lambda row: row[2])
     assert len(lake.files("file_name")) == 3

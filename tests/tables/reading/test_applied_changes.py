@@ -61,7 +61,7 @@ def after(of: TableSchema, stored: list[Row], *entries: pa.RecordBatch | Change)
     below = table(of, stored)
     written = changed_rows(of, entries, lambda keys: below)
     rows: list[Row] = merged_on_top(of, below, written).to_pylist()
-    return sorted(rows, key=lambda one: (one["p"], one["id"]))
+    return sorted(rows, key=lambda each: (each["p"], each["id"]))
 
 
 KINDS = [schema(), schema(**{"changelog-producer": "input"}), schema(**{"sequence.field": "seq"})]
@@ -130,7 +130,7 @@ def test_partial_update_record_restarts_after_a_delete() -> None:
 def carried_out(of: TableSchema, stored: list[Row], entries: list[Any]) -> list[Row]:
     """The model: one after the other."""
     state: dict[Key, tuple[int, Row | None]] = {
-        (one["id"], one["p"]): (one["seq"], one) for one in stored
+        (each["id"], each["p"]): (each["seq"], each) for each in stored
     }
     for entry in entries:
         if isinstance(entry, pa.RecordBatch):
@@ -139,7 +139,7 @@ def carried_out(of: TableSchema, stored: list[Row], entries: list[Any]) -> list[
                 if not of.sequence_fields or one["seq"] >= seq:
                     state[one["id"], one["p"]] = one["seq"], one
             continue
-        for key in {(one["id"], one["p"]) for one in entry.keys.to_pylist()}:
+        for key in {(each["id"], each["p"]) for each in entry.keys.to_pylist()}:
             seq, one = state.get(key, (-1, None))
             tests = {">": lambda a, b: a > b, "<": lambda a, b: a < b}
             if one is None or any(
@@ -149,8 +149,8 @@ def carried_out(of: TableSchema, stored: list[Row], entries: list[Any]) -> list[
                 continue
             value = entry.assigned
             state[key] = seq, None if value is None else {**one, "v": value["v"][0].as_py()}
-    rows = [one for _, one in state.values() if one is not None]
-    return sorted(rows, key=lambda one: (one["p"], one["id"]))
+    rows = [each for _, each in state.values() if each is not None]
+    return sorted(rows, key=lambda each: (each["p"], each["id"]))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -171,7 +171,7 @@ def test_batched_changes_equal_sequential_changes(seed: int) -> None:
             return batch(of, *some())
         where = (ColumnPredicate("v", chance.choice("<>"), (chance.randrange(6),)),)
         return change(
-            *((one["id"], one["p"]) for one in some()),
+            *((each["id"], each["p"]) for each in some()),
             where=where if chance.random() < 0.6 else (),
             v=chance.choice([None, None, chance.randrange(6)]),
         )

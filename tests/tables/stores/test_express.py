@@ -83,7 +83,7 @@ def test_requests_are_signed_with_an_express_session(
 ) -> None:
     server, environment = amazon
     completed = subprocess.run(
-        [sys.executable, "-c", JOURNEY, *(f"{key}={one}" for key, one in server.options.items())],
+        [sys.executable, "-c", JOURNEY, *(f"{key}={each}" for key, each in server.options.items())],
         env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
         cwd=tmp_path,
         capture_output=True,
@@ -129,7 +129,7 @@ def test_wrong_settings_are_explained(
     server, environment = amazon
     options = server.options | wrong
     completed = subprocess.run(
-        [sys.executable, "-c", TRIED, *(f"{key}={one}" for key, one in options.items())],
+        [sys.executable, "-c", TRIED, *(f"{key}={each}" for key, each in options.items())],
         env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,

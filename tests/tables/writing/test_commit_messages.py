@@ -35,9 +35,9 @@ _KEY = [
     DataField(4, "d", AtomicType("DECIMAL(30, 2)")),
 ]
 _LISTS = [
-    one.name for one in fields(CommitMessage) if one.name.endswith(("files", "before", "after"))
+    each.name for each in fields(CommitMessage) if each.name.endswith(("files", "before", "after"))
 ]
-_INDEXES = [one.name for one in fields(CommitMessage) if "index" in one.name]
+_INDEXES = [each.name for each in fields(CommitMessage) if "index" in each.name]
 _TEXTS = ("", "a", "sevenby", "eightbyt", "ein längerer Text, 字", "\0x" * 9)
 
 

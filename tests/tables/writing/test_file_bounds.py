@@ -87,8 +87,10 @@ def test_bounds_of_texts_and_binaries_are_exact(
         actual = dict(zip(SCHEMA.names, decode_rows(ends, SCHEMA.types), strict=True))
         table = pa.Table.from_batches(given)
         for name in ("c", "a.b"):
-            known = [one for one in table[name].to_pylist() if one is not None]
-            by_bytes = sorted(known, key=lambda one: one.encode() if isinstance(one, str) else one)
+            known = [each for each in table[name].to_pylist() if each is not None]
+            by_bytes = sorted(
+                known, key=lambda each: each.encode() if isinstance(each, str) else each
+            )
             expected = [by_bytes[0], by_bytes[-1]] if known else [None, None]
             assert actual[name].to_pylist() == expected, (name, seed)
         assert file.value_bounds.null_counts[2:4] == (
