@@ -61,7 +61,7 @@ def pair(target: Row | None, source: Row | None) -> Mapping[str, Any]:
     """A row of both sides, by `t.name` and `s.name`; the table's columns by their names, too."""
     result = {} if target is None else {**target, **{f"t.{n}": v for n, v in target.items()}}
     if source is not None:
-        result |= {f"s.{name}": one for name, one in source.items()}
+        result |= {f"s.{name}": each for name, each in source.items()}
     return result
 
 
@@ -188,11 +188,11 @@ def _source(chance: Chance, table: ChangedTable) -> _Source:
 
 def _on(chance: Chance, table: ChangedTable, source: _Source, target: Scope) -> tuple[Term, bool]:
     """Mostly the keys, or another condition over both sides; and whether the keys are equal."""
-    names = [one.name for one in source.columns]
+    names = [each.name for each in source.columns]
     keys = [key for key in table.keys or ("k0",) if key in names]
     scope = source.scope(bare=False)
     if not keys or chance.random() < 0.15:
-        ints = [one for one in target.of_kind("int") if "u" not in one.texts[-1]]
+        ints = [each for each in target.of_kind("int") if "u" not in each.texts[-1]]
         right = scope.of_kind("int")
         if ints and right:
             a, b = chance.choice(ints), chance.choice(right)
@@ -200,8 +200,8 @@ def _on(chance: Chance, table: ChangedTable, source: _Source, target: Scope) -> 
         return condition(chance, Scope((*target.columns, *scope.columns)), 1), False
     on: Term | None = None
     for key in keys:
-        a = next(one for one in target.columns if one.texts[-1] == f"t.`{key}`")
-        b = next(one for one in scope.columns if one.texts[-1] == f"s.`{key}`")
+        a = next(each for each in target.columns if each.texts[-1] == f"t.`{key}`")
+        b = next(each for each in scope.columns if each.texts[-1] == f"s.`{key}`")
         one = _equal(a, b, "<=>" if key == "p" and not table.is_keyed else "=")
         on = one if on is None else _both(on, one)
     assert on is not None
@@ -238,10 +238,10 @@ def _insertion(
     chance: Chance, table: ChangedTable, source: _Source, scope: Scope
 ) -> tuple[str, Values]:
     if source.is_whole and chance.random() < 0.5:
-        names = [one.name for one in table.columns]
+        names = [each.name for each in table.columns]
         return "INSERT *", lambda row: {name: row[f"s.{name}"] for name in names}
     given: dict[str, Term] = {}
-    has = {one.name for one in source.columns}
+    has = {each.name for each in source.columns}
     for column in table.columns:
         name = column.name
         if name in (*table.keys, "p") and name in has:
@@ -253,11 +253,11 @@ def _insertion(
             of = value(chance, scope, column.kind)
             given[name] = small(of) if column.kind == "int" else of
     listed = ", ".join(table.column(name).quoted for name in given)
-    texts = ", ".join(one.sql for one in given.values())
-    defaults = {one.name: one.default for one in table.columns}
+    texts = ", ".join(each.sql for each in given.values())
+    defaults = {each.name: each.default for each in table.columns}
     return (
         f"INSERT ({listed}) VALUES ({texts})",
-        lambda row: {**defaults, **{name: one.of(row) for name, one in given.items()}},
+        lambda row: {**defaults, **{name: each.of(row) for name, each in given.items()}},
     )
 
 

@@ -127,9 +127,9 @@ def assignments(
     chance: Chance, table: ChangedTable, scope: Scope
 ) -> tuple[list[str], Values, set[str]]:
     """Texts of assignments, what they do to a row, and the assigned columns."""
-    free = [one for one in table.columns if one.name not in table.keys and one.name != "u"]
+    free = [each for each in table.columns if each.name not in table.keys and each.name != "u"]
     if table.partitioned and chance.random() < 0.6:
-        free = [one for one in free if one.name != "p"]
+        free = [each for each in free if each.name != "p"]
     chosen = chance.sample(free, min(len(free), chance.choice([1, 1, 2, 3])))
     texts: list[str] = []
     made: list[Callable[[Mapping[str, Any]], Row]] = []
@@ -139,7 +139,7 @@ def assignments(
         made.append(of)
 
     def values(row: Mapping[str, Any]) -> Row:
-        return {name: one for of in made for name, one in of(row).items()}
+        return {name: each for of in made for name, each in of(row).items()}
 
     return texts, values, {column.name for column in chosen}
 

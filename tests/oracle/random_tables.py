@@ -213,9 +213,9 @@ class RandomTable:
             return type(value)(0)
         if "changelog-producer.row-deduplicate" in self.options and value is not None:
             if kind == "ARRAY":
-                return [0 if one is None else one for one in value]
+                return [0 if each is None else each for each in value]
             if kind == "MAP":
-                return [(key, one or 0) for key, one in value]
+                return [(key, each or 0) for key, each in value]
         return value
 
     def alteration(self, chance: Chance) -> str | None:

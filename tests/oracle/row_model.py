@@ -96,19 +96,19 @@ class RowModel:
         added: list[Row] = []
         unmatched = list(source)
         for row in self.rows:
-            matching = [one for one in source if on(pair(row, one)) is True]
-            unmatched = [one for one in unmatched if not any(one is found for found in matching)]
+            matching = [each for each in source if on(pair(row, each)) is True]
+            unmatched = [item for item in unmatched if not any(item is each for each in matching)]
             kind = "MATCHED" if matching else "NOT MATCHED BY SOURCE"
             found = [
-                (row, clause, one)
-                for one in matching or [None]
-                if (clause := _deciding(clauses, kind, pair(row, one))) is not None
+                (row, clause, each)
+                for each in matching or [None]
+                if (clause := _deciding(clauses, kind, pair(row, each))) is not None
             ]
             if len(found) > 1:
                 raise MatchedTwiceError
             changes += found
-        for one in unmatched:
-            given = pair(None, one)
+        for item in unmatched:
+            given = pair(None, item)
             clause = _deciding(clauses, "NOT MATCHED", given)
             if clause is not None and clause.values is not None:
                 added.append(clause.values(given))
@@ -117,8 +117,8 @@ class RowModel:
         made = [
             None
             if clause.values is None
-            else {**row, **self._stored(clause.values(pair(row, one)))}
-            for row, clause, one in changes
+            else {**row, **self._stored(clause.values(pair(row, each)))}
+            for row, clause, each in changes
         ]
         for (row, _, _), new in zip(changes, made, strict=True):
             if new is None:

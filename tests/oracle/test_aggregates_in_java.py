@@ -124,8 +124,8 @@ def test_stored_rows_are_aggregated_as_in_java(
     columns = ", ".join(f"{name} {text}" for name, (text, *_) in FUNCTIONS.items())
     options = ", ".join(
         f"'fields.{name}.aggregate-function' = '{name}'"
-        + (f", {given.format(f'fields.{name}')}" if given else "")
-        for name, (_, given, _) in FUNCTIONS.items()
+        + (f", {each.format(f'fields.{name}')}" if each else "")
+        for name, (_, each, _) in FUNCTIONS.items()
     )
     session.run(
         f"CREATE TABLE sums (k INT NOT NULL, {columns}) TBLPROPERTIES ('primary-key' = 'k', "
@@ -142,8 +142,8 @@ def test_stored_rows_are_aggregated_as_in_java(
     actual = sorted(tuple(row.values()) for batch in read.rows() for row in batch.to_pylist())
     expected = sorted(java_paimon.rows(warehouse, "default.sums"))
     for ours, theirs in zip(actual, expected, strict=True):
-        for name, one, other in zip(["k", *FUNCTIONS], ours, theirs, strict=True):
-            assert comparable(name, one) == comparable(name, other), (ours[0], name)
+        for name, item, other in zip(["k", *FUNCTIONS], ours, theirs, strict=True):
+            assert comparable(name, item) == comparable(name, other), (ours[0], name)
 
 
 @pytest.mark.parametrize("name", ["theta_sketch", "hll_sketch", "rbm32", "rbm64"])

@@ -142,9 +142,9 @@ def test_every_cast_matches_java(
         theirs = [exact(shown(row[place + 1], target)) for row in expected]
         if ours != theirs:
             wrong[f"{source} -> {target}"] = [
-                (value, one, other)
-                for value, one, other in zip(values, ours, theirs, strict=False)
-                if one != other
+                (value, each, other)
+                for value, each, other in zip(values, ours, theirs, strict=False)
+                if each != other
             ]
     assert len(every) > 100
     assert wrong == {}, "\n".join(f"{key}: {value}" for key, value in wrong.items())

@@ -139,7 +139,7 @@ def test_java_reads_compacts_and_expires_after_our_compactions(
     rows = sorted(java_paimon.rows(one, "default.t"))
     planned = live_entries(table)
     oldest = {
-        min(entries, key=lambda one: one.file.max_sequence_number).file.file_name: 4
+        min(entries, key=lambda each: each.file.max_sequence_number).file.file_name: 4
         for entries in planned.values()
     }
     compact(table, moves(planned, oldest))

@@ -90,9 +90,9 @@ TYPES: dict[str, tuple[AtomicType, pa.DataType, Values]] = {
 }  # fmt: skip
 PAIRS = [
     (kind, name)
-    for kind, held in FILE_INDEXES.items()
+    for kind, each in FILE_INDEXES.items()
     for name, (data_type, _, _) in TYPES.items()
-    if data_type.name in held and not (kind == "range-bitmap" and name == "DECIMAL(30, 2)")
+    if data_type.name in each and not (kind == "range-bitmap" and name == "DECIMAL(30, 2)")
 ]
 OPTIONS = {
     "bloom-filter": st.fixed_dictionaries(
@@ -222,7 +222,7 @@ def _check(
                 (">=", [literal], {row for row, value in rows if value >= bound}),
                 ("<>", [literal], {row for row, value in rows if value != bound}),
             ]
-    asked = pickled_values([(operator, given) for operator, given, _ in questions])
+    asked = pickled_values([(operator, each) for operator, each, _ in questions])
     for (operator, asked_for, expected), found in zip(
         questions, json.loads(java.found(stored, name, "c", asked)), strict=True
     ):

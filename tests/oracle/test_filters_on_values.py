@@ -152,14 +152,14 @@ def literal(name: str, value: Any) -> str:
 
 def conditions_on(name: str, values: Sequence[Any]) -> Iterator[str]:
     said = [literal(name, value) for value in values]
-    for one in said:
+    for each in said:
         for operator in ("=", "<>", "<", "<=", ">", ">=", "<=>"):
-            yield f"{name} {operator} {one}"
-            yield f"NOT ({name} {operator} {one})"
-    for one, other in itertools.permutations(said, 2):
+            yield f"{name} {operator} {each}"
+            yield f"NOT ({name} {operator} {each})"
+    for each, other in itertools.permutations(said, 2):
         for not_ in ("", "NOT "):
-            yield f"{name} {not_}IN ({one}, {other})"
-            yield f"{name} {not_}BETWEEN {one} AND {other}"
+            yield f"{name} {not_}IN ({each}, {other})"
+            yield f"{name} {not_}BETWEEN {each} AND {other}"
     yield f"{name} IS NULL"
     yield f"{name} IS NOT NULL"
     yield f"{name} <=> NULL"
@@ -193,8 +193,8 @@ def found_ids(session: Session, table: str, conditions: Sequence[str]) -> list[l
     """The ids of the rows that meet each condition: one job, with a scan for each condition, which
     is pushed into it."""
     query = " UNION ALL ".join(
-        f"SELECT {number} AS n, collect_list(id) AS ids FROM {table} WHERE {one}"
-        for number, one in enumerate(conditions)
+        f"SELECT {number} AS n, collect_list(id) AS ids FROM {table} WHERE {each}"
+        for number, each in enumerate(conditions)
     )
     found = {row["n"]: row["ids"] for row in session.run(query).to_arrow().to_pylist()}
     return [sorted(found[number]) for number in range(len(conditions))]
@@ -204,8 +204,8 @@ def check(session: Session, table: str, conditions: Sequence[str], full: pa.Tabl
     expected = expected_ids(session.spark, full, conditions)
     found = found_ids(session, table, conditions)
     wrong = {
-        one: (want, got)
-        for one, want, got in zip(conditions, expected, found, strict=True)
+        each: (want, got)
+        for each, want, got in zip(conditions, expected, found, strict=True)
         if want != got
     }
     assert not wrong, f"{table}: expected and found {wrong}"
@@ -263,7 +263,10 @@ IN_EVERY_RUN = [("us", "parquet"), ("java", "parquet"), ("us", "orc")]
 
 @pytest.mark.parametrize(
     ("writer", "file_format"),
-    [pytest.param(*one, marks=[] if one in IN_EVERY_RUN else pytest.mark.soak) for one in WRITERS],
+    [
+        pytest.param(*each, marks=[] if each in IN_EVERY_RUN else pytest.mark.soak)
+        for each in WRITERS
+    ],
 )
 def test_conditions_select_the_same_rows_of_tables_without_keys(
     session: Session,
@@ -314,13 +317,13 @@ def test_conditions_select_the_same_rows_of_tables_with_keys(
 
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": lambda one, other: one == other[0],
-    "<>": lambda one, other: one != other[0],
-    "<": lambda one, other: one < other[0],
-    "<=": lambda one, other: one <= other[0],
-    ">": lambda one, other: one > other[0],
-    ">=": lambda one, other: one >= other[0],
-    "in": lambda one, other: one in other,
+    "=": lambda first, other: first == other[0],
+    "<>": lambda first, other: first != other[0],
+    "<": lambda first, other: first < other[0],
+    "<=": lambda first, other: first <= other[0],
+    ">": lambda first, other: first > other[0],
+    ">=": lambda first, other: first >= other[0],
+    "in": lambda first, other: first in other,
 }
 
 
@@ -425,13 +428,13 @@ def test_conditions_select_the_same_rows_across_pages(session: Session, warehous
         ),
         "f BETWEEN -0.0F AND 0.0F",
     ]
-    counts = ", ".join(f"count_if({one}) AS c{n}" for n, one in enumerate(conditions))
+    counts = ", ".join(f"count_if({each}) AS c{n}" for n, each in enumerate(conditions))
     for name, table in (("clean", clean), ("odd", odd)):
         session.spark.createDataFrame(table).createOrReplaceTempView("rows_in_memory")
         (expected,) = session.spark.sql(f"SELECT {counts} FROM rows_in_memory").collect()
         query = " UNION ALL ".join(
-            f"SELECT {n} AS n, count(*) AS c FROM {name} WHERE {one}"
-            for n, one in enumerate(conditions)
+            f"SELECT {n} AS n, count(*) AS c FROM {name} WHERE {each}"
+            for n, each in enumerate(conditions)
         )
         actual = {row["n"]: row["c"] for row in session.run(query).to_arrow().to_pylist()}
         assert [actual[n] for n in range(len(conditions))] == list(expected), name

@@ -204,7 +204,9 @@ class ChangedRows:
         return {shown([self._key(row)])[0]: shown([row])[0] for row in self._expected_rows()}
 
     def _key(self, row: Sequence[Any]) -> list[Any]:
-        return [row[at] for at, one in enumerate(self.table.columns) if one.name in self.table.keys]
+        return [
+            row[at] for at, each in enumerate(self.table.columns) if each.name in self.table.keys
+        ]
 
     def _write_by_java(self) -> None:
         try:
