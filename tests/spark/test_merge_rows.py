@@ -21,5 +21,5 @@ def test_values_of_struct_fields_are_checked_like_columns() -> None:
     )
     assert isinstance(merge, MergeInto)
     plan = plan_merge(merge, SCHEMA, ("id", "other"))
-    actual = [(one.name, one.type) for _, one in given_values(plan, SCHEMA.columns)]
+    actual = [(each.name, each.type) for _, each in given_values(plan, SCHEMA.columns)]
     assert actual == [("id", AtomicType("INT")), ("place.inner.shelf", AtomicType("TINYINT"))]

@@ -25,7 +25,7 @@ def key(*, null_safe: bool = False) -> SourceKey:
 
 
 def ends(found: Mapping[str, KeyRange]) -> dict[str, tuple[object, object]]:
-    return {name: (one.least, one.greatest) for name, one in found.items()}
+    return {name: (each.least, each.greatest) for name, each in found.items()}
 
 
 def test_key_ranges_exist_only_for_exact_python_values(spark: SparkSession) -> None:

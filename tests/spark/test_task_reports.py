@@ -43,10 +43,10 @@ def test_task_reports_are_read_while_listening_and_leave_no_files(spark: SparkSe
             telling(spark)
         ended: dict[tuple[int, int, bool], TaskCounts] = {}
         told = read_reports(ended)
-        assert [(one.rows, one.size_bytes, one.writes) for one in told] == [(10, 80, True)] * 2
-        assert {one.partition for one in told} == {0, 1}
-        assert sorted(ended.values(), key=lambda one: one.partition) == sorted(
-            read_reports(ended), key=lambda one: one.partition
+        assert [(each.rows, each.size_bytes, each.writes) for each in told] == [(10, 80, True)] * 2
+        assert {each.partition for each in told} == {0, 1}
+        assert sorted(ended.values(), key=lambda each: each.partition) == sorted(
+            read_reports(ended), key=lambda each: each.partition
         )
     assert not folder.exists()
     assert read_reports({}) == []
