@@ -226,8 +226,8 @@ def test_coordinator_kills_lose_no_rows_of_a_flink_stream_and_sessions(
     committer = RemoteCoordinator(At(process.address, process.token()))
     second = paimon_magics.Session(session._connection.beside(committer=committer))
     writers = [
-        Inserting(one, number * KEYS, range(AHEAD + number, min(rows, 3 * AHEAD), 2))
-        for number, one in enumerate((session, second), 1)
+        Inserting(each, number * KEYS, range(AHEAD + number, min(rows, 3 * AHEAD), 2))
+        for number, each in enumerate((session, second), 1)
     ]
     folder = tmp_path / "flink"
     folder.mkdir()

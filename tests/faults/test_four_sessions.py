@@ -113,7 +113,7 @@ def test_four_sessions_and_a_compactor_keep_acknowledged_changes(
             f"CREATE TABLE t (k INT NOT NULL, n INT) TBLPROPERTIES ({KINDS[kind]});"
             f"INSERT INTO t SELECT CAST(id AS INT), 0 FROM range({len(keys)})"
         )
-        workers = [Worker(number, one) for number, one in enumerate((first, *others))]
+        workers = [Worker(number, each) for number, each in enumerate((first, *others))]
         done = threading.Event()
 
         def compact() -> int:
@@ -129,22 +129,22 @@ def test_four_sessions_and_a_compactor_keep_acknowledged_changes(
 
         with ThreadPoolExecutor(SESSIONS + 1) as pool:
             compactions = pool.submit(compact)
-            works = [pool.submit(one.work) for one in workers]
+            works = [pool.submit(each.work) for each in workers]
             try:
                 for work in works:
                     work.result()
             finally:
                 done.set()
             print(kind, "compactions:", compactions.result())
-        print(kind, "refused after all retries:", [one.refused for one in workers])
+        print(kind, "refused after all retries:", [each.refused for each in workers])
         actual = first.run("SELECT k, n FROM t").to_pylist()
-        added = sum((one.added for one in workers), Counter[int]())
-        gone = {key for one in workers for key in one.deleted}
+        added = sum((each.added for each in workers), Counter[int]())
+        gone = {key for each in workers for key in each.deleted}
         merged = {100 + step + more for step in range(STEPS) if step % 3 == 1 for more in range(4)}
         expected = {
             **{key: added[key] for key in COUNTED},
             **dict.fromkeys(merged, 7),
-            **{key: 0 for one in workers for key in one.inserted},
+            **{key: 0 for each in workers for key in each.inserted},
         }
         assert len(gone) == SESSIONS
         assert sorted((row["k"], row["n"]) for row in actual) == sorted(expected.items())

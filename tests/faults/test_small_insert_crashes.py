@@ -121,7 +121,7 @@ class Lived(Served):
         pytest.param("append", "kill", "store", STEPS, marks=pytest.mark.soak),
         pytest.param("key", "raise", "store", STEPS, marks=pytest.mark.soak),
     ],
-    ids=lambda given: f"{len(given)} steps" if isinstance(given, tuple) else given,
+    ids=lambda each: f"{len(each)} steps" if isinstance(each, tuple) else each,
 )
 def test_crash_at_each_step_keeps_inserts_once_and_in_order(
     tmp_path: Path, layout: str, action: str, log: str, steps: tuple[str, ...]
