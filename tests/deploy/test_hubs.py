@@ -171,7 +171,7 @@ def test_container_of_the_hub_has_no_secret_of_store_or_database() -> None:
     hub = json.dumps(COMPOSE["hub"])
     assert not any(secret in hub for secret in _SECRETS)
     assert all(secret in json.dumps(COMPOSE["coordinator-1"]) for secret in _SECRETS)
-    sockets = [name for name, one in COMPOSE.items() if "docker.sock" in json.dumps(one)]
+    sockets = [name for name, each in COMPOSE.items() if "docker.sock" in json.dumps(each)]
     assert sockets == ["hub"]
 
 
