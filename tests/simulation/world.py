@@ -305,7 +305,7 @@ def _hooked(kind: str, name: str, method: Callable[..., Any]) -> Callable[..., A
             about = about[:8]
         result = world.call(kind, f"{name} {about}", lambda: method(self, *args, **named))
         if isinstance(result, list):
-            result.sort(key=str if name == "names" else lambda one: str(one.path))
+            result.sort(key=str if name == "names" else lambda each: str(each.path))
             world.random.shuffle(result)
         return result
 
