@@ -151,7 +151,7 @@ def managed(folder: Path) -> int:
     """The process of the coordinator that the hub has started."""
     state = f"--state={folder / 'coordinator'}"
     (one,) = [
-        one for one in psutil.process_iter(["cmdline"]) if state in (one.info["cmdline"] or [])
+        each for each in psutil.process_iter(["cmdline"]) if state in (each.info["cmdline"] or [])
     ]
     return int(one.pid)
 
