@@ -66,8 +66,8 @@ def saved_texts(cell: dict[str, Any]) -> list[str]:
 
 def test_tutorial_runs_in_lab_and_stop_button_interrupts_long_cell(lab: Lab) -> None:
     saved = json.loads(TUTORIAL.read_text())
-    cells = [one for one in saved["cells"] if one["cell_type"] == "code"]
-    sources = ["".join(one["source"]) for one in cells]
+    cells = [each for each in saved["cells"] if each["cell_type"] == "code"]
+    sources = ["".join(each["source"]) for each in cells]
     assert sources[-1].startswith(CLOSING)
     closing, cells, sources = sources[-1], cells[:CELLS], sources[:CELLS]
     lab.write("long.ipynb", *sources, SLOW, TABLE, INSERT, closing)
@@ -87,10 +87,10 @@ def test_tutorial_runs_in_lab_and_stop_button_interrupts_long_cell(lab: Lab) -> 
         assert "Traceback" not in cell.inner_text()
         page.screenshot(path=lab.folder / "stopped.png")
 
-        for place, one in enumerate(cells):
+        for place, item in enumerate(cells):
             ran = page.locator(".jp-CodeCell").nth(place)
             shown = ran.locator(".jp-OutputArea-output")
-            if expected := saved_texts(one):
+            if expected := saved_texts(item):
                 actual = shown.locator("td").all_text_contents() or shown.all_text_contents()
                 assert [text.strip() for text in actual] == expected, sources[place]
             else:
