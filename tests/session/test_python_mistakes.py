@@ -113,7 +113,7 @@ MISTAKES: list[Mistake] = [
 ]
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda one: one[1])
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: each[1])
 def test_wrong_python_call_error_names_the_next_step(shop: Session, mistake: Mistake) -> None:
     call, said, hint = mistake
     with pytest.raises((PaimonMagicsError, AttributeError, TypeError)) as caught:

@@ -40,37 +40,37 @@ def table(session: Session) -> Session:
 
 
 _WAYS: dict[str, Callable[[Session], object]] = {
-    "SELECT": lambda one: one.run("SELECT * FROM t"),
-    "aggregate": lambda one: one.run("SELECT count(*) FROM t"),
-    "view": lambda one: one.run("CREATE TEMPORARY VIEW v AS SELECT k FROM t"),
-    "EXPLAIN": lambda one: one.run("EXPLAIN SELECT * FROM t"),
-    "spark.sql": lambda one: one.spark.sql("SELECT * FROM t"),
-    "spark.table": lambda one: one.spark.table("t"),
-    "frame": lambda one: one.table("t", where="k = 1"),
-    "python frame": lambda one: one.run(
+    "SELECT": lambda each: each.run("SELECT * FROM t"),
+    "aggregate": lambda each: each.run("SELECT count(*) FROM t"),
+    "view": lambda each: each.run("CREATE TEMPORARY VIEW v AS SELECT k FROM t"),
+    "EXPLAIN": lambda each: each.run("EXPLAIN SELECT * FROM t"),
+    "spark.sql": lambda each: each.spark.sql("SELECT * FROM t"),
+    "spark.table": lambda each: each.spark.table("t"),
+    "frame": lambda each: each.table("t", where="k = 1"),
+    "python frame": lambda each: each.run(
         "SELECT * FROM df", frames={"df": pd.DataFrame({"a": [1]})}
     ),
-    "INSERT": lambda one: one.run("INSERT INTO t VALUES (4, '4', NULL)"),
-    "write": lambda one: one.write(pd.DataFrame({"k": [4]}), "t"),
-    "insert": lambda one: one.insert("t", [(4, "4", None)]),
-    "create": lambda one: one.write(pd.DataFrame({"k": [4]}), "made", create=True),
-    "DELETE": lambda one: one.delete("t", "k = 1"),
-    "UPDATE": lambda one: one.run("UPDATE t SET s = 'x'"),
-    "merge": lambda one: (
-        one.merge(pd.DataFrame({"k": [1]}), "t", on="k").when_matched_delete().run()
+    "INSERT": lambda each: each.run("INSERT INTO t VALUES (4, '4', NULL)"),
+    "write": lambda each: each.write(pd.DataFrame({"k": [4]}), "t"),
+    "insert": lambda each: each.insert("t", [(4, "4", None)]),
+    "create": lambda each: each.write(pd.DataFrame({"k": [4]}), "made", create=True),
+    "DELETE": lambda each: each.delete("t", "k = 1"),
+    "UPDATE": lambda each: each.run("UPDATE t SET s = 'x'"),
+    "merge": lambda each: (
+        each.merge(pd.DataFrame({"k": [1]}), "t", on="k").when_matched_delete().run()
     ),
-    "CREATE TABLE": lambda one: one.run("CREATE TABLE made (at TIMESTAMP)"),
-    "ALTER": lambda one: one.run("ALTER TABLE t ADD COLUMN made TIMESTAMP"),
-    "dry run": lambda one: one.run("DELETE FROM t WHERE k = 1", dry_run=True),
-    "preview": lambda one: one.preview("DELETE FROM t WHERE k = 1"),
-    "stream": lambda one: one.stream("t"),
-    "changes": lambda one: next(one.changes("t", from_snapshot=1, wait=False)),
-    "readStream": lambda one: one.spark.readStream.format("paimon").load("t"),
-    "diff": lambda one: one.reports.diff("t", "1", "2"),
-    "report of changes": lambda one: one.reports.changes("t"),
-    "profile": lambda one: one.reports.profile("t", Effort.DISTINCT),
-    "explain": lambda one: one.reports.explain("SELECT * FROM t WHERE k = 1"),
-    "compact": lambda one: one.compact("t"),
+    "CREATE TABLE": lambda each: each.run("CREATE TABLE made (at TIMESTAMP)"),
+    "ALTER": lambda each: each.run("ALTER TABLE t ADD COLUMN made TIMESTAMP"),
+    "dry run": lambda each: each.run("DELETE FROM t WHERE k = 1", dry_run=True),
+    "preview": lambda each: each.preview("DELETE FROM t WHERE k = 1"),
+    "stream": lambda each: each.stream("t"),
+    "changes": lambda each: next(each.changes("t", from_snapshot=1, wait=False)),
+    "readStream": lambda each: each.spark.readStream.format("paimon").load("t"),
+    "diff": lambda each: each.reports.diff("t", "1", "2"),
+    "report of changes": lambda each: each.reports.changes("t"),
+    "profile": lambda each: each.reports.profile("t", Effort.DISTINCT),
+    "explain": lambda each: each.reports.explain("SELECT * FROM t WHERE k = 1"),
+    "compact": lambda each: each.compact("t"),
 }
 
 

@@ -58,7 +58,7 @@ def test_every_public_member_is_an_entry(public: type) -> None:
 
 def test_every_package_function_that_can_fail_is_an_entry() -> None:
     offered = {name: getattr(paimon_magics, name) for name in paimon_magics.__all__}
-    functions = {name for name, one in offered.items() if inspect.isfunction(one)}
+    functions = {name for name, each in offered.items() if inspect.isfunction(each)}
     assert all(map(is_entry, (paimon_magics.connect, paimon_magics.doctor, paimon_magics.register)))
     # The others only look, or are called by IPython.
     assert functions - {"connect", "doctor", "register"} == {
@@ -66,7 +66,7 @@ def test_every_package_function_that_can_fail_is_an_entry() -> None:
         "load_ipython_extension",
         "unload_ipython_extension",
     }
-    assert {one for one in offered.values() if isinstance(one, type)} <= set(PUBLIC)
+    assert {each for each in offered.values() if isinstance(each, type)} <= set(PUBLIC)
 
 
 FAILING = {

@@ -80,7 +80,7 @@ def reader_of(session: Session, name: str, **options: object) -> Any:
     connection = session._connection
     given = {key: str(value) for key, value in options.items()}
     found = stream_options(StatementScope(connection), connection.full_name(named(name)), given)
-    source = source_at(place_of(connection))({key.lower(): one for key, one in found.items()})
+    source = source_at(place_of(connection))({key.lower(): each for key, each in found.items()})
     return source.streamReader(source.schema())
 
 

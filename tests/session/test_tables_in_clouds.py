@@ -82,7 +82,7 @@ def test_append_table_is_written_overwritten_and_read_by_tag(
 
 @pytest.mark.parametrize(
     "file_format",
-    ["orc", *(pytest.param(one, marks=pytest.mark.soak) for one in ("parquet", "avro"))],
+    ["orc", *(pytest.param(each, marks=pytest.mark.soak) for each in ("parquet", "avro"))],
 )
 def test_failed_job_leaves_no_objects(
     session: Session, bucket: CloudBucket, file_format: str

@@ -79,7 +79,7 @@ def test_every_layout_is_written_replaced_and_read(session: Session, name: str) 
 
 @pytest.mark.parametrize(
     "file_format",
-    ["parquet", *(pytest.param(one, marks=pytest.mark.soak) for one in ("avro", "orc"))],
+    ["parquet", *(pytest.param(each, marks=pytest.mark.soak) for each in ("avro", "orc"))],
 )
 def test_failed_job_leaves_no_files_in_any_format(session: Session, file_format: str) -> None:
     table = f"t_{file_format}"

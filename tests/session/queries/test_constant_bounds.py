@@ -53,7 +53,7 @@ def test_constant_expressions_select_past_states_and_changes(
     lake: Session, relation: str, ids: list[int]
 ) -> None:
     given = {"one": 1} if ":one" in relation else None
-    assert [one for (one,) in rows(lake, f"SELECT id FROM {relation} ORDER BY id", given)] == ids
+    assert [each for (each,) in rows(lake, f"SELECT id FROM {relation} ORDER BY id", given)] == ids
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ DAMAGED = [
 
 @pytest.mark.parametrize(
     ("damaged", "how"),
-    sampled({" ".join(one): one for one in DAMAGED}, ["gone", "cut short", "empty"]),
+    sampled({" ".join(each): each for each in DAMAGED}, ["gone", "cut short", "empty"]),
 )
 def test_error_names_the_damaged_file(
     spark: SparkSession,

@@ -54,7 +54,7 @@ def test_frame_steps_return_the_rows_of_the_query(tables: Session, name: str) ->
         assert in_order(steps.made(tables.table("pruned"))) == expected
 
 
-@pytest.mark.parametrize("name", [name for name, one in STEPS.items() if one.columns])
+@pytest.mark.parametrize("name", [name for name, each in STEPS.items() if each.columns])
 def test_unused_columns_are_not_read(
     tables: Session, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

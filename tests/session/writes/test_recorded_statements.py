@@ -63,7 +63,7 @@ def recorded(value: Any) -> Any:
             return value
 
 
-@pytest.mark.parametrize("scenario", sampled({one["scenario"]: one for one in SCENARIOS}))
+@pytest.mark.parametrize("scenario", sampled({each["scenario"]: each for each in SCENARIOS}))
 def test_statements_give_the_recorded_outcomes_of_connector(
     session: Session, scenario: dict[str, Any]
 ) -> None:
