@@ -110,6 +110,6 @@ def test_unreadable_table_does_not_stop_compaction_of_others(
     )
     compactions.start([publication(poison, TableName("poison", "default"))])
     compactions.committed(publication(catalog))
-    wait_until(lambda: [str(one.table) for _, one in compactions.tables()] == ["default.t"], 10)
+    wait_until(lambda: [str(each.table) for _, each in compactions.tables()] == ["default.t"], 10)
     assert not any(work.ended for work in runtime.progress())
     compactions.stop()

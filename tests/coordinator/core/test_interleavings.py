@@ -431,7 +431,7 @@ class Interleavings(RuleBasedStateMachine):
                 held, expires_at_ms=0, phase=saved.phase
             )
         watched = {p.id: p for ps in self.state.watched.values() for p in ps}
-        assert watched == {p.id: p for p, kept in self.publications.values() if kept}
+        assert watched == {p.id: p for p, each in self.publications.values() if each}
         assert self.state.stopped == self.stopped
         assert self.state.pause == self.pause
 

@@ -196,14 +196,14 @@ def test_names_in_bodies_never_leave_the_warehouse_or_cause_errors(
         {"kind": "RenameBranch", "branch": name, "new_name": name},
         {"kind": "RollBackToTag", "tag": name},
     ]
-    drops = [{"kind": "DatabaseDrop", "name": name, "if_exists": one} for one in (True, False)]
+    drops = [{"kind": "DatabaseDrop", "name": name, "if_exists": each} for each in (True, False)]
     t = {"database": "default", "table": "t"}
     creation = {"kind": "DatabaseCreation", "name": name}
     requests: list[tuple[str, dict[str, Any]]] = [
         ("/v1/paimon/databases", {"name": name}),
         *(
-            ("/v1/changes", {"id": f"{name}{n}"[:100], "repeated": False, "change": one})
-            for n, one in enumerate([creation, *drops])
+            ("/v1/changes", {"id": f"{name}{n}"[:100], "repeated": False, "change": each})
+            for n, each in enumerate([creation, *drops])
         ),
         ("/v1/paimon/databases/default/tables", {"identifier": here, "schema": schema}),
         (
@@ -217,8 +217,8 @@ def test_names_in_bodies_never_leave_the_warehouse_or_cause_errors(
         ("/v1/leases", {"holder": name, "leases": [{"table": there, "snapshot_id": 1}]}),
         ("/v1/tables/check", {"table": there}),
         *(
-            ("/v1/tables/versions", {"table": table, "change": one, "repeated": False})
-            for one in changes
+            ("/v1/tables/versions", {"table": table, "change": each, "repeated": False})
+            for each in changes
             for table in (t, there)
         ),
         ("/v1/paimon/databases/default/tables/t/consumers/reset", {"consumerId": name}),

@@ -335,12 +335,12 @@ def test_statements_are_validated_together_as_separately(
     statements = [{"rows": rows} for rows in shapes]
     alone = [outcome(validator, {"statements": [statement]}) for statement in statements]
     together = outcome(validator, {"statements": statements})
-    refused = [(n, one) for n, one in enumerate(alone) if isinstance(one, str)]
+    refused = [(n, each) for n, each in enumerate(alone) if isinstance(each, str)]
     if refused:
         number, message = refused[0]
         assert together == message.replace("Statement 1", f"Statement {number + 1}")
     else:
-        assert together == sum(one for one in alone if isinstance(one, int))
+        assert together == sum(each for each in alone if isinstance(each, int))
 
 
 def outcome(validator: InsertValidator, document: Any) -> int | str:

@@ -77,9 +77,9 @@ class Pair:
             )
             self._members.append(member)
             member.start()
-        wait_until(lambda: any(asked(one, "/health/owner") == 200 for one in self._members), 60)
+        wait_until(lambda: any(asked(each, "/health/owner") == 200 for each in self._members), 60)
         self.owner, self.next = sorted(
-            self._members, key=lambda one: asked(one, "/health/owner") != 200
+            self._members, key=lambda each: asked(each, "/health/owner") != 200
         )
         s3.between = self._between
 

@@ -61,7 +61,7 @@ def old_log(database: Database, *locations: str, moves: dict[str, str] | None = 
     """A log as an older version left it, with two records of each table, the first a label's."""
     dialect = database.dialect
     names = {"i": dialect.integer, "b": dialect.bytes, "e": dialect.table_end}
-    changes = [Change(one.format(**names)) for one in _OLD_TABLES]
+    changes = [Change(each.format(**names)) for each in _OLD_TABLES]
     one = segment(1, 2, 0)
     answer = (1).to_bytes(8, "big") + b"\1d"
     for at in locations:

@@ -136,9 +136,9 @@ class Lake:
 
     def buckets(self, keys: Iterable[int]) -> dict[int, int]:
         """The bucket of each of the keys that the index has."""
-        found = {one: bucket for bucket, own in self.index().items() for one in own}
+        found = {each: bucket for bucket, own in self.index().items() for each in own}
         wanted = {key: hashes(key).pop() for key in keys}
-        return {key: found[one] for key, one in wanted.items() if one in found}
+        return {key: found[each] for key, each in wanted.items() if each in found}
 
     def age(self, *, hours: int) -> None:
         """Make the snapshots as old as if they had been there for some hours."""

@@ -54,9 +54,9 @@ def test_restarted_server_keeps_everything_stored(
     with pytest.raises(StoreUnavailableError):
         store.transactions.unfinished()
     postgres.start()
-    assert [held.id for held, _ in store.transactions.unfinished()] == ["a"]
+    assert [each.id for each, _ in store.transactions.unfinished()] == ["a"]
     store.transactions.open(replace(HELD, id="c"), {})
-    assert [held.id for held, _ in store.transactions.unfinished()] == ["a", "c"]
+    assert [each.id for each, _ in store.transactions.unfinished()] == ["a", "c"]
 
 
 def test_ended_database_session_is_reopened_transparently(
@@ -66,7 +66,7 @@ def test_ended_database_session_is_reopened_transparently(
         postgres.end_sessions()
         store.transactions.open(replace(HELD, id=id), {})
     postgres.end_sessions()
-    assert [held.id for held, _ in store.transactions.unfinished()] == ["a", "b", "c"]
+    assert [each.id for each, _ in store.transactions.unfinished()] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -112,7 +112,7 @@ def test_write_to_locked_rows_waits_and_then_fails(
             store.transactions.save(replace(HELD, phase=Phase.COMMITTING))
         assert not raised.value.unclear
     store.transactions.save(replace(HELD, phase=Phase.ABORTING))
-    assert [held.phase for held, _ in store.transactions.unfinished()] == [Phase.ABORTING]
+    assert [each.phase for each, _ in store.transactions.unfinished()] == [Phase.ABORTING]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_write_refused_by_the_server_is_not_stored(
         assert not raised.value.unclear
         other.execute("DROP TRIGGER refuse ON paimon_coordinator.transactions")
     store.transactions.open(HELD, {})
-    assert [held.id for held, _ in store.transactions.unfinished()] == ["a"]
+    assert [each.id for each, _ in store.transactions.unfinished()] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_frozen_server_does_not_block_reads_and_writes_for_long(
         assert seconds(store.transactions.unfinished) < 4
         assert seconds(store.check) < 4
     store.transactions.open(replace(HELD, id="b"), {})
-    assert [held.id for held, _ in store.transactions.unfinished()] == ["a", "b"]
+    assert [each.id for each, _ in store.transactions.unfinished()] == ["a", "b"]
 
 
 def test_a_read_has_a_deadline(store: StateStore, postgres: PostgresServer, address: str) -> None:

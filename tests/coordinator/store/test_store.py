@@ -158,9 +158,9 @@ def test_finished_transactions_are_listed_newest_first_and_forgotten_by_age(
         held = replace(COMMITTED, id=str(number), expires_at_ms=number)
         store.transactions.open(replace(held, phase=Phase.ACTIVE, receipt=None), OPENED)
         store.transactions.save(held)
-    assert [held.id for held in store.transactions.recently_finished(2)] == ["4", "3"]
+    assert [each.id for each in store.transactions.recently_finished(2)] == ["4", "3"]
     store.forget_finished(2)
-    assert [held.id for held in store.transactions.recently_finished(9)] == ["4", "3"]
+    assert [each.id for each in store.transactions.recently_finished(9)] == ["4", "3"]
     assert (
         store.transactions.finished("2"),
         store.transactions.opened("2"),
@@ -176,7 +176,7 @@ def test_grouped_changes_are_stored_atomically(store: StateStore) -> None:
     with store.together():
         store.transactions.open(ACTIVE, OPENED)
         store.transactions.open(replace(ACTIVE, id="b"), OPENED)
-    assert [held.id for held, _ in store.transactions.unfinished()] == ["a", "b"]
+    assert [each.id for each, _ in store.transactions.unfinished()] == ["a", "b"]
 
 
 @pytest.mark.parametrize("format", [1, 7], ids=["older", "newer"])
