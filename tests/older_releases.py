@@ -45,5 +45,5 @@ def older_reads() -> Iterator[RecordedRead]:
 @cache
 def _recorded() -> dict[str, dict[str, Any]]:
     content = gzip.decompress((_FOLDER / "reads.json.gz").read_bytes())
-    found: dict[str, dict[str, Any]] = json.loads(content)
-    return found
+    result: dict[str, dict[str, Any]] = json.loads(content)
+    return result

@@ -35,8 +35,8 @@ def file_of(node_id: str) -> str:
 
 def recorded_seconds() -> dict[str, float]:
     """What each file took when it was last recorded."""
-    found: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8"))
-    return found
+    result: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8"))
+    return result
 
 
 def dearest_first(items: list[pytest.Item], seconds: Mapping[str, float]) -> None:

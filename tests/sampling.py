@@ -25,7 +25,7 @@ def sampled(*axes: Mapping[str, Any] | Sequence[Any], one_in: int = 2) -> list[A
     """All combinations of the axes' values for `pytest.mark.parametrize`, one in so many of them in
     every run. A value's name is its key, or its text."""
     named = [
-        list(axis.items()) if isinstance(axis, Mapping) else [(str(one), one) for one in axis]
+        list(axis.items()) if isinstance(axis, Mapping) else [(str(each), each) for each in axis]
         for axis in axes
     ]
     return [
@@ -40,7 +40,7 @@ def sampled(*axes: Mapping[str, Any] | Sequence[Any], one_in: int = 2) -> list[A
 
 def only_in_soak(cases: Mapping[str, Any] | Sequence[Any], left_out: Collection[str]) -> list[Any]:
     """The cases of one axis, those that are `left_out` by their names only in `make soak`."""
-    named = cases.items() if isinstance(cases, Mapping) else ((str(one), one) for one in cases)
+    named = cases.items() if isinstance(cases, Mapping) else ((str(each), each) for each in cases)
     return [
         pytest.param(value, id=name, marks=[pytest.mark.soak] if name in left_out else [])
         for name, value in named

@@ -54,7 +54,7 @@ def command(tmp_path: Path) -> Command:
 
 
 def facts(document: Mapping[str, Any], title: str) -> dict[str, str]:
-    section = next(one for one in document["sections"] if one["title"] == title)
+    section = next(each for each in document["sections"] if each["title"] == title)
     return {fact["name"]: fact["value"] for fact in section["facts"]}
 
 

@@ -34,20 +34,20 @@ def main() -> int:
     parser.add_argument("--connector", required=True, help="the connector's jar")
     parser.add_argument("--connector-python", default="python3", help="has its PySpark")
     parser.add_argument("--only", default="", help="tests whose names have this text")
-    given = parser.parse_args()
-    given.build.mkdir(parents=True, exist_ok=True)
-    tests = _cloned(given.repository, given.build / "source") / _TESTS
-    scenarios = [each for each in _scenarios(tests) if given.only in each["name"]]
-    listed = given.build / "scenarios.json"
+    arguments = parser.parse_args()
+    arguments.build.mkdir(parents=True, exist_ok=True)
+    tests = _cloned(arguments.repository, arguments.build / "source") / _TESTS
+    scenarios = [each for each in _scenarios(tests) if arguments.only in each["name"]]
+    listed = arguments.build / "scenarios.json"
     listed.write_text(json.dumps(scenarios))
     # The connector's outcomes stay as they are; ours change with the code.
-    (given.build / "project.jsonl").unlink(missing_ok=True)
+    (arguments.build / "project.jsonl").unlink(missing_ok=True)
     outcomes = {}
     for side, command in {
-        "connector": [given.connector_python, str(_SIDE), "--connector", given.connector],
+        "connector": [arguments.connector_python, str(_SIDE), "--connector", arguments.connector],
         "project": [sys.executable, str(_SIDE)],
     }.items():
-        path = given.build / f"{side}.jsonl"
+        path = arguments.build / f"{side}.jsonl"
         subprocess.run([*command, str(listed), str(path)], check=True)
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         outcomes[side] = {line["name"]: line["steps"] for line in lines}
@@ -58,7 +58,7 @@ def main() -> int:
             scenario, *(outcomes[side][scenario["name"]] for side in ("project", "connector"))
         )
     ]
-    return _reported(differing, sum(len(each["steps"]) for each in scenarios), not given.only)
+    return _reported(differing, sum(len(each["steps"]) for each in scenarios), not arguments.only)
 
 
 def _cloned(repository: str, folder: Path) -> Path:

@@ -45,22 +45,22 @@ def main() -> int:
     parser.add_argument("scenarios", type=Path)
     parser.add_argument("outcomes", type=Path)
     parser.add_argument("--connector", help="the connector's jar")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     os.environ["TZ"] = "UTC"
     time.tzset()
     ran = set()
-    if given.outcomes.exists():
-        ran = {json.loads(line)["name"] for line in given.outcomes.read_text().splitlines()}
+    if arguments.outcomes.exists():
+        ran = {json.loads(line)["name"] for line in arguments.outcomes.read_text().splitlines()}
     scenarios = [
-        each for each in json.loads(given.scenarios.read_text()) if each["name"] not in ran
+        each for each in json.loads(arguments.scenarios.read_text()) if each["name"] not in ran
     ]
     with tempfile.TemporaryDirectory(prefix="peer-") as folder:
-        spark = _spark(given.connector, Path(folder))
-        with given.outcomes.open("a") as lines:
+        spark = _spark(arguments.connector, Path(folder))
+        with arguments.outcomes.open("a") as lines:
             for number, scenario in enumerate(scenarios):
                 warehouse = Path(folder, str(number))
                 warehouse.mkdir()
-                steps = _outcomes(spark, scenario["steps"], warehouse, bool(given.connector))
+                steps = _outcomes(spark, scenario["steps"], warehouse, bool(arguments.connector))
                 lines.write(json.dumps({"name": scenario["name"], "steps": steps}) + "\n")
                 lines.flush()
         spark.stop()
