@@ -46,7 +46,7 @@ from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.cleanup import remove_uncommitted
+from paimon_magics.tables.writing.cleanup import failures_logged, remove_uncommitted
 
 _REPORT_SECONDS = 0.2
 
@@ -117,7 +117,8 @@ class InProcessCommitter(CoordinatorClient):
                 receipt = self._commit(commit)
         finally:
             self._leave(request.transaction)
-        settle(commit)
+        with failures_logged(loaded):
+            settle(commit)
         return receipt
 
     def claim_buckets(
@@ -213,7 +214,8 @@ class InProcessCommitter(CoordinatorClient):
         self, table: Table, transaction: Transaction, keep: frozenset[str] = frozenset()
     ) -> int:
         wait_ms_max = self._settings.attempt_wait_ms_max
-        return remove_uncommitted(table, transaction, keep, wait_ms_max)
+        since = transaction.base_snapshot_id
+        return remove_uncommitted(table, transaction, keep, wait_ms_max, since)
 
 
 class _Lines:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from paimon_magics.coordinator.data_tokens.flights import Flights
 from paimon_magics.coordinator.data_tokens.policies import (
     Folder,
     Level,
@@ -28,9 +29,13 @@ from paimon_magics.coordinator.data_tokens.policies import (
 )
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.principals import Principal
+from paimon_magics.coordinator.runtime.threads import Runtime
+from paimon_magics.coordinator.runtime.work import Steps
+from paimon_magics.planning.commits.requests import ANY_NAMES, names_of
 from paimon_magics.redaction import conceal
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.s3_access import s3_access
+from paimon_magics.tables.stores.store import UnreachableError
 from paimon_magics.tables.table import StoredTable
 
 _log = logging.getLogger(__name__)
@@ -43,7 +48,15 @@ STORE_SECONDS_MIN = 900
 
 _GIVEN_PART = 3
 _KEPT_MAX = 10_000
-_LOCKS = 64
+_LEFT_MS_MIN = 3_000
+_TRIES = 2
+_AHEAD_MS_MAX = 1_500  # the store tells its time in seconds
+
+
+def _names(principal: Principal) -> str:
+    """How the files' names begin that a principal's tasks may write. Who has no name, as the
+    coordinator's own token, may call themselves as they like."""
+    return ANY_NAMES if principal.name is None else names_of(principal.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +74,15 @@ class StoreKey:
 
 class KeyIssuer(Protocol):
     """Makes keys of a store. Safe for several threads."""
+
+    @property
+    def shown(self) -> str:
+        """What errors call it."""
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far the store's clock was ahead of this machine's at the last answer, in
+        milliseconds; 0 before."""
 
     def issue(self, policy: str, who: str, seconds: int) -> StoreKey:
         """A key that a policy limits, for somebody, for so many seconds, at least
@@ -88,7 +110,7 @@ class DataToken:
 
 class DataTokens:
     """The keys of one warehouse in S3, each for `seconds`. The tables in `closed`, by database and
-    name, are for administrators. Safe for several threads."""
+    name, are for administrators. Safe for several threads. `start` comes before the first key."""
 
     def __init__(
         self,
@@ -102,26 +124,50 @@ class DataTokens:
         self._closed = closed
         self.seconds = seconds
         self._turn = threading.Lock()
-        self._locks = [threading.Lock() for _ in range(_LOCKS)]
+        self._flights: Flights[DataToken] | None = None
         self._known: OrderedDict[tuple[str, ...], DataToken] = OrderedDict()
 
-    def of_table(self, principal: Principal, table: StoredTable) -> DataToken:
+    def start(self, runtime: Runtime) -> None:
+        """Issue keys from now on, in threads of a runtime."""
+        self._flights = Flights(runtime, self._issuer.shown)
+
+    def end(self) -> None:
+        """Issue no more keys."""
+        if self._flights is not None:
+            self._flights.end()
+
+    @property
+    def trouble(self) -> str:
+        """Why no keys are issued now, "" if they are."""
+        return "" if self._flights is None else self._flights.trouble
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far the store's clock was ahead of this machine's when it answered last, in
+        milliseconds; 0 before."""
+        return self._issuer.ahead_ms
+
+    def of_table(self, principal: Principal, table: StoredTable) -> Steps[DataToken]:
         """A key for the folder of a table that the principal may read. Raises errors of the issuer,
         and UnsupportedStatementError for a folder to which no key can be limited."""
         folder = Folder.of(table.location)
         level = level_of(principal, table.name.database or "", table.name.table)
         key = ("table", principal.name or "", folder.bucket, folder.path, level.name)
-        return self._current(key, principal, lambda end: table_policy(folder, level, end))
+        names = _names(principal)
+        return self._current(key, principal, lambda end: table_policy(folder, level, names, end))
 
-    def of_session(self, principal: Principal) -> DataToken:
+    def of_session(self, principal: Principal) -> Steps[DataToken]:
         """A key for all that a session of the principal reads and writes itself. Raises
         UnsupportedStatementError where that is too much for one key, and errors of the issuer."""
         reach = reach_of(principal, self._tables, self._closed)
         warehouse = Folder.of(self._catalog.warehouse)
-        text = session_policy(warehouse, reach)
+        names = _names(principal)
+        text = session_policy(warehouse, reach, names)
         digest = hashlib.sha256(text.encode()).hexdigest()
         key = ("session", principal.name or "", digest)
-        return self._current(key, principal, lambda end: session_policy(warehouse, reach, end))
+        return self._current(
+            key, principal, lambda end: session_policy(warehouse, reach, names, end)
+        )
 
     def check(self) -> None:
         """Issue a key that can do nothing. Raises what `KeyIssuer.issue` raises."""
@@ -138,30 +184,40 @@ class DataTokens:
 
     def _current(
         self, key: tuple[str, ...], principal: Principal, policy: Callable[[int | None], str]
-    ) -> DataToken:
-        with self._locks[hash(key) % _LOCKS]:  # one request at a time asks for a key
-            known = self._known.get(key)
-            now = now_ms()
-            if known is not None and now < known.renew_at_ms:
+    ) -> Steps[DataToken]:
+        """The key that is kept, or the next one. While none can be issued, one that has not ended
+        is given again."""
+        known = self._known.get(key)
+        if known is not None and now_ms() < known.renew_at_ms:
+            return known
+        assert self._flights is not None, "it was not started"
+        try:
+            token = yield self._flights.ask(key, lambda: self._issued(principal, policy))
+        except UnreachableError:
+            if known is not None and now_ms() < known.ends_at_ms - _LEFT_MS_MIN:
                 return known
-            token = self._issued(principal, policy, now)
-            with self._turn:
-                self._known[key] = token
-                self._known.move_to_end(key)
-                while len(self._known) > _KEPT_MAX:
-                    self._known.popitem(last=False)
-            return token
+            raise
+        with self._turn:
+            self._known[key] = token
+            self._known.move_to_end(key)
+            while len(self._known) > _KEPT_MAX:
+                self._known.popitem(last=False)
+        return token  # type: ignore[no-any-return]
 
-    def _issued(
-        self, principal: Principal, policy: Callable[[int | None], str], now: int
-    ) -> DataToken:
-        wanted_end = now + self.seconds * 1000
-        text = policy(wanted_end if self.seconds < STORE_SECONDS_MIN else None)
+    def _issued(self, principal: Principal, policy: Callable[[int | None], str]) -> DataToken:
+        """A new key. A condition in its policy is read by the store's clock, which the answer
+        tells: where that differs from what is known, the key is issued again."""
         who = principal.name or "paimon"
-        key = self._issuer.issue(text, who, max(self.seconds, STORE_SECONDS_MIN))
-        conceal(key.secret_key)
-        conceal(key.session_token)
-        end = min(key.ends_at_ms, wanted_end)
+        for _ in range(_TRIES):
+            ahead, now = self._issuer.ahead_ms, now_ms()
+            wanted_end = now + self.seconds * 1000
+            text = policy(wanted_end + ahead if self.seconds < STORE_SECONDS_MIN else None)
+            key = self._issuer.issue(text, who, max(self.seconds, STORE_SECONDS_MIN))
+            conceal(key.secret_key)
+            conceal(key.session_token)
+            if abs(self._issuer.ahead_ms - ahead) <= _AHEAD_MS_MAX:
+                break
+        end = min(key.ends_at_ms - self._issuer.ahead_ms, wanted_end)
         _log.info("A key of the store was issued to %s.", who)
         return DataToken(self._options(key), end, now + (end - now) // _GIVEN_PART)
 

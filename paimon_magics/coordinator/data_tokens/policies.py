@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from paimon_magics.coordinator.protocol.principals import Principal, Scope
 from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.commits.requests import ANY_NAMES
 
 POLICY_CHARACTERS_MAX = 2_048
 """The longest policy that STS takes with a request."""
@@ -32,9 +33,10 @@ _OWN = ".paimon-magics*"  # ids of tables, the coordinator's log
 class Level(IntEnum):
     """What a key may do in a table's folder: each level includes the one before it.
 
-    ADD writes data files. COMMIT writes and deletes what an engine's commit does, manifests too; it
-    may list the names in the bucket.
-    EXPIRE also deletes snapshots. Schemas are the coordinator's alone.
+    ADD writes files whose names no other user's transactions may take. COMMIT writes and deletes
+    what an engine's commit does, manifests too; it may list the names in the bucket.
+    EXPIRE also deletes snapshots and keeps their changelogs. Snapshots, tags and schemas are
+    written by the coordinator alone.
     """
 
     READ = 0
@@ -43,18 +45,19 @@ class Level(IntEnum):
     EXPIRE = 3
 
 
-# What the levels may not write, below a table's folder.
+# What the levels may neither write nor delete, below a table's folder and those of its branches.
+# `.attempts` tells the coordinator what to remove.
 _PROTECTED: dict[Level, tuple[str, ...]] = {
-    Level.ADD: (
-        *("schema/*", "snapshot/*", "tag/*", "branch/*", "manifest/*", "changelog/*"),
-        *("statistics/*", _OWN),
-    ),
+    Level.ADD: ("branch/*",),
     Level.COMMIT: (
         *("schema/*", "snapshot/*", "tag/*", "changelog/*"),
-        *("branch/*/s*", "branch/*/tag/*", _OWN),  # schemas and snapshots of branches
+        *(".attempts/*", _OWN),
     ),
-    Level.EXPIRE: ("schema/*", "branch/*/schema/*", _OWN),
+    Level.EXPIRE: ("schema/*", "tag/*", ".attempts/*", _OWN),
 }
+# What EXPIRE may delete and not write. The hints beside are written by who expires.
+_DELETED_ONLY = ("snapshot/snapshot-*",)
+_METADATA = ("schema", "snapshot", "tag", "branch", "manifest", "changelog", "statistics")
 
 
 def level_of(principal: Principal, database: str, table: str) -> Level:
@@ -95,32 +98,50 @@ class Folder:
         return f"{self.path}/{pattern}".lstrip("/")
 
 
-def table_policy(folder: Folder, level: Level, ends_at_ms: int | None = None) -> str:
-    """The policy of the key of a table. `ends_at_ms`, in epoch milliseconds, is when it ends where
-    that is before the key's own end. Raises UnsupportedStatementError for one that is too long."""
-    actions = {Level.READ: [], Level.ADD: _PUT}.get(level, [*_PUT, _DELETE])
-    below = folder.below("*")
+def table_policy(
+    folder: Folder, level: Level, names: str = ANY_NAMES, ends_at_ms: int | None = None
+) -> str:
+    """The policy of the key of a table. `names` is how the names of files begin that ADD writes.
+    `ends_at_ms`, in epoch milliseconds, is when it ends where that is before the key's own end.
+    Raises UnsupportedStatementError for one that is too long."""
+    below, root = folder.below("*"), f"{_OBJECT}{folder.bucket}/"
     # Clients ask for an object with the name of a folder, too.
-    statements = _reading(folder.bucket, [below], [below, folder.path], actions)
-    if level is not Level.READ:
-        # Only the end of the path, for a short text: what is denied besides is not allowed anyway.
-        end = folder.path.rpartition("/")[2]
-        denied = [f"{_OBJECT}*/{end}/{pattern}" for pattern in _PROTECTED[level]]
-        statements.append(_deny([_PUT[0], _DELETE], denied))
-    if level >= Level.COMMIT:
-        statements += _of_arrow(folder)
+    objects = [f"{root}{below}", f"{root}{folder.path}"]
+    statements = [_allow(_READ, objects), *_listing(folder.bucket, [below])]
+    if level is Level.ADD:
+        statements.append(_allow(_PUT, [f"{root}{folder.below(f'*/{names}*')}"]))
+        statements.append(_deny(_PUT[:1], _below(folder, _PROTECTED[level])))
+    elif level > Level.ADD:
+        # In its folders alone: an object with the name of a folder hides what the folder has.
+        statements += [
+            _allow([*_PUT, _DELETE], [f"{root}{folder.below('*/*')}"]),
+            _deny([_PUT[0], _DELETE], _below(folder, _PROTECTED[level])),
+            *_of_arrow(folder),
+        ]
+    if level is Level.EXPIRE:
+        statements.append(_deny(_PUT[:1], _below(folder, _DELETED_ONLY)))
     return _policy(statements, ends_at_ms)
+
+
+def _below(folder: Folder, patterns: Iterable[str]) -> list[str]:
+    """Resources to deny below a folder and its branches, as short as can be: what is denied besides
+    is not allowed anyway. Folders of partitions have a `=` in their names."""
+    parts = folder.path.split("/")
+    if not set(parts) & set(_METADATA):
+        return [f"{_OBJECT}*/{pattern}" for pattern in patterns]
+    root = f"{_OBJECT}*/{parts[-1]}/"
+    return [f"{root}{of_branch}{p}" for p in patterns for of_branch in ("", "branch/*/")]
 
 
 def _of_arrow(folder: Folder) -> list[dict[str, Any]]:
     """What pypaimon needs besides to write: Arrow asks whether the bucket is there, which S3 takes
     for a list of the bucket, and creates the folders above a file as empty objects."""
     parts = folder.path.split("/")
-    above = ["/".join(parts[: count + 1]) for count in range(len(parts) - 1)]
+    above = ["/".join(parts[: count + 1]) for count in range(len(parts))]
     resources = [f"{_OBJECT}{folder.bucket}/{path}/" for path in above]
     whole = _allow(["s3:ListBucket"], [f"{_OBJECT}{folder.bucket}"])
     listing = {**whole, "Condition": {"Null": {"s3:prefix": "true"}}}
-    return [listing, *([_allow(_PUT[:1], resources)] if resources else [])]
+    return [listing, _allow(_PUT[:1], resources)]
 
 
 Tables = Callable[[], Iterable[tuple[str, str]]]
@@ -129,34 +150,61 @@ Tables = Callable[[], Iterable[tuple[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The tables of a session's key, as patterns of paths below the warehouse's folder."""
+    """The tables of a session's key, as patterns of paths below the warehouse's folder; those that
+    are hidden from it by database and name."""
 
     reads: Sequence[str]
     adds: Sequence[str]
-    hidden: Sequence[str] = ()
+    hidden: Sequence[tuple[str, str]] = ()
 
 
-def session_policy(warehouse: Folder, reach: Reach, ends_at_ms: int | None = None) -> str:
-    """The policy of a session's key. Raises UnsupportedStatementError for one that is too long."""
+def session_policy(
+    warehouse: Folder, reach: Reach, names: str = ANY_NAMES, ends_at_ms: int | None = None
+) -> str:
+    """The policy of a session's key. It writes files whose names begin with `names`, in folders of
+    tables, and how far its readers of changes have come. Raises UnsupportedStatementError for one
+    that is too long."""
     bucket = warehouse.bucket
-    reads = [warehouse.below(pattern) for pattern in reach.reads]
-    statements = _reading(bucket, reads, reads)
-    if reach.adds:
-        adds = [f"{_OBJECT}{bucket}/{warehouse.below(pattern)}" for pattern in reach.adds]
-        tables = f"{_OBJECT}{bucket}/{warehouse.below('*.db/*/')}"
-        denied = [f"{tables}{pattern}" for pattern in _PROTECTED[Level.ADD][:-1]]
-        denied.append(f"{_OBJECT}{bucket}/{warehouse.below('*.db/*.paimon-magics*')}")
-        statements += [_allow(_PUT, adds), _deny(_PUT[:1], denied)]
-    if reach.hidden:
-        hidden = [f"{_OBJECT}{bucket}/{warehouse.below(pattern)}" for pattern in reach.hidden]
-        statements.append(_deny(["s3:*"], hidden))
+    statements = _listing(bucket, [warehouse.below(pattern) for pattern in reach.reads])
+    root = f"{_OBJECT}{bucket}/"
+    adds = [f"{root}{warehouse.below(pattern)}" for pattern in reach.adds]
+    reads = [f"{root}{warehouse.below(pattern)}" for pattern in reach.reads]
+    if only_read := [resource for resource in reads if resource not in adds]:
+        statements.append(_allow(_READ, only_read))
+    if adds:
+        tables = f"{root}{warehouse.below('*.db/*/')}"
+        own = [f"{tables}{names}*", f"{tables}consumer/consumer-*"]
+        denied = [f"{tables}branch/*", f"{root}{warehouse.below('.paimon-magics*')}"]
+        statements += [
+            _allow([*_READ, *_PUT], adds),
+            {"Effect": "Deny", "Action": _PUT[:1], "NotResource": own},
+            _deny(_PUT[:1], denied),
+        ]
+    for database, table in reach.hidden:
+        path = warehouse.below(f"{database}.db/")
+        statements += [
+            _deny(["s3:*"], [f"{root}{path}{table}/*"]),
+            _listing_denied(bucket, {"StringLike": {"s3:prefix": f"{path}{table}/*"}}),
+            # Whoever lists the database's folder sees the names in all of its tables.
+            _listing_denied(
+                bucket,
+                {
+                    "StringLike": {"s3:prefix": f"{path}*"},
+                    "StringNotLike": {"s3:prefix": f"{path}*/*"},
+                },
+            ),
+        ]
     return _policy(statements, ends_at_ms)
+
+
+def _listing_denied(bucket: str, condition: dict[str, Any]) -> dict[str, Any]:
+    return {**_deny(["s3:ListBucket"], [f"{_OBJECT}{bucket}"]), "Condition": condition}
 
 
 def reach_of(principal: Principal, tables: Tables, closed: Iterable[tuple[str, str]] = ()) -> Reach:
     """What a session of a principal reaches. `tables` gives the database and name of each table: a
     pattern is expanded where S3's own would match more. `closed` are those of `closed_table`."""
-    hidden = [_path(d, t) for d, t in closed if not principal.may_on(Scope.READ, d, t)]
+    hidden = [(d, t) for d, t in closed if not principal.may_on(Scope.READ, d, t)]
     if principal.grants is None:
         everything = ["*.db/*"] if principal.may(Scope.READ) else []
         return Reach(everything, everything if _may_add(principal.scope) else [], hidden)
@@ -166,7 +214,9 @@ def reach_of(principal: Principal, tables: Tables, closed: Iterable[tuple[str, s
         if pattern is not None:
             paths = [pattern]
         else:
-            paths = [_path(d, t) for d, t in tables() if grant.matches(d, t)]
+            # A name that is a pattern itself would reach other tables: it has no key.
+            found = ((d, t) for d, t in tables() if not set(d + t) & set(_WILD))
+            paths = [_path(d, t) for d, t in found if grant.matches(d, t)]
         reads.update(paths)
         if _may_add(grant.scope):
             adds.update(paths)
@@ -206,18 +256,12 @@ def _least(patterns: Iterable[str]) -> list[str]:
     )
 
 
-def _reading(
-    bucket: str, patterns: Sequence[str], objects: Sequence[str], actions: Sequence[str] = ()
-) -> list[dict[str, Any]]:
-    """Statements that allow to list what has the patterns, and to read `objects`, with more
-    actions on these."""
+def _listing(bucket: str, patterns: Sequence[str]) -> list[dict[str, Any]]:
+    """Statements that allow to list what has the patterns."""
     if not patterns:
         return []
     prefixes = {"StringLike": {"s3:prefix": list(patterns)}}
-    return [
-        _allow([*_READ, *actions], [f"{_OBJECT}{bucket}/{name}" for name in objects]),
-        {**_allow(["s3:ListBucket"], [f"{_OBJECT}{bucket}"]), "Condition": prefixes},
-    ]
+    return [{**_allow(["s3:ListBucket"], [f"{_OBJECT}{bucket}"]), "Condition": prefixes}]
 
 
 def _allow(actions: Sequence[str], resources: Sequence[str]) -> dict[str, Any]:

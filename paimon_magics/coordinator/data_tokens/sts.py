@@ -7,15 +7,18 @@ policy allow; MinIO takes the policies of the user who asks for the role's.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
 from paimon_magics.coordinator.data_tokens.issuing import StoreKey
+from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.s3_access import S3Access, s3_access
 from paimon_magics.tables.stores.store import (
@@ -32,6 +35,14 @@ _ROLE = re.compile(r"arn:[\w-]+:iam:.*:role/.+")
 _AWS = re.compile(r"(^|\.)amazonaws\.com(\.cn)?$")
 _NAME = re.compile(r"[^\w+=,.@-]")
 _NAME_CHARACTERS_MAX = 64
+_SERVER_ERROR = 500
+_LATER = (
+    "Throttling",
+    "ThrottlingException",
+    "RequestLimitExceeded",
+    "SlowDown",
+    "TooManyRequests",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,17 @@ class StsIssuer:
         _check(warehouse, access, settings, self._endpoint)
         self._role = settings.role or _NO_ROLE
         self._client_of = access, _client(access, self._endpoint)
+        self._ahead_ms = 0
+
+    @property
+    def shown(self) -> str:
+        """See `KeyIssuer`."""
+        return f"STS at {self._endpoint or 'AWS'}"
+
+    @property
+    def ahead_ms(self) -> int:
+        """See `KeyIssuer`."""
+        return self._ahead_ms
 
     def issue(self, policy: str, who: str, seconds: int) -> StoreKey:
         """See `KeyIssuer.issue`."""
@@ -66,23 +88,39 @@ class StsIssuer:
                 RoleArn=self._role, RoleSessionName=name, Policy=policy, DurationSeconds=seconds
             )
         except ClientError as error:
+            self._note_time(error.response)
+            if _is_for_now(error.response):
+                raise self._no_answer(error) from error
             raise StoreRefusedError(
-                f"STS at {self._shown} issued no key: {error}",
+                f"{self.shown} issued no key: {error}",
                 hint="Check that the coordinator's own keys may assume the role of --sts-role, "
                 "and that the role allows keys of --data-token-seconds.",
             ) from error
         except BotoCoreError as error:
-            raise UnreachableError(
-                f"STS at {self._shown} gave no answer: {error}",
-                hint="Check --sts-endpoint, the network and the coordinator's own keys.",
-            ) from error
-        key: dict[str, Any] = answer["Credentials"]
-        return StoreKey(
-            key["AccessKeyId"],
-            key["SecretAccessKey"],
-            key["SessionToken"],
-            int(key["Expiration"].timestamp() * 1000),
+            raise self._no_answer(error) from error
+        self._note_time(answer)
+        try:
+            key: dict[str, Any] = answer["Credentials"]
+            return StoreKey(
+                key["AccessKeyId"],
+                key["SecretAccessKey"],
+                key["SessionToken"],
+                int(key["Expiration"].timestamp() * 1000),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise self._no_answer(f"it has no key: {error!r}") from error
+
+    def _no_answer(self, why: object) -> UnreachableError:
+        return UnreachableError(
+            f"{self.shown} gave no answer: {why}",
+            hint="Check --sts-endpoint, the network and the coordinator's own keys.",
         )
+
+    def _note_time(self, answer: Mapping[str, Any]) -> None:
+        """Note the store's clock, which an answer tells."""
+        told = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
+        with contextlib.suppress(ValueError, TypeError):
+            self._ahead_ms = int(parsedate_to_datetime(told).timestamp() * 1000) - now_ms()
 
     def _sts(self) -> Any:
         """The client for the keys of now: an administrator may have exchanged them."""
@@ -91,9 +129,11 @@ class StsIssuer:
             self._client_of = access, _client(access, self._endpoint)
         return self._client_of[1]
 
-    @property
-    def _shown(self) -> str:
-        return self._endpoint or "AWS"
+
+def _is_for_now(answer: Mapping[str, Any]) -> bool:
+    """Whether an answer means that a later request may succeed."""
+    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return status >= _SERVER_ERROR or answer.get("Error", {}).get("Code") in _LATER
 
 
 def _check(warehouse: str, access: S3Access, settings: StsSettings, endpoint: str | None) -> None:

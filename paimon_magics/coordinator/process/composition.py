@@ -67,6 +67,7 @@ from paimon_magics.coordinator.service.coordinator import Coordinator, Idling
 from paimon_magics.coordinator.service.health import (
     HealthMonitor,
     Noted,
+    key_facts,
     log_fact,
     standard_monitor,
     store_fact,
@@ -180,6 +181,7 @@ class _Composition:
         )
         folders = self.runtime.loop("temporary folders", lambda: _FOLDERS_MS, remove_left)
         self.ending.callback(folders.end)
+        self._start_keys(monitor)
         disk = self._watched(monitor)
         if group is not None:
             self._watch_log(group, monitor)
@@ -329,6 +331,13 @@ class _Composition:
         probe = Noted[object](self.runtime, "log", group.check_log, _PROBE_FILE_MS, None)
         self.ending.callback(probe.stop)
         monitor.add("its log", lambda: [log_fact(probe, group.owner.appending.trouble)])
+
+    def _start_keys(self, monitor: HealthMonitor) -> None:
+        keys = self.place.data_tokens
+        if keys is not None:
+            keys.start(self.runtime)
+            self.ending.callback(keys.end)
+            monitor.add("keys of the store", lambda: key_facts(keys))
 
     def _application(self, parts: Parts) -> ASGIApp:
         options, place, store = self.options, self.place, self.store

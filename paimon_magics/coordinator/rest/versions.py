@@ -396,7 +396,7 @@ def _data_token(call: Call) -> Any:
     tokens = call.context.data_tokens
     if tokens is None:
         raise not_offered("tokens for data files")
-    token = tokens.of_table(call.principal, table)
+    token = yield from tokens.of_table(call.principal, table)
     return {"token": dict(token.options), "expiresAtMillis": token.told_end_ms}
 
 

@@ -97,7 +97,8 @@ def _definition_routes(context: Context) -> list[Route]:
         tokens = context.data_tokens
         if tokens is None:
             return error_answer(501, "NotOffered", _NO_KEYS, "Use keys of your own.")
-        token = await run_in_threadpool(tokens.of_session, principal_of(request))
+        principal = principal_of(request)
+        token = await run_steps(await run_in_threadpool(tokens.of_session, principal))
         left = {"renew_in_ms": max(token.renew_at_ms - now_ms(), 0)}
         return JSONResponse(
             {"options": dict(token.options), **lease_members(token.ends_at_ms, now_ms()), **left}

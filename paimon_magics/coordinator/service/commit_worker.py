@@ -57,7 +57,13 @@ from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import remove_run
-from paimon_magics.tables.commits.decoded_request import check_files, check_names, decoded, settle
+from paimon_magics.tables.commits.decoded_request import (
+    DecodedRequest,
+    check_files,
+    check_names,
+    decoded,
+    settle,
+)
 from paimon_magics.tables.commits.fencing import DeposedError, commit_fenced, is_fenced
 from paimon_magics.tables.commits.message_checks import has_other_creation
 from paimon_magics.tables.commits.publication_checks import unnamed_receipt
@@ -142,7 +148,7 @@ class CommitWorker:
             receipt = find_commit(table, transaction) or unnamed_receipt(decoded_request)
             if receipt is not None:
                 self._tidy(table, id, transaction, adopted)
-                settle(decoded_request)
+                self._settle(decoded_request)
                 publication = publication_of(id, decoded_request, receipt, self._now_ms())
                 return CommitPublished(id, receipt, self._now_ms(), publication)
             if not self._claim(transaction, Fate.COMMIT):
@@ -182,7 +188,9 @@ class CommitWorker:
             reach("removal.claimed")
             self._remove_runs(table, id, transaction, adopted)
             wait_ms_max = self._settings.attempt_wait_ms_max
-            remove_uncommitted(table, transaction, frozenset(), wait_ms_max)
+            # The document of an adopted transaction says nothing about when it began.
+            since = None if adopted else transaction.base_snapshot_id
+            remove_uncommitted(table, transaction, frozenset(), wait_ms_max, since)
             reach("files.removed")
         self._drop_claim(transaction)
         if commit is not None:
@@ -243,12 +251,18 @@ class CommitWorker:
                 token=_token(id, run, adopted),
                 only_here=not self._may_be_others(adopted),
             )
-        settle(decoded_request)
+        self._settle(decoded_request)
         reach("commit.published")
         if run > 1:
             self._tidy(table, id, request.transaction, adopted)
         publication = publication_of(id, decoded_request, receipt, self._now_ms())
         return CommitPublished(id, receipt, self._now_ms(), publication, findings)
+
+    def _settle(self, commit: DecodedRequest) -> None:
+        """Clean up after a commit. A failure is logged and counted: a later transaction of the
+        table tries again."""
+        with about(commit.table.name):
+            self._attempt("clean-up", lambda: settle(commit))
 
     def _remove_runs(self, table: Table, id: str, transaction: Transaction, adopted: int) -> None:
         """Remove the metadata files of interrupted runs, of this process or an earlier process."""

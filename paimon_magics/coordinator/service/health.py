@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from paimon_magics.coordinator.data_tokens.issuing import DataTokens
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.principals import Principal, Scope
 from paimon_magics.coordinator.protocol.visibility import sees_location
@@ -43,6 +44,8 @@ NAMES = {
     "takeover": "1 while this standby could take over, 0 while it could not.",
     "permissions": "How often the file of an issuer's permissions was read again.",
     "keys": "How often the file of catalog options was read again.",
+    "store_keys": "1 while STS gives keys of the store, 0 after a failure.",
+    "store_clock_seconds": "How far the store's clock is ahead of this machine's, by STS.",
     "part": "0 for a part whose facts are unavailable.",
 }
 """The names of the facts, with help texts. `/metrics` has each as `paimon_coordinator_NAME`."""
@@ -50,6 +53,7 @@ NAMES = {
 _STANDS_STILL_SECONDS = 10.0
 _OF_STORE = ("running", "store_seconds")
 _AGAIN_MS = 1_000.0
+_CLOCK_SECONDS_MAX = 30.0  # S3 refuses requests whose time is 15 minutes off
 _LEASE_PART_MIN = 0.5
 _RETRIES_MAX = 3
 _OWNERS = ("coordinator", "group commit", "timers")  # nothing is answered while one stands still
@@ -203,6 +207,20 @@ def log_fact(probe: Noted[object], trouble: str) -> Fact:
     why = trouble or probe.problem
     problem = f"Inserts can't be logged: {why}" if why else ""
     return Fact("log_seconds", probe.seconds, problem, blocks=True)
+
+
+def key_facts(keys: DataTokens) -> Iterator[Fact]:
+    """The facts about the keys of the store that the coordinator hands out. Commits need none."""
+    yield Fact("store_keys", int(not keys.trouble), keys.trouble)
+    seconds = keys.ahead_ms / 1000
+    problem = ""
+    if abs(seconds) > _CLOCK_SECONDS_MAX:
+        side = "ahead of" if seconds > 0 else "behind"
+        problem = (
+            f"The store's clock is {abs(seconds):,.0f} s {side} this machine's. Have both follow "
+            "one time (NTP): S3 refuses requests of a clock that is 15 minutes off."
+        )
+    yield Fact("store_clock_seconds", seconds, problem)
 
 
 def standard_monitor(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 
 from paimon_magics.errors import InvalidValueError, OutdatedPlanError
-from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.commits.requests import Transaction, transaction_names
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import check_can_publish
@@ -18,16 +18,17 @@ from paimon_magics.tables.writing.cleanup import attempts_of
 
 
 def open_transaction(
-    catalog: Catalog, name: TableName, base: tuple[int, str] | None
+    catalog: Catalog, name: TableName, base: tuple[int, str] | None, owner: str = ""
 ) -> tuple[Table, Transaction]:
     """Return the table and a transaction on it; see `open_on`. Raises UnknownNameError for a table
     that does not exist."""
     table = catalog.load(name)
-    return table, open_on(table, base)
+    return table, open_on(table, base, owner)
 
 
-def open_on(table: Table, base: tuple[int, str] | None) -> Transaction:
-    """Return a transaction on a loaded table, with a commit user and a file prefix of its own.
+def open_on(table: Table, base: tuple[int, str] | None, owner: str = "") -> Transaction:
+    """Return a transaction on a loaded table, with a commit user and a file prefix of its own. The
+    prefix begins with `names_of(owner)`.
 
     `base` is the snapshot that it was planned on, as `state_of` returns it, with "" if its manifest
     list is unknown; None is the latest snapshot. Raises OutdatedPlanError if that snapshot is gone,
@@ -37,8 +38,7 @@ def open_on(table: Table, base: tuple[int, str] | None) -> Transaction:
     if base is not None and base[0] < 0:
         raise InvalidValueError(f"No snapshot has the id {base[0]}.")
     check_can_publish(table)
-    identity = uuid.uuid4()
-    prefix = f"pm-{identity.hex}-"
+    prefix, commit_user = transaction_names(owner, secrets.token_hex(8))
     folder = attempts_of(table, prefix)
     with store_errors(f"Opening a transaction on `{table.name}`"):
         base_id, base_name = latest_state(table) if base is None else _stored(table, *base)
@@ -47,7 +47,7 @@ def open_on(table: Table, base: tuple[int, str] | None) -> Transaction:
             open_attempts(table.store, folder)
     return Transaction(
         table=table.name,
-        commit_user=f"paimon-magics-{identity}",
+        commit_user=commit_user,
         file_prefix=prefix,
         base_snapshot_id=base_id,
         attempts_folder=folder,

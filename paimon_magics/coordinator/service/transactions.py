@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-import pyarrow.compute as pc
-
 from paimon_magics.coordinator.core.events import (
     AbortRequested,
     Adopted,
@@ -61,6 +59,7 @@ from paimon_magics.planning.commits.requests import (
     Compact,
     OverwritePartitions,
     Transaction,
+    commit_user_of,
 )
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.writes.inserts import takes_one_at_a_time
@@ -68,19 +67,13 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.decoded_request import check_names, decoded
 from paimon_magics.tables.commits.receipts import find_commit
-from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
-from paimon_magics.tables.snapshots.latest import (
-    earliest_snapshot_id,
-    latest_snapshot,
-    latest_snapshot_id,
-    read_snapshot,
-)
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.snapshots.provenance import noted_files
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import attempts_of, tidy_up
+from paimon_magics.tables.writing.deletable import was_committed
 
 _ID = re.compile(r"[0-9a-f]{32}")
-_COMMIT_USER = re.compile(r"paimon-magics-([0-9a-f-]{36})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +162,7 @@ class Transactions:
             raise PausedError(pause)
         if ticket and purpose is not Purpose.COMPACTION:
             self._check_turn(table, ticket)
-        loaded, transaction = open_transaction(self._catalog, table, base)
+        loaded, transaction = open_transaction(self._catalog, table, base, owner)
         is_placed = place_of is not None and purpose is not Purpose.COMPACTION
         if place_of is None or not is_placed or not loaded.schema.flag("auto_batch_load"):
             return self._begin(loaded, transaction, owner, origin, purpose, ticket)
@@ -178,7 +171,7 @@ class Transactions:
         try:
             # Opened anew: its base snapshot has the rows that were inserted before.
             base = None if base is None else transaction.base
-            loaded, transaction = open_transaction(self._catalog, table, base)
+            loaded, transaction = open_transaction(self._catalog, table, base, owner)
             begun = self._begin(
                 loaded, transaction, owner, origin, purpose, ticket, placed=place.table_id
             )
@@ -229,7 +222,7 @@ class Transactions:
             check_names(decoded(table, request))
         commit = find_commit(table, transaction)
         if commit is None:
-            _check_uncommitted(table, transaction)
+            self._check_uncommitted(id, table, transaction)
         elif request is not None:
             return Committed(commit)
         if request is not None and self._lost_its_place(id, table, request):
@@ -264,6 +257,21 @@ class Transactions:
                 body=body,
             )
         )
+
+    def _check_uncommitted(self, id: str, table: Table, transaction: Transaction) -> None:
+        """Raise InvalidValueError for a document of a transaction that is open here under another
+        id, or that was committed before the base that the document names. To end it would delete
+        files of the table, or of somebody's statement: file names follow from commit users, and
+        whoever may read the table's folder knows both."""
+        prefix = transaction.file_prefix
+        opened = list(self._state_thread.opened.items())
+        if any(other.file_prefix == prefix for of, other in opened if of != id):
+            raise InvalidValueError("The transaction is open here, under another id.")
+        if was_committed(table, prefix):
+            raise InvalidValueError(
+                f"The transaction was committed to `{table.name}` before snapshot "
+                f"{transaction.base_snapshot_id}, on which it says that it began."
+            )
 
     def _lost_its_place(self, id: str, table: Table, request: CommitRequest) -> bool:
         """Whether an unknown transaction would replace rows that others added, including small
@@ -400,12 +408,11 @@ def adopted_transaction(catalog: Catalog, document: Any) -> tuple[Table, Transac
     and UnknownNameError for a table that does not exist.
     """
     brought = transaction_of(document)
-    match = _COMMIT_USER.fullmatch(brought.commit_user)
     try:
-        identity = uuid.UUID(match[1]) if match is not None else None
+        is_made = brought.commit_user == commit_user_of(brought.file_prefix)
     except ValueError:
-        identity = None
-    if identity is None or brought.file_prefix != f"pm-{identity.hex}-":
+        is_made = False
+    if not is_made:
         raise InvalidValueError(
             "The transaction's commit user or file prefix does not come from a coordinator."
         )
@@ -421,26 +428,3 @@ def adopted_transaction(catalog: Catalog, document: Any) -> tuple[Table, Transac
         )
     folder = attempts_of(table, brought.file_prefix)
     return table, replace(brought, attempts_folder=folder)
-
-
-def _check_uncommitted(table: Table, transaction: Transaction) -> None:
-    """Raise InvalidValueError for a transaction that was committed before the base that its
-    document names, as its commit user or its files tell. Ending it would delete files of the table:
-    whoever may insert knows the commit users of others' snapshots, from which file names follow.
-    """
-    latest = latest_snapshot(table.paimon)
-    if latest is None:
-        return
-    first = earliest_snapshot_id(table.paimon, table.store) or latest.id
-    base = min(transaction.base_snapshot_id, latest.id)
-    # Snapshots since the base were searched.
-    older = (read_snapshot(table.paimon, id) for id in range(base, first - 1, -1))
-    is_known = any(s is not None and s.commit_user == transaction.commit_user for s in older)
-    if not is_known:
-        names = live_files(ManifestCache(table.paimon), latest, ["file_name"])["file_name"]
-        is_known = bool(pc.any(pc.starts_with(names, transaction.file_prefix)).as_py())
-    if is_known:
-        raise InvalidValueError(
-            f"The transaction was committed to `{table.name}` before snapshot "
-            f"{transaction.base_snapshot_id}, on which it says that it began."
-        )

@@ -6,6 +6,8 @@ then commit the messages of the files, or abort. Nothing here acts or knows a tr
 
 from __future__ import annotations
 
+import hashlib
+import uuid
 from dataclasses import dataclass, field
 
 from paimon_magics.planning.commits.read_sets import ReadSet
@@ -13,6 +15,34 @@ from paimon_magics.statements.statement import TableName
 
 # What Paimon's batch jobs use; the commit user of such a job is never used again.
 BATCH_COMMIT_IDENTIFIER = 2**63 - 1
+
+_COMMIT_USER = "paimon-magics-"
+_PREFIX = ANY_NAMES = "pm-"
+_OWNER_DIGITS = 16
+_RANDOM_DIGITS = 16
+
+
+def names_of(owner: str) -> str:
+    """How the names of all files begin that transactions of an owner write; "" is nobody by name.
+    Keys of the store are limited to them, so that nobody writes over the files of others."""
+    return _PREFIX + hashlib.sha256(owner.encode()).hexdigest()[:_OWNER_DIGITS]
+
+
+def transaction_names(owner: str, random: str) -> tuple[str, str]:
+    """The file prefix and the commit user of a new transaction of an owner. `random` are 16
+    hexadecimal digits that no other one has."""
+    assert len(random) == _RANDOM_DIGITS
+    prefix = f"{names_of(owner)}{random}-"
+    return prefix, commit_user_of(prefix)
+
+
+def commit_user_of(prefix: str) -> str:
+    """The commit user of the transaction with a file prefix. Raises ValueError for a prefix that no
+    transaction has."""
+    identity = uuid.UUID(hex=prefix.removeprefix(_PREFIX).removesuffix("-"))
+    if prefix != f"{_PREFIX}{identity.hex}-":
+        raise ValueError(f"{prefix!r} is not the file prefix of a transaction.")
+    return f"{_COMMIT_USER}{identity}"
 
 
 @dataclass(frozen=True, slots=True)

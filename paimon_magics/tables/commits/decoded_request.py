@@ -11,11 +11,11 @@ from typing import Any
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.errors import CommitConflictError, InvalidValueError, PaimonMagicsError
+from paimon_magics.errors import CommitConflictError, InvalidValueError
 from paimon_magics.planning.commits.requests import CommitRequest, Compact
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.cleanup import tidy_up
+from paimon_magics.tables.writing.cleanup import remove_settled
 from paimon_magics.tables.writing.commit_messages import read_messages
 
 ROW_PARTS = ("new_files", "deleted_files", "changelog_files", "index_adds", "index_deletes")
@@ -225,12 +225,13 @@ def _paths(table: Table, messages: Sequence[CommitMessage]) -> list[str]:
 
 def settle(commit: DecodedRequest) -> None:
     """After a commit, remove the files of messages that it left out and of attempts that do not
-    count. It does not wait, and ignores failures.
+    count. It does not wait. Its exceptions, of any type, say nothing about the commit.
 
     Files that were left out are removed first. The reason: an attempt that wrote some of them
     counts if its other files were committed, and then the notes that lead to these files are
     removed.
     """
-    with contextlib.suppress(PaimonMagicsError, OSError):
+    try:
         commit.table.paths.delete(left_out_paths(commit))
-    tidy_up(commit.table, commit.request.transaction, commit.file_names)
+    finally:
+        remove_settled(commit.table, commit.request.transaction, commit.file_names)

@@ -259,15 +259,16 @@ def write_hint(store: Store, path: str, snapshot_id: int) -> None:
 # A changelog file is the snapshot's file under another name.
 
 
-def stored_changelogs(table: Table | StoredTable) -> list[Any]:
-    """All stored changelogs, oldest first, as pypaimon's Snapshots."""
-    changelogs = (read_changelog(table, changelog_id) for changelog_id in changelog_ids(table))
+def stored_changelogs(table: Table | StoredTable, branch: str | None = None) -> list[Any]:
+    """All stored changelogs of a table, or of `branch`, oldest first, as pypaimon's Snapshots."""
+    ids = changelog_ids(table, branch)
+    changelogs = (read_changelog(table, changelog_id, branch) for changelog_id in ids)
     return [changelog for changelog in changelogs if changelog is not None]
 
 
-def changelog_ids(table: Table | StoredTable) -> list[int]:
-    """The ids of all stored changelogs, ascending."""
-    return numbered(table.store.names(changelog_folder(table), "changelog-"), "changelog-")
+def changelog_ids(table: Table | StoredTable, branch: str | None = None) -> list[int]:
+    """The ids of all stored changelogs of a table, or of `branch`, ascending."""
+    return numbered(table.store.names(changelog_folder(table, branch), "changelog-"), "changelog-")
 
 
 def is_stored_as_changelog(table: Table, snapshot_id: int, manifest_list: str) -> bool:
@@ -276,13 +277,13 @@ def is_stored_as_changelog(table: Table, snapshot_id: int, manifest_list: str) -
     return changelog is not None and changelog.delta_manifest_list == manifest_list
 
 
-def changelog_folder(table: Table | StoredTable) -> str:
-    """The folder of a table's changelogs."""
-    snapshots = str(table.paimon.snapshot_manager().snapshot_dir)
+def changelog_folder(table: Table | StoredTable, branch: str | None = None) -> str:
+    """The folder of the changelogs of a table, or of `branch`."""
+    snapshots = str(_manager(table.paimon, branch).snapshot_dir)
     return f"{snapshots.rpartition('/')[0]}/changelog"
 
 
-def read_changelog(table: Table | StoredTable, changelog_id: int) -> Any:
+def read_changelog(table: Table | StoredTable, changelog_id: int, branch: str | None = None) -> Any:
     """A changelog as pypaimon's Snapshot; None if there is none."""
-    content = table.store.read(f"{changelog_folder(table)}/changelog-{changelog_id}")
+    content = table.store.read(f"{changelog_folder(table, branch)}/changelog-{changelog_id}")
     return None if content is None else snapshot_of(json.loads(content))

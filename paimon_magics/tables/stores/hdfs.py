@@ -80,6 +80,11 @@ class HdfsStore:
         status = self._status(path)
         return None if status is None else int(status.modification_time)
 
+    def size(self, path: str) -> int | None:
+        """See `Store.size`."""
+        status = self._status(path)
+        return None if status is None else int(status.length)
+
     def files_below(self, folder: str) -> list[str]:
         """See `Store.files_below`."""
         statuses = self._statuses(folder, True)

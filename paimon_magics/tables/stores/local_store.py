@@ -70,6 +70,13 @@ class LocalStore:
         except FileNotFoundError:
             return None
 
+    def size(self, path: str) -> int | None:
+        """See `Store.size`."""
+        try:
+            return os.stat(_local(path)).st_size
+        except FileNotFoundError:
+            return None
+
     def files_below(self, folder: str) -> list[str]:
         """See `Store.files_below`."""
         return [f"{place}/{name}" for place, _, names in os.walk(_local(folder)) for name in names]

@@ -312,6 +312,11 @@ class ObjectStore:
         status = self.status(path)
         return None if status is None else status[1]
 
+    def size(self, path: str) -> int | None:
+        """See `Store.size`."""
+        status = self.status(path)
+        return None if status is None else status[0]
+
     def make_folder(self, folder: str) -> None:
         """See `Store.make_folder`: there are no folders."""
 

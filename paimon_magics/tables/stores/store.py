@@ -136,6 +136,9 @@ class Store(Protocol):
         """When a file was written, in epoch milliseconds by the store's clock; None if there is no
         file."""
 
+    def size(self, path: str) -> int | None:
+        """The size of a file in bytes; None if there is no file."""
+
     def files_below(self, folder: str) -> list[str]:
         """The paths of all files in a folder and in the folders in it; [] if there is none."""
 
@@ -177,7 +180,7 @@ class _RefusedStore:
     def _refuse(self, *_: Any) -> Any:
         self.check()
 
-    create = write = read = names = delete = modified_ms = _refuse
+    create = write = read = names = delete = modified_ms = size = _refuse
     files_below = folders = move_folder = delete_folder = make_folder = remove_if_empty = _refuse
 
 

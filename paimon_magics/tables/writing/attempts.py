@@ -26,6 +26,7 @@ running attempt until its notes are a day old.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 import uuid
@@ -51,6 +52,9 @@ _ENDED = "ended"
 _ID_CHARACTERS = 12
 _BUCKET = ""  # no partition column has this name
 _DEAD_AFTER_MS = 24 * 3600 * 1000
+_NOTE_BYTES_MAX = 64 << 20
+
+_log = logging.getLogger(__name__)
 
 Folder = tuple[int, tuple[Any, ...]]
 """A folder of data files: its bucket, and the values of the partition columns."""
@@ -248,11 +252,31 @@ def noted_folders(store: Store, stem: str, ids: frozenset[str]) -> set[Folder]:
     for name in _notes(store, stem):
         if _id(name) not in ids or name.endswith(f".{_ENDED}"):
             continue
-        content = store.read(f"{stem}.{name}")
-        if content:
-            with pa.ipc.open_stream(content) as reader:
-                folders |= {(row[0], row[1:]) for row in _tuples(reader.read_all())}
+        folders |= _folders_in(store, f"{stem}.{name}")
     return folders
+
+
+def _folders_in(store: Store, path: str) -> set[Folder]:
+    """The folders in a note. It may be anybody's: one that no attempt can have written is logged,
+    and names none."""
+    try:
+        size = store.size(path)
+        if size is not None and size > _NOTE_BYTES_MAX:
+            raise ValueError(f"it has {size:,} bytes")
+        content = store.read(path)
+        if not content:
+            return set()
+        with pa.ipc.open_stream(content) as reader:
+            return {(_bucket(row[0]), row[1:]) for row in _tuples(reader.read_all())}
+    except (pa.ArrowException, ValueError, TypeError, IndexError, KeyError) as error:
+        _log.warning("No attempt wrote the note %s, which is ignored: %s", path, error)
+        return set()
+
+
+def _bucket(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(f"its bucket is {value!r}")
+    return value
 
 
 def attempt_of_file(name: str, prefix: str) -> str | None:

@@ -9,6 +9,7 @@ between partitions.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Iterator
 
@@ -24,8 +25,11 @@ from paimon_magics.tables.writing.attempts import (
     noted_folders,
     running_attempts,
 )
+from paimon_magics.tables.writing.deletable import deletable
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
 from paimon_magics.tables.writing.new_files import bucket_folder
+
+_log = logging.getLogger(__name__)
 
 _BUCKET_FOLDER = "bucket-"
 _POLL_SECONDS = 0.02
@@ -46,10 +50,15 @@ def attempts_of(table: Table, prefix: str) -> str | None:
 
 
 def remove_uncommitted(
-    table: Table, transaction: Transaction, keep: frozenset[str], wait_ms_max: int
+    table: Table,
+    transaction: Transaction,
+    keep: frozenset[str],
+    wait_ms_max: int,
+    since: int | None = None,
 ) -> int:
     """End a transaction and delete its files except those named in `keep`, with folders that become
-    empty. Return the number of deleted files.
+    empty. Return the number of deleted files. What may be deleted is for `deletable` to decide,
+    with this `since`; only a commit that just succeeded, with the files in `keep`, says so itself.
 
     Waits up to `wait_ms_max` for tasks that were told to stop. A task that runs longer removes its
     files itself; if it dies, the end of a later transaction of this table removes them.
@@ -57,26 +66,47 @@ def remove_uncommitted(
     stem = transaction.attempts_folder
     if stem is None:
         time.sleep(wait_ms_max / 1000)
-        return _delete_by_listing(table, table.location, transaction.file_prefix, keep)
+        return _delete_by_listing(table, transaction.file_prefix, keep, since)
     counted = {attempt_of_file(name, transaction.file_prefix) for name in keep}
     closed = close_attempts(table.store, stem, frozenset(id for id in counted if id))
     deleted = 0
     if closed.others:
         _wait(table, stem, closed.others, wait_ms_max)
-        deleted += _remove(table, stem, closed.others, keep)
+        deleted += _remove(table, stem, closed.others, keep, since)
     for other_stem, ids in closed.left.items():
         deleted += _remove(table, other_stem, ids, frozenset())
     return deleted
 
 
 def tidy_up(table: Table, transaction: Transaction, keep: frozenset[str]) -> None:
-    """`remove_uncommitted` after a commit: without waiting, and failures are ignored.
+    """`remove_uncommitted` without waiting, and failures are logged.
 
     The end of a later transaction of this table removes the remaining files.
     """
+    with failures_logged(table):
+        remove_settled(table, transaction, keep)
+
+
+def remove_settled(table: Table, transaction: Transaction, keep: frozenset[str]) -> None:
+    """`remove_uncommitted` without waiting, for a transaction whose tasks leave notes."""
     if transaction.attempts_folder is not None:
-        with contextlib.suppress(PaimonMagicsError, OSError):
-            remove_uncommitted(table, transaction, keep, wait_ms_max=0)
+        remove_uncommitted(table, transaction, keep, wait_ms_max=0)
+
+
+@contextlib.contextmanager
+def failures_logged(table: Table) -> Iterator[None]:
+    """Log any exception of a clean-up. What lies in a table's folder, which others may write,
+    breaks no statement."""
+    try:
+        yield
+    except Exception as error:
+        is_expected = isinstance(error, PaimonMagicsError | OSError)
+        _log.warning(
+            "Files beside `%s` are not cleaned up, which a later statement tries again: %s",
+            table.name,
+            error,
+            exc_info=None if is_expected else error,
+        )
 
 
 def _wait(table: Table, stem: str, ids: frozenset[str], wait_ms_max: int) -> None:
@@ -87,31 +117,48 @@ def _wait(table: Table, stem: str, ids: frozenset[str], wait_ms_max: int) -> Non
         pause = min(pause * 2, _POLL_SECONDS_MAX)
 
 
-def _remove(table: Table, stem: str, ids: frozenset[str], keep: frozenset[str]) -> int:
+def _remove(
+    table: Table, stem: str, ids: frozenset[str], keep: frozenset[str], since: int | None = None
+) -> int:
     """Delete the files of attempts, and the notes of those that have ended."""
     store = table.store
     running = running_attempts(store, stem, ids)
     prefix = f"{stem.rpartition('/')[2]}-"
-    deleted = 0
-    for bucket, values in sorted(noted_folders(store, stem, ids), key=repr):
-        if bucket == INDEX_FOLDER:
-            folder = str(table.paimon.path_factory().index_path())
-        else:
-            folder = bucket_folder(table.paimon, values, bucket)
-        if not table.paths.allows(f"{folder}/file"):  # a note that no task of ours wrote
-            continue
-        names = [
+    found = {
+        folder: [
             name
             for name in store.names(folder, prefix)
             if name not in keep and attempt_of_file(name, prefix) in ids
         ]
-        table.paths.delete(f"{folder}/{name}" for name in names)
-        deleted += len(names)
+        for folder in _noted_places(table, stem, ids)
+    }
+    names = {name for in_folder in found.values() for name in in_folder}
+    # A commit that kept some of its files knows them all.
+    gone = names if keep else set(deletable(table, prefix, names, since))
+    for folder, in_folder in found.items():
+        table.paths.delete(f"{folder}/{name}" for name in in_folder if name in gone)
         for parent in _parents(folder, table.location):
             if not store.remove_if_empty(parent):
                 break
     forget_attempts(store, stem, ids - running)
-    return deleted
+    return sum(name in gone for in_folder in found.values() for name in in_folder)
+
+
+def _noted_places(table: Table, stem: str, ids: frozenset[str]) -> list[str]:
+    """The paths of the folders that attempts have noted, inside the table's own folder."""
+    places = set()
+    for bucket, values in noted_folders(table.store, stem, ids):
+        try:
+            if bucket == INDEX_FOLDER:
+                place = str(table.paimon.path_factory().index_path())
+            else:
+                place = bucket_folder(table.paimon, values, bucket)
+        except Exception as error:  # values that are none of the table's partitions
+            _log.warning("A note in %s names no folder of `%s`: %r", stem, table.name, error)
+            continue
+        if table.paths.allows(f"{place}/file"):
+            places.add(place)
+    return sorted(places)
 
 
 def _parents(folder: str, location: str) -> Iterator[str]:
@@ -123,18 +170,28 @@ def _parents(folder: str, location: str) -> Iterator[str]:
         folder = folder.rpartition("/")[0]
 
 
-def _delete_by_listing(table: Table, root: str, prefix: str, keep: frozenset[str]) -> int:
+def _delete_by_listing(table: Table, prefix: str, keep: frozenset[str], since: int | None) -> int:
+    found = [
+        (path, name) for path, name in _listed(table, table.location, prefix) if name not in keep
+    ]
+    names = {name for _, name in found}
+    gone = names if keep else set(deletable(table, prefix, names, since))
+    paths = [path for path, name in found if name in gone]
+    for path in paths:
+        table.paimon.file_io.delete_quietly(path)
+    return len(paths)
+
+
+def _listed(table: Table, root: str, prefix: str) -> Iterator[tuple[str, str]]:
+    """The paths and names of the files in bucket folders below one whose names have a prefix."""
     file_io = table.paimon.file_io
-    deleted = 0
     for status in file_io.list_status(root):
         name = status.path.rstrip("/").rsplit("/", 1)[-1]
         path = f"{root.rstrip('/')}/{name}"
         if name.startswith(_BUCKET_FOLDER):
             for file in file_io.list_status(path):
                 leaf = file.path.rsplit("/", 1)[-1]
-                if leaf.startswith(prefix) and leaf not in keep:
-                    file_io.delete_quietly(f"{path}/{leaf}")
-                    deleted += 1
+                if leaf.startswith(prefix):
+                    yield f"{path}/{leaf}", leaf
         elif "=" in name:
-            deleted += _delete_by_listing(table, path, prefix, keep)
-    return deleted
+            yield from _listed(table, path, prefix)

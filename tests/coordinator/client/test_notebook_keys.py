@@ -44,7 +44,8 @@ class Denied:
             deletes = method == "DELETE" or "delete" in parse_qs(
                 environment["QUERY_STRING"], keep_blank_values=True
             )
-            if deletes or below in _DENIED or ".paimon-magics" in parts:
+            named = not below or parts[-1].startswith("pm-") or parts[-1] == ""
+            if deletes or not named or below in _DENIED or ".paimon-magics" in parts:
                 if not deletes:
                     self.requests.append(f"{method} {path}")
                 return Reply.error("403 Forbidden", "AccessDenied")

@@ -12,6 +12,8 @@ from paimon_magics.coordinator.data_tokens.sts import StsIssuer, StsSettings
 from paimon_magics.coordinator.process.arguments import parser
 from paimon_magics.coordinator.process.place import data_tokens_of
 from paimon_magics.coordinator.protocol.principals import Principal, grants_of
+from paimon_magics.coordinator.runtime.threads import Runtime
+from paimon_magics.coordinator.runtime.work import waited
 from paimon_magics.errors import SetupError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -43,23 +45,25 @@ def catalog(bucket: Bucket) -> Catalog:
 
 def tokens(catalog: Catalog, seconds: int = 900) -> DataTokens:
     issuer = StsIssuer(catalog.warehouse, lambda: catalog.options, StsSettings(ROLE))
-    return DataTokens(catalog, issuer, seconds)
+    made = DataTokens(catalog, issuer, seconds)
+    made.start(Runtime())
+    return made
 
 
 def test_key_is_given_again_for_a_third_of_its_time_and_then_another(catalog: Catalog) -> None:
     table = load_stored(catalog, TableName("t", "default"))
     issued = tokens(catalog, seconds=3)
-    first = issued.of_table(READER, table)
-    assert issued.of_table(READER, table) is first
+    first = waited(issued.of_table(READER, table))
+    assert waited(issued.of_table(READER, table)) is first
     assert first.renew_at_ms < first.ends_at_ms - 1_900
     time.sleep(1.1)
-    second = issued.of_table(READER, table)
+    second = waited(issued.of_table(READER, table))
     assert second.options["s3.session.token"] != first.options["s3.session.token"]
 
 
 def test_clients_of_paimon_ask_again_when_the_next_key_can_be_had(catalog: Catalog) -> None:
     table = load_stored(catalog, TableName("t", "default"))
-    token = tokens(catalog).of_table(READER, table)
+    token = waited(tokens(catalog).of_table(READER, table))
     # pypaimon and Paimon's Java library ask from an hour before the end that they are told.
     assert token.told_end_ms - 3_600_000 == token.renew_at_ms
     assert 0 < token.ends_at_ms - time.time() * 1000 <= 900_000
@@ -68,13 +72,13 @@ def test_clients_of_paimon_ask_again_when_the_next_key_can_be_had(catalog: Catal
 def test_key_of_other_rights_is_another_one(catalog: Catalog) -> None:
     table = load_stored(catalog, TableName("t", "default"))
     issued = tokens(catalog)
-    assert issued.of_table(READER, table) is not issued.of_table(WRITER, table)
-    assert issued.of_session(READER) is not issued.of_session(WRITER)
-    assert issued.of_session(READER) is issued.of_session(READER)
+    assert waited(issued.of_table(READER, table)) is not waited(issued.of_table(WRITER, table))
+    assert waited(issued.of_session(READER)) is not waited(issued.of_session(WRITER))
+    assert waited(issued.of_session(READER)) is waited(issued.of_session(READER))
 
 
 def test_key_has_the_stores_address_and_no_lasting_key(catalog: Catalog, bucket: Bucket) -> None:
-    options = tokens(catalog).of_session(WRITER).options
+    options = waited(tokens(catalog).of_session(WRITER)).options
     assert options["s3.endpoint"] == bucket.options["s3.endpoint"]
     assert options["s3.path-style-access"] == "true"
     assert bucket.options["s3.secret-key"] not in options.values()

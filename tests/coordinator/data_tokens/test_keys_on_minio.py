@@ -12,12 +12,14 @@ import pytest
 from obstore.store import S3Store
 from pypaimon import CatalogFactory, Schema
 
+from paimon_magics.planning.commits.requests import names_of
 from tests.backends.minio import minio
 from tests.backends.s3 import Bucket
-from tests.coordinator.process import Process
+from tests.coordinator.process import Process, wait_until
 
 SECONDS = 12
 ROWS = pa.schema([("k", pa.int64()), ("v", pa.string())])
+OWN = f"bucket-0/{names_of('some')}x"
 CHANGED = pa.table({"k": [2], "v": ["b"]}, schema=ROWS)
 
 
@@ -78,6 +80,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
             bucket.options["warehouse"],
             tmp_path_factory.mktemp("coordinator") / "state",
             *("--data-tokens=sts", f"--data-token-seconds={SECONDS}"),
+            *("--audit-table=ops.audit", "--audit-every-ms=300"),
             catalog=bucket.options,
         )
         coordinator.start()
@@ -140,9 +143,9 @@ def test_key_of_a_table_cannot_read_or_list_another(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("allow", "written"),
     [
-        ("insert=shop.orders", {"bucket-0/n"}),
-        ("change=shop.orders", {"bucket-0/n", "manifest/n"}),
-        ("write=shop.orders", {"bucket-0/n", "manifest/n", "snapshot/n"}),
+        ("insert=shop.orders", {OWN}),
+        ("change=shop.orders", {OWN, "bucket-0/n", "manifest/n"}),
+        ("write=shop.orders", {OWN, "bucket-0/n", "manifest/n", "snapshot/EARLIEST"}),
     ],
 )
 def test_key_of_a_writer_writes_what_their_scope_takes(
@@ -150,7 +153,11 @@ def test_key_of_a_writer_writes_what_their_scope_takes(
 ) -> None:
     store = lake.key(lake.token("some", allow), "orders")
     folder = "warehouse/shop.db/orders"
-    names = ("bucket-0/n", "manifest/n", "snapshot/n", "schema/n", ".paimon-magics-table")
+    names = (
+        *(OWN, "bucket-0/n", "manifest/n", "snapshot/EARLIEST", "snapshot/snapshot-99"),
+        *("schema/n", "schema", "snapshot", "tag", "tag/tag-n", ".attempts/n.open"),
+        *("branch/branch-b/schema/schema-0", ".paimon-magics-table"),
+    )
     done = {
         name
         for name in names
@@ -204,7 +211,11 @@ def test_key_of_a_session_reaches_what_its_user_may_read_and_add(lake: Lake) -> 
     assert is_refused(lambda: obstore.get(store, lake.data_file("secret")))
     shop = "warehouse/shop.db"
     assert is_refused(lambda: obstore.put(store, f"{shop}/orders/bucket-0/x", b"x"))
-    assert not is_refused(lambda: obstore.put(store, f"{shop}/staged_1/bucket-0/x", b"x"))
+    own = names_of("analyst")
+    assert not is_refused(lambda: obstore.put(store, f"{shop}/staged_1/bucket-0/{own}x", b"x"))
+    assert not is_refused(lambda: obstore.put(store, f"{shop}/staged_1/.attempts/{own}x", b"x"))
+    assert not is_refused(lambda: obstore.put(store, f"{shop}/staged_1/consumer/consumer-c", b"1"))
+    assert is_refused(lambda: obstore.put(store, f"{shop}/staged_1/bucket-0/x", b"x"))
     assert is_refused(lambda: obstore.put(store, f"{shop}/staged_1/snapshot/x", b"x"))
     assert is_refused(lambda: obstore.put(store, f"{shop}/staged_1/.paimon-magics-table", b"x"))
     assert is_refused(lambda: list(obstore.list(store, "warehouse/")))
@@ -215,3 +226,38 @@ def test_users_who_may_read_nothing_there_get_no_key_of_a_table(lake: Lake) -> N
     path = "/v1/paimon/databases/shop/tables/secret/token"
     answer = lake.ask(lake.token("other", "read=shop.orders"), path)
     assert answer.status_code == 404
+
+
+def test_key_of_a_session_replaces_no_file_of_others_and_hides_no_folder(lake: Lake) -> None:
+    token = lake.token("adder", "insert=shop.orders")
+    path = "/v1/paimon/databases/shop/tables/orders/token"
+    of_session = lake.ask(token, "/v1/data-token").json()["options"]
+    others = names_of("another")
+    names = [f".attempts/{others}.0123456789ab.0", f"bucket-0/{others}x", "schema", "snapshot"]
+    names += ["manifest", "bucket-0", ".attempts", f"branch/b/{names_of('adder')}"]
+    paths = [lake.data_file("orders"), *(f"warehouse/shop.db/orders/{name}" for name in names)]
+    for key in (of_session, lake.ask(token, path).json()["token"]):
+        store = lake.client(key)
+        assert [
+            p for p in paths if not is_refused(lambda s=store, p=p: obstore.put(s, p, b"x"))
+        ] == []
+
+
+def test_key_of_a_session_that_may_write_everywhere_reaches_tables_alone(lake: Lake) -> None:
+    token = lake.token("everywhere", "write")
+    store = lake.client(lake.ask(token, "/v1/data-token").json()["options"])
+    own = names_of("everywhere")
+    for path in (f".paimon-magics/x.db/y/{own}", f"shop.db/{own}", own, "shop.db/orders/LATEST"):
+        assert is_refused(lambda path=path: obstore.put(store, f"warehouse/{path}", b"x")), path
+
+
+def test_names_in_the_audit_table_are_listed_by_administrators_alone(lake: Lake) -> None:
+    def listed() -> list[str]:
+        return lake.bucket.objects("warehouse/ops.db/audit/day=")
+
+    wait_until(lambda: bool(listed()))
+    token = lake.token("everywhere", "write")
+    store = lake.client(lake.ask(token, "/v1/data-token").json()["options"])
+    for prefix in ("ops.db/audit/", "ops.db/", "ops.db/au", "ops.db/audit/day="):
+        assert is_refused(lambda p=prefix: list(obstore.list(store, f"warehouse/{p}"))), prefix
+    assert not is_refused(lambda: list(obstore.list(store, "warehouse/shop.db/orders/")))

@@ -22,6 +22,7 @@ from paimon_magics.coordinator.protocol.principals import (
     grants_of,
 )
 from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.commits.requests import names_of
 
 TABLES = [("shop", "orders"), ("shop", "x_public"), ("shop", "secret"), ("ops", "x_public")]
 
@@ -70,7 +71,7 @@ def test_closed_tables_are_denied_to_all_but_administrators() -> None:
     closed = frozenset({closed_table("ops", "audit")})
     names = [("ops", "audit")]
     writer = granted("write").without(closed)
-    assert reach_of(writer, lambda: TABLES, names).hidden == ["ops.db/audit/*"]
+    assert reach_of(writer, lambda: TABLES, names).hidden == [("ops", "audit")]
     assert reach_of(granted("admin").without(closed), lambda: TABLES, names).hidden == []
 
 
@@ -129,3 +130,24 @@ def test_a_principal_without_rights_gets_a_key_that_is_denied_everything() -> No
     policy = json.loads(session_policy(Folder("lake", "w"), reach_of(nobody, lambda: TABLES)))
     assert [statement["Effect"] for statement in policy["Statement"]] == ["Deny"]
     assert Scope.READ not in policy["Statement"][0]["Action"]
+
+
+@pytest.mark.parametrize("name", ["*_w", "a?_w", "${aws:username}_w"])
+def test_table_whose_name_is_a_pattern_has_no_part_in_a_key(name: str) -> None:
+    tables = [("shop", name), ("shop", "a_w"), ("${aws:username}", "b_w")]
+    assert reach_of(granted("write=shop.*_w"), lambda: tables).adds == ["shop.db/a_w/*"]
+    assert reach_of(granted("write=*.b_w"), lambda: tables).adds == []
+
+
+def test_key_that_adds_is_bound_to_the_names_of_its_users_files() -> None:
+    folder = Folder("lake", "w/shop.db/orders")
+    policy = table_policy(folder, Level.ADD, names_of("ada"))
+    assert allowed(policy, "s3:PutObject") == [
+        f"arn:aws:s3:::lake/w/shop.db/orders/*/{names_of('ada')}*"
+    ]
+    assert names_of("ada") != names_of("eve")
+
+
+def test_session_with_fifteen_tables_gets_a_key() -> None:
+    texts = [f"insert=sales.table_{number}" for number in range(15)]
+    session_policy(Folder("lake", "warehouse"), reach(*texts), names_of("ada"), 1)

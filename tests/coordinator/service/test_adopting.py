@@ -202,3 +202,16 @@ def test_committed_transaction_is_not_ended_by_a_document_with_a_later_base(
         assert [row["k"] for row in read(catalog)] == [0, 1, 2]
     finally:
         process.close()
+
+
+def test_open_transaction_is_not_ended_by_its_document_under_another_id(started: Process) -> None:
+    catalog, _ = opened_elsewhere(started, "opened_here")
+    name = TableName("opened_here", "default")
+    client = started.client()
+    transaction = client.begin(name)
+    messages = write(catalog, transaction, [{"k": 1}])
+    document = {"transaction": transaction_document(transaction)}
+    answer = ask(started, uuid.uuid4().hex, "abort", document | {"reason": "x"})
+    assert (answer.status_code, "is open here" in answer.text) == (400, True), answer.text
+    client.commit(CommitRequest(transaction, Append(), messages))
+    assert len(read(catalog, name)) == 1

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,7 +16,12 @@ import pytest
 
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.errors import JobError
-from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
+from paimon_magics.planning.commits.requests import (
+    Append,
+    CommitRequest,
+    OverwritePartitions,
+    Transaction,
+)
 from paimon_magics.planning.schemas.table_schema import plan_create_table
 from paimon_magics.settings import Settings
 from paimon_magics.statements.grammar.parsing import parse_statement
@@ -283,3 +289,112 @@ def test_clearing_up_does_not_list_the_table(server: S3Server) -> None:
     assert all("p%3Dp1" in query or "p%3Dnew" in query for query in of_data), of_data
     assert not [query for query in listed if query.endswith("default.db%2Ft%2F")], listed
     assert len(place.data_files()) == 30
+
+
+def note(partition: object) -> bytes:
+    """A note of the folder of a partition and bucket 0."""
+    columns = {"": pa.array([0], pa.int32()), "p": pa.array([partition])}
+    sink = pa.BufferOutputStream()
+    table = pa.table(columns)
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def leave_note(place: Place, prefix: str, id: str, content: bytes) -> None:
+    """Leave a note beside the table that an attempt with this id would have left, and ended."""
+    table = place.catalog.load(TABLE)
+    stem = f"{table.location}/.attempts/{prefix.rstrip('-')}"
+    table.store.make_folder(f"{table.location}/.attempts")
+    table.store.write(f"{stem}.{id}.0", content)
+    table.store.write(f"{stem}.{id}.ended", b"1")
+
+
+def id_of(place: Place, transaction: Transaction) -> str:
+    """The id of the attempt that wrote a transaction's file."""
+    names = [path.rpartition("/")[2] for path in place.data_files()]
+    ids = [attempts.attempt_of_file(name, transaction.file_prefix) for name in names]
+    (id,) = [id for id in ids if id is not None]
+    return id
+
+
+def commit_row(place: Place, k: int) -> Transaction:
+    transaction = place.committer.begin(TABLE)
+    place.committer.commit(place.write(transaction, [{"k": k, "p": "a"}]))
+    return transaction
+
+
+def test_forged_note_of_a_committed_transaction_removes_no_file_of_the_table(
+    place: Place,
+) -> None:
+    place.create(PARTITIONED)
+    first = commit_row(place, 1)
+    leave_note(place, first.file_prefix, id_of(place, first), note("a"))
+    commit_row(place, 2)
+    assert len(place.data_files()) == 2
+    assert place.notes() == []
+
+
+def test_forged_note_removes_no_file_that_only_a_tag_has(place: Place) -> None:
+    place.create(PARTITIONED)
+    first = commit_row(place, 1)
+    table = place.catalog.load(TABLE)
+    snapshot = table.store.read(f"{table.location}/snapshot/snapshot-1")
+    assert snapshot is not None
+    table.store.make_folder(f"{table.location}/tag")
+    table.store.write(f"{table.location}/tag/tag-kept", snapshot)
+    second = place.committer.begin(TABLE)
+    written = place.write(second, [{"k": 2, "p": "a"}])
+    place.committer.commit(replace(written, change=OverwritePartitions()))
+    table.store.write(f"{table.location}/snapshot/EARLIEST", b"2")
+    table.store.delete([f"{table.location}/snapshot/snapshot-1"])
+    leave_note(place, first.file_prefix, id_of(place, first), note("a"))
+    commit_row(place, 3)
+    assert len(place.data_files()) == 3
+
+
+def test_straggler_of_a_committed_transaction_is_removed_and_what_it_committed_stays(
+    place: Place,
+) -> None:
+    place.create(PARTITIONED)
+    first = commit_row(place, 1)
+    committed = place.data_files()
+    late = f"{first.file_prefix}data-0123456789ab-x-0.parquet"
+    table = place.catalog.load(TABLE)
+    path = f"{table.location}/p=a/bucket-0/{late}"
+    table.store.write(path, b"late")
+    leave_note(place, first.file_prefix, "0123456789ab", note("a"))
+    commit_row(place, 2)
+    assert not [path for path in place.files() if path.endswith(late)]
+    assert set(committed) < set(place.data_files())
+
+
+def test_note_too_large_for_an_attempt_is_not_read(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.create(PARTITIONED)
+    first = commit_row(place, 1)
+    late = f"{first.file_prefix}data-0123456789ab-x-0.parquet"
+    table = place.catalog.load(TABLE)
+    table.store.write(f"{table.location}/p=a/bucket-0/{late}", b"late")
+    leave_note(place, first.file_prefix, "0123456789ab", note("a"))
+    monkeypatch.setattr(attempts, "_NOTE_BYTES_MAX", 50)
+    commit_row(place, 2)
+    assert [path for path in place.files() if path.endswith(late)], "its folder was looked into"
+    assert place.notes() == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"garbage", note(1), note(None)[:-20], note("x")[:9], b"\xff" * 4096],
+    ids=["text", "another type", "cut off", "its beginning", "bytes"],
+)
+def test_note_that_no_attempt_wrote_breaks_no_commit_and_is_removed(
+    place: Place, content: bytes
+) -> None:
+    place.create(PARTITIONED)
+    leave_note(place, "x-", "0123456789ab", content)
+    commit_row(place, 1)
+    commit_row(place, 2)
+    assert len(place.data_files()) == 2
+    assert place.notes() == []
