@@ -74,30 +74,21 @@ class Flights(Generic[T]):
             if self._failures and (now < self._next_ms or self._flying):
                 raise self._absent(max(self._next_ms - now, 0) / 1000)
             flight = self._flying[key] = _Flight(now + self._seconds * 1000)
-        self._pool.run("a request for a key", lambda: self._fly(key, flight, ask))
+        self._pool.effect(
+            "a request for a key",
+            lambda: [] if flight.future.done() else [ask()],  # it may have waited for a thread
+            lambda error: error,
+            lambda landed: self._land(key, flight, landed),
+        )
         return flight.future
 
     def end(self) -> None:
         """Ask no more. Requests under way are left."""
         self._timer.stop()
 
-    def _fly(self, key: Key, flight: _Flight[T], ask: Callable[[], T]) -> None:
-        if flight.future.done():  # it waited too long for a thread
-            return
-        try:
-            answer = ask()
-        except Exception as error:
-            self._land(key, flight, error)
-        else:
-            self._land(key, flight, None, lambda: flight.future.set_result(answer))
-
-    def _land(
-        self,
-        key: Key,
-        flight: _Flight[T],
-        error: Exception | None,
-        deliver: Callable[[], object] = lambda: None,
-    ) -> None:
+    def _land(self, key: Key, flight: _Flight[T], landed: list[T] | Exception) -> None:
+        """End a request with its answer in a list, or its error."""
+        error = landed if isinstance(landed, Exception) else None
         with self._turn:
             if self._flying.get(key) is not flight:  # it was late
                 return
@@ -116,10 +107,10 @@ class Flights(Generic[T]):
                 self._refused[key] = now + _REFUSED_MS, error
                 while len(self._refused) > _REFUSED_MAX:
                     self._refused.popitem(last=False)
-        if error is None:
-            deliver()
+        if isinstance(landed, Exception):
+            flight.future.set_exception(landed)
         else:
-            flight.future.set_exception(error)
+            flight.future.set_result(landed[0])
 
     def _end_late(self) -> None:
         now = self._steady_ms()

@@ -105,7 +105,7 @@ def _remove_rows(context: Context, name: TableName) -> None:
         commit = decoded(loaded, request)
         receipt = commit_fenced(commit, context.catalog.publish, fence)
     finally:
-        tidy_up(loaded, transaction, frozenset())
+        tidy_up(loaded, transaction)
     if context.watch is not None:
         now_ms = int(time.time() * 1000)
         publication = publication_of(transaction.file_prefix, commit, receipt, now_ms)

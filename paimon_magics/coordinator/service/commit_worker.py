@@ -70,7 +70,7 @@ from paimon_magics.tables.commits.publication_checks import unnamed_receipt
 from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.stores.store import UnreachableError
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.cleanup import remove_uncommitted
+from paimon_magics.tables.writing.cleanup import LeftTo, remove_uncommitted
 
 _log = logging.getLogger(__name__)
 
@@ -96,6 +96,8 @@ class CommitWorker:
     ) -> None:
         self._now_ms = state_thread.now_ms
         self._attempt = state_thread.runtime.attempt
+        self._leftovers = state_thread.runtime.pool("leftovers", 1)
+        self._cleaned: set[str] = set()
         self._state_thread = state_thread
         self._catalog = catalog
         self._store = store
@@ -190,7 +192,9 @@ class CommitWorker:
             wait_ms_max = self._settings.attempt_wait_ms_max
             # The document of an adopted transaction says nothing about when it began.
             since = None if adopted else transaction.base_snapshot_id
-            remove_uncommitted(table, transaction, frozenset(), wait_ms_max, since)
+            remove_uncommitted(
+                table, transaction, frozenset(), wait_ms_max, since, self._left_to(table)
+            )
             reach("files.removed")
         self._drop_claim(transaction)
         if commit is not None:
@@ -203,7 +207,9 @@ class CommitWorker:
         table = self._catalog.load(request.transaction.table)
         keep = decoded(table, request).file_names
         wait_ms_max = self._settings.attempt_wait_ms_max
-        return remove_uncommitted(table, request.transaction, keep, wait_ms_max)
+        return remove_uncommitted(
+            table, request.transaction, keep, wait_ms_max, left_to=self._left_to(table)
+        )
 
     @property
     def epoch(self) -> int | None:
@@ -262,7 +268,30 @@ class CommitWorker:
         """Clean up after a commit. A failure is logged and counted: a later transaction of the
         table tries again."""
         with about(commit.table.name):
-            self._attempt("clean-up", lambda: settle(commit))
+            self._attempt("clean-up", lambda: settle(commit, self._left_to(commit.table)))
+
+    def _left_to(self, table: Table) -> LeftTo:
+        """Has the removal of what other transactions left done later, by one thread, for a table
+        once at a time: it may take long, and no commit waits."""
+
+        def later(remove: Callable[[], int]) -> None:
+            if table.location in self._cleaned:
+                return
+            self._cleaned.add(table.location)
+
+            def work() -> None:
+                try:
+                    remove()
+                finally:
+                    self._cleaned.discard(table.location)
+
+            self._leftovers.run("clean-up", work)
+
+        return later
+
+    def end(self) -> None:
+        """Stop after the removal that was started."""
+        self._leftovers.end()
 
     def _remove_runs(self, table: Table, id: str, transaction: Transaction, adopted: int) -> None:
         """Remove the metadata files of interrupted runs, of this process or an earlier process."""
@@ -380,6 +409,7 @@ class CommitPool:
     def end(self) -> None:
         """Stop after the work that was started."""
         self._pool.end()
+        self._worker.end()
 
     def _begin(
         self, key: str, work: Callable[[], Event], otherwise: Callable[[Exception], Event]

@@ -166,7 +166,7 @@ class Transactions:
         is_placed = place_of is not None and purpose is not Purpose.COMPACTION
         if place_of is None or not is_placed or not loaded.schema.flag("auto_batch_load"):
             return self._begin(loaded, transaction, owner, origin, purpose, ticket)
-        tidy_up(loaded, transaction, frozenset())
+        tidy_up(loaded, transaction)
         place = yield from place_of(loaded)
         try:
             # Opened anew: its base snapshot has the rows that were inserted before.
@@ -348,10 +348,10 @@ class Transactions:
             )
         except StoreUnavailableError as error:
             if not error.unclear:
-                tidy_up(loaded, transaction, frozenset())
+                tidy_up(loaded, transaction)
             raise
         if not isinstance(answer, Opened):
-            tidy_up(loaded, transaction, frozenset())
+            tidy_up(loaded, transaction)
             raise _not_opened(table, answer, self._now_ms())
         base = transaction.base_snapshot_id
         if base > 0 and not self._leases.stays(loaded, base):

@@ -15,7 +15,7 @@ from paimon_magics.errors import CommitConflictError, InvalidValueError
 from paimon_magics.planning.commits.requests import CommitRequest, Compact
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.cleanup import remove_settled
+from paimon_magics.tables.writing.cleanup import LeftTo, remove_uncommitted
 from paimon_magics.tables.writing.commit_messages import read_messages
 
 ROW_PARTS = ("new_files", "deleted_files", "changelog_files", "index_adds", "index_deletes")
@@ -223,9 +223,10 @@ def _paths(table: Table, messages: Sequence[CommitMessage]) -> list[str]:
 # Removes files that a committed transaction wrote but did not commit.
 
 
-def settle(commit: DecodedRequest) -> None:
+def settle(commit: DecodedRequest, left_to: LeftTo | None = None) -> None:
     """After a commit, remove the files of messages that it left out and of attempts that do not
-    count. It does not wait. Its exceptions, of any type, say nothing about the commit.
+    count. It does not wait. Its exceptions, of any type, say nothing about the commit. `left_to` is
+    that of `remove_uncommitted`.
 
     Files that were left out are removed first. The reason: an attempt that wrote some of them
     counts if its other files were committed, and then the notes that lead to these files are
@@ -234,4 +235,7 @@ def settle(commit: DecodedRequest) -> None:
     try:
         commit.table.paths.delete(left_out_paths(commit))
     finally:
-        remove_settled(commit.table, commit.request.transaction, commit.file_names)
+        transaction = commit.request.transaction
+        if transaction.attempts_folder is not None:
+            names = commit.file_names
+            remove_uncommitted(commit.table, transaction, names, 0, left_to=left_to)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits.requests import Transaction
@@ -49,16 +49,23 @@ def attempts_of(table: Table, prefix: str) -> str | None:
     return attempts_stem(table.location, prefix)
 
 
+LeftTo = Callable[[Callable[[], int]], object]
+"""Has something be removed, now or later."""
+
+
 def remove_uncommitted(
     table: Table,
     transaction: Transaction,
     keep: frozenset[str],
     wait_ms_max: int,
     since: int | None = None,
+    left_to: LeftTo | None = None,
 ) -> int:
     """End a transaction and delete its files except those named in `keep`, with folders that become
     empty. Return the number of deleted files. What may be deleted is for `deletable` to decide,
     with this `since`; only a commit that just succeeded, with the files in `keep`, says so itself.
+    `left_to` gets the removal of what other transactions have left, which may take long; None does
+    it at once, and logs its failures.
 
     Waits up to `wait_ms_max` for tasks that were told to stop. A task that runs longer removes its
     files itself; if it dies, the end of a later transaction of this table removes them.
@@ -73,24 +80,34 @@ def remove_uncommitted(
     if closed.others:
         _wait(table, stem, closed.others, wait_ms_max)
         deleted += _remove(table, stem, closed.others, keep, since)
-    for other_stem, ids in closed.left.items():
-        deleted += _remove(table, other_stem, ids, frozenset())
+    if closed.left and left_to is not None:
+        left_to(lambda: _remove_left(table, closed.left))
+    elif closed.left:
+        with failures_logged(table):
+            deleted += _remove_left(table, closed.left)
     return deleted
 
 
-def tidy_up(table: Table, transaction: Transaction, keep: frozenset[str]) -> None:
-    """`remove_uncommitted` without waiting, and failures are logged.
+def _remove_left(table: Table, left: Mapping[str, frozenset[str]]) -> int:
+    """Delete the files that ended attempts of other transactions have left. What is wrong with
+    those of one transaction keeps no others; it is raised at the end."""
+    deleted = 0
+    failed: Exception | None = None
+    for stem, ids in left.items():
+        try:
+            deleted += _remove(table, stem, ids, frozenset())
+        except Exception as error:
+            failed = error
+    if failed is not None:
+        raise failed
+    return deleted
 
-    The end of a later transaction of this table removes the remaining files.
-    """
-    with failures_logged(table):
-        remove_settled(table, transaction, keep)
 
-
-def remove_settled(table: Table, transaction: Transaction, keep: frozenset[str]) -> None:
-    """`remove_uncommitted` without waiting, for a transaction whose tasks leave notes."""
+def tidy_up(table: Table, transaction: Transaction) -> None:
+    """End a transaction that no task has written for; failures are logged."""
     if transaction.attempts_folder is not None:
-        remove_uncommitted(table, transaction, keep, wait_ms_max=0)
+        with failures_logged(table):
+            remove_uncommitted(table, transaction, frozenset(), 0, left_to=lambda _: None)
 
 
 @contextlib.contextmanager
