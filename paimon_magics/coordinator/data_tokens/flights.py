@@ -74,9 +74,13 @@ class Flights(Generic[T]):
             if self._failures and (now < self._next_ms or self._flying):
                 raise self._absent(max(self._next_ms - now, 0) / 1000)
             flight = self._flying[key] = _Flight(now + self._seconds * 1000)
+
+        def fly() -> list[T] | Exception:
+            return [] if flight.future.done() else [ask()]  # it may have waited for a thread
+
         self._pool.effect(
             "a request for a key",
-            lambda: [] if flight.future.done() else [ask()],  # it may have waited for a thread
+            fly,
             lambda error: error,
             lambda landed: self._land(key, flight, landed),
         )

@@ -133,6 +133,7 @@ def test_sts_that_stands_still_keeps_no_other_request_of_a_coordinator_waiting(
             for number in range(45)
         ]
         goes_on = gate.stand_still()
+        gate.policies.clear()
         client = process.client()
 
         def ask(path: str, token: str) -> httpx.Response:
