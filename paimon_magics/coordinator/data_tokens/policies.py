@@ -215,8 +215,8 @@ def reach_of(principal: Principal, tables: Tables, closed: Iterable[tuple[str, s
             paths = [pattern]
         else:
             # A name that is a pattern itself would reach other tables: it has no key.
-            found = ((d, t) for d, t in tables() if not set(d + t) & set(_WILD))
-            paths = [_path(d, t) for d, t in found if grant.matches(d, t)]
+            plain = ((d, t) for d, t in tables() if not set(d + t) & set(_WILD))
+            paths = [_path(d, t) for d, t in plain if grant.matches(d, t)]
         reads.update(paths)
         if _may_add(grant.scope):
             adds.update(paths)

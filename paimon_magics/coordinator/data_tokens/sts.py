@@ -118,9 +118,9 @@ class StsIssuer:
 
     def _note_time(self, answer: Mapping[str, Any]) -> None:
         """Note the store's clock, which an answer tells."""
-        told = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
+        date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
         with contextlib.suppress(ValueError, TypeError):
-            self._ahead_ms = int(parsedate_to_datetime(told).timestamp() * 1000) - now_ms()
+            self._ahead_ms = int(parsedate_to_datetime(date).timestamp() * 1000) - now_ms()
 
     def _sts(self) -> Any:
         """The client for the keys of now: an administrator may have exchanged them."""

@@ -141,7 +141,7 @@ def _remove(
     store = table.store
     running = running_attempts(store, stem, ids)
     prefix = f"{stem.rpartition('/')[2]}-"
-    found = {
+    files = {
         folder: [
             name
             for name in store.names(folder, prefix)
@@ -149,16 +149,16 @@ def _remove(
         ]
         for folder in _noted_places(table, stem, ids)
     }
-    names = {name for in_folder in found.values() for name in in_folder}
+    names = {name for in_folder in files.values() for name in in_folder}
     # A commit that kept some of its files knows them all.
     gone = names if keep else set(deletable(table, prefix, names, since))
-    for folder, in_folder in found.items():
+    for folder, in_folder in files.items():
         table.paths.delete(f"{folder}/{name}" for name in in_folder if name in gone)
         for parent in _parents(folder, table.location):
             if not store.remove_if_empty(parent):
                 break
     forget_attempts(store, stem, ids - running)
-    return sum(name in gone for in_folder in found.values() for name in in_folder)
+    return sum(name in gone for in_folder in files.values() for name in in_folder)
 
 
 def _noted_places(table: Table, stem: str, ids: frozenset[str]) -> list[str]:
@@ -188,12 +188,12 @@ def _parents(folder: str, location: str) -> Iterator[str]:
 
 
 def _delete_by_listing(table: Table, prefix: str, keep: frozenset[str], since: int | None) -> int:
-    found = [
+    files = [
         (path, name) for path, name in _listed(table, table.location, prefix) if name not in keep
     ]
-    names = {name for _, name in found}
+    names = {name for _, name in files}
     gone = names if keep else set(deletable(table, prefix, names, since))
-    paths = [path for path, name in found if name in gone]
+    paths = [path for path, name in files if name in gone]
     for path in paths:
         table.paimon.file_io.delete_quietly(path)
     return len(paths)

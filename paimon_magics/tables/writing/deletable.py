@@ -98,8 +98,8 @@ def _after(table: Table, since: int) -> list[Any]:
     still in use only where a later one is, and `find_commit` has looked through all of them."""
     latest = latest_snapshot(table.paimon)
     ids = range(0 if latest is None else latest.id, since, -1)
-    found = (read_snapshot(table.paimon, snapshot_id) for snapshot_id in ids)
-    return [snapshot for snapshot in found if snapshot is not None]
+    snapshots = (read_snapshot(table.paimon, snapshot_id) for snapshot_id in ids)
+    return [snapshot for snapshot in snapshots if snapshot is not None]
 
 
 def _of_chain(manifests: ManifestCache, chain: Sequence[Any], prefix: str) -> Iterator[str]:
