@@ -70,8 +70,7 @@ from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.snapshots.provenance import noted_files
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.cleanup import attempts_of, tidy_up
-from paimon_magics.tables.writing.deletable import was_committed
+from paimon_magics.tables.writing.cleanup import attempts_of, tidy_up, was_committed
 
 _ID = re.compile(r"[0-9a-f]{32}")
 

@@ -259,16 +259,17 @@ def noted_folders(store: Store, stem: str, ids: frozenset[str]) -> set[Folder]:
 def _folders_in(store: Store, path: str) -> set[Folder]:
     """The folders in a note. It may be anybody's: one that no attempt can have written is logged,
     and names none."""
+    size = store.size(path)
+    if size is not None and size > _NOTE_BYTES_MAX:
+        _log.warning("No attempt wrote the note %s of %d bytes, which is ignored.", path, size)
+        return set()
+    content = store.read(path)
+    if not content:
+        return set()
     try:
-        size = store.size(path)
-        if size is not None and size > _NOTE_BYTES_MAX:
-            raise ValueError(f"it has {size:,} bytes")
-        content = store.read(path)
-        if not content:
-            return set()
         with pa.ipc.open_stream(content) as reader:
             return {(_bucket(row[0]), row[1:]) for row in _tuples(reader.read_all())}
-    except (pa.ArrowException, ValueError, TypeError, IndexError, KeyError) as error:
+    except Exception as error:  # Arrow raises errors of many types for what is no stream
         _log.warning("No attempt wrote the note %s, which is ignored: %s", path, error)
         return set()
 

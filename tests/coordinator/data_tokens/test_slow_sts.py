@@ -15,8 +15,7 @@ from urllib.parse import parse_qs
 import httpx
 import pytest
 
-from paimon_magics.coordinator.data_tokens.flights import Flights
-from paimon_magics.coordinator.data_tokens.issuing import DataToken, DataTokens
+from paimon_magics.coordinator.data_tokens.issuing import DataToken, DataTokens, Flights
 from paimon_magics.coordinator.data_tokens.sts import StsIssuer, StsSettings
 from paimon_magics.coordinator.protocol.principals import Principal, grants_of
 from paimon_magics.coordinator.runtime.threads import Runtime
