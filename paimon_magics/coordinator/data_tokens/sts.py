@@ -81,6 +81,7 @@ class StsIssuer:
     def issue(self, policy: str, who: str, seconds: int) -> StoreKey:
         """See `KeyIssuer.issue`."""
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
 
         name = _NAME.sub("-", f"paimon-{who}")[:_NAME_CHARACTERS_MAX]
         try:
@@ -96,7 +97,7 @@ class StsIssuer:
                 hint="Check that the coordinator's own keys may assume the role of --sts-role, "
                 "and that the role allows keys of --data-token-seconds.",
             ) from error
-        except BotoCoreError as error:
+        except (BotoCoreError, ResponseParserError) as error:
             raise self._no_answer(error) from error
         self._note_time(answer)
         try:
@@ -117,10 +118,12 @@ class StsIssuer:
         )
 
     def _note_time(self, answer: Mapping[str, Any]) -> None:
-        """Note the store's clock, which an answer tells."""
+        """Note the store's clock, which an answer tells. HTTP has it in GMT."""
         date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
         with contextlib.suppress(ValueError, TypeError):
-            self._ahead_ms = int(parsedate_to_datetime(date).timestamp() * 1000) - now_ms()
+            moment = parsedate_to_datetime(date)
+            if moment.tzinfo is not None:
+                self._ahead_ms = int(moment.timestamp() * 1000) - now_ms()
 
     def _sts(self) -> Any:
         """The client for the keys of now: an administrator may have exchanged them."""

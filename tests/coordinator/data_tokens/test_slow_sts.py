@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -224,14 +225,13 @@ def test_key_that_has_not_ended_is_given_while_sts_is_away(catalog: Catalog, gat
 
 
 @pytest.mark.parametrize("ahead", [-300, 300])
-def test_key_lasts_its_time_by_the_stores_clock(catalog: Catalog, gate: Gate, ahead: int) -> None:
-    def shifted(hand_on: Callable[[], Reply]) -> Reply:
-        reply = hand_on()
-        told = format_datetime(datetime.now(UTC) + timedelta(seconds=ahead), usegmt=True)
-        headers = [(k, v) for k, v in reply.headers if k.lower() != "date"]
-        return Reply(reply.status, [*headers, ("Date", told)], reply.body)
+def test_key_lasts_its_time_by_the_stores_clock(
+    catalog: Catalog, gate: Gate, ahead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def date(*_: object) -> str:
+        return format_datetime(datetime.now(UTC) + timedelta(seconds=ahead), usegmt=True)
 
-    gate.answer = shifted
+    monkeypatch.setattr(BaseHTTPRequestHandler, "date_time_string", date)
     keys = tokens(catalog, seconds=20)
     token = of_table(keys, catalog)
     assert abs(keys.ahead_ms - ahead * 1000) < 3_000
@@ -244,3 +244,28 @@ def test_key_lasts_its_time_by_the_stores_clock(catalog: Catalog, gate: Gate, ah
     (problem,) = [fact.problem for fact in key_facts(keys) if fact.problem]
     assert "The store's clock is" in problem
     assert ("ahead of" if ahead > 0 else "behind") in problem
+
+
+@pytest.mark.parametrize("body", [b"<html>hello", b"", b"<AssumeRoleResponse/>"])
+def test_answer_that_is_no_key_is_none(catalog: Catalog, gate: Gate, body: bytes) -> None:
+    gate.answer = lambda _: Reply("200 OK", [("Content-Type", "text/xml")], body)
+    with pytest.raises(UnreachableError, match=r"STS at http://127.* gave no answer"):
+        of_table(tokens(catalog), catalog)
+
+
+def test_sts_that_throttles_is_asked_again_later(catalog: Catalog, gate: Gate) -> None:
+    error = "<Error><Code>Throttling</Code><Message>x</Message></Error>"
+    text = f"<ErrorResponse>{error}</ErrorResponse>"
+    gate.answer = lambda _: Reply("400 Bad Request", [("Content-Type", "text/xml")], text.encode())
+    keys = tokens(catalog)
+    with pytest.raises(UnreachableError, match="Throttling"):
+        of_table(keys, catalog)
+    gate.answer = lambda hand_on: hand_on()
+
+    def is_given() -> bool:
+        try:
+            return bool(of_table(keys, catalog))
+        except UnreachableError:
+            return False
+
+    wait_until(is_given)
