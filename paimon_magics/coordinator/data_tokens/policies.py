@@ -61,14 +61,15 @@ _METADATA = ("schema", "snapshot", "tag", "branch", "manifest", "changelog", "st
 
 
 def level_of(principal: Principal, database: str, table: str) -> Level:
-    """What a principal who may read a table may do in its folder, by their scopes on it."""
-    may_change = principal.may_on(Scope.CHANGE, database, table)
-    may_maintain = principal.may_on(Scope.MAINTAIN, database, table)
-    if may_change and may_maintain:
+    """What a principal who may read a table may do in its folder, by their scopes on it.
+
+    Paimon's Java library expires snapshots after each of its commits, and writes the hint of the
+    earliest one after the first: a key that may not fails commits that have succeeded.
+    """
+    if principal.may_on(Scope.CHANGE, database, table):
         return Level.EXPIRE
-    if may_change:
-        return Level.COMMIT
     may_insert = principal.may_on(Scope.INSERT, database, table)
+    may_maintain = principal.may_on(Scope.MAINTAIN, database, table)
     return Level.ADD if may_insert or may_maintain else Level.READ
 
 

@@ -146,7 +146,7 @@ def test_key_of_a_table_cannot_read_or_list_another(lake: Lake) -> None:
     ("allow", "written"),
     [
         ("insert=shop.orders", {OWN}),
-        ("change=shop.orders", {OWN, "bucket-0/n", "manifest/n"}),
+        ("change=shop.orders", {OWN, "bucket-0/n", "manifest/n", "snapshot/EARLIEST"}),
         ("write=shop.orders", {OWN, "bucket-0/n", "manifest/n", "snapshot/EARLIEST"}),
     ],
 )

@@ -82,7 +82,7 @@ def test_closed_tables_are_denied_to_all_but_administrators() -> None:
         ("alter=shop.orders", Level.READ),
         ("insert=shop.orders", Level.ADD),
         ("maintain=shop.orders", Level.ADD),
-        ("change=shop.orders", Level.COMMIT),
+        ("change=shop.orders", Level.EXPIRE),
         ("write=shop.orders", Level.EXPIRE),
         ("admin=shop.orders", Level.EXPIRE),
     ],
