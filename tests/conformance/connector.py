@@ -4,8 +4,10 @@ connector's catalog of a file system, and tells where they differ.
     python tests/conformance/connector.py --connector JAR [--python PYTHON] [SCENARIO…]
 
 The program needs a Python with the PySpark that the connector was made for; `--python` is one in
-which paimon_magics is installed and that runs the coordinator. Each file of `statements/` is a
-scenario in a database of its own, one statement a line:
+which paimon_magics and what its tests need are installed, and that runs the coordinator. With
+`--data-tokens` its warehouse is on MinIO, and the connector has no key but those that it hands out,
+for seconds: then JAR is the connector's and that of paimon-s3, with a comma between. Each file of
+`statements/` is a scenario in a database of its own, one statement a line:
 
     -- wait 2                               seconds in which the coordinator looks at the tables
     -- at is the time of snapshot 3 of t    {at} in a later statement is that time in milliseconds
@@ -18,12 +20,15 @@ as well. Two refusals in different words are equal: the coordinator has its own.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,16 +42,18 @@ TIME = re.compile(r"-- (\w+) is the time of snapshot (\d+) of (\w+)")
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # What a catalog adds to a table's properties by itself.
 ADDED = {"path", "owner", "createdAt", "createdBy", "updatedAt", "updatedBy"}
+CATALOG = "org.apache.paimon.spark.SparkCatalog"
 REFUSED = "refused"
+KEY_SECONDS = 15
 
 
 @dataclass
 class Backend:
-    """One of the two catalogs. `seen` holds (scenario, step): what came of each statement, and of
-    looking at each table at the end."""
+    """One of the two catalogs, whose `home` is a folder of its own. `seen` holds (scenario, step):
+    what came of each statement, and of looking at each table at the end."""
 
     name: str
-    warehouse: Path
+    home: Path
     conf: dict[str, str]
     seen: dict[tuple[str, str], Any] = field(default_factory=dict)
 
@@ -55,7 +62,7 @@ class Backend:
         spark.catalog.setCurrentCatalog(self.name)
         spark.sql(f"CREATE DATABASE IF NOT EXISTS {self.name}.`{scenario}`")
         spark.sql(f"USE {self.name}.`{scenario}`")
-        given = {"catalog": self.name, "elsewhere": str(self.warehouse.parent / "elsewhere")}
+        given = {"catalog": self.name, "elsewhere": str(self.home / "elsewhere")}
         for number, line in enumerate(lines):
             if wait := WAIT.fullmatch(line):
                 time.sleep(int(wait[1]))
@@ -100,7 +107,8 @@ class Backend:
             return sorted([str(key), self._plain(one)] for key, one in value.items())
         if isinstance(value, list | tuple):
             return [self._plain(one) for one in value]
-        text = str(value).replace("file:", "").replace(str(self.warehouse.parent), "<folder>")
+        text = str(value).replace("file:", "").replace(str(self.home), "<folder>")
+        text = text.replace(self.conf["warehouse"], "<folder>/warehouse")  # in a bucket
         return UUID.sub("<uuid>", re.sub(rf"\b{self.name}\b", "<catalog>", text))
 
 
@@ -109,7 +117,7 @@ def _filled(line: str, given: dict[str, str]) -> str:
 
 
 def _session(connector: str, backends: list[Backend]) -> SparkSession:
-    catalog, extensions = "org.apache.paimon.spark.SparkCatalog", "PaimonSparkSessionExtensions"
+    extensions = "PaimonSparkSessionExtensions"
     builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.jars", connector)
@@ -122,7 +130,7 @@ def _session(connector: str, backends: list[Backend]) -> SparkSession:
         .config("spark.log.level", "OFF")
     )
     for backend in backends:
-        builder = builder.config(f"spark.sql.catalog.{backend.name}", catalog)
+        builder = builder.config(f"spark.sql.catalog.{backend.name}", CATALOG)
         for key, value in backend.conf.items():
             builder = builder.config(f"spark.sql.catalog.{backend.name}.{key}", value)
     return builder.getOrCreate()
@@ -130,11 +138,12 @@ def _session(connector: str, backends: list[Backend]) -> SparkSession:
 
 def _told(scenarios: list[str], files: Backend, served: Backend) -> list[str]:
     """What differs and is not allowed to, and what is allowed to and does not."""
+    is_s3 = served.conf["warehouse"].startswith("s3://")
     allowed = json.loads((HERE / "differences.json").read_text())
     expected = {
         (one["scenario"], step)
         for one in allowed
-        if one["scenario"] in scenarios
+        if one["scenario"] in scenarios and (is_s3 or one.get("where") != "S3")
         for step in one["steps"]
     }
     differing = {
@@ -156,42 +165,100 @@ def _told(scenarios: list[str], files: Backend, served: Backend) -> list[str]:
     return lines
 
 
+def _reader_told(spark: SparkSession, conf: dict[str, str]) -> list[str]:
+    """What a user who may read a database can do besides, or can't, with the keys they get."""
+
+    def ask(method: str, path: str, **body: Any) -> Any:
+        headers = {"Authorization": f"Bearer {conf['token']}", "Content-Type": "application/json"}
+        request = urllib.request.Request(
+            conf["uri"] + path, json.dumps(body).encode(), headers, method=method
+        )
+        with urllib.request.urlopen(request) as answer:
+            return json.loads(answer.read() or b"null")
+
+    token = ask("POST", "/v1/tokens", name="reader", allow=["read=rights"])["token"]
+    for key, value in {"": CATALOG, **{f".{key}": v for key, v in conf.items()}}.items():
+        spark.conf.set(f"spark.sql.catalog.reader{key}", token if key == ".token" else value)
+    writes = ["INSERT INTO {} VALUES (9, 'z')", "DELETE FROM {} WHERE k = 1", "TRUNCATE TABLE {}"]
+    writes += ["CALL reader.sys.compact('{}')", "DROP TABLE {}"]
+    spark.sql("CREATE DATABASE served.rights")
+    told = []
+    for table, options in {
+        "append": "'bucket' = '-1'",
+        "keyed": "'primary-key' = 'k', 'bucket' = '1'",
+    }.items():
+        name = f"rights.{table}"
+        spark.sql(f"CREATE TABLE served.{name} (k INT, v STRING) TBLPROPERTIES ({options})")
+        for k in range(3):
+            spark.sql(f"INSERT INTO served.{name} VALUES ({k}, 'a')")
+        before = spark.sql(f"SELECT * FROM served.{name} ORDER BY k").collect()
+        if spark.sql(f"SELECT * FROM reader.{name} ORDER BY k").collect() != before:
+            told.append(f"the reader of {name} reads something else")
+        for write in writes:
+            given = name if write.startswith("CALL") else f"reader.{name}"
+            with contextlib.suppress(Exception):
+                spark.sql(write.format(given)).collect()
+                told.append(f"the reader may: {write.format(given)}")
+        if spark.sql(f"SELECT * FROM served.{name} ORDER BY k").collect() != before:
+            told.append(f"the reader has changed {name}")
+    frame = spark.sql("SELECT * FROM reader.rights.append")
+    ask("DELETE", "/v1/tokens/reader")
+    time.sleep(KEY_SECONDS + 1)
+    with contextlib.suppress(Exception):
+        frame.collect()
+        told.append("the reader still reads after the time of the last key")
+    return told
+
+
+@contextlib.contextmanager
+def _served(python: str, home: Path, *, data_tokens: bool) -> Iterator[dict[str, str]]:
+    """The options of a catalog of a coordinator, which ends with the block."""
+    command = [python, "-m", "tests.conformance.host", "--watch-every-ms=1500"]
+    command += ["--data-tokens", f"--data-token-seconds={KEY_SECONDS}"] if data_tokens else []
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, cwd=HERE.parents[1], **pipes) as host:
+        try:
+            query = urllib.parse.urlencode({"warehouse": home / "warehouse"})
+            url = f"{host.stdout.readline().strip()}/?{query}"
+            with urllib.request.urlopen(urllib.request.Request(url, method="POST")) as answer:
+                address, token, *options = answer.read().decode().split()
+            yield {
+                "metastore": "rest",
+                "uri": address,
+                "token.provider": "bear",
+                "token": token,
+                **dict(option.split("=", 1) for option in options),
+            }
+        finally:
+            host.stdin.close()  # it ends with that, and its coordinators with it
+            host.wait(60)
+
+
 def main() -> int:
     """Run the scenarios and return how the process ends."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--connector", required=True, help="the connector's jar")
     parser.add_argument("--python", default=sys.executable, help="has paimon_magics")
+    parser.add_argument("--data-tokens", action="store_true", help="on MinIO, with its keys alone")
     parser.add_argument("scenario", nargs="*", help="all, if none is given")
     asked = parser.parse_args()
     statements = {path.stem: path.read_text().splitlines() for path in HERE.glob("statements/*")}
     scenarios = asked.scenario or sorted(statements)
     with tempfile.TemporaryDirectory() as folder:
-        homes = [Path(folder, name, "warehouse") for name in ("files", "served")]
+        homes = [Path(folder, name) for name in ("files", "served")]
         for home in homes:
-            home.mkdir(parents=True)
-        command = [asked.python, "-m", "paimon_magics.coordinator", "--warehouse", str(homes[1])]
-        command += ["--state", str(homes[1].parent / "state"), "--watch-every-ms", "1500"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as coordinator:
-            try:
-                assert coordinator.stdout is not None
-                _, address, token, *_ = coordinator.stdout.readline().split()
-                rest = {
-                    "metastore": "rest",
-                    "uri": address,
-                    "token.provider": "bear",
-                    "token": Path(token.partition("=")[2]).read_text().strip(),
-                }
-                files = Backend("files", homes[0], {"warehouse": str(homes[0])})
-                served = Backend("served", homes[1], {"warehouse": str(homes[1]), **rest})
-                spark = _session(asked.connector, [files, served])
-                for scenario in scenarios:
-                    for backend in (files, served):
-                        backend.run(spark, scenario, statements[scenario])
-                    print(scenario, flush=True)
-                spark.stop()
-            finally:
-                coordinator.terminate()
-        told = _told(scenarios, files, served)
+            (home / "warehouse").mkdir(parents=True)
+        with _served(asked.python, homes[1], data_tokens=asked.data_tokens) as conf:
+            files = Backend("files", homes[0], {"warehouse": str(homes[0] / "warehouse")})
+            served = Backend("served", homes[1], conf)
+            spark = _session(asked.connector, [files, served])
+            for scenario in scenarios:
+                for backend in (files, served):
+                    backend.run(spark, scenario, statements[scenario])
+                print(scenario, flush=True)
+            told = _told(scenarios, files, served)
+            told += _reader_told(spark, conf) if asked.data_tokens else []
+            spark.stop()
     print("\n".join(told))
     return 1 if told else 0
 

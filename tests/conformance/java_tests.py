@@ -17,7 +17,7 @@ import pyspark
 
 from tests.backends.maven import fetched_jars
 from tests.conformance.outcomes import Outcome
-from tests.oracle.java_reader import PACKAGE
+from tests.oracle.java_reader import PACKAGE, S3_PACKAGE
 
 __all__ = ["java_outcomes"]
 
@@ -35,7 +35,9 @@ _PACKAGES = (
     "org.jetbrains.kotlin:kotlin-stdlib:1.9.10",
 )
 _ADAPTER = Path(__file__).parent
-_CLASSES = ("CoordinatorSimpleTableTest", "CoordinatorCatalogTest")
+_ANYWHERE = ("CoordinatorCatalogTest",)
+_CLASSES = ("CoordinatorSimpleTableTest", *_ANYWHERE)
+"""The first is about tables in local folders."""
 _SOURCES = (
     "paimon-core/src/test/java",
     "paimon-common/src/test/java",
@@ -45,15 +47,18 @@ _RESOURCES = ("paimon-core/src/test/resources", "paimon-common/src/test/resource
 _MINUTES_MAX = 30
 
 
-def java_outcomes(source: Path, build: Path, host: str, only: Sequence[str]) -> list[Outcome]:
+def java_outcomes(
+    source: Path, build: Path, host: str, only: Sequence[str], *, on_s3: bool
+) -> list[Outcome]:
     """What each test did. `source` is a checkout of Paimon, `host` starts the coordinators; `only`
-    are patterns of the console launcher for names of methods, none for all."""
+    are names of classes and `Class.method`, none for all that can run there."""
     folder = build / "java"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    jars = [*fetched_jars(_PACKAGES), str(Path(pyspark.__file__).parent / "jars" / "*")]
+    packages = (*_PACKAGES, S3_PACKAGE) if on_s3 else _PACKAGES
+    jars = [*fetched_jars(packages), str(Path(pyspark.__file__).parent / "jars" / "*")]
     _compile(source, folder / "classes", jars)
-    _run(source, folder, jars, host, only)
+    _run(source, folder, jars, host, only or (_ANYWHERE if on_s3 else _CLASSES))
     return list(_reported(folder / "reports"))
 
 
@@ -106,7 +111,7 @@ def _chosen(only: Sequence[str]) -> list[str]:
     package = "org.apache.paimon.rest"
     return [
         f"--select-{'method' if '.' in name else 'class'}={package}.{name.replace('.', '#')}"
-        for name in only or _CLASSES
+        for name in only
     ]
 
 

@@ -1,8 +1,8 @@
 """A plugin for pytest: pypaimon's tests talk to coordinators in place of their mock server.
 
 It stands in for the module with the mock server. A server of theirs becomes a coordinator, which
-the host starts (`host.py`), with the token that the test chose; the name of its warehouse becomes
-that of the folder. What tests look for inside the mock is refused by name.
+the host starts (`host.py`), with the token that the test chose; clients get the options that the
+host says, with the warehouse that it chose. What tests look for inside the mock is refused by name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pypaimon.api.auth import BearTokenAuthProvider
 from pypaimon.api.rest_api import RESTApi
 
 _HOST = os.environ["CONFORMANCE_HOST"]
-_folders: dict[str, str] = {}  # of running coordinators, by their port
+_options: dict[str, dict[str, str]] = {}  # of clients of running coordinators, by their port
 
 
 class RESTCatalogServer:
@@ -37,17 +37,18 @@ class RESTCatalogServer:
 
     def start(self) -> None:
         Path(self._folder).mkdir(parents=True, exist_ok=True)
-        self._url, token = _ask("POST", warehouse=self._folder, token=self._token).split()
+        answer = _ask("POST", warehouse=self._folder, token=self._token)
+        self._url, token, *given = answer.split()
         assert token == self._token
         self.port = int(self._url.rpartition(":")[2])
-        _folders[str(self.port)] = self._folder
+        _options[str(self.port)] = dict(option.split("=", 1) for option in given)
 
     def get_url(self) -> str:
         return self._url
 
     def shutdown(self) -> None:
         if self._url:
-            _folders.pop(str(self.port))
+            _options.pop(str(self.port))
             _ask("DELETE", url=self._url)
 
     def __getattr__(self, name: str) -> Any:
@@ -61,15 +62,15 @@ def _ask(method: str, **parameters: str) -> str:
     return text
 
 
-def _map_warehouse() -> None:
-    """Have clients name the folder of the warehouse where a test names it `warehouse`."""
+def _map_options() -> None:
+    """Have clients name the coordinator's warehouse where a test names it `warehouse`."""
     connect = RESTApi.__init__
 
     def mapped(self: Any, options: Any, config_required: bool = True) -> None:
         given = options if isinstance(options, dict) else options.to_map()
-        folder = _folders.get(str(given.get("uri")).rpartition(":")[2])
-        if folder is not None:
-            given = {**given, "warehouse": folder}
+        others = _options.get(str(given.get("uri")).rpartition(":")[2])
+        if others is not None:
+            given = {**given, **others}
             options = given if isinstance(options, dict) else type(options)(given)
         connect(self, options, config_required)
 
@@ -79,4 +80,4 @@ def _map_warehouse() -> None:
 _module = types.ModuleType("pypaimon.tests.rest.rest_server")
 _module.RESTCatalogServer = RESTCatalogServer  # type: ignore[attr-defined]
 sys.modules[_module.__name__] = _module
-_map_warehouse()
+_map_options()

@@ -23,9 +23,13 @@ _LEFT_OUT = f"{_TESTS}/test_exponential_retry_strategy.py::TestExponentialRetryS
 _MINUTES_MAX = 40
 
 
-def python_outcomes(source: Path, build: Path, host: str, only: Sequence[str]) -> list[Outcome]:
+def python_outcomes(
+    source: Path, build: Path, host: str, only: Sequence[str], *, on_s3: bool
+) -> list[Outcome]:
     """What each test did. `source` is a checkout of Paimon, `host` starts the coordinators; `only`
-    are files or ids of tests in the folder of the tests, none for all."""
+    are files or ids of tests in the folder of the tests, none for all. pypaimon has all it
+    needs where the warehouses are `on_s3`."""
+    del on_s3
     folder = source / "paimon-python"
     python = _environment(folder, build / "venv")
     report = build / "pypaimon.xml"

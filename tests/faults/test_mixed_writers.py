@@ -20,6 +20,7 @@ from tests.coordinator.forking import FORKING
 from tests.coordinator.process import TABLE, Process, create_table, read
 from tests.coordinator.test_process import commit_many, commit_over_rest
 from tests.oracle.java_process import compile_java_writer, start_java_writer
+from tests.oracle.java_reader import S3_PACKAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +34,6 @@ TABLES = {
     "primary key": "CREATE TABLE t (k INT NOT NULL, v STRING) "
     f"TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2', 'write-only' = 'true', {PATIENT})",
 }
-JAVA_S3 = "org.apache.paimon:paimon-s3:1.3.1"
 KEYS = 1000
 """How far apart the keys of two writers are."""
 
@@ -53,7 +53,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
     with contextlib.ExitStack() as stack:
         if request.param == "S3":
             options = stack.enter_context(new_bucket()).options
-            jars = (fetched_jar(JAVA_S3),)
+            jars = (fetched_jar(S3_PACKAGE),)
         else:
             options, jars = {"warehouse": str(tmp_path / "warehouse")}, ()
         environment = {ENVIRONMENT: json.dumps(options)}

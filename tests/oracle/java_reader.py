@@ -17,6 +17,9 @@ from typing import Any
 PACKAGE = "org.apache.paimon:paimon-flink-2.0:2.0.0"
 """One shaded jar: all of Paimon's core and its file formats."""
 
+S3_PACKAGE = "org.apache.paimon:paimon-s3:1.4.2"
+"""What Paimon's Java library opens S3 with; the newest there is."""
+
 
 Warehouse = str | Path | Mapping[str, str]
 """A catalog: a warehouse's folder, or the options of another kind of catalog, such as REST."""
