@@ -177,10 +177,11 @@ def _reader_told(spark: SparkSession, conf: dict[str, str]) -> list[str]:
             return json.loads(answer.read() or b"null")
 
     token = ask("POST", "/v1/tokens", name="reader", allow=["read=rights"])["token"]
-    for key, value in {"": CATALOG, **{f".{key}": v for key, v in conf.items()}}.items():
+    options = {**conf, "defaultDatabase": "rights"}  # else it asks for `default`, which is hidden
+    for key, value in {"": CATALOG, **{f".{key}": v for key, v in options.items()}}.items():
         spark.conf.set(f"spark.sql.catalog.reader{key}", token if key == ".token" else value)
     writes = ["INSERT INTO {} VALUES (9, 'z')", "DELETE FROM {} WHERE k = 1", "TRUNCATE TABLE {}"]
-    writes += ["CALL reader.sys.compact('{}')", "DROP TABLE {}"]
+    writes.append("DROP TABLE {}")
     spark.sql("CREATE DATABASE served.rights")
     told = []
     for table, options in {
@@ -194,11 +195,13 @@ def _reader_told(spark: SparkSession, conf: dict[str, str]) -> list[str]:
         before = spark.sql(f"SELECT * FROM served.{name} ORDER BY k").collect()
         if spark.sql(f"SELECT * FROM reader.{name} ORDER BY k").collect() != before:
             told.append(f"the reader of {name} reads something else")
-        for write in writes:
-            given = name if write.startswith("CALL") else f"reader.{name}"
+        tried = [write.format(f"reader.{name}") for write in writes]
+        if table == "keyed":  # of the other one there is nothing to compact
+            tried.append(f"CALL reader.sys.compact('{name}')")
+        for write in tried:
             with contextlib.suppress(Exception):
-                spark.sql(write.format(given)).collect()
-                told.append(f"the reader may: {write.format(given)}")
+                spark.sql(write).collect()
+                told.append(f"the reader may: {write}")
         if spark.sql(f"SELECT * FROM served.{name} ORDER BY k").collect() != before:
             told.append(f"the reader has changed {name}")
     frame = spark.sql("SELECT * FROM reader.rights.append")
