@@ -34,28 +34,23 @@ class Level(IntEnum):
     """What a key may do in a table's folder: each level includes the one before it.
 
     ADD writes files whose names no other user's transactions may take. COMMIT writes and deletes
-    what an engine's commit does, manifests too; it may list the names in the bucket.
-    EXPIRE also deletes snapshots and keeps their changelogs. Snapshots, tags and schemas are
-    written by the coordinator alone.
+    what an engine does at its commits: manifests too, tags (`tag.automatic-creation`), and the
+    deletion of snapshots that expire; it may list the names in the bucket. Snapshots and schemas
+    are written by the coordinator alone.
     """
 
     READ = 0
     ADD = 1
     COMMIT = 2
-    EXPIRE = 3
 
 
 # What the levels may neither write nor delete, below a table's folder and those of its branches.
 # `.attempts` tells the coordinator what to remove.
 _PROTECTED: dict[Level, tuple[str, ...]] = {
     Level.ADD: ("branch/*",),
-    Level.COMMIT: (
-        *("schema/*", "snapshot/*", "tag/*", "changelog/*"),
-        *(".attempts/*", _OWN),
-    ),
-    Level.EXPIRE: ("schema/*", "tag/*", ".attempts/*", _OWN),
+    Level.COMMIT: ("schema/*", ".attempts/*", _OWN),
 }
-# What EXPIRE may delete and not write. The hints beside are written by who expires.
+# What COMMIT may delete and not write. The hints beside are written by who expires.
 _DELETED_ONLY = ("snapshot/snapshot-*",)
 _METADATA = ("schema", "snapshot", "tag", "branch", "manifest", "changelog", "statistics")
 
@@ -67,7 +62,7 @@ def level_of(principal: Principal, database: str, table: str) -> Level:
     earliest one after the first: a key that may not fails commits that have succeeded.
     """
     if principal.may_on(Scope.CHANGE, database, table):
-        return Level.EXPIRE
+        return Level.COMMIT
     may_insert = principal.may_on(Scope.INSERT, database, table)
     may_maintain = principal.may_on(Scope.MAINTAIN, database, table)
     return Level.ADD if may_insert or may_maintain else Level.READ
@@ -112,15 +107,14 @@ def table_policy(
     if level is Level.ADD:
         statements.append(_allow(_PUT, [f"{root}{folder.below(f'*/{names}*')}"]))
         statements.append(_deny(_PUT[:1], _below(folder, _PROTECTED[level])))
-    elif level > Level.ADD:
+    elif level is Level.COMMIT:
         # In its folders alone: an object with the name of a folder hides what the folder has.
         statements += [
             _allow([*_PUT, _DELETE], [f"{root}{folder.below('*/*')}"]),
             _deny([_PUT[0], _DELETE], _below(folder, _PROTECTED[level])),
             *_of_arrow(folder),
+            _deny(_PUT[:1], _below(folder, _DELETED_ONLY)),
         ]
-    if level is Level.EXPIRE:
-        statements.append(_deny(_PUT[:1], _below(folder, _DELETED_ONLY)))
     return _policy(statements, ends_at_ms)
 
 

@@ -30,6 +30,8 @@ from paimon_magics.tables.stores.store import (
 
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 10
+# What botocore raises for XML of another form.
+_PARSING = (LookupError, TypeError, AttributeError, ValueError)
 _NO_ROLE = "arn:minio:iam:::role/paimon-magics"  # a server without roles wants an ARN anyhow
 _ROLE = re.compile(r"arn:[\w-]+:iam:.*:role/.+")
 _AWS = re.compile(r"(^|\.)amazonaws\.com(\.cn)?$")
@@ -97,7 +99,7 @@ class StsIssuer:
                 hint="Check that the coordinator's own keys may assume the role of --sts-role, "
                 "and that the role allows keys of --data-token-seconds.",
             ) from error
-        except (BotoCoreError, ResponseParserError) as error:
+        except (BotoCoreError, ResponseParserError, *_PARSING) as error:
             raise self._no_answer(error) from error
         self._note_time(answer)
         try:
@@ -108,7 +110,7 @@ class StsIssuer:
                 key["SessionToken"],
                 int(key["Expiration"].timestamp() * 1000),
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except _PARSING as error:
             raise self._no_answer(f"it has no key: {error!r}") from error
 
     def _no_answer(self, why: object) -> UnreachableError:

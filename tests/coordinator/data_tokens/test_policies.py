@@ -82,9 +82,9 @@ def test_closed_tables_are_denied_to_all_but_administrators() -> None:
         ("alter=shop.orders", Level.READ),
         ("insert=shop.orders", Level.ADD),
         ("maintain=shop.orders", Level.ADD),
-        ("change=shop.orders", Level.EXPIRE),
-        ("write=shop.orders", Level.EXPIRE),
-        ("admin=shop.orders", Level.EXPIRE),
+        ("change=shop.orders", Level.COMMIT),
+        ("write=shop.orders", Level.COMMIT),
+        ("admin=shop.orders", Level.COMMIT),
     ],
 )
 def test_levels_follow_from_scopes(text: str, level: Level) -> None:
