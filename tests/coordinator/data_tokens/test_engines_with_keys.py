@@ -33,7 +33,8 @@ TABLES = {
     "append": ("id BIGINT, v STRING", "'bucket' = '-1'"),
     "keyed": (
         "id BIGINT, v STRING, PRIMARY KEY (id) NOT ENFORCED",
-        "'bucket' = '1', 'changelog-producer' = 'lookup', 'num-sorted-run.compaction-trigger' = '3'"
+        "'bucket' = '1', 'changelog-producer' = 'lookup', 'consumer.expiration-time' = '1 h'"
+        ", 'num-sorted-run.compaction-trigger' = '3'"
         ", 'snapshot.num-retained.min' = '2', 'snapshot.num-retained.max' = '4'",
     ),
 }
