@@ -17,7 +17,7 @@ from pypaimon import Schema
 from tests.backends.flink import FlinkJob, compiled_flink_job, flink_job
 from tests.backends.maven import fetched_jar
 from tests.backends.minio import minio
-from tests.coordinator.data_tokens.test_keys_on_minio import ROWS, Lake, read, write
+from tests.coordinator.data_tokens.test_keys_on_minio import Lake, read
 from tests.coordinator.process import Process, wait_until
 from tests.oracle.java_process import compile_java_writer, start_java_writer
 from tests.oracle.java_reader import S3_PACKAGE
@@ -181,26 +181,3 @@ def test_flink_job_creates_writes_compacts_follows_and_drops_with_keys_that_end_
             wait_until(lambda: lake.bucket.objects("warehouse/shop.db/keyed/consumer") != [], 60)
             assert following.failures() == []
     assert lake.bucket.objects("warehouse/shop.db/unwanted") == []
-
-
-def test_flink_job_of_a_reader_follows_a_table_and_writes_nothing(
-    lake: Lake, class_path: str
-) -> None:
-    owner = lake.catalog(lake.token("owner", "write"))
-    for table in ("read_only", "own"):
-        owner.create_table(f"shop.{table}", Schema.from_pyarrow_schema(ROWS), False)
-        write(owner, f"shop.{table}", pa.table({"k": [1], "v": ["a"]}, schema=ROWS))
-    token = lake.token("reader", "read=shop.read_only", "write=shop.own")
-    refused = "INSERT INTO lake.shop.read_only SELECT * FROM lake.shop.own"
-    with running(lake, class_path, token, refused) as job:
-        assert ended(job, 120) != 0
-        assert "AccessDenied" in job.log() or "403" in job.log(), job.log()[-5000:]
-    assert len(read(owner, "shop.read_only")) == 1
-    followed = (
-        "INSERT INTO lake.shop.own SELECT * FROM lake.shop.read_only"
-        " /*+ OPTIONS('continuous.discovery-interval' = '1 s') */"
-    )
-    with running(lake, class_path, token, followed) as job:
-        wait_until(lambda: len(read(owner, "shop.own")) == 2, 120, lambda: job.log()[-20_000:])
-        lake.ask(lake.coordinator.token(), "/v1/tokens/reader", "DELETE")
-        assert ended(job, 6 * SECONDS) != 0  # it asks for the next snapshot, or for a key
