@@ -146,8 +146,8 @@ def test_key_of_a_table_cannot_read_or_list_another(lake: Lake) -> None:
     ("allow", "written"),
     [
         ("insert=shop.orders", {OWN}),
-        ("change=shop.orders", {OWN, "bucket-0/n", "manifest/n", "snapshot/EARLIEST"}),
-        ("write=shop.orders", {OWN, "bucket-0/n", "manifest/n", "snapshot/EARLIEST"}),
+        ("change=shop.orders", {OWN, "bucket-0/n", "manifest/n", "snapshot/EARLIEST", "tag/tag-n"}),
+        ("write=shop.orders", {OWN, "bucket-0/n", "manifest/n", "snapshot/EARLIEST", "tag/tag-n"}),
     ],
 )
 def test_key_of_a_writer_writes_what_their_scope_takes(
