@@ -5,7 +5,8 @@ A test compares `STATEMENTS` with docs/statements.md. Verbs and options come fro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import contains
 
 from paimon_magics.errors import UnknownNameError, likely_meant, nearest
 from paimon_magics.magics.line import VERBS
@@ -14,6 +15,7 @@ from paimon_magics.planning.commits.procedures import PROCEDURES
 from paimon_magics.planning.options.table_options import OPTIONS, OptionDefinition
 from paimon_magics.planning.reads.stream_points import STREAM_PURPOSES
 from paimon_magics.statements.dialects.alternatives import COMING
+from paimon_magics.statements.grants import SCOPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,19 +124,45 @@ STATEMENTS = (
         "SHOW",
         "list databases, tables, columns, partitions, options, tags; or a table's definition",
         (
-            "SHOW DATABASES [LIKE 'p*']",
+            "SHOW DATABASES | SCHEMAS | NAMESPACES [LIKE 'p*']",
             "SHOW TABLES [IN d] [LIKE 'p*']",
+            "SHOW VIEWS [LIKE 'p*']",
+            "SHOW PROCEDURES",
+            "SHOW CURRENT NAMESPACE | DATABASE | SCHEMA",
             "SHOW COLUMNS IN t",
             "SHOW PARTITIONS t [PARTITION (c = v, …)]",
             "SHOW TBLPROPERTIES t [('k')]",
             "SHOW TAGS t",
             "SHOW CREATE TABLE t",
+            "SHOW GRANTS [ON [TABLE] t | ON DATABASE d] [TO grantee]",
+        ),
+    ),
+    StatementHelp(
+        "GRANT",
+        "let users, roles and groups read or change tables",
+        (
+            "GRANT scope, … ON [TABLE] t | DATABASE d TO grantee, …",
+            "GRANT ROLE role, … TO grantee, …",
+            f"a scope is {', '.join(SCOPES)}; a grantee [USER] name, ROLE name or GROUP name; * in "
+            "t stands for any text",
+        ),
+    ),
+    StatementHelp(
+        "REVOKE",
+        "take back what was granted",
+        (
+            "REVOKE scope, … ON [TABLE] t | DATABASE d FROM grantee, …",
+            "REVOKE ROLE role, … FROM grantee, …",
         ),
     ),
     StatementHelp(
         "DESCRIBE",
-        "show a table's columns, one column, or a database",
-        ("DESCRIBE [TABLE] [EXTENDED] t [column]", "DESCRIBE DATABASE d"),
+        "show a table's columns, one column, a database, or what was done to a table",
+        (
+            "DESCRIBE [TABLE] [EXTENDED] t [column]",
+            "DESCRIBE DATABASE d",
+            "DESCRIBE HISTORY t",
+        ),
     ),
     StatementHelp(
         "CREATE TEMPORARY VIEW",
@@ -167,6 +195,8 @@ _SYNONYMS = {
     "REPLACE": "UPSERT",
 }
 
+_SHORT = {"DESC": "DESCRIBE"}
+
 
 def help_text(topic: str = "") -> str:
     """Return a line on everything that is offered; or the help on a verb, a statement, `cell`,
@@ -182,13 +212,19 @@ def help_text(topic: str = "") -> str:
     for verb in VERBS:
         if verb.name == wanted.lower():
             return f"%paimon {verb.usage}\n    {verb.purpose}"
-    topic_words = wanted.upper().split()
+    topic_words = [_SHORT.get(word, word) for word in wanted.upper().split()]
+    wanted = wanted if wanted.upper() not in _SHORT else topic_words[0]
     for name in (" ".join(topic_words), *topic_words[:1]):
         if name in _SYNONYMS:
             return COMING[_SYNONYMS[name]]
     statements = [s for s in STATEMENTS if s.name == wanted.upper()]
-    # The first word is enough: `help alter`, `help create`.
+    # The first word is enough: `help alter`, `help create`; or the first ones: `help show grants`.
     statements = statements or [s for s in STATEMENTS if s.name.split()[0] == wanted.upper()]
+    statements = statements or [
+        replace(statement, forms=forms)
+        for statement in STATEMENTS
+        if (forms := tuple(form for form in statement.forms if _begins(form, topic_words)))
+    ]
     if statements:
         return "\n".join(_statement(statement) for statement in statements)
     if wanted.lower() == _STREAMS:
@@ -199,6 +235,18 @@ def help_text(topic: str = "") -> str:
     meant = likely_meant(wanted, [*topics(), *OPTIONS])
     hint = meant or nearest(wanted, topics(), what="topics")
     raise UnknownNameError(f"There is no help about `{topic}`.", hint=hint)
+
+
+def _begins(form: str, words: list[str]) -> bool:
+    """Whether a form begins with these words; of words with `|` between, any one may stand."""
+    alternatives: list[set[str]] = []
+    texts = form.split()
+    for before, text in zip(["", *texts], texts, strict=False):
+        if before == "|" and alternatives:
+            alternatives[-1].add(text)
+        elif text != "|":
+            alternatives.append({text})
+    return len(words) <= len(alternatives) and all(map(contains, alternatives, words))
 
 
 def topics() -> list[str]:

@@ -15,7 +15,7 @@ import paimon_magics
 from paimon_magics import errors
 from paimon_magics.errors import SetupError
 from paimon_magics.magics.configuration import PaimonMagics
-from paimon_magics.magics.help import REFUSED, STATEMENTS, StatementHelp
+from paimon_magics.magics.help import REFUSED, STATEMENTS, StatementHelp, help_text
 from paimon_magics.magics.line import VERBS, Verb
 from paimon_magics.magics.options import CELL_OPTIONS, Option
 from paimon_magics.session.merge_builder import MergeBuilder
@@ -23,6 +23,7 @@ from paimon_magics.session.reports.administration import Administration
 from paimon_magics.session.reports.surface import Reporting
 from paimon_magics.session.streams import Stream
 from paimon_magics.settings import Settings
+from paimon_magics.statements.grammar import parsing
 from paimon_magics.statements.grammar.parsing import parse_cell, parse_statement
 from paimon_magics.statements.lexing.tokens import split_cell
 from paimon_magics.statements.statement import ChangeGrants, CreateTable, ShowGrants, StatementText
@@ -114,6 +115,16 @@ def test_documented_tree_of_errors_matches_the_code() -> None:
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda statement: statement.name)
 def test_every_statement_of_the_help_is_documented(statement: StatementHelp) -> None:
     assert statement.name in offered_and_refused()[0]
+
+
+def test_help_has_every_statement_of_the_grammar() -> None:
+    begun = [words for words, _ in parsing._READERS]
+    begun += [("SHOW", *words) for words in parsing._SHOW_READERS]
+    refused = {("COMMENT", "ON"), ("REPLACE", "TABLE")}  # read in order to be refused by name
+    for words in set(begun) - refused:
+        shown = help_text(" ".join(words))
+        first = "DESCRIBE" if words == ("DESC",) else words[0]
+        assert first in shown and words[-1].removeprefix("DESC") in shown, words
 
 
 @pytest.mark.parametrize("kind", REFUSED)

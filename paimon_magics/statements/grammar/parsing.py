@@ -278,29 +278,31 @@ def _alter(cursor: Cursor) -> Statement:
     return _known_second_word(cursor, ("TABLE", "VIEW", "DATABASE"), ("MATERIALIZED",))
 
 
+_SHOW_READERS: dict[tuple[str, ...], Reader] = {
+    ("DATABASES",): databases.read_show_databases,
+    ("SCHEMAS",): databases.read_show_databases,
+    ("NAMESPACES",): databases.read_show_databases,
+    ("TABLES",): databases.read_show_tables,
+    ("VIEWS",): databases.read_show_views,
+    ("PROCEDURES",): databases.read_show_procedures,
+    ("CURRENT", "NAMESPACE"): databases.read_show_current,
+    ("CURRENT", "DATABASE"): databases.read_show_current,
+    ("CURRENT", "SCHEMA"): databases.read_show_current,
+    ("PARTITIONS",): tables.read_show_partitions,
+    ("CREATE", "TABLE"): tables.read_show_create_table,
+    ("TBLPROPERTIES",): tables.read_show_options,
+    ("COLUMNS",): tables.read_show_columns,
+    ("TAGS",): read_show_tags,
+    ("GRANTS",): read_show_grants,
+}
+
+
 def _show(cursor: Cursor) -> Statement:
-    readers: dict[tuple[str, ...], Reader] = {
-        ("DATABASES",): databases.read_show_databases,
-        ("SCHEMAS",): databases.read_show_databases,
-        ("NAMESPACES",): databases.read_show_databases,
-        ("TABLES",): databases.read_show_tables,
-        ("VIEWS",): databases.read_show_views,
-        ("PROCEDURES",): databases.read_show_procedures,
-        ("CURRENT", "NAMESPACE"): databases.read_show_current,
-        ("CURRENT", "DATABASE"): databases.read_show_current,
-        ("CURRENT", "SCHEMA"): databases.read_show_current,
-        ("PARTITIONS",): tables.read_show_partitions,
-        ("CREATE", "TABLE"): tables.read_show_create_table,
-        ("TBLPROPERTIES",): tables.read_show_options,
-        ("COLUMNS",): tables.read_show_columns,
-        ("TAGS",): read_show_tags,
-        ("GRANTS",): read_show_grants,
-    }
-    for words, reader in readers.items():
+    for words, reader in _SHOW_READERS.items():
         if cursor.at(*words):
             cursor.index += len(words)
             return reader(cursor)
-    known = (*(w for words in readers for w in words[:1]), "FUNCTIONS", "CATALOGS")
+    known = (*(w for words in _SHOW_READERS for w in words[:1]), "FUNCTIONS", "CATALOGS")
     others = ("CURRENT", "USER", "SYSTEM", "ALL", "CREATE", "LOCKS", "ROLES", "VARIABLES")
     return _known_second_word(cursor, known, (*others, "CACHED", "INDEXES"))
 
