@@ -37,6 +37,7 @@ _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _UNABLE = 2
 _LOOK_S = 0.2
 _ENDS_S = 20
+_PYTHON_IDLE_SECONDS = "120"  # Spark ends idle processes after a minute, then this begins
 _SOCKET_FOLDER_CHARACTERS_MAX = 60  # as in module `sessions`
 
 
@@ -91,9 +92,12 @@ def launch_words(host: str, port: int, folder: Path, more: Sequence[str]) -> lis
 def launch_environment(environ: Mapping[str, str], more: Sequence[str] = ()) -> dict[str, str]:
     """The environment of Spark's server with the options `more`. Raises SetupError if there is no
     Java for it."""
+    from paimon_magics.spark import python_daemon
+
     java = find_java(environ, newest_java(importlib.metadata.version("pyspark")))
     environment = {**environ, **prepare_environment(java), **utf8_locale(environ)}
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    environment.setdefault(python_daemon.IDLE_SECONDS, _PYTHON_IDLE_SECONDS)
     if _is_local(more):
         environment.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     environment["SPARK_HOME"] = str(_spark_home())

@@ -16,6 +16,7 @@ import pytest
 from paimon_magics.errors import SetupError
 from paimon_magics.settings import Settings
 from paimon_magics.spark.connect_server import PORT, launch_environment, launch_words
+from paimon_magics.spark.python_daemon import IDLE_SECONDS, MODULE
 from paimon_magics.spark.remote import server_address
 from tests.magics.kernel import ROOT, Done, Kernel
 from tests.spark.shared_server import Place, family, family_mb, shared_place
@@ -60,7 +61,8 @@ COUNT = "%%paimon\nSELECT count(*) AS n FROM slow"
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with shared_place(tmp_path_factory.mktemp("shared"), SETTINGS) as place:
+    idle = {IDLE_SECONDS: "3"}
+    with shared_place(tmp_path_factory.mktemp("shared"), SETTINGS, idle) as place:
         yield place
 
 
@@ -101,6 +103,12 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> None:
     while not condition():
         assert time.monotonic() < ends
         time.sleep(0.1)
+
+
+def daemons(place: Place) -> list[int]:
+    """The processes that Python processes of tasks are forked from, and these."""
+    named = {pid: Path(f"/proc/{pid}/cmdline") for pid in family(place.server.pid)}
+    return [pid for pid, line in named.items() if line.exists() and MODULE in line.read_text()]
 
 
 def session_of(kernel: Kernel) -> str:
@@ -217,6 +225,17 @@ def test_killed_notebook_leaves_neither_jobs_nor_session_at_the_server(
     wait_for(lambda: place.server.files() == before, SESSION_S + 20)
     assert time.monotonic() - killed > SESSION_S / 2
     assert "SESSION_CLOSED" in look_into(place, session)
+
+
+def test_idle_python_of_a_session_ends_and_comes_back(place: Place) -> None:
+    """Spark ends idle processes after a minute; their daemon then ends, and is started anew."""
+    kernel = place.notebook()
+    kernel.run(SLOW.format(name="idle.txt", tasks=1, halves=0))
+    kernel.run(COUNT)
+    assert daemons(place)
+    wait_for(lambda: not daemons(place), 120)
+    assert "1" in shown(kernel.run(COUNT))
+    assert daemons(place)
 
 
 def test_culled_notebook_ends_its_session_at_once(place: Place) -> None:
