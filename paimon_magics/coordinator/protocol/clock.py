@@ -23,6 +23,16 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
+def machine_ms(at_ms: int, clock_ms: int) -> int:
+    """A moment of a coordinator's own clock by this machine's clock, for a person or a file's
+    time. `clock_ms` is the present time of the first.
+
+    The coordinator's clock advances by one that never goes back, and does not follow the machine's
+    when that is set.
+    """
+    return now_ms() + at_ms - clock_ms
+
+
 def lease_members(expires_at_ms: int, at_ms: int) -> dict[str, int]:
     """The members of an answer that say when a lease ends: by this machine's clock, and from now
     on.

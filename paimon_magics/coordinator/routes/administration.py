@@ -26,6 +26,7 @@ from paimon_magics.coordinator.http.guard import check_named, principal_of
 from paimon_magics.coordinator.http.limits import run_in_threadpool
 from paimon_magics.coordinator.http.stored_grants import Grants, StoredGrants
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
+from paimon_magics.coordinator.protocol.clock import machine_ms
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.coordinator.protocol.principals import Grantee, Principal, Scope
@@ -186,8 +187,13 @@ def table_routes(coordinator: Coordinator) -> list[Route]:
 
 def stopped_document(coordinator: Coordinator, principal: Principal) -> list[dict[str, Any]]:
     """The stopped tables that the principal may read: location, reason, and since when."""
+    clock_ms = coordinator.runtime.clock.now_ms()
     return [
-        {"location": location, "reason": stopped.reason, "since_ms": stopped.since_ms}
+        {
+            "location": location,
+            "reason": stopped.reason,
+            "since_ms": machine_ms(stopped.since_ms, clock_ms),
+        }
         for location, stopped in sorted(coordinator.state.stopped.items())
         if sees_location(principal, location)
     ]

@@ -27,7 +27,7 @@ from paimon_magics.coordinator.http.answers import answer_response, json_body
 from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.limits import run_in_threadpool, run_steps, settled
-from paimon_magics.coordinator.protocol.clock import lease_members
+from paimon_magics.coordinator.protocol.clock import lease_members, machine_ms
 from paimon_magics.coordinator.protocol.documents import (
     bucket_of,
     origin_document,
@@ -128,9 +128,9 @@ class _Handlers:
         )
         # The unfinished ones come first, then the last finished ones, the newest first.
         states = [*self._coordinator.state.transactions.values(), *finished]
-        compacted = self._coordinator.compactions.counts()
+        compacted, now_ms = self._coordinator.compactions.counts(), self._now_ms()
         documents = [
-            _transaction_state_document(state, compacted[state.id])
+            _transaction_state_document(state, now_ms, compacted[state.id])
             for state in states
             if sees_location(principal, state.location)
         ]
@@ -141,7 +141,8 @@ class _Handlers:
         if state is None or not sees_location(principal_of(request), state.location):
             return answer_response(Unknown())
         compacted = self._coordinator.compactions.counts()
-        return JSONResponse(_transaction_state_document(state, compacted[state.id]))
+        document = _transaction_state_document(state, self._now_ms(), compacted[state.id])
+        return JSONResponse(document)
 
     async def heartbeat(self, request: Request) -> Response:
         id = await self._own(request)
@@ -277,14 +278,19 @@ class _Handlers:
         return answer_response(answer, self._now_ms())
 
 
-def _transaction_state_document(state: TransactionState, compacted: int = 0) -> dict[str, Any]:
+def _transaction_state_document(
+    state: TransactionState, clock_ms: int, compacted: int = 0
+) -> dict[str, Any]:
     """The document of a transaction, which compacts that many buckets, for everybody with read
-    permission.
+    permission. Its times are the machine's; `clock_ms` is the present time of the coordinator's
+    clock.
     """
     compacts = f"compacts {count_text(compacted, 'bucket')}" if compacted else ""
-    same = ("id", "owner", "begun_at_ms", "expires_at_ms", "ended_at_ms")
+    times = {key: getattr(state, key) for key in ("begun_at_ms", "expires_at_ms", "ended_at_ms")}
     return {
-        **{key: getattr(state, key) for key in same},
+        "id": state.id,
+        "owner": state.owner,
+        **{key: machine_ms(at_ms, clock_ms) if at_ms else at_ms for key, at_ms in times.items()},
         "table": state.location,
         "name": state.table,
         "phase": state.phase.value,

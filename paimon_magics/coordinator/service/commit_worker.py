@@ -34,6 +34,7 @@ from paimon_magics.coordinator.core.events import (
 from paimon_magics.coordinator.core.values import Cause
 from paimon_magics.coordinator.ownership.lease import Claims, Fate
 from paimon_magics.coordinator.ownership.ownership import Ownership
+from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.request_id import about
 from paimon_magics.coordinator.service.publication_watch import PublicationMonitor, publication_of
 from paimon_magics.coordinator.service.state_thread import QueuedEvent, StateThread
@@ -151,7 +152,7 @@ class CommitWorker:
             if receipt is not None:
                 self._tidy(table, id, transaction, adopted)
                 self._settle(decoded_request)
-                publication = publication_of(id, decoded_request, receipt, self._now_ms())
+                publication = publication_of(id, decoded_request, receipt, now_ms())
                 return CommitPublished(id, receipt, self._now_ms(), publication)
             if not self._claim(transaction, Fate.COMMIT):
                 return CommitRefused(id, "its files are being removed", self._now_ms())
@@ -261,7 +262,7 @@ class CommitWorker:
         reach("commit.published")
         if run > 1:
             self._tidy(table, id, request.transaction, adopted)
-        publication = publication_of(id, decoded_request, receipt, self._now_ms())
+        publication = publication_of(id, decoded_request, receipt, now_ms())
         return CommitPublished(id, receipt, self._now_ms(), publication, findings)
 
     def _settle(self, commit: DecodedRequest) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_magics.coordinator.core.values import Pause
+from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.request_id import about
 from paimon_magics.coordinator.runtime.children import ChildDiedError, ChildProcess
 from paimon_magics.coordinator.runtime.threads import Loop, Owner, Runtime
@@ -189,7 +190,7 @@ class CompactionScheduler:
         pause stays, with the name of its requester.
         """
         with self._pausing:
-            pause = None if by is None else self.pause or Pause(by, self._now_ms())
+            pause = None if by is None else self.pause or Pause(by, now_ms())
             self._halts.save_compaction_pause(pause)
             self.pause = pause
         self._wake()

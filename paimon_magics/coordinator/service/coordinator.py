@@ -52,6 +52,7 @@ from paimon_magics.coordinator.core.values import (
     TransactionState,
 )
 from paimon_magics.coordinator.ownership.ownership import Ownership
+from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.documents import transaction_of
 from paimon_magics.coordinator.runtime.threads import Loop, Runtime
 from paimon_magics.coordinator.service.commit_worker import CommitPool, CommitWorker
@@ -112,7 +113,7 @@ class Coordinator:
     ) -> None:
         limits = limits or Limits()
         self.runtime = runtime = runtime or Runtime()
-        self._now_ms = now_ms = runtime.clock.now_ms
+        self._now_ms = clock_ms = runtime.clock.now_ms
         self.catalog = catalog
         self.load = catalog.load
         self.table_ids = TableIds(catalog)
@@ -144,7 +145,7 @@ class Coordinator:
         self.worker = CommitWorker(
             catalog, store, settings, self.turns, self.watching, ownership, self.state_thread
         )
-        self.leases = Leases(catalog, limits.lease_ms, now_ms())
+        self.leases = Leases(catalog, limits.lease_ms, clock_ms())
         self.compactions = CompactionClaims(lambda: self.state)
         self.upkeep = Upkeep(catalog, store, self.state_thread, ownership, self.turns, self.leases)
         self.transactions = Transactions(
@@ -273,7 +274,7 @@ class Coordinator:
         requester.
         """
         self.worker.own()
-        answer = self.state_thread.ask_event(lambda ask: PauseRequested(by, self._now_ms(), ask))
+        answer = self.state_thread.ask_event(lambda ask: PauseRequested(by, now_ms(), ask))
         assert isinstance(answer, Suspended)
         return answer.pause
 

@@ -23,6 +23,7 @@ from paimon_magics.coordinator.core.events import (
     TableMoved,
 )
 from paimon_magics.coordinator.core.values import Answer, Pause, TransactionState
+from paimon_magics.coordinator.protocol.clock import machine_ms, now_ms
 from paimon_magics.coordinator.service.state_thread import StateThread
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
@@ -52,7 +53,7 @@ from paimon_magics.tables.table import Table, publishes_itself
 
 
 def publication_of(
-    id: str, decoded_request: DecodedRequest, receipt: CommitReceipt, now_ms: int
+    id: str, decoded_request: DecodedRequest, receipt: CommitReceipt, at_ms: int
 ) -> Publication | None:
     """Return the publication that a transaction's commit made.
 
@@ -70,7 +71,7 @@ def publication_of(
         commit_user=request.transaction.commit_user,
         commit_identifier=request.transaction.commit_identifier,
         commit_kind=receipt.commit_kind or "",
-        published_at_ms=now_ms,
+        published_at_ms=at_ms,
         rests_on=receipt.rests_on,
         changes_index=decoded_request.changes_index,
         has_read=request.read_set is not None,
@@ -156,7 +157,9 @@ class PublicationMonitor:
     def forget_predecessor(self, table: Table) -> None:
         """Let a new table at the location of a stopped table, which was dropped, take commits."""
         stopped = self._state_thread.state.stopped.get(table.location)
-        if stopped is not None and created_since(table, stopped.since_ms):
+        if stopped is not None and created_since(
+            table, machine_ms(stopped.since_ms, self._now_ms())
+        ):
             self.table_dropped(table.location)
 
     def pause(self) -> Pause | None:
@@ -231,7 +234,7 @@ class PublicationMonitor:
         fence = None if self._fence is None else self._fence()
         token = repetition_token(publication, self._store.publications.repetition_runs(publication))
         receipt = commit_fenced(decoded(table, request), self._catalog.publish, fence, token=token)
-        return moved(publication, receipt, self._now_ms())
+        return moved(publication, receipt, now_ms())
 
     def _request_of(self, publication: Publication) -> CommitRequest | None:
         if not publication.is_transaction:

@@ -30,11 +30,13 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import (
     CommitConflictError,
+    CompactionConflictError,
     OutdatedPlanError,
     PaimonMagicsError,
     SetupError,
     UnknownOutcomeError,
     UnsupportedStatementError,
+    with_one_stop,
 )
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import (
@@ -61,6 +63,7 @@ from paimon_magics.tables.commits.decoded_request import (
 from paimon_magics.tables.commits.dynamic_keys import streamed_keys_check
 from paimon_magics.tables.commits.log_positions import log_check
 from paimon_magics.tables.commits.message_checks import check_creation, check_messages
+from paimon_magics.tables.commits.other_commits import other_commits
 from paimon_magics.tables.commits.prepare import Prepared, SnapshotPreparation
 from paimon_magics.tables.commits.read_checks import read_check, read_properties
 from paimon_magics.tables.commits.receipts import find_commit, find_snapshot, receipt_of
@@ -175,6 +178,7 @@ class _Run:
     ) -> None:
         table, request, messages = decoded.table, decoded.request, decoded.messages
         self._table = table
+        self._messages = messages
         self._transaction = request.transaction
         self._changes_on = plan_changes(table, request.change, messages)
         self._checks = [
@@ -296,10 +300,17 @@ class _Run:
             return True
         if self._conflicts.roll_back(latest, changes):
             return False
+        others = other_commits(
+            self._table, self._transaction.base_snapshot_id, self._messages, latest
+        )
+        if isinstance(conflict, CompactionConflictError):
+            text = f"{conflict.message} {others}".rstrip()
+            raise CompactionConflictError(text, conflict.conflicting, hint=conflict.hint)
         if isinstance(conflict, PaimonMagicsError):
             raise conflict
+        text = with_one_stop(f"The commit to `{self._table.name}` was refused: {conflict}.")
         raise self._refused()(
-            f"The commit to `{self._table.name}` was refused: {conflict}",
+            f"{text} {others}".rstrip(),
             hint="Nothing was written. Run the statement again: it plans on the current snapshot.",
         ) from conflict
 

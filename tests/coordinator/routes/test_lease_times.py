@@ -76,3 +76,31 @@ def test_transaction_outlasts_its_lease_when_the_machine_clock_was_set(
         receipt = client.commit(CommitRequest(transaction, Append(), messages))
         assert receipt.snapshot_id == 1
         client.close()
+
+
+@pytest.mark.parametrize("set_by_ms", [-HOUR_MS, HOUR_MS])
+def test_times_of_transactions_and_pauses_are_those_of_the_machine_clock(
+    tmp_path: Path, set_by_ms: int
+) -> None:
+    with served(tmp_path, set_by_ms=set_by_ms, lease_ms=20_000) as (url, catalog):
+        client = RemoteCoordinator(At(url, TOKEN))
+        began_ms = time.time() * 1000 - 1
+        ended = client.begin(TABLE)
+        messages = write(catalog, ended, [{"k": 1, "v": 1}])
+        client.commit(CommitRequest(ended, Append(), messages))
+        opened = client.begin(TABLE)
+        once = client._requests.once
+        once("POST", "/v1/coordinator/pause", {"owner": "ada"})
+        listed = once("GET", "/v1/transactions")[1]["transactions"]
+        shown = once("GET", f"/v1/transactions/{client.key_of(opened)}")[1]
+        status = once("GET", "/v1/coordinator")[1]
+        now_ms = time.time() * 1000 + 1
+        moments = [
+            at for each in (*listed, shown) for at in (each["begun_at_ms"], each["ended_at_ms"])
+        ]
+        moments = [at for at in moments if at]
+        assert len(moments) == 4
+        for at_ms in (*moments, status["pause"]["since_ms"]):
+            assert began_ms <= at_ms <= now_ms
+        assert 0 < shown["expires_at_ms"] - now_ms <= 20_000
+        client.close()
