@@ -212,7 +212,12 @@ async def on_gone(_: Request, __: Exception) -> Response:
 
 async def on_unexpected(request: Request, error: Exception) -> Response:
     """Return the response to an unexpected error. Its text goes to the log only."""
-    _log.error("%s %s failed unexpectedly: %r", request.method, request.url.path, error)
+    return failed_unexpectedly(request.method, request.url.path, error)
+
+
+def failed_unexpectedly(method: str, path: str, error: BaseException) -> Response:
+    """Log an unexpected error, and return the response to the request."""
+    _log.error("%s %s failed unexpectedly: %r", method, path, error)
     return error_answer(
         500,
         "InternalError",

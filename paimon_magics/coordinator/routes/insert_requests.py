@@ -219,7 +219,7 @@ def answer_document(answer: Answer, label: str | None = None) -> dict[str, Any]:
             return {"lsn": lsn, "snapshot_id": snapshot_id}
         case Granted(lsn=lsn):
             return {"lsn": lsn}
-        case Refused():
+        case Refused():  # `answer_of` has its status
             return {"error": refusal(answer)}
 
 

@@ -21,17 +21,18 @@ import json
 from collections import deque
 from typing import Any
 
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from paimon_magics.coordinator.http.answers import hint_for, on_error
+from paimon_magics.coordinator.http.answers import failed_unexpectedly, on_error
 from paimon_magics.coordinator.http.guard import principal_in
 from paimon_magics.coordinator.inserts.admission.validator import mode_of
-from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode
-from paimon_magics.coordinator.protocol.principals import Principal
+from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode, Refused
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry, InsertRequest
 from paimon_magics.coordinator.routes.insert_requests import (
     answer_document,
+    answer_of,
     header_bytes,
     named_by,
     offset_of,
@@ -68,7 +69,7 @@ class InsertStream:
             await _Stream(self._entry, socket, receive).serve()
         except PaimonMagicsError as error:
             with contextlib.suppress(RuntimeError):
-                shown = await _error(error, principal_in(scope))
+                shown = _error(await on_error(socket, error))
                 await socket.send_text(json.dumps([{"error": shown}]))
                 await socket.close(_REFUSED)
 
@@ -171,10 +172,10 @@ class _Stream:
     async def _refusal_text(self, offset: int, error: BaseException) -> str:
         """The answer to a message that failed, as JSON."""
         if isinstance(error, PaimonMagicsError):
-            shown = await _error(error, self._principal)
+            answer = await on_error(self._socket, error)
         else:
-            shown = {"type": "InternalError", "message": type(error).__name__, "hint": ""}
-        return json.dumps({"offset": offset, "error": shown})
+            answer = failed_unexpectedly("STREAM", self._socket.url.path, error)
+        return json.dumps({"offset": offset, "error": _error(answer)})
 
 
 def _answer_text(offset: int, answer: Answer) -> tuple[str, bool]:
@@ -183,11 +184,20 @@ def _answer_text(offset: int, answer: Answer) -> tuple[str, bool]:
         # The fast path: most answers are these.
         end = ', "duplicate": true}' if answer.duplicate else "}"
         return f'{{"offset": {offset}, "lsn": {answer.lsn}{end}', False
+    if isinstance(answer, Refused):
+        return json.dumps({"offset": offset, "error": _error(answer_of(answer))}), True
     document = answer_document(answer)
     document.pop("label", None)
-    return json.dumps({"offset": offset, **document}), "error" in document
+    return json.dumps({"offset": offset, **document}), False
 
 
-async def _error(error: PaimonMagicsError, principal: Principal) -> dict[str, str]:
-    hint = await hint_for(principal, error)
-    return {"type": type(error).__name__, "message": error.message, "hint": hint}
+def _error(answer: Response) -> dict[str, Any]:
+    """The error of a message: what an insert over HTTP would be answered, with the status and the
+    seconds of `Retry-After` beside its members."""
+    document = json.loads(bytes(answer.body))
+    shown = {"status": answer.status_code, **document["error"]}
+    if document.get("address"):
+        shown["address"] = document["address"]
+    if "retry-after" in answer.headers:
+        shown["retry_after"] = int(answer.headers["retry-after"])
+    return shown

@@ -87,6 +87,28 @@ def test_a_stream_that_begins_before_its_channel_is_refused(served: Served) -> N
     assert served.ids() == [5]
 
 
+def test_errors_of_streams_are_those_of_requests(served: Served) -> None:
+    """Refused by the queue, by the check of the rows, and by the size."""
+    with stream(served, "?channel=a&offset=5") as socket:
+        socket.send(row(5))
+        answers(socket, 1)
+    for query, message in (
+        ("?channel=a&offset=4", row(4)),
+        ("?channel=a&offset=5", row(6)),
+        ("", json.dumps({"rows": [["x", "s"]]})),
+        ("", "no json"),
+    ):
+        with stream(served, query) as socket:
+            socket.send(message)
+            (streamed,) = answers(socket, 1)
+        names = {}
+        if query:
+            names = {"paimon-channel": "a", "paimon-offset": query[-1]}
+        answer = served.call("POST", "", message.encode(), names)
+        assert streamed["error"] == {"status": answer.status_code, **answer.json()["error"]}
+        assert streamed["error"]["status"] in (400, 416, 422)
+
+
 def test_refused_insert_ends_the_stream_before_later_inserts(served: Served) -> None:
     with stream(served) as socket:
         socket.send(row(1))
