@@ -11,15 +11,15 @@ import contextlib
 import ssl
 import threading
 import time
-import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 
 from paimon_magics.coordinator.client.addresses import tls_context
 from paimon_magics.coordinator.client.administration import TooLateError
+from paimon_magics.coordinator.client.patience import Patience
 from paimon_magics.coordinator.client.starting import Endpoint, Finder
 from paimon_magics.coordinator.protocol.errors import (
     BrokeOffError,
@@ -42,9 +42,6 @@ from paimon_magics.errors import (
 )
 from paimon_magics.forks import renew_after_fork
 
-if TYPE_CHECKING:
-    import socket
-
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 120.0
 _PAUSE_SECONDS = 0.05
@@ -52,7 +49,6 @@ _PAUSE_SECONDS_MAX = 2.0
 _PLACES_MAX = 3
 _WAITS_MAX = 5  # while owners die one after the other
 _UNAUTHORISED = 401
-_CONNECTED = ("connection.connect_tcp.complete", "connection.start_tls.complete")
 _SETTLED = (409, 410, 416, 422)  # answers about the thing itself
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout)
@@ -97,7 +93,7 @@ class Requests:
         self._endpoint: Endpoint | None = None
         self._moving = threading.Lock()
         self._tls = tls_context(None) if tls is None else tls
-        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._patience = Patience(finder.succeeded)
         self._http = self._new_http()
         renew_after_fork(self)
 
@@ -105,9 +101,7 @@ class Requests:
         """See `Renewed`: other connections, to the same coordinator."""
         self._moving = threading.Lock()
         self.delay = ""
-        for connection in tuple(self._sockets):  # only this process's: nothing is sent
-            connection.close()
-        self._sockets = weakref.WeakSet()
+        self._patience.after_fork()
         if not self._http.is_closed:
             self._http = self._new_http()
 
@@ -279,21 +273,20 @@ class Requests:
         return self._send(renewed, method, path, document)
 
     def _send(self, endpoint: Endpoint, method: str, path: str, document: Any) -> httpx.Response:
-        url, trace = endpoint.address + path, {"trace": self._note_socket}
+        url, trace = endpoint.address + path, {"trace": self._patience.trace(endpoint)}
         headers = {"Authorization": f"Bearer {endpoint.token}"}
-        if not isinstance(document, BinaryBody):
-            return self._http.request(method, url, json=document, headers=headers, extensions=trace)
-        encoded = {
-            name.encode(): value.encode() for name, value in (headers | document.headers).items()
-        }
-        return self._http.request(
-            method, url, content=document.content, headers=encoded, extensions=trace
-        )
-
-    def _note_socket(self, event: str, info: Mapping[str, Any]) -> None:
-        """Remember the socket of a new connection, when the HTTP client reports it."""
-        if event in _CONNECTED:
-            self._sockets.add(info["return_value"].get_extra_info("socket"))
+        with self._patience.waiting(endpoint):
+            if not isinstance(document, BinaryBody):
+                return self._http.request(
+                    method, url, json=document, headers=headers, extensions=trace
+                )
+            encoded = {
+                name.encode(): value.encode()
+                for name, value in (headers | document.headers).items()
+            }
+            return self._http.request(
+                method, url, content=document.content, headers=encoded, extensions=trace
+            )
 
     def _where(self) -> Endpoint:
         with self._moving:
@@ -360,6 +353,14 @@ def _unanswered(endpoint: Endpoint, error: httpx.TransportError) -> Outcome:
         f"The coordinator at {endpoint.address} can't be reached: {error}",
         hint="Check that it is running, and check its address and token.",
     )
+    if isinstance(error, httpx.ReadTimeout):
+        problem = SetupError(
+            f"The coordinator at {endpoint.address} has the request, and has not answered for "
+            f"{_ANSWER_SECONDS:.0f} s. Its process, or what it waits for, may stand still.",
+            hint=f"Look at {endpoint.address}/health/ready, or ask who runs the coordinator. With "
+            "the addresses of all coordinators of the warehouse, a session goes on at the next "
+            "owner by itself.",
+        )
     problem.__cause__ = error  # for `broke_off`
     untouched = isinstance(error, _NOT_SENT)
     return Outcome(None, problem, is_known=False, untouched=untouched, may_repeat=True)

@@ -232,7 +232,10 @@ class SmallInserts:
             headers["group_commit"] = first.mode
         if first.version is not None:
             headers["paimon-table"] = first.version
-        document = self._send(table_path(first.table), body, headers)
+        try:
+            document = self._send(table_path(first.table), body, headers)
+        except UnknownOutcomeError as error:
+            raise _unknown(together, headers["idempotency-key"], error) from error
         return InsertReceipt(
             lsn=int(document["lsn"]),
             mode=str(document["mode"]),
@@ -244,6 +247,24 @@ class SmallInserts:
             snapshot_id=document.get("snapshot_id"),
             trouble=str(document.get("trouble", "")),
         )
+
+
+def _unknown(
+    together: Sequence[_Waiting], key: str, error: UnknownOutcomeError
+) -> UnknownOutcomeError:
+    """The error of inserts that may have been taken. One that was sent alone can be repeated by its
+    label."""
+    first = together[0]
+    full = f"{first.table.database}.{first.table.table}"
+    hint = f"Insert them again with label={key!r}: what was taken is not inserted twice."
+    if len(together) > 1:
+        hint = (
+            f"Look whether they are in `{full}`, or wait in `%paimon queue {full}`, before you "
+            "insert them again. An insert with a label can be repeated without a look."
+        )
+    return UnknownOutcomeError(
+        f"Whether the rows were inserted into `{full}` is unknown. {error.message}", hint=hint
+    )
 
 
 def _body(contents: Sequence[pyarrow.Table | LoggedChange]) -> tuple[dict[str, str], bytes]:

@@ -68,6 +68,7 @@ _ELSE = (
 _IDENTITY = re.compile(r"metastore|uri|warehouse|catalog-key|.*endpoint")
 
 _PROBE_SECONDS_MAX = 5.0
+_SIGN_SECONDS = 2.0  # for a sign of life
 
 
 def can_start() -> bool:
@@ -177,6 +178,10 @@ class Embedded:
     def renewed(self, refused: Endpoint) -> Endpoint | None:
         """See `Finder.renewed`: its token is that of a folder, which does not change."""
         return None
+
+    def succeeded(self, silent: Endpoint) -> bool:
+        """See `Finder.succeeded`: nothing stands by for it."""
+        return False
 
     def _send_options(self, endpoint: Endpoint) -> None:
         """Send this session's catalog options to a running coordinator. If it does not accept them,
@@ -358,6 +363,11 @@ class Finder(Protocol):
         there is no other token. Raises SetupError if no token can be read.
         """
 
+    def succeeded(self, silent: Endpoint) -> bool:
+        """Whether `silent` shows no sign of life, and another coordinator owns the warehouse, as
+        far as is known here. It takes seconds, and changes nothing.
+        """
+
 
 class At:
     """Finds a coordinator at known addresses: the first address that answers. When that coordinator
@@ -413,6 +423,18 @@ class At:
         """See `Finder.renewed`."""
         text = self._token.renewed(refused.token)
         return None if text is None else Endpoint(refused.address, text)
+
+    def succeeded(self, silent: Endpoint) -> bool:
+        """See `Finder.succeeded`."""
+        others = [each for each in self._addresses.all if each != silent.address]
+        lease = None if self.catalog is None else _lease_here(self.catalog)
+        if lease is not None and lease.address not in (*others, silent.address):
+            others.append(lease.address)
+        if not others or not _problem_at(silent.address, self.tls, seconds=_SIGN_SECONDS):
+            return False
+        return any(
+            not _problem_at(each, self.tls, "/health/owner", _SIGN_SECONDS) for each in others
+        )
 
     def _first(self, addresses: tuple[str, ...]) -> str | None:
         """The first address that answers; the only one is not asked."""
@@ -481,12 +503,15 @@ def check_answers(address: str, ca: str = "") -> None:
     )
 
 
-def _problem_at(address: str, tls: ssl.SSLContext) -> str:
+def _problem_at(
+    address: str,
+    tls: ssl.SSLContext,
+    path: str = "/health/live",
+    seconds: float = _PROBE_SECONDS_MAX,
+) -> str:
     """Why no coordinator answers at an address; "" if a coordinator answers."""
     try:
-        answer = httpx.get(
-            f"{address}/health/live", timeout=_PROBE_SECONDS_MAX, trust_env=False, verify=tls
-        )
+        answer = httpx.get(address + path, timeout=seconds, trust_env=False, verify=tls)
         return "" if answer.is_success else f"it answers {answer.status_code}"
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return str(error) or type(error).__name__

@@ -9,9 +9,12 @@ import threading
 import time
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
+from paimon_magics.coordinator.client import owner_requests
 from paimon_magics.coordinator.client.owner_requests import Requests
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.client.starting import At
 from paimon_magics.errors import (
     CommitConflictError,
@@ -20,6 +23,7 @@ from paimon_magics.errors import (
     StatementError,
     UnknownOutcomeError,
 )
+from paimon_magics.statements.statement import TableName
 
 WAIT_MS = 400
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
@@ -135,3 +139,23 @@ def test_wait_ends_although_coordinators_keep_dying() -> None:
             requests.repeat("POST", "/v1/any", {}, settles=True)
         assert time.monotonic() - began > 4 * WAIT_MS / 1000
         requests.close()
+
+
+def test_insert_without_answer_names_table_and_label_to_repeat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A coordinator that stands still: the system takes connections, and nothing answers."""
+    monkeypatch.setattr(owner_requests, "_ANSWER_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = RemoteCoordinator(
+            At(f"http://127.0.0.1:{listening.getsockname()[1]}", "token"), coordinator_wait_ms=100
+        )
+        rows = pa.table({"k": pa.array([1], pa.int32())})
+        for label in ("mine", None):
+            insert = client.inserts().insert(TableName("t", "shop"), rows, label=label)
+            with pytest.raises(UnknownOutcomeError) as raised:
+                insert.result()
+            text = raised.value.text()
+            assert "`shop.t`" in text and f"label='{label or ''}" in text
+            assert "has the request, and has not answered" in text
+        client.close()
