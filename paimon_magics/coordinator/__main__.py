@@ -25,6 +25,11 @@ from typing import NoReturn
 
 from paimon_magics.coordinator.process.arguments import parsed
 from paimon_magics.coordinator.process.backup_commands import backup_command, restore_command
+from paimon_magics.coordinator.process.handing_over import (
+    HandedOver,
+    hand_over,
+    take_over_signals,
+)
 from paimon_magics.coordinator.process.hub_process import HubProcess, answer_only
 from paimon_magics.coordinator.process.moving import move_command
 from paimon_magics.coordinator.process.right_commands import grant_command, token_command
@@ -88,18 +93,21 @@ def _serve(options: argparse.Namespace, arguments: list[str]) -> int:
     with contextlib.suppress(OSError):  # its errors may go to no file
         faulthandler.enable()  # a fault in native code leaves a line, too
     environment = dict(os.environ)  # what is read from it is removed
+    if take_over_signals():
+        return 0
     with ExitStack() as ending:
         process = HubProcess(options, ending) if options.hub else begin(options, ending)
         print(process.announcement, flush=True)
         port = process.entrance.listening.getsockname()[1]
         process.serve()
-        stands_by_again = process.stands_by_again
-    parts = process.parts
-    if stands_by_again:
+    parts, demoted = process.parts, process.demoted
+    if demoted is not None and demoted.kept is not None:
         # A new process of the same command at the same port: nothing that was in memory stays.
         command = [sys.executable, "-m", "paimon_magics.coordinator", *arguments, f"--port={port}"]
-        os.execve(sys.executable, command, environment)
-    if parts is None:
+        handed = HandedOver(demoted.kept, tuple(demoted.app.scrapers))
+        hand_over(handed, command, environment, lambda: process.shutdown.was_signalled)
+        return 0
+    if parts is None or (options.standby and process.shutdown.was_signalled and parts.is_deposed):
         return 0
     if parts.coordinator.state_thread.deposed is not None:
         print(parts.coordinator.state_thread.deposed.text(), file=sys.stderr)

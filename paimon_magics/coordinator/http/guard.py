@@ -51,6 +51,7 @@ from paimon_magics.coordinator.protocol.request_id import (
     request_id,
 )
 from paimon_magics.coordinator.protocol.visibility import Load, check_table
+from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 
@@ -282,9 +283,9 @@ class Guard:
             return _too_many(wait, "This address has sent too many wrong tokens.")
         try:
             principal = await self._principal(connection)
-        except SetupError as error:
-            return error_answer(503, type(error).__name__, error.message, error.hint)
         except Exception as error:  # of whoever knows the tokens
+            if isinstance(error, SetupError) and not isinstance(error, StoreUnavailableError):
+                return error_answer(503, type(error).__name__, error.message, error.hint)
             _log.error("A token could not be checked: %r", error)
             return error_answer(503, "TokenNotChecked", _NOT_CHECKED, "Try again.")
         if principal is None:

@@ -95,6 +95,11 @@ class Ownership:
         return self._lost is not None
 
     @property
+    def lost(self) -> DeposedError | None:
+        """Who has taken over, None if nobody has."""
+        return self._lost
+
+    @property
     def epoch(self) -> int:
         """The epoch that this coordinator owns or last owned, 0 before the first."""
         return self._mine.epoch

@@ -109,6 +109,11 @@ class OwnerParts:
     app: ASGIApp
     idling: Idling | None
 
+    @property
+    def is_deposed(self) -> bool:
+        """Whether it ended because another coordinator has taken over."""
+        return self.coordinator.state_thread.deposed is not None
+
     def wind_up(self) -> None:
         """Release clients that wait until their rows are visible."""
         if self.group is not None:

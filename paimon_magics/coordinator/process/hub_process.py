@@ -24,6 +24,7 @@ from paimon_magics.coordinator.process.place import Entrance, entrance_of, place
 from paimon_magics.coordinator.process.server import Shutdown
 from paimon_magics.coordinator.process.succession import (
     StartedParts,
+    Succession,
     announce,
     serve_on,
     server_of,
@@ -78,12 +79,15 @@ class HubProcess:
         return begun.owner if begun.succession is None else begun.succession.parts
 
     @property
-    def stands_by_again(self) -> bool:
-        """Whether it ends in order to start again; ask before the parts are closed."""
+    def shutdown(self) -> Shutdown:
+        """The request to end it."""
+        return self._shutdown
+
+    @property
+    def demoted(self) -> Succession | None:
+        """Its succession, if it ended in order to stand by again."""
         succession = None if self._begun is None else self._begun.succession
-        if succession is None or self._shutdown.was_signalled:
-            return False
-        return succession.has_lost
+        return None if succession is None or not succession.kept else succession
 
     @property
     def announcement(self) -> str:

@@ -21,6 +21,7 @@ from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as C
 from paimon_magics.coordinator.ownership.catalog_options import catalog_options
 from paimon_magics.coordinator.ownership.folder_token import FolderToken
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
+from paimon_magics.coordinator.process.handing_over import handed_over
 from paimon_magics.coordinator.process.network import (
     LOOPBACK,
     Certificate,
@@ -140,7 +141,8 @@ def entrance_of(options: argparse.Namespace, ending: ExitStack) -> Entrance:
     if options.hub:
         hub = hub_service(options.hub_cache_ms, network.port, is_local=network.is_local)
         network = replace(network, root=hub.root, port=hub.port)
-    listening = inner = ending.enter_context(listen(network.host, network.port))
+    kept = handed_over().listening
+    listening = inner = ending.enter_context(kept or listen(network.host, network.port))
     if network.needs_inner_port:
         inner = ending.enter_context(listen(LOOPBACK, 0))
     certificate = None

@@ -29,11 +29,13 @@ from paimon_magics.coordinator.process.network import Certificate
 _GRACE_SECONDS = 30  # for requests that wait for something that does not come
 _HANDSHAKE_SECONDS = 10.0
 _TICKS = 10  # of uvicorn, in a second
-_SIGNALS = [
+END_SIGNALS = [
     getattr(signal, name)
     for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM")
     if hasattr(signal, name)
 ]
+"""The signals that would end the process."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -49,17 +51,22 @@ class Shutdown:
 
     A signal begins to drain it: for `drain_seconds` everything is answered as before, but
     `is_draining` says that no new client should come. `was_signalled` tells whether a signal has
-    come at all.
+    come at all. `grace_seconds` is how long the requests under way may take then.
     """
 
     def __init__(self, drain_seconds: float = 0.0) -> None:
         self.is_requested = False
         self.is_draining = False
         self.was_signalled = False
+        self.grace_seconds = _GRACE_SECONDS
+        self.goes_on: Callable[[], bool] = lambda: False
+        """Whether the process answers on although its parts end: a standby's, until a signal."""
         self._drain_seconds = drain_seconds
 
     def request(self) -> None:
         """End the process after the requests under way."""
+        if not self.was_signalled and self.goes_on():
+            return
         self.is_draining = True
         self.is_requested = True
 
@@ -95,7 +102,7 @@ class Shutdown:
                 self.request()
             threading.Thread(target=end, args=(name, wait), daemon=True).start()
 
-        for number in _SIGNALS:
+        for number in END_SIGNALS:
             signal.signal(number, requested)
 
     def request_after(self, seconds: float) -> None:
@@ -165,6 +172,8 @@ class Server(uvicorn.Server):
         """Return whether to end; uvicorn asks ten times a second."""
         if counter % _TICKS == 0:
             self._look()
+        if self._shutdown.is_requested:
+            self.config.timeout_graceful_shutdown = self._shutdown.grace_seconds
         return self._shutdown.is_requested or await super().on_tick(counter)
 
     @contextmanager

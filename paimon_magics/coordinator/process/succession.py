@@ -14,10 +14,11 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
@@ -32,6 +33,7 @@ from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
 from paimon_magics.coordinator.ownership.state_folder import Running
 from paimon_magics.coordinator.process.composition import OwnerParts, ownership_of, start_owner
+from paimon_magics.coordinator.process.handing_over import handed_over
 from paimon_magics.coordinator.process.place import Entrance, Place, place_of
 from paimon_magics.coordinator.process.server import (
     Bounds,
@@ -43,13 +45,15 @@ from paimon_magics.coordinator.routes.metrics import Collected, fact_metrics
 from paimon_magics.coordinator.runtime.threads import Loop, Runtime
 from paimon_magics.coordinator.service.health import Fact, HealthMonitor, Noted
 from paimon_magics.coordinator.store.state_store import store_trouble
-from paimon_magics.errors import SetupError
+from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.version import __version__
 
 _LOOK_MS = 500.0
 _PROBE_MS = 10_000.0
 _UNWRITABLE = "This coordinator's database is not writable: {}."
 _FILES_MS = 1_000.0
+_ENDING_SECONDS = 3.0  # for the parts of a coordinator that owns the warehouse no longer
+_GRACE_SECONDS = 1  # for the requests that they have
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +82,7 @@ class Succession:
             peers.__contains__,
             peer_tls,
         )
+        self.app.remember(handed_over().scrapers)
         self.parts: OwnerParts | None = None
         self._ending = ExitStack()
         self._runtime = Runtime()
@@ -91,7 +96,11 @@ class Succession:
         self._measure(place)
         self._closing = threading.Event()
         self._ownership: Ownership | None = None
-        self._steps_down = False
+        self._why = ""
+        self.kept: socket.socket | None = None
+        """The listening socket for the process that stands by next; None unless this one ends for
+        it."""
+        shutdown.goes_on = self._goes_on
         self._turn = threading.RLock()
         self._loop: Loop | None = None
         self._pause_ms = 0.0
@@ -120,11 +129,16 @@ class Succession:
             problem = f"The lease of the warehouse can't be read: {ownership.trouble}"
         yield Fact("takeover", int(not problem), problem)
 
-    @property
-    def has_lost(self) -> bool:
-        """Whether it owned the warehouse and lost it; ask before `close`."""
-        is_lost = self._ownership is not None and self._ownership.is_lost
-        return self.parts is not None and (is_lost or self._steps_down)
+    def _goes_on(self) -> bool:
+        """Whether it answers on as a standby although its parts end, since it has lost the
+        warehouse. The store may have shown that before the lease did."""
+        parts, ownership = self.parts, self._ownership
+        if self.kept is not None or parts is None or ownership is None:
+            return False
+        if not ownership.is_lost and parts.coordinator.state_thread.failure is not None:
+            with suppress(PaimonMagicsError, OSError):
+                ownership.check()
+        return ownership.is_lost or bool(self._why)
 
     def _saw(self, lease: Lease | None) -> None:
         if lease is not None and not lease.released:
@@ -166,7 +180,6 @@ class Succession:
             except Exception as error:  # after any error, another coordinator may succeed
                 if not self._closing.is_set():
                     self.app.trouble = f"This coordinator could not take over: {error}"
-                    _log.error("Could not take over: %s", error)
                 return
             self.parts = parts
             self._ending = ending.pop_all()
@@ -196,14 +209,33 @@ class Succession:
         return not trouble
 
     def _watch(self, parts: OwnerParts) -> None:
-        """Step down when the store has accepted no writes for a whole lease."""
+        """Step down when another coordinator has taken over, or when the store has accepted no
+        writes for a whole lease."""
+        if self.kept is not None:
+            return
         now_ms = self._runtime.clock.steady_ms()
-        if not parts.coordinator.state_thread.waits_for_store:
+        lost = None if self._ownership is None else self._ownership.lost
+        if lost is not None:
+            self._step_down(parts, f"{lost.message} {lost.hint}".rstrip())
+        elif not parts.coordinator.state_thread.waits_for_store:
             self._writable_ms = now_ms
-        elif now_ms - self._writable_ms > self._lease_ms and not self._steps_down:
-            _log.error("The coordinator steps down, because its store does not work.")
-            self._steps_down = True
-            self._shutdown.request()
+        elif now_ms - self._writable_ms > self._lease_ms:
+            self._step_down(parts, "Its store has accepted no writes for a whole lease.")
+
+    def _step_down(self, parts: OwnerParts, why: str) -> None:
+        """Answer as a standby at once, end the parts, and end the process for the one that stands
+        by next. Parts that don't end in time end with it: they acknowledge nothing any more."""
+        self._why = why
+        _log.warning("The coordinator stands by again. %s", why)
+        self.app.step_down()
+        parts.wind_up()
+        ended = threading.Thread(target=self._ending.pop_all().close, name="ending", daemon=True)
+        ended.start()
+        ended.join(_ENDING_SECONDS)
+        # The server closes its own. Until the next one answers, clients wait in the queue of this.
+        self.kept = self._place.entrance.listening.dup()
+        self._shutdown.grace_seconds = _GRACE_SECONDS
+        self._shutdown.request()
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,11 +308,9 @@ class CoordinatorProcess:
         return self.owner if self.succession is None else self.succession.parts
 
     @property
-    def stands_by_again(self) -> bool:
-        """Whether it ends in order to start again; ask before the parts are closed."""
-        if self.succession is None or self.shutdown.was_signalled:
-            return False
-        return self.succession.has_lost
+    def demoted(self) -> Succession | None:
+        """Its succession, if it ended in order to stand by again."""
+        return None if self.succession is None or not self.succession.kept else self.succession
 
     @property
     def entrance(self) -> Entrance:
