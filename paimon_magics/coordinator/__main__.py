@@ -25,15 +25,15 @@ from typing import NoReturn
 
 from paimon_magics.coordinator.process.arguments import parsed
 from paimon_magics.coordinator.process.backup_commands import backup_command, restore_command
-from paimon_magics.coordinator.process.handing_over import (
-    HandedOver,
-    hand_over,
-    take_over_signals,
-)
 from paimon_magics.coordinator.process.hub_process import HubProcess, answer_only
 from paimon_magics.coordinator.process.moving import move_command
 from paimon_magics.coordinator.process.right_commands import grant_command, token_command
 from paimon_magics.coordinator.process.rotate_commands import rotate_command
+from paimon_magics.coordinator.process.server import (
+    HandedOver,
+    hand_over,
+    take_over_signals,
+)
 from paimon_magics.coordinator.process.succession import begin
 from paimon_magics.errors import PaimonMagicsError
 
@@ -101,10 +101,10 @@ def _serve(options: argparse.Namespace, arguments: list[str]) -> int:
         port = process.entrance.listening.getsockname()[1]
         process.serve()
     parts, demoted = process.parts, process.demoted
-    if demoted is not None and demoted.kept is not None:
+    if demoted is not None and demoted.next_socket is not None:
         # A new process of the same command at the same port: nothing that was in memory stays.
         command = [sys.executable, "-m", "paimon_magics.coordinator", *arguments, f"--port={port}"]
-        handed = HandedOver(demoted.kept, tuple(demoted.app.scrapers))
+        handed = HandedOver(demoted.next_socket, tuple(demoted.app.scrapers))
         hand_over(handed, command, environment, lambda: process.shutdown.was_signalled)
         return 0
     if parts is None or (options.standby and process.shutdown.was_signalled and parts.is_deposed):

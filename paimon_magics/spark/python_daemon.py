@@ -80,9 +80,9 @@ def end_when_idle(seconds: float) -> None:
 def _is_wanted() -> bool:
     """Whether somebody has connected whom nobody has answered yet."""
     for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as one:
-            listens = one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-            if listens and select.select([one], [], [], 0)[0]:
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as opened:
+            listens = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+            if listens and select.select([opened], [], [], 0)[0]:
                 return True
     return False
 

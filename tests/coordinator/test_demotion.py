@@ -59,6 +59,7 @@ class Probes:
     def __init__(self, member: Process, path: str, token: str) -> None:
         self.answers: list[tuple[int, str]] = []
         self.slowest = 0.0
+        self.at: list[float] = []
         self._url = member.address + path
         self._headers = {"authorization": f"Bearer {token}"}
         self._ending = threading.Event()
@@ -70,6 +71,15 @@ class Probes:
         self._thread.join(60)
         return self.answers
 
+    def shown(self) -> str:
+        """Moments of changes, with what was answered from then on."""
+        lines, before = [], None
+        for at, (status, text) in zip(self.at, self.answers, strict=True):
+            if status != before:
+                lines.append(f"{at - self.at[0]:.1f} s: {status} {text[:80]}")
+            before = status
+        return "; ".join(lines)
+
     def _work(self) -> None:
         while not self._ending.wait(0.02):
             began = time.monotonic()
@@ -79,6 +89,7 @@ class Probes:
             except httpx.HTTPError as error:
                 self.answers.append((0, repr(error)))
             self.slowest = max(self.slowest, time.monotonic() - began)
+            self.at.append(began)
 
 
 def test_demoted_owner_answers_probes_and_metrics_and_logs_why(
@@ -102,7 +113,7 @@ def test_demoted_owner_answers_probes_and_metrics_and_logs_why(
     )
     time.sleep(1)
     lively, measured = live.end(), metrics.end()
-    print("slowest", live.slowest, metrics.slowest, len(lively), len(measured))
+    print("slowest", live.slowest, metrics.slowest, live.shown(), metrics.shown())
     assert {status for status, _ in lively} == {200}, "the port is never closed"
     assert {status for status, _ in measured} == {200}
     assert "\npaimon_coordinator_owner 0.0\n" in measured[-1][1]

@@ -87,7 +87,7 @@ class HubProcess:
     def demoted(self) -> Succession | None:
         """Its succession, if it ended in order to stand by again."""
         succession = None if self._begun is None else self._begun.succession
-        return None if succession is None or not succession.kept else succession
+        return None if succession is None or not succession.next_socket else succession
 
     @property
     def announcement(self) -> str:

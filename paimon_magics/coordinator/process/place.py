@@ -21,7 +21,6 @@ from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as C
 from paimon_magics.coordinator.ownership.catalog_options import catalog_options
 from paimon_magics.coordinator.ownership.folder_token import FolderToken
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
-from paimon_magics.coordinator.process.handing_over import handed_over
 from paimon_magics.coordinator.process.network import (
     LOOPBACK,
     Certificate,
@@ -30,6 +29,7 @@ from paimon_magics.coordinator.process.network import (
     network_of,
 )
 from paimon_magics.coordinator.process.rotation_files import KeysFile, TrustFile
+from paimon_magics.coordinator.process.server import handed_over
 from paimon_magics.coordinator.store.state_store import store_address
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import conceal_options
@@ -141,8 +141,8 @@ def entrance_of(options: argparse.Namespace, ending: ExitStack) -> Entrance:
     if options.hub:
         hub = hub_service(options.hub_cache_ms, network.port, is_local=network.is_local)
         network = replace(network, root=hub.root, port=hub.port)
-    kept = handed_over().listening
-    listening = inner = ending.enter_context(kept or listen(network.host, network.port))
+    inherited = handed_over().listening
+    listening = inner = ending.enter_context(inherited or listen(network.host, network.port))
     if network.needs_inner_port:
         inner = ending.enter_context(listen(LOOPBACK, 0))
     certificate = None

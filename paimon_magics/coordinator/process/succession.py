@@ -33,12 +33,12 @@ from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
 from paimon_magics.coordinator.ownership.state_folder import Running
 from paimon_magics.coordinator.process.composition import OwnerParts, ownership_of, start_owner
-from paimon_magics.coordinator.process.handing_over import handed_over
 from paimon_magics.coordinator.process.place import Entrance, Place, place_of
 from paimon_magics.coordinator.process.server import (
     Bounds,
     Server,
     Shutdown,
+    handed_over,
     process_connections_max,
 )
 from paimon_magics.coordinator.routes.metrics import Collected, fact_metrics
@@ -97,7 +97,7 @@ class Succession:
         self._closing = threading.Event()
         self._ownership: Ownership | None = None
         self._why = ""
-        self.kept: socket.socket | None = None
+        self.next_socket: socket.socket | None = None
         """The listening socket for the process that stands by next; None unless this one ends for
         it."""
         shutdown.goes_on = self._goes_on
@@ -133,7 +133,7 @@ class Succession:
         """Whether it answers on as a standby although its parts end, since it has lost the
         warehouse. The store may have shown that before the lease did."""
         parts, ownership = self.parts, self._ownership
-        if self.kept is not None or parts is None or ownership is None:
+        if self.next_socket is not None or parts is None or ownership is None:
             return False
         if not ownership.is_lost and parts.coordinator.state_thread.failure is not None:
             with suppress(PaimonMagicsError, OSError):
@@ -211,7 +211,7 @@ class Succession:
     def _watch(self, parts: OwnerParts) -> None:
         """Step down when another coordinator has taken over, or when the store has accepted no
         writes for a whole lease."""
-        if self.kept is not None:
+        if self.next_socket is not None:
             return
         now_ms = self._runtime.clock.steady_ms()
         lost = None if self._ownership is None else self._ownership.lost
@@ -233,7 +233,7 @@ class Succession:
         ended.start()
         ended.join(_ENDING_SECONDS)
         # The server closes its own. Until the next one answers, clients wait in the queue of this.
-        self.kept = self._place.entrance.listening.dup()
+        self.next_socket = self._place.entrance.listening.dup()
         self._shutdown.grace_seconds = _GRACE_SECONDS
         self._shutdown.request()
 
@@ -310,7 +310,9 @@ class CoordinatorProcess:
     @property
     def demoted(self) -> Succession | None:
         """Its succession, if it ended in order to stand by again."""
-        return None if self.succession is None or not self.succession.kept else self.succession
+        return (
+            None if self.succession is None or not self.succession.next_socket else self.succession
+        )
 
     @property
     def entrance(self) -> Entrance:

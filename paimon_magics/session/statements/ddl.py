@@ -133,6 +133,7 @@ def _create_table(
         )
     if exists and statement.if_not_exists:
         return done(statement, "CREATE TABLE", name, f"Table `{name}` exists already.")
+    scope.catalog.check_place()  # the coordinator may have gone along when that was moved
     frame = None
     query_columns = None
     if statement.query is not None:

@@ -286,6 +286,7 @@ def _create_database(scope: StatementScope, statement: CreateDatabase) -> Outcom
         properties["comment"] = statement.comment
     if statement.location is not None:
         properties["location"] = statement.location
+    scope.catalog.check_place()  # the coordinator may have gone along when that was moved
     created = scope.definitions.create_database(
         statement.name, properties, if_not_exists=statement.if_not_exists
     )

@@ -50,7 +50,12 @@ from paimon_magics.planning.compaction.keyed_tables import PickOptions
 from paimon_magics.planning.compaction.schedule import compacts_inline, is_full
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.commits.changes import Changes, plan_changes
-from paimon_magics.tables.commits.commit_checks import FileConflicts, bucket_check, overwrite_check
+from paimon_magics.tables.commits.commit_checks import (
+    FileConflicts,
+    bucket_check,
+    other_commits,
+    overwrite_check,
+)
 from paimon_magics.tables.commits.compaction_conflicts import (
     CompactionConflicts,
     overlapping_places,
@@ -63,7 +68,6 @@ from paimon_magics.tables.commits.decoded_request import (
 from paimon_magics.tables.commits.dynamic_keys import streamed_keys_check
 from paimon_magics.tables.commits.log_positions import log_check
 from paimon_magics.tables.commits.message_checks import check_creation, check_messages
-from paimon_magics.tables.commits.other_commits import other_commits
 from paimon_magics.tables.commits.prepare import Prepared, SnapshotPreparation
 from paimon_magics.tables.commits.read_checks import read_check, read_properties
 from paimon_magics.tables.commits.receipts import find_commit, find_snapshot, receipt_of

@@ -3,6 +3,7 @@ unchanged since planning, and keys are in one bucket."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from pypaimon.write.commit.conflict_detection import ConflictDetection
 from pypaimon.write.commit.fixed_bucket_commit_check import FixedBucketCommitCheck
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.errors import CommitConflictError, OutdatedPlanError
+from paimon_magics.errors import CommitConflictError, OutdatedPlanError, PaimonMagicsError
 from paimon_magics.planning.commits.requests import (
     Append,
     CommitRequest,
@@ -31,8 +32,13 @@ from paimon_magics.tables.manifests.hash_indexes import HashIndexes
 from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
 from paimon_magics.tables.manifests.partitions import partition_text, partition_values
 from paimon_magics.tables.pypaimon_internals import check_row_ids_since
-from paimon_magics.tables.snapshots.latest import has_state, required_snapshot, state_of
-from paimon_magics.tables.snapshots.provenance import described
+from paimon_magics.tables.snapshots.latest import (
+    has_state,
+    read_snapshot,
+    required_snapshot,
+    state_of,
+)
+from paimon_magics.tables.snapshots.provenance import described, noted
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_counts import newer_bucket_counts
 from paimon_magics.tables.writing.dynamic_buckets import IndexFile, hash_index_in
@@ -354,3 +360,45 @@ def _keys_came(table: Table, snapshot: Any, did: str = "added keys to") -> Outda
         hint="Nothing was written. Run the statement again: it then finds these keys. Run only one "
         "statement at a time that writes to a table with dynamic buckets.",
     )
+
+
+# Who else changed what a refused commit changes: for the error, so that people can talk.
+
+_SEARCHED_MAX = 50  # snapshots; the newest are read
+_NAMED_MAX = 3
+
+
+def other_commits(
+    table: Table, base_id: int, messages: Sequence[CommitMessage], latest: Any
+) -> str:
+    """A sentence about the commits after the snapshot `base_id` that changed buckets of `messages`,
+    the newest first: each with its snapshot, kind, author, time and operation. "" if none is there
+    any more, or can be read: an error is not held up by another one."""
+    touched = {(tuple(message.partition), message.bucket) for message in messages}
+    manifests = ManifestCache(table.paimon)
+    others: list[str] = []
+    if latest is None:
+        return ""
+    with contextlib.suppress(PaimonMagicsError, OSError, ValueError, LookupError):
+        for snapshot_id in range(latest.id, max(base_id, latest.id - _SEARCHED_MAX), -1):
+            snapshot = read_snapshot(table.paimon, snapshot_id)
+            if snapshot is None:
+                break
+            if touched & _changed(table, manifests, snapshot):
+                operation = noted(snapshot.properties).get("operation", "")
+                others.append(described(snapshot) + (f" with {operation}" if operation else ""))
+            if len(others) == _NAMED_MAX:
+                break
+    if not others:
+        return ""
+    return f"Since snapshot {base_id}, others changed the same buckets: {', '.join(others)}."
+
+
+def _changed(table: Table, manifests: ManifestCache, snapshot: Any) -> set[Any]:
+    """The partitions and buckets that a snapshot changed."""
+    entries = manifests.listed_entries([snapshot.delta_manifest_list])
+    if not entries.num_rows:
+        return set()
+    values, of_files = partition_values(table.paimon, entries)
+    buckets = entries["bucket"].to_pylist()
+    return {(values[at], bucket) for at, bucket in zip(of_files, buckets, strict=True)}
