@@ -209,13 +209,11 @@ def help_text(topic: str = "") -> str:
         return _overview()
     if wanted.lower().lstrip("%") in ("cell", "paimon"):
         return cell_help()
-    for verb in VERBS:
-        if verb.name == wanted.lower():
-            return f"%paimon {verb.usage}\n    {verb.purpose}"
+    verbs = [f"%paimon {v.usage}\n    {v.purpose}" for v in VERBS if v.name == wanted.lower()]
     topic_words = [_SHORT.get(word, word) for word in wanted.upper().split()]
     wanted = wanted if wanted.upper() not in _SHORT else topic_words[0]
     for name in (" ".join(topic_words), *topic_words[:1]):
-        if name in _SYNONYMS:
+        if name in _SYNONYMS and not verbs:
             return COMING[_SYNONYMS[name]]
     statements = [s for s in STATEMENTS if s.name == wanted.upper()]
     # The first word is enough: `help alter`, `help create`; or the first ones: `help show grants`.
@@ -225,8 +223,8 @@ def help_text(topic: str = "") -> str:
         for statement in STATEMENTS
         if (forms := tuple(form for form in statement.forms if _begins(form, topic_words)))
     ]
-    if statements:
-        return "\n".join(_statement(statement) for statement in statements)
+    if verbs or statements:
+        return "\n".join([*verbs, *(_statement(statement) for statement in statements)])
     if wanted.lower() == _STREAMS:
         return _streams_help()
     option = OPTIONS.get(wanted.lower())
