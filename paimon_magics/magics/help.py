@@ -15,7 +15,7 @@ from paimon_magics.planning.commits.procedures import PROCEDURES
 from paimon_magics.planning.options.table_options import OPTIONS, OptionDefinition
 from paimon_magics.planning.reads.stream_points import STREAM_PURPOSES
 from paimon_magics.statements.dialects.alternatives import COMING
-from paimon_magics.statements.grants import SCOPES
+from paimon_magics.statements.statement import SCOPES
 
 
 @dataclass(frozen=True, slots=True)

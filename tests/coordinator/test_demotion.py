@@ -93,7 +93,7 @@ class Probes:
 
 
 def test_demoted_owner_answers_probes_and_metrics_and_logs_why(
-    team: Team, capfd: pytest.CaptureFixture[str]
+    capfd: pytest.CaptureFixture[str], team: Team
 ) -> None:
     create_table(team.warehouse, INSERTED)
     scraper = httpx.post(
@@ -197,7 +197,7 @@ def test_long_request_to_a_living_owner_is_not_given_up(team: Team) -> None:
 
 @pytest.mark.parametrize("team", ["postgres"], indirect=True)
 def test_probe_without_token_learns_no_names_while_database_is_stopped(
-    team: Team, server: PostgresServer, capfd: pytest.CaptureFixture[str]
+    capfd: pytest.CaptureFixture[str], team: Team, server: PostgresServer
 ) -> None:
     owner, standby = team.owner(), team.standby()
     wrong = f"pmt_{'0' * 12}_{'x' * 43}"

@@ -33,6 +33,7 @@ from paimon_magics.coordinator.process.network import Certificate
 
 _GRACE_SECONDS = 30  # for requests that wait for something that does not come
 _HANDSHAKE_SECONDS = 10.0
+_ARRIVING_SECONDS = 0.2
 _TICKS = 10  # of uvicorn, in a second
 END_SIGNALS = [
     getattr(signal, name)
@@ -183,6 +184,13 @@ class Server(uvicorn.Server):
         if self._shutdown.is_requested:
             self.config.timeout_graceful_shutdown = self._shutdown.grace_seconds
         return self._shutdown.is_requested or await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End; uvicorn would close a connection whose first request is just arriving."""
+        for server in self.servers:
+            server.close()
+        await asyncio.sleep(_ARRIVING_SECONDS)
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
