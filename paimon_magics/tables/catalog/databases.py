@@ -33,6 +33,7 @@ from paimon_magics.redaction import conceal_options
 from paimon_magics.statements.statement import NAME_BYTES_MAX
 from paimon_magics.tables.catalog.moved_warehouse import move_hint
 from paimon_magics.tables.catalog.names import check_name, first_line, is_text, quoted
+from paimon_magics.tables.catalog.warehouse_mark import check_not_moved
 from paimon_magics.tables.schema.history import external_roots
 from paimon_magics.tables.stores.allowed_paths import (
     TABLES_DECIDE,
@@ -191,9 +192,16 @@ class Databases:
                 listed = self.directory.databases
             names = filter(is_text, self.call(listed))
             # A folder `.db` or `.trash.db` of others is no database: see `check_name`.
-            named = (name for name in names if name and not name.startswith("."))
+            named = [name for name in names if name and not name.startswith(".")]
+            if not named:
+                self.check_place()
             return sorted(filter(self.sees_database, named))
         return []
+
+    def check_place(self) -> None:
+        """Raise SetupError if the warehouse was moved: then nothing is left here."""
+        if self.metastore != "rest":
+            check_not_moved(self.stores, self.warehouse)
 
     def database_exists(self, database: str) -> bool:
         """Whether the database can be used; always True for `default`."""

@@ -58,8 +58,11 @@ class Lookup(Databases):
         try:
             names = self.call(lambda: self.paimon.list_tables(database))
         except (missing.DatabaseNotExistException, FileNotFoundError):
+            self.check_place()
             return []
         names = list(filter(is_text, names))
+        if not names:
+            self.check_place()
         if self.metastore == "filesystem":
             names = [name for name in names if self._has_schema(TableName(name, database))]
         return sorted(names)
