@@ -15,7 +15,12 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
+from paimon_magics.columnar.zone_rules import JavaRules, java_rules
+
 UTC = "UTC"
+
+# A moment between quotes is a user's value and stays; in HTML a quote ends with `;`.
+_MOMENT = re.compile(r"(?<!['\"`;\w])(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC\b(?!['\"`&])")
 
 _UTC_NAMES = frozenset(
     ("utc", "gmt", "ut", "z", "zulu", "uct", "universal", "greenwich", "gmt0",
@@ -35,12 +40,20 @@ _SHORT_IDS = {
 }  # fmt: skip
 """Java's `ZoneId.SHORT_IDS`."""
 
+# In seconds since 1970. No zone has had seconds in its offset since January 1972 (Africa/Monrovia).
+_WHOLE_MINUTES_S = 759 * 86_400
+
 
 @lru_cache(maxsize=64)
 def arrow_zone(name: str) -> str:
     """The name in Arrow, pandas and Python for the zone that Spark calls `name`. All names of UTC
     become `UTC`. A zone that Python does not know becomes UTC, too: instants are then shown in UTC,
     and the line beside them states this."""
+    return known_zone(name) or UTC
+
+
+def known_zone(name: str) -> str | None:
+    """The name of `arrow_zone`; None for a zone that Python does not know."""
     name = _SHORT_IDS.get(name.strip(), name.strip())
     if name.lower() in _UTC_NAMES:
         return UTC
@@ -52,14 +65,40 @@ def arrow_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
-        return UTC
+        return None
     return name
 
 
-@lru_cache(maxsize=64)
+_JAVA_RULES: dict[str, JavaRules | None] = {}
+
+
+def is_learned(zone: str) -> bool:
+    """Whether Java's rules of a zone are known, by the name of `arrow_zone`; an offset has none."""
+    return zone == UTC or zone in _JAVA_RULES or _OFFSET.fullmatch(zone) is not None
+
+
+def learn(zone: str, transitions_text: str) -> None:
+    """Let this process follow Java's rules of a zone, by the text of Java's
+    `ZoneRules.getTransitions()`."""
+    _JAVA_RULES[zone] = java_rules(zone, transitions_text)
+
+
+def common_from_s(zone: str) -> int:
+    """The moment, in seconds since 1970, from which all libraries show the same clock in a zone:
+    offsets are whole minutes, and Java's rules are Python's."""
+    java = _JAVA_RULES.get(arrow_zone(zone))
+    return _WHOLE_MINUTES_S if java is None else max(java.until_s, _WHOLE_MINUTES_S)
+
+
 def rules_of(zone: str) -> datetime.tzinfo:
-    """The rules of a zone, by the name of `arrow_zone` or any name that Spark takes."""
+    """The rules of a zone, by the name of `arrow_zone` or any name that Spark takes: those of the
+    Java that Spark runs on, if it differs from Python and a session of this process has it."""
     zone = arrow_zone(zone)
+    return _JAVA_RULES.get(zone) or _python_rules(zone)
+
+
+@lru_cache(maxsize=64)
+def _python_rules(zone: str) -> datetime.tzinfo:
     if zone == UTC:
         return datetime.UTC
     offset = _OFFSET.fullmatch(zone)
@@ -102,6 +141,25 @@ def moment_text(epoch_ms: int, zone: str) -> str:
     second, followed by the zone's name."""
     moment = datetime.datetime.fromtimestamp(epoch_ms // 1000, rules_of(zone))
     return f"{clock_text(moment)} {zone}"
+
+
+def has_moment(text: str) -> bool:
+    """Whether `moments_in_zone` finds a moment in the text."""
+    return _MOMENT.search(text) is not None
+
+
+def moments_in_zone(text: str, zone: str) -> str:
+    """Return the text with its moments in `zone`, each followed by the zone's name."""
+    rules = rules_of(zone)
+
+    def moved(match: re.Match[str]) -> str:
+        try:
+            moment = datetime.datetime.fromisoformat(f"{match[1]}+00:00").astimezone(rules)
+        except (ValueError, OverflowError):
+            return match[0]
+        return f"{clock_text(moment)} {zone}"
+
+    return text if zone == UTC else _MOMENT.sub(moved, text)
 
 
 def in_zone(rows: pa.Table, zone: str) -> pa.Table:

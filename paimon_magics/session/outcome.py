@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.boundary import knows_other_words, short_errors
 from paimon_magics.columnar.python_values import python_values
-from paimon_magics.columnar.time_zones import UTC, in_zone, rules_of
+from paimon_magics.columnar.time_zones import UTC, common_from_s, in_zone, rules_of
 from paimon_magics.errors import InvalidValueError, StatementError, nearest
 from paimon_magics.session.planned_work import note_reads, reads_of, work_of
 from paimon_magics.session.rendering import render_html, render_text
@@ -60,8 +60,6 @@ _OTHER_WORDS = {
 }
 
 
-# In seconds since 1970. No zone has had seconds in its offset since January 1972 (Africa/Monrovia).
-_WHOLE_MINUTES_S = 759 * 86_400
 # 0001-01-03 and 9999-12-29. Nearer to the ends of Python's calendar a clock may not be in it.
 _FIRST_DAY_S, _LAST_DAY_S = -719_160 * 86_400, 2_932_894 * 86_400
 
@@ -396,18 +394,20 @@ def pandas_frame(
 def _exact_clocks(column: pa.ChunkedArray, series: pandas.Series) -> pandas.Series:
     """The series of an Arrow column, with the clocks of its zone. The rules that pandas takes by a
     zone's name begin in 1901 and have whole minutes; before there was standard time, clocks were
-    ahead of UTC by seconds too. Python's rules have them, but take ten times as long."""
+    ahead of UTC by seconds too. `rules_of` has them, and Java's rules, but takes ten times as
+    long."""
     if not pa.types.is_timestamp(column.type) or not column.type.tz:
         return series
     second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[column.type.unit]
     moments = column.cast(pa.int64())
     first, last = pc.min_max(moments).as_py().values()
-    if first is None or first >= _WHOLE_MINUTES_S * second:
+    common = common_from_s(column.type.tz) * second
+    if first is None or first >= common:
         return series
     if first < _FIRST_DAY_S * second or last > _LAST_DAY_S * second:
         return series
     exact: pandas.Series = series.dt.tz_convert("UTC").dt.tz_convert(rules_of(column.type.tz))
-    old = pc.less(moments, _WHOLE_MINUTES_S * second).fill_null(False).to_numpy()
+    old = pc.less(moments, common).fill_null(False).to_numpy()
     same = (exact[old].dt.tz_localize(None) == series[old].dt.tz_localize(None)).all()
     return series if same else exact
 

@@ -8,39 +8,21 @@ its texts are converted to the zone that the user's cells show.
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
+from paimon_magics.columnar.time_zones import common_from_s, has_moment, moments_in_zone, rules_of
 from paimon_magics.errors import PaimonMagicsError
-
-# A moment between quotes is a user's value and stays.
-_MOMENT = re.compile(r"(?<!['\"`\w])(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC\b(?!['\"`])")
-
-
-def moments_in_zone(text: str, zone: str) -> str:
-    """Return the text with its moments in `zone`, each followed by the zone's name."""
-    rules = rules_of(zone)
-
-    def moved(match: re.Match[str]) -> str:
-        try:
-            moment = datetime.datetime.fromisoformat(f"{match[1]}+00:00").astimezone(rules)
-        except (ValueError, OverflowError):
-            return match[0]
-        return f"{clock_text(moment)} {zone}"
-
-    return text if zone == UTC else _MOMENT.sub(moved, text)
 
 
 def told_in_zone(texts: Iterable[str], zone: Callable[[], str]) -> tuple[str, ...]:
     """Return the texts with their moments in the zone that `zone` returns. It is called only if one
     has a moment."""
     shown = tuple(texts)
-    if not any(map(_MOMENT.search, shown)):
+    if not any(map(has_moment, shown)):
         return shown
     now = zone()
     return tuple(moments_in_zone(text, now) for text in shown)
@@ -112,8 +94,15 @@ def columns_in_zone(rows: pa.Table, schema: pa.Schema, zone: str) -> pa.Table:
     return rows
 
 
+def _is_old(column: pa.ChunkedArray, zone: str) -> bool:
+    first = pc.min(column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())).as_py()
+    return first is not None and first < (common_from_s(zone) + 86_400) * 10**6
+
+
 def _moved(column: pa.ChunkedArray, wanted: pa.TimestampType, zone: str) -> pa.ChunkedArray:
     try:
+        if _is_old(column, zone):
+            raise ValueError("Arrow may have other rules than Java")
         if wanted.tz is None:
             return pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, zone)))
         return pc.assume_timezone(column, zone)

@@ -155,6 +155,14 @@ def status_store(spark: SparkSession) -> Any:
     return session._jsparkSession.sharedState().statusStore()
 
 
+def zone_transitions_text(spark: SparkSession, zone: str) -> str:
+    """The transitions of a time zone by the JVM's database, as Java writes them, by one call each
+    for the zone and its rules."""
+    session: Any = spark
+    rules = session._jvm.java.time.ZoneId.of(zone).getRules()
+    return str(rules.getTransitions().toString())
+
+
 def settings_text(spark: SparkSession) -> str:
     """All settings that have been set, in one text and by one call."""
     conf: Any = spark.conf

@@ -12,8 +12,8 @@ from functools import partial
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from paimon_magics.columnar.time_zones import UTC, arrow_zone
-from paimon_magics.spark.jvm import is_connect, settings_text
+from paimon_magics.columnar.time_zones import UTC, arrow_zone, is_learned, learn
+from paimon_magics.spark.jvm import is_connect, settings_text, zone_transitions_text
 
 _KEY = re.compile(r"(?:\{|, )(spark\.[^=,\s]+)=")
 
@@ -122,8 +122,12 @@ def _set(spark: SparkSession, values: Values) -> None:
 
 
 def session_zone(spark: SparkSession) -> str:
-    """The current `spark.sql.session.timeZone`, by the name that Arrow and Python use."""
-    return arrow_zone(spark.conf.get("spark.sql.session.timeZone") or UTC)
+    """The current `spark.sql.session.timeZone`, by the name that Arrow and Python use. Its clocks
+    in this process are then those of the JVM."""
+    zone = arrow_zone(spark.conf.get("spark.sql.session.timeZone") or UTC)
+    if not is_learned(zone) and not is_connect(spark):
+        learn(zone, zone_transitions_text(spark, zone))
+    return zone
 
 
 # Limits how many tasks a shuffle of few rows begins with.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from paimon_magics.columnar.time_zones import moment_text
+from paimon_magics.columnar.time_zones import moment_text, moments_in_zone
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.session.reports.report import Report, Section, report_in_zone
-from paimon_magics.session.times import moments_in_zone, tell_moments, told_in_zone
+from paimon_magics.session.times import tell_moments, told_in_zone
 
 MADE = "Since then, snapshot 7 (APPEND by ada at {}) added rows."
 

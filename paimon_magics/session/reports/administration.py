@@ -12,7 +12,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from paimon_magics.boundary import short_errors
-from paimon_magics.columnar.time_zones import moment_text
+from paimon_magics.columnar.time_zones import moment_text, moments_in_zone
 from paimon_magics.coordinator.client.administration import (
     CompactedTable,
     DeadLetter,
@@ -25,7 +25,6 @@ from paimon_magics.coordinator.client.administration import (
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.times import moments_in_zone
 from paimon_magics.statements.clauses.names import named
 
 _DRAIN_SECONDS = 60.0

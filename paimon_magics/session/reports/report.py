@@ -14,10 +14,9 @@ import pyarrow as pa
 
 from paimon_magics.boundary import short_errors
 from paimon_magics.columnar.row_filters import kinds_of
-from paimon_magics.columnar.time_zones import in_zone
+from paimon_magics.columnar.time_zones import in_zone, moments_in_zone
 from paimon_magics.planning.reads.row_filters import RowFilter, filter_sql
 from paimon_magics.session.rendering import render_text
-from paimon_magics.session.times import moments_in_zone
 
 _SHOWN = 20
 _BAR = 24
