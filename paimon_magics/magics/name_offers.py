@@ -11,6 +11,7 @@ import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,9 @@ _SHOWN_MAX = 500
 
 # Long enough for the first answers of a local catalog, too short to be noticed.
 _WAIT_SECONDS = 0.02
+
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?Z")
@@ -209,11 +213,16 @@ class NameOffers:
 
     def _clock(self, moment: datetime.datetime) -> tuple[str, str]:
         """A moment as text in the session's zone, and the zone."""
-        from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
+        from paimon_magics.columnar.time_zones import clock_text, rules_of
+
+        return clock_text(moment.astimezone(rules_of(self._zone))), self._zone
+
+    @cached_property
+    def _zone(self) -> str:
+        from paimon_magics.columnar.time_zones import UTC
         from paimon_magics.spark.session_settings import session_zone
 
-        zone = UTC if self._session is None else session_zone(self._session.spark)
-        return clock_text(moment.astimezone(rules_of(zone))), zone
+        return UTC if self._session is None else session_zone(self._session.spark)
 
     def _versions(self, table: TableName, snapshots: bool) -> Iterator[Offer]:
         if self._known is None:
@@ -239,10 +248,13 @@ class NameOffers:
             yield from (Offer(text, "time") for text in TIME_FUNCTIONS)
 
     def _time(self, time_ms: int, about: str) -> Offer:
-        """A moment marked as UTC: Spark reads texts without a zone in its session's zone."""
-        moment = datetime.datetime.fromtimestamp(time_ms / 1000, tz=datetime.UTC)
-        text = f"{moment:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03}Z"
-        return Offer(self._literal(text, is_text=True), about)
+        """A moment in the session's zone. The offset behind it keeps the literal the same moment in
+        the hour that occurs twice, and in a session of another zone."""
+        from paimon_magics.columnar.time_zones import rules_of
+
+        moment = _EPOCH + datetime.timedelta(milliseconds=time_ms)
+        text = moment.astimezone(rules_of(self._zone)).isoformat(" ", "milliseconds")
+        return Offer(self._literal(text, is_text=True), f"{about}, {self._zone}")
 
     def _options(self, of_reads: bool) -> Iterator[Offer]:
         from paimon_magics.planning.options.table_options import OPTIONS

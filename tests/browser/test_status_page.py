@@ -75,6 +75,23 @@ def test_buttons_retry_and_discard_dead_letters(served: Served, page: Page) -> N
     assert served.ids() == [9, 1]
 
 
+def test_page_shows_times_in_the_zone_that_is_typed(served: Served, page: Page) -> None:
+    waiting = records(page)
+    assert all(" UTC" in row.inner_text() for row in letters(page).all())
+    page.get_by_label("Times in").fill("Asia/Kolkata")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_load_state()
+    assert " UTC" not in page.locator("body").inner_text()
+    assert all(" Asia/Kolkata" in row.inner_text() for row in letters(page).all())
+    letters(page).nth(0).get_by_role("button", name="Discard").click()
+    page.wait_for_load_state()
+    assert records(page) == waiting[1:]
+    assert page.get_by_label("Times in").input_value() == "Asia/Kolkata"
+    page.get_by_label("Times in").fill("Mars/Olympus")
+    page.get_by_role("button", name="Show").click()
+    page.get_by_text("The time zone `Mars/Olympus` is not known.").wait_for()
+
+
 def test_refused_retry_shows_reason_and_link_back(served: Served, page: Page) -> None:
     waiting = records(page)
     alter(served, "ALTER COLUMN name SET NOT NULL")

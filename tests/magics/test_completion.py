@@ -155,7 +155,7 @@ def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Ru
     connected.user_ns.update(today="mon", unit=len, harvest=harvest, pears=pa.table(harvest))
     made = session.history("orders").data.column("commit_time")[0].as_py()
     made = made.astimezone(datetime.UTC)
-    at_two = f"{made:%Y-%m-%d %H:%M:%S}.{made.microsecond // 1000:03}Z"
+    at_two = made.isoformat(" ", "milliseconds")
     pairs = {
         "SELECT * FROM ord|": "orders",
         "SELECT * FROM sh|": "shop",

@@ -7,12 +7,13 @@ every text.
 from __future__ import annotations
 
 import base64
-import datetime
 import hashlib
 import html
 from collections.abc import Iterable
 
 from starlette.responses import HTMLResponse
+
+from paimon_magics.columnar import time_zones
 
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif; }
@@ -50,10 +51,9 @@ class Markup(str):
 
 
 def moment_text(at_ms: int) -> str:
-    """A time in milliseconds since the epoch, as pages show it; "" for 0."""
-    if not at_ms:
-        return ""
-    return f"{datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    """A time in milliseconds since the epoch, as pages show it before they are brought into the
+    reader's zone; "" for 0."""
+    return time_zones.moment_text(at_ms, time_zones.UTC) if at_ms else ""
 
 
 def page(parts: Iterable[str]) -> str:

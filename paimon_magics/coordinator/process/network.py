@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from paimon_magics.columnar.time_zones import UTC, moment_text
 from paimon_magics.coordinator.http.forwarding import Peers, is_loopback
 from paimon_magics.coordinator.service.health import Fact
 from paimon_magics.errors import SetupError
@@ -211,9 +212,9 @@ class Certificate:
         left = self._ends_at - time.time()
         problem = ""
         if left < _LEFT_SECONDS_MIN:
-            ends = datetime.datetime.fromtimestamp(self._ends_at, datetime.UTC)
+            ends = moment_text(int(self._ends_at * 1000), UTC)
             word = "ends" if left > 0 else "ended"
-            problem = f"The certificate {self._files[0]} {word} at {ends:%Y-%m-%d %H:%M} UTC."
+            problem = f"The certificate {self._files[0]} {word} at {ends}."
         yield Fact("certificate_seconds", left, problem)
 
     def look(self) -> bool:

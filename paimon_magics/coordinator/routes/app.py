@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from paimon_magics.columnar.time_zones import UTC, known_zone
 from paimon_magics.coordinator.audit.trail import Trail
 from paimon_magics.coordinator.http.answers import (
     WhileInPlace,
@@ -40,7 +41,7 @@ from paimon_magics.coordinator.http.guard import (
     principal_of,
 )
 from paimon_magics.coordinator.http.limits import ClientLimits, Threads, run_in_threadpool
-from paimon_magics.coordinator.http.pages import HEADERS
+from paimon_magics.coordinator.http.pages import HEADERS, notice
 from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.coordinator.protocol.json_text import member
@@ -64,7 +65,7 @@ from paimon_magics.coordinator.routes.metrics import (
 )
 from paimon_magics.coordinator.routes.openapi import openapi_route
 from paimon_magics.coordinator.routes.quick_inserts import QuickInserts
-from paimon_magics.coordinator.routes.status_page import status_page
+from paimon_magics.coordinator.routes.status_page import PageRequest, status_page
 from paimon_magics.coordinator.routes.transactions import transaction_routes
 from paimon_magics.coordinator.service.compaction_scheduler import CompactionScheduler
 from paimon_magics.coordinator.service.coordinator import Coordinator
@@ -223,20 +224,29 @@ class _Handlers:
         return Response(content, media_type=CONTENT_TYPE_LATEST)
 
     async def page(self, request: Request) -> Response:
-        page = await run_in_threadpool(self._page, principal_of(request))
+        named = request.query_params.get("zone", UTC)
+        zone = known_zone(named)
+        if zone is None:
+            return notice(
+                400,
+                f"The time zone `{named}` is not known.",
+                "Name one as Europe/Berlin or +05:30.",
+            )
+        page = await run_in_threadpool(self._page, principal_of(request), zone)
         return HTMLResponse(page, headers=HEADERS)
 
-    def _page(self, principal: Principal) -> str:
+    def _page(self, principal: Principal, zone: str) -> str:
         parts = self.parts
         health = parts.monitor.now()
         letters: list[tuple[object, ...]] = []
         if self.forms is not None and health.is_store_readable:
             may_change = principal.may_everywhere(Scope.CHANGE)
-            letters = self.forms.rows(principal.name or "", may_change=may_change)
+            letters = self.forms.rows(principal.name or "", zone, may_change=may_change)
         compacted = [] if parts.compactions is None else compaction_rows(parts.compactions)
         group = None if parts.inserts is None else parts.inserts.group
         coordinator, warehouse = parts.coordinator, parts.warehouse
-        return status_page(coordinator, warehouse, health, group, letters, compacted)
+        shown = PageRequest(warehouse, zone)
+        return status_page(coordinator, shown, health, group, letters, compacted)
 
 
 def _lease_routes(coordinator: Coordinator) -> list[Route]:

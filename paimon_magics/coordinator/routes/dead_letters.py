@@ -10,12 +10,13 @@ import json
 import secrets
 import time
 from collections.abc import Sequence
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from paimon_magics.columnar.time_zones import UTC
 from paimon_magics.coordinator.http.limits import run_in_threadpool
 from paimon_magics.coordinator.http.pages import Markup, moment_text, notice
 from paimon_magics.coordinator.inserts.admission.validator import TableInfo
@@ -142,9 +143,9 @@ class DeadLetterForms:
         """The route of the buttons. It is open to all, since each form carries its own proof."""
         return [Route(_PATH, self.act, methods=["POST"])]
 
-    def rows(self, who: str, *, may_change: bool) -> list[tuple[object, ...]]:
+    def rows(self, who: str, zone: str, *, may_change: bool) -> list[tuple[object, ...]]:
         """The oldest letters, in `LETTER_COLUMNS`, for the reader `who`; with buttons if they
-        `may_change` something."""
+        `may_change` something, which lead back to the page in `zone`."""
         tables = self._group.tables
         rows: list[tuple[object, ...]] = []
         for letter in self._group.letters.list()[:_SHOWN_MAX]:
@@ -152,7 +153,7 @@ class DeadLetterForms:
             buttons = None
             if may_change and table is not None:
                 database = table.name.database or ""
-                buttons = self._form(who, database, table.name.table, letter.lsn)
+                buttons = self._form(who, database, table.name.table, letter.lsn, zone)
             name = letter.table_id if table is None else str(table.name)
             cells = letter.lsn, _record(letter).rows, letter.why, moment_text(letter.at_ms)
             rows.append((name, *cells, buttons))
@@ -178,13 +179,15 @@ class DeadLetterForms:
         except PaimonMagicsError as error:
             return notice(400, error.message, error.hint)
         if answer.status_code == 200:
-            return RedirectResponse("./", 303)
+            zone = fields.get("zone", UTC)
+            return RedirectResponse("./" if zone == UTC else f"./?{urlencode({'zone': zone})}", 303)
         refusal = json.loads(bytes(answer.body))["error"]
         return notice(answer.status_code, refusal["message"], refusal["hint"])
 
-    def _form(self, who: str, database: str, table: str, lsn: int) -> Markup:
+    def _form(self, who: str, database: str, table: str, lsn: int, zone: str) -> Markup:
         values = [who, database, table, str(lsn), str(int(time.time()) + _GOOD_SECONDS)]
-        fields = [*zip(_FIELDS, values, strict=True), ("proof", self._proof(values))]
+        fields = list(zip(_FIELDS, values, strict=True))
+        fields += [("proof", self._proof(values)), ("zone", zone)]
         hidden = "".join(
             f'<input type="hidden" name="{name}" value="{html.escape(value)}">'
             for name, value in fields

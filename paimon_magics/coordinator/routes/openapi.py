@@ -30,6 +30,7 @@ _LISTS = {
     **{name: "functionNamePattern:string" for name in ("functions", "function-details")},
 }
 _QUERIES: Mapping[str, Sequence[str]] = {
+    "/": ("zone:string",),
     "/v1/config": ("warehouse:string",),
     "/v1/paimon/databases": (*_PAGES, "databaseNamePattern:string"),
     **{f"{_DATABASE}/{name}": (*_PAGES, pattern) for name, pattern in _LISTS.items()},

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from paimon_magics.columnar.time_zones import UTC, moments_in_zone
 from paimon_magics.coordinator.core.state import State, pending_transactions
 from paimon_magics.coordinator.core.values import Phase, TransactionState
 from paimon_magics.coordinator.http.pages import Markup, moment_text, page
@@ -30,16 +31,23 @@ _COMMITS_SHOWN = 50
 _FINISHED_SHOWN = 200
 
 
+class PageRequest(NamedTuple):
+    """What a page is about, and the zone of its times, by the name of `known_zone`."""
+
+    warehouse: str
+    zone: str = UTC
+
+
 def status_page(
     coordinator: Coordinator,
-    warehouse: str,
+    shown: PageRequest,
     health: Health,
     group: GroupCommit | None = None,
     letters: Sequence[_Cells] = (),
     compacted: Sequence[_Cells] = (),
 ) -> str:
-    """The page at this moment; `letters` are rows in `LETTER_COLUMNS`, `compacted` those in
-    `COMPACTION_COLUMNS`."""
+    """The page at this moment, with its times in the reader's zone; `letters` are rows in
+    `LETTER_COLUMNS`, `compacted` those in `COMPACTION_COLUMNS`."""
     now_ms = coordinator.runtime.clock.now_ms()
     queues = [] if group is None else queue_rows(group, now_ms)
     state = coordinator.state
@@ -49,9 +57,9 @@ def status_page(
         finished = coordinator.store.transactions.recently_finished(_FINISHED_SHOWN)
         published = coordinator.store.publications.recent(_COMMITS_SHOWN)
     commits = _commits(finished, published)
-    return page(
+    content = page(
         [
-            _head(coordinator, warehouse, health),
+            _head(coordinator, shown, health),
             _section("Problems", _PROBLEMS, _problems(health), "There are none."),
             _section("Tables", _TABLES, _tables(state, commits), "Nothing was committed yet."),
             _section("Open transactions", _OPEN, _open(state, now_ms), "None is open."),
@@ -65,6 +73,7 @@ def status_page(
             _section("Recent errors", _ERRORS, _errors(coordinator), "There are none."),
         ]
     )
+    return moments_in_zone(content, shown.zone)
 
 
 # ---- the parts ----
@@ -98,14 +107,17 @@ class _Commit(NamedTuple):
         return (moment_text(self.at_ms), *self[2:])
 
 
-def _head(coordinator: Coordinator, warehouse: str, health: Health) -> str:
+def _head(coordinator: Coordinator, shown: PageRequest, health: Health) -> str:
     state = coordinator.state
-    shown = about(coordinator, warehouse, Principal(None, Scope.ADMIN))
+    facts = about(coordinator, shown.warehouse, Principal(None, Scope.ADMIN))
     lines = [
-        f"<h1>Paimon coordinator</h1><p><code>{html.escape(warehouse)}</code><br>"
-        f"{html.escape(shown['user'])} on {html.escape(shown['host'])} (process "
-        f"{shown['process']}), version {html.escape(shown['version'])}, since "
-        f"{moment_text(shown['started_at_ms'])}</p>"
+        f"<h1>Paimon coordinator</h1><p><code>{html.escape(shown.warehouse)}</code><br>"
+        f"{html.escape(facts['user'])} on {html.escape(facts['host'])} (process "
+        f"{facts['process']}), version {html.escape(facts['version'])}, since "
+        f"{moment_text(facts['started_at_ms'])}</p>",
+        '<form method="get" action="./"><label>Times in '
+        f'<input name="zone" value="{html.escape(shown.zone)}"></label> '
+        "<button>Show</button></form>",
     ]
     if not health.is_ready:
         lines += [

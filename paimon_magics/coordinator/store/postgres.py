@@ -26,13 +26,13 @@ import time
 import uuid
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
+from paimon_magics.columnar.time_zones import UTC, moment_text
 from paimon_magics.coordinator.store.database import (
     Change,
     Dialect,
@@ -441,7 +441,7 @@ def _name(address: str) -> str:
 
 
 def _holder() -> str:
-    since = datetime.now(UTC).isoformat(timespec="seconds")
+    since = moment_text(time.time_ns() // 10**6, UTC)
     return f"{getpass.getuser()} on {socket.gethostname()}, process {os.getpid()}, since {since}"
 
 

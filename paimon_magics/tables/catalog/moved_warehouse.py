@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from dataclasses import asdict, dataclass
 
+from paimon_magics.columnar.time_zones import UTC, moment_text
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.store import Stores
@@ -31,7 +31,7 @@ class Moved:
     @property
     def text(self) -> str:
         """What happened, as a sentence's end."""
-        at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.at_ms / 1000))
+        at = moment_text(self.at_ms, UTC)
         return f"was moved to {self.to} at {at}" if self.is_done else f"is being moved to {self.to}"
 
     @property

@@ -15,7 +15,7 @@ import pytest
 from paimon_magics.coordinator.core.values import Origin, Stopped
 from paimon_magics.coordinator.http.pages import HEADERS
 from paimon_magics.coordinator.routes.metrics import Metrics
-from paimon_magics.coordinator.routes.status_page import status_page
+from paimon_magics.coordinator.routes.status_page import PageRequest, status_page
 from paimon_magics.coordinator.service.coordinator import Coordinator, RecentErrors
 from paimon_magics.coordinator.service.health import Health, standard_monitor
 from paimon_magics.coordinator.store.state_store import open_store
@@ -81,7 +81,7 @@ def coordinator(catalog: Catalog, tmp_path: Path) -> Iterator[Coordinator]:
 
 
 def page_of(coordinator: Coordinator) -> Page:
-    return Page(status_page(coordinator, "/data/lake", health_of(coordinator)))
+    return Page(status_page(coordinator, PageRequest("/data/lake"), health_of(coordinator)))
 
 
 def health_of(coordinator: Coordinator) -> Health:
@@ -178,22 +178,48 @@ def test_page_escapes_names_given_by_others(coordinator: Coordinator, catalog: C
     coordinator.pause(EVIL)
     logging.getLogger("paimon_magics.coordinator").warning("%s", EVIL)
     coordinator.transactions.abort(id, EVIL)
-    text = status_page(coordinator, EVIL, health_of(coordinator))
+    text = status_page(coordinator, PageRequest(EVIL), health_of(coordinator))
     page = Page(text)
     assert "<script" not in text
     assert page.tags <= {
         *("html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "br", "code"),
-        *("section", "table", "thead", "tbody", "tr", "th", "td"),
+        *(
+            "form",
+            "label",
+            "input",
+            "button",
+            "section",
+            "table",
+            "thead",
+            "tbody",
+            "tr",
+            "th",
+            "td",
+        ),
     }
     assert EVIL in page.rows("Recent errors")[0]["message"]
     assert page.text.count(EVIL) >= 3
+
+
+def test_page_shows_every_time_in_the_zone_of_its_reader(coordinator: Coordinator) -> None:
+    log = logging.getLogger("paimon_magics.coordinator")
+    log.warning("After snapshot 7 (APPEND by bob at 2026-11-01 06:30:00 UTC).")
+    coordinator.pause("ada, who said: '2026-11-01 06:30:00 UTC'")
+    shown = PageRequest("/data/lake", "America/New_York")
+    page = Page(status_page(coordinator, shown, health_of(coordinator)))
+    assert page.text.count(" UTC") == 1 and "'2026-11-01 06:30:00 UTC'" in page.text
+    (error,) = page.rows("Recent errors")
+    assert error["last time"].endswith(" America/New_York")
+    assert error["message"].endswith("at 2026-11-01 01:30:00-05:00 America/New_York).")
 
 
 def test_content_policy_allows_only_the_style_of_the_page(
     coordinator: Coordinator,
 ) -> None:
     style = re.search(
-        r"<style>(.*?)</style>", status_page(coordinator, "", health_of(coordinator)), re.DOTALL
+        r"<style>(.*?)</style>",
+        status_page(coordinator, PageRequest(""), health_of(coordinator)),
+        re.DOTALL,
     )
     assert style is not None
     digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
