@@ -40,6 +40,9 @@ _SHORT_IDS = {
 }  # fmt: skip
 """Java's `ZoneId.SHORT_IDS`."""
 
+SECOND_OF_UNIT = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+"""How many of each unit of Arrow's timestamps a second has."""
+
 # In seconds since 1970. No zone has had seconds in its offset since January 1972 (Africa/Monrovia).
 _WHOLE_MINUTES_S = 759 * 86_400
 

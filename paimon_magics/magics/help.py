@@ -115,6 +115,15 @@ STATEMENTS = (
         ("CREATE DATABASE [IF NOT EXISTS] d [COMMENT 's'] [LOCATION 's'] [WITH DBPROPERTIES (…)]",),
     ),
     StatementHelp(
+        "ALTER DATABASE",
+        "change a database's comment and properties",
+        (
+            "COMMENT ON DATABASE d IS 's' | NULL",
+            "ALTER DATABASE d SET DBPROPERTIES ('k' = 'v', …)",
+            "ALTER DATABASE d UNSET DBPROPERTIES ('k', …)",
+        ),
+    ),
+    StatementHelp(
         "DROP DATABASE",
         "remove a database",
         ("DROP DATABASE [IF EXISTS] d [RESTRICT | CASCADE]",),

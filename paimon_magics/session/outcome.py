@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.boundary import knows_other_words, short_errors
 from paimon_magics.columnar.python_values import python_values
-from paimon_magics.columnar.time_zones import UTC, common_from_s, in_zone, rules_of
+from paimon_magics.columnar.time_zones import SECOND_OF_UNIT, UTC, common_from_s, in_zone, rules_of
 from paimon_magics.errors import InvalidValueError, StatementError, nearest
 from paimon_magics.session.planned_work import note_reads, reads_of, work_of
 from paimon_magics.session.rendering import render_html, render_text
@@ -398,7 +398,7 @@ def _exact_clocks(column: pa.ChunkedArray, series: pandas.Series) -> pandas.Seri
     long."""
     if not pa.types.is_timestamp(column.type) or not column.type.tz:
         return series
-    second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[column.type.unit]
+    second = SECOND_OF_UNIT[column.type.unit]
     moments = column.cast(pa.int64())
     first, last = pc.min_max(moments).as_py().values()
     common = common_from_s(column.type.tz) * second

@@ -16,6 +16,7 @@ from paimon_magics.session.scope import StatementScope
 from paimon_magics.statements.clauses.names import text_literal
 from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.statement import (
+    AlterDatabase,
     CreateDatabase,
     Delete,
     DropDatabase,
@@ -110,7 +111,7 @@ def check_statement(scope: StatementScope, statement: Statement) -> None:
     subject = subject_of(statement)
     if subject.table is not None:
         check_variables(scope, statement.text)
-    if isinstance(statement, Call | CreateDatabase | DropDatabase):
+    if isinstance(statement, Call | CreateDatabase | AlterDatabase | DropDatabase):
         check_written(scope, None, "A change of tables")
     elif subject.table is not None and not (subject.only_tells or isinstance(statement, Refused)):
         verb = _VERBS.get(type(statement), "A change of a table")

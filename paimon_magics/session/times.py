@@ -14,7 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.time_zones import common_from_s, has_moment, moments_in_zone, rules_of
+from paimon_magics.columnar.time_zones import (
+    SECOND_OF_UNIT,
+    common_from_s,
+    has_moment,
+    moments_in_zone,
+    rules_of,
+)
 from paimon_magics.errors import PaimonMagicsError
 
 
@@ -95,8 +101,9 @@ def columns_in_zone(rows: pa.Table, schema: pa.Schema, zone: str) -> pa.Table:
 
 
 def _is_old(column: pa.ChunkedArray, zone: str) -> bool:
-    first = pc.min(column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())).as_py()
-    return first is not None and first < (common_from_s(zone) + 86_400) * 10**6
+    first = pc.min(column.cast(pa.int64())).as_py()
+    second = SECOND_OF_UNIT[column.type.unit]
+    return first is not None and first < (common_from_s(zone) + 86_400) * second
 
 
 def _moved(column: pa.ChunkedArray, wanted: pa.TimestampType, zone: str) -> pa.ChunkedArray:

@@ -254,6 +254,16 @@ class CreateDatabase(StatementText):
 
 
 @dataclass(frozen=True, slots=True)
+class AlterDatabase(StatementText):
+    """ALTER DATABASE … SET or UNSET DBPROPERTIES, and COMMENT ON DATABASE, which changes the
+    property `comment`."""
+
+    name: str
+    updates: tuple[tuple[str, str], ...] = ()
+    removals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DropDatabase(StatementText):
     name: str
     if_exists: bool = False

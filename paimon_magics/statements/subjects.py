@@ -7,6 +7,7 @@ from typing import assert_never
 
 from paimon_magics.statements.statement import (
     ChangeGrants,
+    AlterDatabase,
     CreateDatabase,
     CreateTable,
     CreateTemporaryView,
@@ -91,7 +92,8 @@ def subject_of(statement: Statement) -> Subject:
         ):
             return Subject(name, only_tells=True)
         case (
-            Call()
+            AlterDatabase()
+            | Call()
             | ChangeGrants()
             | CreateDatabase()
             | DescribeDatabase()
@@ -140,6 +142,7 @@ Statement = (
     | AlterTags
     | Call
     | CreateDatabase
+    | AlterDatabase
     | DropDatabase
     | UseDatabase
     | ShowDatabases

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from paimon_magics.coordinator.client.administration import Administration
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.coordinator.protocol.definition_changes import (
+    DatabaseAlteration,
     DatabaseCreation,
     DatabaseDrop,
     DefinitionChange,
@@ -274,6 +275,14 @@ class Definitions:
         UnsupportedStatementError where properties can't be kept."""
         check_name(name, "database")
         return self._change(DatabaseCreation(name, tuple(properties.items()), if_not_exists))
+
+    def alter_database(
+        self, name: str, updates: Iterable[tuple[str, str]], removals: Iterable[str]
+    ) -> None:
+        """Change the properties of a database. Raises UnknownNameError where there is none,
+        InvalidTableError for another location, UnsupportedStatementError where properties can't be
+        kept."""
+        self._change(DatabaseAlteration(name, tuple(updates), tuple(removals)))
 
     def drop_database(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> bool:
         """Drop a database, with `cascade` its tables too; return whether it was dropped. Raises

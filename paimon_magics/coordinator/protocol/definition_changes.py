@@ -78,6 +78,15 @@ class DatabaseCreation:
 
 
 @dataclass(frozen=True, slots=True)
+class DatabaseAlteration:
+    """ALTER DATABASE, COMMENT ON DATABASE: properties that are set, keys of those removed."""
+
+    name: str
+    updates: tuple[tuple[str, str], ...] = ()
+    removals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseDrop:
     """DROP DATABASE; with `cascade` its tables go first."""
 
@@ -87,7 +96,13 @@ class DatabaseDrop:
 
 
 DefinitionChange = (
-    TableCreation | TableDrop | TableRename | TableAlteration | DatabaseCreation | DatabaseDrop
+    TableCreation
+    | TableDrop
+    | TableRename
+    | TableAlteration
+    | DatabaseCreation
+    | DatabaseAlteration
+    | DatabaseDrop
 )
 
 _CHANGES: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(DefinitionChange)}

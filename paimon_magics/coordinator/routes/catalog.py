@@ -127,5 +127,6 @@ _ACTIONS = {
     "TableRename": "rename table",
     "TableAlteration": "alter table",
     "DatabaseCreation": "create database",
+    "DatabaseAlteration": "alter database",
     "DatabaseDrop": "drop database",
 }

@@ -32,6 +32,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.protocol.definition_changes import (
+    DatabaseAlteration,
     DatabaseCreation,
     DatabaseDrop,
     DefinitionChange,
@@ -106,6 +107,8 @@ class DefinitionChanges:
                 return (yield from self._alter_table(change))
             case DatabaseCreation():
                 return (yield from self._create_database(change))
+            case DatabaseAlteration():
+                return (yield from self._alter_database(change))
             case DatabaseDrop():
                 return (yield from self._drop_database(change))
 
@@ -252,6 +255,16 @@ class DefinitionChanges:
             f"The database `{name}` exists already.",
             hint="Use CREATE DATABASE IF NOT EXISTS, or another name.",
         )
+
+    def _alter_database(self, change: DatabaseAlteration) -> Steps[bool]:
+        name, context = change.name, self.context
+        check_name(name, "database")
+        if not self._catalog.database_exists(name):
+            raise self._catalog.unknown_database(name)
+        check_right(self.principal, Scope.ALTER, name, None)
+        with (yield from context.changing(TableName("", name))):
+            context.databases.alter(name, change.removals, dict(change.updates))
+        return True
 
     def _drop_database(self, change: DatabaseDrop) -> Steps[bool]:
         """Tables go one by one, each in its own order with small inserts."""

@@ -211,6 +211,7 @@ class Databases:
             remaining = {k: v for k, v in before.items() if k != _LOCATION and k not in removed}
             self._keep(name, remaining | dict(updates))
         elif removed or updates:
+            self._catalog.make_database_folder(name)  # `default` may not be stored yet
             self._catalog.alter_database(name, removed, updates)
         return Altered(removed, tuple(updates), missing)
 

@@ -48,6 +48,7 @@ from paimon_magics.session.writes.prepare import distribution
 from paimon_magics.statements.dialects.alternatives import refused
 from paimon_magics.statements.statement import (
     ChangeGrants,
+    AlterDatabase,
     CreateDatabase,
     CreateTable,
     CreateTemporaryView,
@@ -144,6 +145,8 @@ def handler_of(
             return Handler(run=partial(show_tags, scope, statement))
         case CreateDatabase():
             return Handler(run=partial(_create_database, scope, statement))
+        case AlterDatabase():
+            return Handler(run=partial(_alter_database, scope, statement))
         case DropDatabase():
             return Handler(
                 run=partial(_drop_database, scope, statement),
@@ -292,6 +295,15 @@ def _create_database(scope: StatementScope, statement: CreateDatabase) -> Outcom
     )
     word = "created" if created else "exists already"
     return database_outcome(statement, "CREATE DATABASE", f"Database `{statement.name}` {word}.")
+
+
+def _alter_database(scope: StatementScope, statement: AlterDatabase) -> Outcome:
+    name = statement.name
+    scope.definitions.alter_database(name, statement.updates, statement.removals)
+    verb = "set" if statement.updates else "removed"
+    keys = [key for key, _ in statement.updates] or statement.removals
+    shown = ", ".join(f"`{key}`" for key in keys)
+    return database_outcome(statement, "ALTER DATABASE", f"Database `{name}`: {shown} {verb}.")
 
 
 def _drop_database(scope: StatementScope, statement: DropDatabase) -> Outcome:

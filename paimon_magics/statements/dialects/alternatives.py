@@ -21,12 +21,6 @@ COMING: dict[str, str] = {
 }
 """Topics of `%paimon help` about what other databases call so, and what works today."""
 
-_OF_DATABASES = (
-    "Give a database its comment and properties when you create it: CREATE DATABASE shop COMMENT "
-    "'…' WITH DBPROPERTIES ('k' = 'v'). Those of a database that exists are changed by an engine "
-    "that uses the coordinator's REST catalog, such as Spark with Paimon's connector."
-)
-
 INSTEAD: dict[str, str] = {
     "DELETE": "Write DELETE FROM t WHERE condition.",
     "REPLACE": "If the table has a primary key, INSERT INTO replaces rows with the same key.",
@@ -53,10 +47,8 @@ INSTEAD: dict[str, str] = {
     "CREATE": "CREATE TEMPORARY VIEW v AS SELECT … names a query for this Spark session.",
     "COMMENT": "Write ALTER TABLE t SET TBLPROPERTIES ('comment' = '…'), or ALTER TABLE t "
     "ALTER COLUMN c COMMENT '…'.",
-    "COMMENT ON DATABASE": _OF_DATABASES,
-    "ALTER DATABASE": _OF_DATABASES,
-    "ALTER SCHEMA": _OF_DATABASES,
-    "ALTER NAMESPACE": _OF_DATABASES,
+    "ALTER DATABASE … SET LOCATION": "A database is found by its name, in a folder of the "
+    "warehouse. Connect to a warehouse at that location.",
     "RESTORE": "CALL sys.rollback(table => 't', version => '3') rolls a table back to that "
     "snapshot.",
     "CREATE INDEX": "Tables have no indexes. To find rows faster, use the primary key, partitions "

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from paimon_magics.statements.clauses.properties import read_properties
+from paimon_magics.statements.clauses.properties import read_properties, read_property_keys
 from paimon_magics.statements.grammar.calls import NAMESPACE
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS
 from paimon_magics.statements.statement import (
+    AlterDatabase,
     CreateDatabase,
     DescribeDatabase,
     DropDatabase,
@@ -47,6 +48,34 @@ def read_create_database(cursor: Cursor) -> CreateDatabase:
     return CreateDatabase(
         cursor.text, cursor.offset, name, if_not_exists, comment, location, properties
     )
+
+
+def read_alter_database(cursor: Cursor) -> AlterDatabase:
+    """Read what follows ALTER DATABASE."""
+    name = _database(cursor)
+    if cursor.at("SET", "LOCATION"):
+        raise RefusedHere("ALTER DATABASE … SET LOCATION")
+    updates: tuple[tuple[str, str], ...] = ()
+    removals: tuple[str, ...] = ()
+    verb = cursor.accept_any("SET", "UNSET")
+    if verb is None or not cursor.accept_any("DBPROPERTIES", "PROPERTIES"):
+        cursor.fail("DBPROPERTIES" if verb else "SET DBPROPERTIES or UNSET DBPROPERTIES")
+    if verb == "SET":
+        updates = read_properties(cursor)
+    else:
+        removals = read_property_keys(cursor)
+    return AlterDatabase(cursor.text, cursor.offset, name, updates, removals)
+
+
+def read_comment_on_database(cursor: Cursor) -> AlterDatabase:
+    """Read what follows COMMENT ON DATABASE."""
+    name = _database(cursor)
+    if not cursor.accept("IS"):
+        cursor.fail("IS and the comment in quotes")
+    if cursor.accept("NULL"):
+        return AlterDatabase(cursor.text, cursor.offset, name, removals=("comment",))
+    comment = cursor.string("the comment in quotes, or NULL")
+    return AlterDatabase(cursor.text, cursor.offset, name, (("comment", comment),))
 
 
 def read_drop_database(cursor: Cursor) -> DropDatabase:

@@ -177,7 +177,7 @@ def _explain(cursor: Cursor) -> Explain:
 
 def _comment_on(cursor: Cursor) -> Statement:
     if cursor.accept_any(*databases.DATABASE_WORDS):
-        raise RefusedHere("COMMENT ON DATABASE")  # Spark would comment on one of its own
+        return databases.read_comment_on_database(cursor)
     return pass_through(cursor)
 
 
@@ -273,8 +273,8 @@ def _drop(cursor: Cursor) -> Statement:
 def _alter(cursor: Cursor) -> Statement:
     if cursor.accept("TABLE"):
         return read_alter_table(cursor)
-    if cursor.at_any(*databases.DATABASE_WORDS):
-        raise RefusedHere(f"ALTER {cursor.peek().upper}")
+    if cursor.accept_any(*databases.DATABASE_WORDS):
+        return databases.read_alter_database(cursor)
     return _known_second_word(cursor, ("TABLE", "VIEW", "DATABASE"), ("MATERIALIZED",))
 
 

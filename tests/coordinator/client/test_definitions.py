@@ -81,6 +81,7 @@ def names(process: Process) -> dict[str, list[str]]:
         "CREATE TABLE IF NOT EXISTS theirs AS SELECT 1 AS k",
         "CREATE DATABASE mine",
         "CREATE DATABASE IF NOT EXISTS finance",
+        "COMMENT ON DATABASE default IS 'of bob'",
         "DROP DATABASE default CASCADE",
     ],
 )

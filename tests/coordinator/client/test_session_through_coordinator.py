@@ -25,6 +25,7 @@ from paimon_magics.errors import (
     InvalidValueError,
     SetupError,
     StatementError,
+    UnknownNameError,
     UnsupportedStatementError,
 )
 from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Waiting
@@ -192,6 +193,17 @@ def test_the_coordinator_keeps_properties_of_databases(
     assert shown(session, "DESCRIBE DATABASE d") == own | location
     properties = {"Properties": "((a,1), (b,2))"}
     assert shown(session, "DESCRIBE DATABASE EXTENDED d") == own | location | properties
+    session.run("COMMENT ON DATABASE d IS 'shops'")
+    session.run("ALTER DATABASE d SET DBPROPERTIES ('b' = '3', 'c' = '4')")
+    session.run("ALTER DATABASE d UNSET DBPROPERTIES ('a', 'never')")
+    changed = {"Comment": "shops", "Properties": "((b,3), (c,4))"}
+    assert shown(session, "DESCRIBE DATABASE EXTENDED d") == own | location | changed
+    session.run("COMMENT ON DATABASE d IS NULL")
+    assert "Comment" not in shown(session, "DESCRIBE DATABASE d")
+    session.run("COMMENT ON DATABASE default IS 'of all'")
+    assert shown(session, "DESCRIBE DATABASE default")["Comment"] == "of all"
+    with pytest.raises(UnknownNameError, match="no database `nowhere`"):
+        session.run("COMMENT ON DATABASE nowhere IS 'x'")
     with pytest.raises(StatementError, match="exists already"):
         session.run(create)
     session.run(create.replace("DATABASE", "DATABASE IF NOT EXISTS"))
@@ -206,6 +218,8 @@ def test_the_coordinator_keeps_properties_of_databases(
         assert found["Properties"].startswith("not known: Only a coordinator keeps")
         with pytest.raises(UnsupportedStatementError, match="can't keep properties of the"):
             alone.run(create.replace("DATABASE d", "DATABASE e"))
+        with pytest.raises(UnsupportedStatementError, match="can't keep properties of the"):
+            alone.run("COMMENT ON DATABASE default IS 'x'")
 
 
 def test_failed_job_leaves_no_files(session: paimon_magics.Session, process: Process) -> None:

@@ -10,6 +10,7 @@ from paimon_magics.errors import InvalidTableError, StatementSyntaxError
 from paimon_magics.statements.data_types import ArrayType, AtomicType, RowField, RowType
 from paimon_magics.statements.grammar.parsing import parse_cell, parse_statement
 from paimon_magics.statements.statement import (
+    AlterDatabase,
     ColumnDefinition,
     CreateDatabase,
     CreateTable,
@@ -74,6 +75,19 @@ def without_place(statement):
             TruncateTable("", 0, T, (PartitionItem("dt", "'x'", 28),)),
         ),
         ("CREATE DATABASE shop", CreateDatabase("", 0, "shop")),
+        ("COMMENT ON DATABASE shop IS 'x'", AlterDatabase("", 0, "shop", (("comment", "x"),))),
+        (
+            "comment on schema paimon.shop is NULL",
+            AlterDatabase("", 0, "shop", removals=("comment",)),
+        ),
+        (
+            "ALTER NAMESPACE shop SET PROPERTIES ('a' = 'b', 'c' = 1)",
+            AlterDatabase("", 0, "shop", (("a", "b"), ("c", "1"))),
+        ),
+        (
+            "ALTER DATABASE shop UNSET DBPROPERTIES ('a', b.c)",
+            AlterDatabase("", 0, "shop", removals=("a", "b.c")),
+        ),
         (
             "CREATE SCHEMA IF NOT EXISTS paimon.shop COMMENT 'c' LOCATION '/x' "
             "WITH DBPROPERTIES ('a' = 'b')",
@@ -398,10 +412,7 @@ def test_with_before_an_insert_belongs_to_its_source():
         ("ALTER TABLE t REPLACE COLUMNS (a INT)", "ALTER TABLE … REPLACE COLUMNS", T),
         ("ALTER TABLE t CREATE BRANCH x", "ALTER TABLE … CREATE BRANCH", T),
         ("ALTER TABLE t DROP CONSTRAINT x", "ALTER TABLE … DROP CONSTRAINT", T),
-        ("ALTER DATABASE db SET DBPROPERTIES ('a' = 'b')", "ALTER DATABASE", None),
-        ("COMMENT ON DATABASE shop IS 'x'", "COMMENT ON DATABASE", None),
-        ("comment on schema paimon.shop is NULL", "COMMENT ON DATABASE", None),
-        ("COMMENT ON NAMESPACE default IS 'x'", "COMMENT ON DATABASE", None),
+        ("ALTER DATABASE db SET LOCATION '/x'", "ALTER DATABASE … SET LOCATION", None),
         ("SHOW CREATE TABLE t AS SERDE", "SHOW CREATE TABLE … AS SERDE", T),
         ("DROP TABLE IDENTIFIER(:t)", "IDENTIFIER(…) as a name", None),
         ("USE IDENTIFIER(:d)", "IDENTIFIER(…) as a name", None),
