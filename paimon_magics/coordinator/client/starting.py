@@ -251,7 +251,7 @@ def _endpoint(lease: Lease, failed: Endpoint | None) -> Endpoint | None:
     """The coordinator of a lease on this machine, if its process holds its state folder."""
     token = token_of(lease.home)
     endpoint = None if token is None else Endpoint(lease.address, token)
-    with contextlib.suppress(SetupError):
+    with contextlib.suppress(SetupError, OSError):  # another account's folder
         if endpoint != failed and StateFolder(Path(lease.home.folder)).is_held():
             return endpoint
     return None

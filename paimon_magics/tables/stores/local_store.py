@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import pwd
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -216,7 +217,20 @@ def _open_unnamed(folder: Path) -> int | None:
 
 
 def _not_written(target: Path, error: OSError) -> SetupError:
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return SetupError(
+            f"{target} could not be written: the account {_account()} has no permission to write "
+            f"to {error.filename or target.parent}.",
+            hint="Ask who looks after the folder for that permission. Reading needs none.",
+        )
     return SetupError(
         f"{target} could not be written: {error}",
         hint="Free space on the disk or repair the folder, then run the statement again.",
     )
+
+
+def _account() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a container's user without a name
+        return str(os.geteuid())
