@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_magics.columnar import time_zones
-from paimon_magics.columnar.zone_rules import JavaRules, java_rules
+from paimon_magics.columnar.time_zones import JavaRules, java_rules
 from paimon_magics.session.outcome import pandas_frame
 
 # As Java writes them. Tokyo never had these offsets, so that no database has the same.

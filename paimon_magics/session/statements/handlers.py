@@ -143,10 +143,8 @@ def handler_of(
             return Handler(run=partial(show_grants, scope, statement))
         case ShowTags():
             return Handler(run=partial(show_tags, scope, statement))
-        case CreateDatabase():
-            return Handler(run=partial(_create_database, scope, statement))
-        case AlterDatabase():
-            return Handler(run=partial(_alter_database, scope, statement))
+        case CreateDatabase() | AlterDatabase():
+            return Handler(run=partial(_change_database, scope, statement))
         case DropDatabase():
             return Handler(
                 run=partial(_drop_database, scope, statement),
@@ -281,6 +279,12 @@ def _unconfirmed_drop(scope: StatementScope, statement: DropDatabase) -> Unconfi
     loss = f"{len(tables):,} tables ({shown})" if len(tables) > 1 else f"the table {shown}"
     what = f"DROP DATABASE `{statement.name}` CASCADE"
     return unconfirmed(statement, what, loss, "DROP TABLE drops them one by one.")
+
+
+def _change_database(scope: StatementScope, statement: CreateDatabase | AlterDatabase) -> Outcome:
+    if isinstance(statement, AlterDatabase):
+        return _alter_database(scope, statement)
+    return _create_database(scope, statement)
 
 
 def _create_database(scope: StatementScope, statement: CreateDatabase) -> Outcome:
