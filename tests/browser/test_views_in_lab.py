@@ -325,3 +325,32 @@ def test_narrow_views_cut_nothing_off(views: Views) -> None:
         shown.evaluate_all(
             "(roots, wide) => roots.forEach((root, at) => { root.style.width = wide[at] })", wide
         )
+
+
+# What sticks out of an output to the right, and is in nothing that is scrolled.
+STICKING_OUT = """() => [...document.querySelectorAll(".jp-OutputArea-child")].flatMap(area => {
+  const right = area.getBoundingClientRect().right + 1;
+  return [...area.querySelectorAll("*")].filter(part => {
+    if (part.getBoundingClientRect().right <= right) return false;
+    for (let outer = part.parentElement; outer !== area; outer = outer.parentElement)
+      if (getComputedStyle(outer).overflowX !== "visible") return false;
+    return true;
+  }).map(part => part.outerHTML);
+})"""
+
+
+def test_narrow_window_cuts_no_output_off(views: Views) -> None:
+    page = views.page
+    before = page.viewport_size
+    assert before is not None
+    output = page.locator(".jp-OutputArea-child").first
+    try:
+        page.set_viewport_size({"width": 480, "height": 3000})
+        page.keyboard.press("Control+b")  # the files beside the notebook
+        page.wait_for_function("node => node.offsetWidth > 250", arg=output.element_handle())
+        width = output.evaluate("node => node.getBoundingClientRect().right")
+        assert width <= 480
+        assert page.evaluate(STICKING_OUT) == []
+    finally:
+        page.set_viewport_size(before)
+        page.keyboard.press("Control+b")
