@@ -327,9 +327,9 @@ def test_narrow_views_cut_nothing_off(views: Views) -> None:
         )
 
 
-# What sticks out of an output to the right, and is in nothing that is scrolled.
-STICKING_OUT = """() => [...document.querySelectorAll(".jp-OutputArea-child")].flatMap(area => {
-  const right = area.getBoundingClientRect().right + 1;
+# What sticks out of an output to the right, and is in nothing of a view that is scrolled.
+STICKING_OUT = """() => [...document.querySelectorAll(".paimon-view")].flatMap(area => {
+  const right = area.closest(".jp-OutputArea-child").getBoundingClientRect().right + 1;
   return [...area.querySelectorAll("*")].filter(part => {
     if (part.getBoundingClientRect().right <= right) return false;
     for (let outer = part.parentElement; outer !== area; outer = outer.parentElement)
