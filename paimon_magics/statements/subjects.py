@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from paimon_magics.statements.statement import (
-    ChangeGrants,
     AlterDatabase,
+    ChangeGrants,
     CreateDatabase,
     CreateTable,
     CreateTemporaryView,

@@ -47,8 +47,8 @@ from paimon_magics.session.writes.outcomes import rows_taken
 from paimon_magics.session.writes.prepare import distribution
 from paimon_magics.statements.dialects.alternatives import refused
 from paimon_magics.statements.statement import (
-    ChangeGrants,
     AlterDatabase,
+    ChangeGrants,
     CreateDatabase,
     CreateTable,
     CreateTemporaryView,

@@ -350,3 +350,13 @@ def test_a_database_in_an_object_store_is_dropped_with_its_tables(tmp_path: Path
         assert definitions.drop_database("shop", cascade=True) is True
         assert catalog.stored_databases() == []
         process.close()
+
+
+def test_changed_database_keeps_its_properties_when_the_answer_is_lost(
+    lost: Callable[[Callable[[Definitions], object]], object], client: RemoteCoordinator
+) -> None:
+    updates = (("comment", "of all"), ("team", "red"))
+    lost(lambda definitions: definitions.alter_database("default", updates, ("never",)))
+    lost(lambda definitions: definitions.alter_database("default", (), ("team",)))
+    properties = client.database_properties("default")
+    assert properties.pop("location") and properties == {"comment": "of all"}
