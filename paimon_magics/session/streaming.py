@@ -31,7 +31,7 @@ from paimon_magics.session.inserts.insert import insert_of_frame
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.settings_checks import check_written, with_settings
 from paimon_magics.session.streams import Stream, StreamSink, sink_of
-from paimon_magics.session.writes.prepare import prepare_insert
+from paimon_magics.session.writes.prepare import GivenRows, prepare_insert
 from paimon_magics.spark.data_source import Place, register
 from paimon_magics.spark.jvm import is_connect
 from paimon_magics.spark.remote import run_on_server
@@ -161,7 +161,7 @@ def checked_sink(
         empty = scope.spark.createDataFrame([], frame.schema)
         if takes_changes(schema, frame.columns):
             empty = with_changes(empty, ROW_KINDS)
-        prepare_insert(scope, insert_of_frame(name), {}, frame=empty)
+        prepare_insert(scope, insert_of_frame(name), {}, GivenRows(empty))
     _clear_half_begun(scope, checkpoint)
     return sink_of(scope.connection, name, mode, checkpoint)
 

@@ -47,7 +47,12 @@ from paimon_magics.session.value_inputs import (
 )
 from paimon_magics.session.writes.merged_schemas import merge_columns
 from paimon_magics.session.writes.outcomes import finished, of_write, with_losses, write_outcome
-from paimon_magics.session.writes.prepare import PreparedWrite, fetched_values, prepare_insert
+from paimon_magics.session.writes.prepare import (
+    GivenRows,
+    PreparedWrite,
+    fetched_values,
+    prepare_insert,
+)
 from paimon_magics.session.writes.small_inserts import (
     PendingInsert,
     at_once_note,
@@ -77,7 +82,7 @@ from paimon_magics.tables.writing.write_spec import WriteSpec
 from paimon_magics.tables.writing.writer import write_batches
 
 if TYPE_CHECKING:
-    from paimon_magics.spark.handles import DataFrame
+    pass
 
 
 WriteMode = Literal["append", "overwrite", "dynamic"]
@@ -104,21 +109,15 @@ def run_insert(
     scope: StatementScope,
     insert: Insert,
     parameters: Mapping[str, object],
-    *,
-    frame: DataFrame | None = None,
-    mode: str | None = None,
-    own_rows: bool = False,
+    given: GivenRows | None = None,
 ) -> Outcome:
-    """Run an INSERT as one transaction.
-
-    `frame`, if given, replaces the statement's source; `own_rows` says that a program gave its
-    rows. `mode`, static or dynamic, replaces Spark's partitionOverwriteMode.
+    """Run an INSERT as one transaction, of the statement's source or of the given rows.
 
     Raises errors of ours: for a statement that does not fit the table, before anything is written;
     JobError or InvalidValueError if the job fails; CommitConflictError if the commit does.
     """
-    merged = merge_columns(scope, insert, parameters, frame)
-    prepared = prepare_insert(scope, insert, parameters, frame=frame, mode=mode, own_rows=own_rows)
+    merged = merge_columns(scope, insert, parameters, None if given is None else given.frame)
+    prepared = prepare_insert(scope, insert, parameters, given)
     outcome = _run_planned(scope, insert, prepared)
     outcome.notes = (*merged, *outcome.notes)
     return outcome
@@ -432,11 +431,9 @@ def write_frame_to(
     mode = mode or "append"
     insert = insert_of_frame(name, overwrite=mode != "append")
     partition_mode = "dynamic" if mode == "dynamic" else "static"
-    rows = spark_frame(scope.spark, frame)
+    given = GivenRows(spark_frame(scope.spark, frame), partition_mode, is_own(frame))
     try:
-        outcome = run_insert(
-            scope, insert, {}, frame=rows, mode=partition_mode, own_rows=is_own(frame)
-        )
+        outcome = run_insert(scope, insert, {}, given)
     except PaimonMagicsError as error:
         error.statement = error.position = None  # the user wrote no text to point at
         raise

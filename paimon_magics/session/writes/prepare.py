@@ -105,29 +105,37 @@ class PreparedWrite:
         return self.base_snapshot_id, self.base_manifest_list
 
 
+@dataclass(frozen=True, slots=True)
+class GivenRows:
+    """A frame that replaces an INSERT's source. `mode`, static or dynamic, replaces Spark's
+    partitionOverwriteMode; `are_own` says that a program gave the rows. A frame whose last column
+    is KIND has changes of rows (`with_changes`)."""
+
+    frame: DataFrame
+    mode: str | None = None
+    are_own: bool = False
+
+
 def prepare_insert(
     scope: StatementScope,
     insert: Insert,
     parameters: Mapping[str, object],
-    *,
-    frame: DataFrame | None = None,
-    mode: str | None = None,
-    own_rows: bool = False,
+    given: GivenRows | None = None,
 ) -> PreparedWrite:
-    """Plan an INSERT and check it against its table; nothing runs. See `run_insert`. A given frame
-    whose last column is KIND has changes of rows (`with_changes`)."""
+    """Plan an INSERT and check it against its table; nothing runs. See `run_insert`."""
     table = scope.load(insert.target, insert.text, insert.target_position)
     # Taken before the source is planned: a later commit then counts as newer than the plan.
     state = latest_state(table)
     schema = _writable_schema(scope, insert, table)
     static = static_partition_columns(insert, schema)
-    source = frame
-    if frame is None:
+    if given is not None:
+        frame = given.frame
+    else:
         frame = frame_of_query(
             scope.filling(), insert.text, insert.source, parameters,
             value_names=partial(_value_names, insert, schema),
         )  # fmt: skip
-    kinds = source is not None and frame.columns[-1] == KIND
+    kinds = given is not None and frame.columns[-1] == KIND
     sources = match_columns(insert, schema, frame.columns[:-1] if kinds else frame.columns)
     bound = bind(insert.source.parameters, parameters, insert.text, scope.zone)
     constants = partition_constants(scope, schema, static, bound, insert.text)
@@ -141,15 +149,16 @@ def prepare_insert(
         columns = (*schema.columns, _KIND_COLUMN) if kinds else schema.columns
         values = (*sources, FromInput(len(frame.columns) - 1)) if kinds else sources
         projection = partial(project, scope.spark, frame, columns, values, constants)
-        is_given = own_rows or insert.source.is_values
+        is_given = insert.source.is_values or (given is not None and given.are_own)
         losses = [] if is_given and is_exact else lossy_columns(frame, taken)
         projected = projection(more=losses)
+    mode = None if given is None else given.mode
     change = change_of(scope, insert, schema, constants, mode)
     made_of(projected, frame)
 
     def again() -> PreparedWrite:
         scope.tables.renew()
-        return prepare_insert(scope, insert, parameters, frame=source, mode=mode, own_rows=own_rows)
+        return prepare_insert(scope, insert, parameters, given)
 
     return PreparedWrite(
         table,
@@ -162,7 +171,7 @@ def prepare_insert(
         has_kinds=kinds and schema.rowkind_field is None,
         keys_repeat=kinds,
         changeable=partial(changeable, frame, taken),
-        read_set=None if source is not None else _own_read_set(scope, insert, table, state, bound),
+        read_set=None if given is not None else _own_read_set(scope, insert, table, state, bound),
         base_manifest_list=state[1],
     )
 
