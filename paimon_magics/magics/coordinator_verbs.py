@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from paimon_magics.errors import (
     InvalidValueError,
     StatementSyntaxError,
+    UnconfirmedError,
     UnknownNameError,
     nearest,
 )
@@ -124,12 +125,18 @@ def _queue(magics: PaimonMagics, argument: str) -> object:
         case ["reopen"]:
             return administration.reopen(table)
         case ["accept-loss"]:
+            raise UnconfirmedError(
+                administration.loss(table),
+                hint=f"Nothing was changed. To accept it: %paimon queue {words[0]} accept-loss "
+                "--yes",
+            )
+        case ["accept-loss", "--yes" | "-y"]:
             return administration.reopen(table, accept_loss=True)
         case _:
             raise StatementSyntaxError(
                 f"`%paimon queue` does not take `{argument}`.",
                 hint="Write %paimon queue, or %paimon queue TABLE with one of: dead, retry RECORD, "
-                "discard RECORD, reopen, accept-loss.",
+                "discard RECORD, reopen, accept-loss [--yes].",
             )
 
 
@@ -155,7 +162,7 @@ COORDINATOR_VERBS = (
     Verb(
         "queue [TABLE [WORD …]]",
         "show the queues of small inserts; or, with a WORD: dead, retry RECORD, discard RECORD, "
-        "reopen, accept-loss",
+        "reopen, accept-loss [--yes]",
         _queue,
     ),
 )

@@ -6,11 +6,19 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from paimon_magics.coordinator.http.authorisation import Tokens
+from paimon_magics.coordinator.process.backing_up import MAKING
+from paimon_magics.coordinator.store.backups import Backup
+from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.statements.statement import TableName
 from tests.backends.s3 import S3Server
 from tests.coordinator.commands import done, run
@@ -113,6 +121,155 @@ def test_rows_that_waited_in_a_backup_are_loaded_after_the_restore(kept: Kept) -
     assert sorted(map(str, served.ids())) == ["1", "2", "3"]
 
 
+class Ledger:
+    """Clients that insert until they are stopped: what was acknowledged, and the longest wait."""
+
+    def __init__(self, served: Served, clients: int) -> None:
+        self.keys: list[int] = []
+        self.slowest = 0.0
+        self._served = served
+        self._ending = threading.Event()
+        self._threads = [threading.Thread(target=self._work, args=(n,)) for n in range(clients)]
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        self._ending.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _work(self, client: int) -> None:
+        key = client * 1_000_000
+        while not self._ending.is_set():
+            began = time.monotonic()
+            inserted(self._served, key)
+            self.slowest = max(self.slowest, time.monotonic() - began)
+            self.keys.append(key)
+            key += 1
+
+
+def test_backups_under_concurrent_inserts_have_all_that_was_acknowledged_before(
+    tmp_path: Path,
+) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        kept = Kept(served, tmp_path, None)
+        ledger = Ledger(served, 4)
+        try:
+            wait_until(lambda: len(ledger.keys) > 20)
+            for number in range(5):
+                before = list(ledger.keys)
+                began = time.monotonic()
+                kept.backup = tmp_path / f"{number}.sqlite"
+                done("backup", kept.backup, *kept.words)
+                assert time.monotonic() - began < 60
+            after = list(ledger.keys)
+        finally:
+            ledger.end()
+        assert len(after) > len(before), "nobody was kept waiting by the backup"
+        assert ledger.slowest < 10
+        served.process.kill()
+        kept.lose()
+        kept.restore()
+        served.process.start()
+        served.call("POST", "/reopen", {"accept_loss": True})
+        assert repeated(served, *before)
+        served.flush()
+        ids = list(map(int, served.ids()))  # type: ignore[call-overload]
+        assert len(ids) == len(set(ids))
+        assert set(before) <= set(ids) <= set(ledger.keys)
+
+
+def test_backups_at_once_are_all_whole_and_a_users_own_file_in_the_state_folder_stays(
+    tmp_path: Path,
+) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        kept = Kept(served, tmp_path, None)
+        inserted(served, 1)
+        own = served.process.state / "backup-monday.sqlite"
+        done("backup", own, *kept.words)
+        files = [tmp_path / f"{number}.sqlite" for number in range(4)]
+        with ThreadPoolExecutor() as pool:
+            codes = list(pool.map(lambda file: run("backup", file, *kept.words)[0], files))
+        assert codes == [0] * 4
+        for file in (own, *files):
+            assert Backup(file).acknowledged()[1]
+        assert not list((served.process.state / MAKING).iterdir())
+
+
+def test_what_an_interrupted_backup_left_goes_with_the_next(tmp_path: Path) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        kept = Kept(served, tmp_path, None)
+        folder = served.process.state / MAKING
+        folder.mkdir()
+        left, notes = folder / f"{'a' * 32}.sqlite", folder / "my-notes.sqlite"
+        left.touch()
+        notes.touch()
+        done("backup", kept.backup, *kept.words)
+        assert not left.exists()
+        assert notes.exists()
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_table_whose_last_acknowledged_records_nobody_knows_is_named(
+    tmp_path: Path, loads: bool, capfd: _Said
+) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        kept = Kept(served, tmp_path, None)
+        inserted(served, 1, 2)
+        if loads:
+            served.flush()
+        done("backup", kept.backup, *kept.words)
+        inserted(served, 3, 4)  # within the seconds before the loss
+        served.process.kill()
+        kept.lose()
+        words = [*kept.words, f"--warehouse={served.process.warehouse}"]
+        assert run("restore", kept.backup, *words)[0] == 2
+        assert "Inserts into default.t that were acknowledged since" in capfd.readouterr().err
+        said = kept.restore()
+        assert "default.t: the store lacks the records after 2, if any" in said, said
+        served.process.start()
+        inserted(served, 3)  # its sender comes again
+        served.flush()
+        assert sorted(map(int, served.ids())) == [1, 2, 3]  # type: ignore[call-overload]
+
+
+def test_table_with_nothing_to_lose_is_not_named(tmp_path: Path) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        kept = Kept(served, tmp_path, None)
+        inserted(served, 1)
+        served.process.end()  # which loads it
+        done("backup", kept.backup, *kept.words)
+        kept.lose()
+        assert "lacks" not in kept.restore()
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_restore_makes_nothing_of_another_warehouse(
+    tmp_path: Path, exists: bool, capfd: _Said
+) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        kept = Kept(served, tmp_path, None)
+        inserted(served, 1)
+        done("backup", kept.backup, *kept.words)
+        served.process.kill()
+        kept.lose()
+        other = tmp_path / "other"
+        if exists:
+            create_table(other, table_sql())
+        before = sorted(other.rglob("*"))
+        for what in (kept.backup, "--in-place"):
+            words = [what, *kept.words, f"--warehouse={other}", "--yes"]
+            assert run("restore", *words)[0] == 2
+            said = capfd.readouterr().err
+            assert "is of the warehouse with the id" in said or "has used" in said, said
+        assert sorted(other.rglob("*")) == before
+        assert other.exists() == exists
+        assert not (served.process.state / "warehouse.json").exists()
+        kept.restore()
+        served.process.start()
+        assert repeated(served, 1)
+
+
 def test_rows_after_the_backup_are_named_and_no_insert_is_taken_before_that_is_accepted(
     kept: Kept,
 ) -> None:
@@ -155,6 +312,29 @@ def test_token_revoked_after_the_backup_stays_revoked(kept: Kept) -> None:
     assert not is_good(served, bi)
     assert is_good(served, new_token(served, "bi"))
     assert served.call("POST", "/v1/tokens/etl/renew", {}).json()["renewed"] == []
+
+
+@pytest.mark.parametrize("step", ["", "restore.filled", "restore.rights_settled"])
+def test_token_that_the_replaced_store_knows_as_revoked_is_not_due(
+    tmp_path: Path, step: str
+) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        kept = Kept(served, tmp_path, None)
+        leaver, _ = new_token(served, "leaver"), new_token(served, "bi")
+        done("backup", kept.backup, *kept.words)
+        served.process.end()
+        with closing(open_store(served.process.state)) as store:  # which tells no warehouse
+            Tokens(store.tokens).revoke("leaver")
+        if step:
+            words = [*kept.words, f"--warehouse={served.process.warehouse}", "--yes"]
+            code, _ = run("restore", kept.backup, *words, faults=f"{step}=kill")
+            assert code == -signal.SIGKILL
+        said = kept.restore()
+        if not step:
+            assert "'bi'" in said, said
+            assert "leaver" not in said
+        served.process.start()
+        assert not is_good(served, leaver)
 
 
 def test_tokens_stay_good_where_no_right_was_taken_away_since(kept: Kept) -> None:

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.coordinator.client.interface import Definitions
+from paimon_magics.planning.commits.procedures import plan_call
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.version_changes import Call
 from tests.coordinator.commands import done
 from tests.coordinator.inserts.serving import SLOW, TABLE, Served, table_sql
 from tests.coordinator.inserts.test_renaming import mostly, serve
@@ -33,6 +36,15 @@ def test_options_of_the_page_are_those_of_the_commands() -> None:
         for word in words:
             if word.startswith("--"):
                 assert word in said, line
+
+
+def test_sql_of_the_page_is_known() -> None:
+    statements = re.findall(r"`(CALL [^`]+)`", _PAGE.read_text())
+    assert statements
+    for text in statements:
+        call = parse_statement(text)
+        assert isinstance(call, Call)
+        assert plan_call(call, {}, "paimon").table == "shop.events", text
 
 
 @pytest.mark.parametrize("log", mostly("postgres"))
@@ -154,7 +166,9 @@ def test_table_that_was_dropped_comes_back_with_its_folder(tmp_path: Path) -> No
         assert served.insert([[3, "a"]]).status_code == 404
         shutil.copytree(tmp_path / "copy", folder)
         assert sorted(map(int, served.ids())) == [1, 2]  # type: ignore[call-overload]
-        assert served.insert([[3, "a"]]).status_code == 404
+        refused = served.insert([[3, "a"]])
+        assert refused.status_code == 404
+        assert "%paimon queue default.t accept-loss" in refused.text
         served.call("POST", "/reopen", {"accept_loss": True})
         assert served.insert([[3, "a"]], idempotency_key="key-3").status_code == 200
         served.flush()

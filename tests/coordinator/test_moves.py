@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -240,6 +242,75 @@ def test_bad_targets_are_refused_before_anything_is_changed(tmp_path: Path, capf
         tables = [path for path in before if ".paimon-magics/owner" not in str(path)]
         assert set(tables) <= set((tmp_path / "warehouse").rglob("*"))
         served.process.start()
+        has_everything_once(served)
+
+
+@pytest.fixture
+def other_disk() -> Iterator[Path]:
+    """A folder on another file system than the tests' own."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir():
+        pytest.skip("there is no second file system")
+    folder = Path(tempfile.mkdtemp(dir=memory))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_move_to_another_disk_refuses_a_table_behind_a_link(
+    tmp_path: Path, other_disk: Path, relative: bool, capfd: _Said
+) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        filled(served)
+        served.process.end()
+        table = tmp_path / "warehouse" / "default.db" / "t"
+        shutil.move(table, tmp_path / "elsewhere")
+        table.symlink_to("../../elsewhere" if relative else tmp_path / "elsewhere")
+        assert run("move", other_disk / "curated", *words(served))[0] == 2
+        assert f"{table} is a link to" in capfd.readouterr().err
+        assert not (other_disk / "curated").exists()
+        served.process.start()
+        has_everything_once(served)
+
+
+def test_rename_keeps_links_that_stay_good_and_refuses_the_others(
+    tmp_path: Path, capfd: _Said
+) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        filled(served)
+        served.process.end()
+        table = tmp_path / "warehouse" / "default.db" / "t"
+        shutil.move(table, tmp_path / "elsewhere")
+        table.symlink_to("../../elsewhere")
+        (tmp_path / "deep").mkdir()
+        assert run("move", tmp_path / "deep" / "curated", *words(served))[0] == 2
+        assert f"{table} is a link to" in capfd.readouterr().err
+        target = tmp_path / "curated"
+        done("move", target, *words(served))
+        start_with(served, target)
+        served.catalog = Catalog.open({"warehouse": str(target)})
+        has_everything_once(served)
+
+
+def test_move_that_was_done_and_went_on_is_not_done_again(
+    tmp_path: Path, other_disk: Path, capfd: _Said
+) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        filled(served)
+        served.process.end()
+        (tmp_path / "warehouse" / "empty.db").mkdir()
+        first, second = other_disk / "b", tmp_path / "c"
+        done("move", first, *words(served))
+        state = [f"--state={served.process.state}", "--yes"]
+        done("move", second, *state, f"--warehouse={first}")
+        assert (second / "empty.db").is_dir()
+        assert run("move", first, *words(served))[0] == 2
+        said = capfd.readouterr().err
+        assert f"was moved to {first}" in said, said
+        assert f"moved to {second}" in said, said
+        assert not (first / ".paimon-magics" / "warehouse-id").exists()
+        start_with(served, second)
+        served.catalog = Catalog.open({"warehouse": str(second)})
         has_everything_once(served)
 
 

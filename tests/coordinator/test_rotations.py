@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -104,6 +106,110 @@ def test_store_keys_are_exchanged_without_a_stop(tmp_path: Path, capfd: _Said) -
             assert sorted(str(row["id"]) for row in read(catalog, TABLE)) == ["1", "2"]
         finally:
             process.close()
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> Iterator[tuple[Process, dict[str, str]]]:
+    """A coordinator of a warehouse on S3, and its catalog options; all keys are good."""
+    with s3_server() as server:
+        KeyedServer(server).taken = (FIRST, SECOND)
+        options = Bucket(server.endpoint, FIRST, KEYS[FIRST]).options
+        create_table(options, table_sql(options=SLOW))
+        process = Process(options["warehouse"], tmp_path / "state", catalog=options)
+        yield process, options
+        process.close()
+
+
+def test_file_behind_a_link_gets_the_keys_and_keeps_its_owner_and_mode(
+    tmp_path: Path, keyed: tuple[Process, dict[str, str]]
+) -> None:
+    process, options = keyed
+    file, new = tmp_path / "state.json", tmp_path / "new.json"
+    real = tmp_path / "etc" / "catalog.json"
+    real.parent.mkdir()
+    file.rename(real)
+    file.symlink_to("etc/catalog.json")
+    process.start()
+    real.chmod(0o640)
+    owner = real.stat()
+    if os.geteuid() == 0:
+        os.chown(real, 1234, 1235)
+        owner = real.stat()
+    new.write_text(json.dumps(with_key(options, SECOND)))
+    done("rotate", "keys", new, f"--catalog={file}", f"--state={process.state}")
+    assert file.is_symlink()
+    assert json.loads(real.read_text()) == with_key(options, SECOND)
+    kept = real.stat()
+    assert (kept.st_mode, kept.st_uid, kept.st_gid) == (owner.st_mode, owner.st_uid, owner.st_gid)
+    assert [path.name for path in real.parent.iterdir()] == ["catalog.json"]
+
+
+def test_exchange_that_is_done_ends_well_where_the_audit_log_takes_no_entry(
+    tmp_path: Path, keyed: tuple[Process, dict[str, str]]
+) -> None:
+    process, options = keyed
+    process.start()
+    file, new = tmp_path / "state.json", tmp_path / "new.json"
+    new.write_text(json.dumps(with_key(options, SECOND)))
+    (process.state / "running.json").unlink()  # so that the coordinator can't be asked
+    said = done("rotate", "keys", new, f"--catalog={file}", f"--state={process.state}")
+    assert "The audit log has no entry of it" in said
+    assert json.loads(file.read_text()) == with_key(options, SECOND)
+
+
+def test_keys_without_the_other_options_are_refused_by_name(
+    tmp_path: Path, keyed: tuple[Process, dict[str, str]], capfd: _Said
+) -> None:
+    process, options = keyed
+    process.start()
+    file, new = tmp_path / "state.json", tmp_path / "new.json"
+    before = file.read_bytes()
+    keys = {name: text for name, text in with_key(options, SECOND).items() if "key" in name}
+    new.write_text(json.dumps(keys))
+    words = ["rotate", "keys", new, f"--catalog={file}", f"--state={process.state}"]
+    assert run(*words)[0] == 2
+    said = capfd.readouterr().err
+    assert "lacks" in said, said
+    assert "`s3.endpoint`" in said
+    assert "Write all options of that file" in said
+    assert file.read_bytes() == before
+    assert '"s3.secret-key"' in done("rotate", "keys", "--help")
+
+
+def test_key_of_a_certificate_stays_where_the_certificate_can_not_be_replaced(
+    tmp_path: Path, capfd: _Said
+) -> None:
+    authority = trustme.CA()
+    cert, key = certificate(authority, tmp_path / "old")
+    new_cert, new_key = certificate(authority, tmp_path / "new")
+    (tmp_path / "state").mkdir()
+    before = cert.read_bytes(), key.read_bytes()
+    words = [f"--tls-cert={cert}", f"--tls-key={key}", f"--state={tmp_path / 'state'}"]
+    faults = "rotate.replaced=raise"
+    code, _ = run("rotate", "certificate", new_cert, f"--key={new_key}", *words, faults=faults)
+    assert code == 2
+    assert "Nothing was changed" in capfd.readouterr().err
+    assert (cert.read_bytes(), key.read_bytes()) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs as another account")
+@pytest.mark.parametrize("command", ["own-token", "backup", "list", "restore", "move"])
+def test_root_leaves_the_files_of_another_account_alone(
+    tmp_path: Path, command: str, capfd: _Said
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    os.chown(state, 65534, 65534)
+    words = {
+        "own-token": ["rotate", "own-token"],
+        "backup": ["backup", tmp_path / "backup"],
+        "list": ["token", "list"],
+        "restore": ["restore", tmp_path / "backup"],
+        "move": ["move", tmp_path / "curated"],
+    }
+    assert run(*words[command], f"--state={state}")[0] == 2
+    assert "sudo -u 'nobody'" in capfd.readouterr().err
+    assert list(state.iterdir()) == []
 
 
 def test_certificate_is_exchanged_without_a_stop(tmp_path: Path, capfd: _Said) -> None:

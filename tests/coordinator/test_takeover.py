@@ -22,6 +22,7 @@ from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
+from tests.coordinator.commands import done, run
 from tests.coordinator.postgres import PostgresServer, start_postgres
 from tests.coordinator.process import TABLE, create_table, read, wait_until, write
 from tests.coordinator.team import TOKEN, Team, Writer, asked, flushed
@@ -126,6 +127,20 @@ def test_killed_owner_is_succeeded_without_lost_or_duplicate_rows(
     for table, kind in ((TABLE, "commits"), (INSERTED, "inserts")):
         keys = [key for writer in writers if writer.kind == kind for key in writer.written]
         assert sorted(int(str(row["k"])) for row in read(catalog, table)) == sorted(keys)
+
+
+def test_command_with_a_standbys_folder_names_the_owner(
+    team: Team, capfd: pytest.CaptureFixture[str]
+) -> None:
+    owner, standby = team.owner(), team.standby()
+    words = ["token", "list", f"--state={standby.state}"]
+    assert "id" in done(*words)  # the owner has the same token
+    done("rotate", "own-token", "--overlap=0m", f"--state={standby.state}")
+    wait_until(lambda: asked(standby, "/metrics", standby.token()) == 200)
+    assert run(*words)[0] == 2
+    said = capfd.readouterr().err
+    assert "is a standby" in said
+    assert f"at {owner.address}." in said
 
 
 @pytest.mark.parametrize("team", ["postgres"], indirect=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from paimon_magics.errors import CommitConflictError, SetupError, UnknownNameError
+from paimon_magics.errors import CommitConflictError, SetupError, UnconfirmedError, UnknownNameError
 from paimon_magics.origin import user_name
 from paimon_magics.session.opening import active_session
 from tests.coordinator.process import TABLE, Process, create_table
@@ -49,6 +49,13 @@ def said(shell: InteractiveShell, line: str) -> str:
     done = shell.run_cell(f"%paimon {line}")
     done.raise_error()
     return str(done.result)
+
+
+def test_loss_is_accepted_only_with_a_confirmation(shared: InteractiveShell) -> None:
+    with pytest.raises(UnconfirmedError, match="are given up for good") as raised:
+        said(shared, "queue t accept-loss")
+    assert "%paimon queue t accept-loss --yes" in raised.value.hint
+    assert "accepts inserts again" in said(shared, "queue t accept-loss --yes")
 
 
 @pytest.mark.parametrize("line", ["coordinator", "coordinator status"])

@@ -183,8 +183,12 @@ class StandingBy:
     async def _started(self, _: Scope) -> Response:
         return JSONResponse({"status": "started"})
 
-    async def _not_owner(self, _: Scope) -> Response:
-        return JSONResponse({"status": "standby"}, status_code=503)
+    async def _not_owner(self, scope: Scope) -> Response:
+        shown, lease = {"status": "standby"}, self._lease
+        is_known = self._accepts(bearer_token(HTTPConnection(scope)) or "")
+        if is_known and lease is not None and not lease.released:
+            shown |= {"owner": lease.address, "who": lease.who}
+        return JSONResponse(shown, status_code=503)
 
     async def _ready(self, scope: Scope) -> Response:
         answer = await self._owners_answer(scope, "/health/ready")

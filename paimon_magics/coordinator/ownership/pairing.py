@@ -23,6 +23,7 @@ from paimon_magics.errors import SetupError
 from paimon_magics.faults import reach
 from paimon_magics.tables.stores.store import Store, store_errors
 
+_PREFIX = "store-"
 _NEVER = "never"  # the mark of a warehouse that was not used with the store yet
 
 
@@ -74,6 +75,8 @@ class Pairing:
         self._name = name
         self._who = who
         self._rights = -1
+        self.other_store = ""
+        """Of a store that was new at this start: which other one the warehouse was used with."""
 
     def compared(self) -> tuple[Standing, StorePair | None, WarehousePair | None]:
         """How the two stand to each other, and what each of them notes."""
@@ -108,7 +111,25 @@ class Pairing:
                 hint="Start with the warehouse that was used last. If that is lost, accept this "
                 "one: `paimon-coordinator restore --in-place`. It says which tables lack rows.",
             )
+        if stored is None:
+            self.other_store = self._other_store()
         self._draw(stored, noted)
+
+    def _other_store(self) -> str:
+        folder = _path(self._warehouse, "").rpartition("/")[0]
+        with store_errors(f"Reading {folder}"):
+            names = self._files.names(folder, _PREFIX)
+        ids = [name.removeprefix(_PREFIX).removesuffix(".json") for name in names]
+        others = [pair for pair in map(self._noted, ids) if pair is not None]
+        if not others:
+            return ""
+        other = max(others, key=lambda pair: pair.starts)
+        return (
+            f"The store {self._name} was new at this start, but the warehouse {self._warehouse} "
+            f"was used with another one (start {other.starts}, by {other.who}). Tokens, grants, "
+            "labels and waiting inserts are in that one: if it still exists, stop, correct --store "
+            "or --state, and start again."
+        )
 
     def accept(self) -> None:
         """Let the store and the warehouse belong together from now on."""
@@ -167,4 +188,4 @@ def warehouse_pair(files: Store, warehouse: str, id: str) -> WarehousePair | Non
 
 
 def _path(warehouse: str, id: str) -> str:
-    return f"{warehouse.rstrip('/')}/{FOLDER}/store-{id}.json"
+    return f"{warehouse.rstrip('/')}/{FOLDER}/{_PREFIX}{id}.json"

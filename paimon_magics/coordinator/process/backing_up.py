@@ -7,6 +7,9 @@ the process dies, nothing has the backup's name; the next backup removes what is
 from __future__ import annotations
 
 import contextlib
+import re
+import threading
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +29,10 @@ from paimon_magics.version import build
 
 BACKUP_PATH = "/v1/coordinator/backup"
 
-_PREFIX = "backup-"
+MAKING = "backups-under-way"
+"""The folder, in a state folder, for backups that nobody has fetched yet."""
+_OWN = re.compile(r"\.?[0-9a-f]{32}\.sqlite")  # a backup, or one that is not whole yet
+_FETCHED_SECONDS = 3_600.0
 _DETAIL_CHARACTERS_MAX = 500
 _LOG_FILE = "log.sqlite"
 STORE_FILE = "coordinator.sqlite"
@@ -67,17 +73,39 @@ def write_backup_of_postgres(address: str, target: Path, manifest: Manifest) -> 
     write_backup(target, [copy_postgres(address, open_log_tables)], manifest)
 
 
+class _Making:
+    """The folder in which a running coordinator makes its backups, until the command that asked for
+    one has fetched it. Nobody else's files are there. For any thread."""
+
+    def __init__(self, state: Path) -> None:
+        self._folder = state / MAKING
+        self._turn = threading.Lock()
+        self._begun: dict[str, float] = {}
+
+    def new(self) -> Path:
+        """A path for one more backup. Removes what earlier commands did not fetch."""
+        with self._turn:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            now = time.monotonic()
+            young = {name for name, at in self._begun.items() if now - at < _FETCHED_SECONDS}
+            for left in self._folder.iterdir():
+                if _OWN.match(left.name) and not any(name in left.name for name in young):
+                    left.unlink(missing_ok=True)
+            name = f"{uuid.uuid4().hex}.sqlite"
+            self._begun = {name: now} | {old: self._begun[old] for old in young}
+            return self._folder / name
+
+
 def backup_route(
     state: Path, databases: list[SqliteDatabase], manifest: Callable[[], Manifest]
 ) -> Route:
     """The route that writes a backup of a running coordinator's SQLite files, log first, into its
     state folder, and answers its path: `paimon-coordinator backup` moves it on. Without such files,
     the command has made the backup, and the route keeps the audit entry."""
+    making = _Making(state)
 
     def make() -> Path:
-        for left in state.glob(f"{_PREFIX}*"):
-            left.unlink(missing_ok=True)
-        target = state / f"{_PREFIX}{uuid.uuid4().hex}.sqlite"
+        target = making.new()
         write_backup(target, [database.copy_to for database in databases], manifest())
         return target
 

@@ -7,11 +7,9 @@ import contextlib
 import datetime
 import shutil
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
-from paimon_magics.coordinator.client.owner_requests import Requests
-from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from paimon_magics.coordinator.process.backing_up import (
     BACKUP_PATH,
@@ -20,20 +18,25 @@ from paimon_magics.coordinator.process.backing_up import (
     write_backup_of_folder,
     write_backup_of_postgres,
 )
-from paimon_magics.coordinator.process.offline import (
+from paimon_magics.coordinator.process.command_lines import (
+    CommandParser,
     add_catalog_options,
     add_state_options,
     add_yes,
-    check_stopped,
     confirm,
+)
+from paimon_magics.coordinator.process.offline import (
+    asking,
+    check_stopped,
     existing_folder,
     note_in_audit_log,
     offline,
 )
-from paimon_magics.coordinator.process.restoring import Restoring, shown_lines
+from paimon_magics.coordinator.process.restoring import Restoring, check_fits, shown_lines
 from paimon_magics.coordinator.store.backups import Backup, new_file
 from paimon_magics.coordinator.store.state_store import open_store, store_address
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, SetupError
+from paimon_magics.tables.catalog.catalog import Catalog
 
 _BACKUP_EXAMPLE = """example:
   paimon-coordinator backup /backup/lake.sqlite --state /var/lib/paimon-coordinator
@@ -80,7 +83,8 @@ def backup_command(arguments: Sequence[str]) -> list[str]:
         finally:
             folder.let_go()
         return [_written(target)]
-    with new_file(target) as partial, closing(Requests(At(running.address, folder.token()))) as ask:
+    with ExitStack() as ending, new_file(target) as partial:
+        ask = asking(folder, running, ending)
         its_file = Path(ask.once("POST", BACKUP_PATH, {})[1]["file"])
         try:
             partial.touch(0o600)
@@ -104,7 +108,11 @@ def restore_command(arguments: Sequence[str]) -> list[str]:
     folder = existing_folder(options.state)
     check_stopped(folder, "a restore")
     backup = None if options.file is None else Backup(Path(options.file))
-    with offline(options, folder, "a restore") as place:
+
+    def check(catalog: Catalog) -> None:
+        check_fits(backup, options.log, folder, catalog)
+
+    with offline(options, folder, "a restore", check) as place:
         restoring = Restoring(place, address, options.log, options.keep_rights)
         known = None
         where = (address is not None and "the database") or f"{folder.path}"
@@ -115,11 +123,15 @@ def restore_command(arguments: Sequence[str]) -> list[str]:
                 options,
             )
         else:
-            restoring.check(backup)
             at = datetime.datetime.fromtimestamp(backup.manifest.at_ms / 1000, datetime.UTC)
+            tables = restoring.at_risk(backup)
+            lost = (
+                f" Inserts into {', '.join(tables)} that were acknowledged since and are not in "
+                "the tables are lost."
+            )
             confirm(
                 f"The store in {where} is replaced by its state of {at:%Y-%m-%d %H:%M} UTC: what "
-                "it was told since is gone.",
+                f"it was told since is gone.{lost if tables else ''}",
                 options,
             )
             known = restoring.standing_of(backup)
@@ -133,11 +145,11 @@ def restore_command(arguments: Sequence[str]) -> list[str]:
 def _note(folder: StateFolder, address: str, target: Path) -> None:
     """Keep an audit entry of a backup that is made. Another machine's coordinator may have the
     store: then its log of sessions at the database is what there is."""
-    with contextlib.suppress(PaimonMagicsError):
+    with contextlib.suppress(PaimonMagicsError), ExitStack() as ending:
         running = folder.running() if folder.is_held() else None
         if running is not None:
-            with closing(Requests(At(running.address, folder.token()))) as ask:
-                ask.once("POST", BACKUP_PATH, {"file": str(target)})
+            ask = asking(folder, running, ending)
+            ask.once("POST", BACKUP_PATH, {"file": str(target)})
             return
         with closing(open_store(folder.path, address)) as store:
             note_in_audit_log(store, "back up", str(target))
@@ -148,11 +160,10 @@ def _written(target: Path) -> str:
 
 
 def _backup_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="paimon-coordinator backup",
         description="Writes the store of a coordinator into a file.",
         epilog=_BACKUP_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", help="the file to write, which does not exist yet")
     add_state_options(parser)
@@ -160,11 +171,10 @@ def _backup_parser() -> argparse.ArgumentParser:
 
 
 def _restore_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="paimon-coordinator restore",
         description="Puts a backup in the place of a coordinator's store.",
         epilog=_RESTORE_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", nargs="?", help="a file that `backup` has written")
     parser.add_argument(

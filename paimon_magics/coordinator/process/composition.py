@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gc
 import getpass
+import logging
 import os
 import secrets
 import socket
@@ -65,6 +66,7 @@ from paimon_magics.coordinator.service.compaction_scheduler import (
 )
 from paimon_magics.coordinator.service.coordinator import Coordinator, Idling
 from paimon_magics.coordinator.service.health import (
+    Fact,
     HealthMonitor,
     Noted,
     key_facts,
@@ -83,6 +85,8 @@ from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.schema.history import created_at_ms
 from paimon_magics.temporary_folders import remove_left
+
+_log = logging.getLogger(__name__)
 
 _COMPACTION_WORKER = "paimon_magics.coordinator.process.compaction_worker"
 _PROBE_MS, _PROBE_FILE_MS, _LETTERS_MS = 5_000.0, 30_000.0, 5_000.0
@@ -218,6 +222,10 @@ class _Composition:
             ownership.acquire()
             assert self.pairing is not None
             self.pairing.begin()
+            other = self.pairing.other_store
+            if other:
+                _log.warning("%s", other)
+            monitor.add("its past", lambda: [Fact("other_store", int(bool(other)), other)])
         self._start(parts, compactions)
         return OwnerParts(coordinator, group, app, idling)
 
@@ -368,7 +376,8 @@ class _Composition:
         store_options = StoreOptions(catalog, ownership, takes_new=options.embedded)
         routes: list[BaseRoute] = [*store_options.routes(), *token_routes(tokens)]
         routes += [*grant_routes(grants), *self._backup_routes()]
-        routes.append(rotation_route())
+        issuer = place.data_tokens
+        routes.append(rotation_route(None if issuer is None else issuer.seconds))
         if inserts is not None:
             stream = InsertStream(inserts.entry)
             path = "/v1/inserts/{database}/{table}/stream"

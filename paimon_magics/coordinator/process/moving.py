@@ -19,13 +19,16 @@ from pathlib import Path
 from paimon_magics.coordinator.core.values import PENDING
 from paimon_magics.coordinator.ownership.lease import FOLDER
 from paimon_magics.coordinator.ownership.state_folder import Binding, StateFolder
-from paimon_magics.coordinator.process.offline import (
-    Offline,
+from paimon_magics.coordinator.process.command_lines import (
+    CommandParser,
     add_catalog_options,
     add_state_options,
     add_yes,
-    check_stopped,
     confirm,
+)
+from paimon_magics.coordinator.process.offline import (
+    Offline,
+    check_stopped,
     existing_folder,
     note_in_audit_log,
     offline,
@@ -69,7 +72,10 @@ def move_command(arguments: Sequence[str]) -> list[str]:
     if note is not None and move.has_arrived(note):
         move.finish(note)
     else:
+        if note is not None and note.is_done:
+            raise move.refusal(note)
         move.check_target(note)
+        move.check_links()
         if note is None:
             confirm(
                 f"The warehouse {catalog.warehouse} is moved to {move.target}: it is not at its "
@@ -166,6 +172,38 @@ class _Move:
                 hint="Name a place that is free.",
             )
 
+    def check_links(self) -> None:
+        """Raise InvalidValueError for a symbolic link that would lead elsewhere, or be lost."""
+        source, target = local_path(self.source), local_path(self.target)
+        if source is None:
+            return
+        is_renamed = self._is_renamed
+        links = [source] if is_renamed and os.path.islink(source) else []
+        for place, folders, files in os.walk(source):
+            paths = (os.path.join(place, name) for name in (*folders, *files))
+            links += filter(os.path.islink, paths)
+        for link in links:
+            if not is_renamed or not _stays_good(link, source, str(target)):
+                raise InvalidValueError(
+                    f"{link} is a link to {os.readlink(link)}, which the move would not keep. "
+                    "Nothing was moved.",
+                    hint="Put what it leads to in its place, and repeat the command.",
+                )
+
+    def refusal(self, note: Moved) -> SetupError:
+        """The error for a move that was done, to a target that is not the warehouse any more."""
+        onward = moved(self._stores, self.target)
+        if onward is None:
+            return SetupError(
+                f"The warehouse {self.source} {note.text}, but is not there.",
+                hint=f"Put it back to {self.target} from a copy.",
+            )
+        return SetupError(
+            f"The warehouse {self.source} {note.text}, and {onward.text.partition(' ')[2]} from "
+            "there.",
+            hint=f"Name it with --warehouse {onward.to}, and a target that is free.",
+        )
+
     @property
     def _is_renamed(self) -> bool:
         """Whether one step of a local disk moves it."""
@@ -219,6 +257,9 @@ class _Move:
             store_errors(f"Copying {self.source} to {self.target}"),
             ThreadPoolExecutor(_AT_ONCE) as pool,
         ):
+            for folder in source.folders(self.source):
+                if folder != FOLDER:
+                    target.make_folder(f"{self.target}/{folder}")  # also of an empty database
             while True:
                 paths = [
                     path.removeprefix(f"{self.source}/")
@@ -239,6 +280,17 @@ class _Move:
                 done.update(new)
 
 
+def _stays_good(link: str, source: str, target: str) -> bool:
+    """Whether a link leads to the same when the folder it is in was renamed."""
+    text = os.readlink(link)
+    leads = os.path.normpath(os.path.join(os.path.dirname(link), text))
+    inside = leads == source or leads.startswith(f"{source}/")
+    if os.path.isabs(text):
+        return not inside
+    there = os.path.dirname(target + link.removeprefix(source))
+    return inside or os.path.normpath(os.path.join(there, text)) == leads
+
+
 def _stays(path: str) -> bool:
     """Whether a file belongs to the old place."""
     folder, _, name = path.partition("/")
@@ -248,11 +300,10 @@ def _stays(path: str) -> bool:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="paimon-coordinator move",
         description="Moves a warehouse to another place or name, as the same warehouse.",
         epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("target", help="the new folder or URI, which is free")
     add_state_options(parser)

@@ -8,23 +8,27 @@ folder.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import getpass
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
+
 from paimon_magics.coordinator.audit.entries import Entry, Outcome, entry_id
+from paimon_magics.coordinator.client.requests import Requests
+from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.ownership.binding import WarehouseBinding
 from paimon_magics.coordinator.ownership.catalog_options import catalog_options
 from paimon_magics.coordinator.ownership.lease import Owner
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.ownership.state_folder import StateFolder
+from paimon_magics.coordinator.ownership.state_folder import Running, StateFolder
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.store.state_store import StateStore
-from paimon_magics.errors import InvalidValueError, SetupError
+from paimon_magics.errors import SetupError
 from paimon_magics.origin import user_name
 from paimon_magics.redaction import conceal_options
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -32,6 +36,7 @@ from paimon_magics.tables.stores.allowed_paths import PathRules
 from paimon_magics.tables.stores.store import Store
 
 _LEASE_MS = 30_000
+_UNAUTHORIZED = 401
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +66,54 @@ class Offline:
 
 
 def existing_folder(state: str) -> StateFolder:
-    """The state folder of a coordinator. Raises SetupError for one that does not exist."""
-    if not Path(state).is_dir():
+    """The state folder of a coordinator. Raises SetupError for one that does not exist, and for
+    root where it is another account's, which could not read the files that root makes."""
+    path = Path(state)
+    if not path.is_dir():
         raise SetupError(
             f"There is no state folder {state}.",
             hint="Name the folder that the coordinator uses as its --state.",
         )
-    return StateFolder(Path(state))
+    mark = path / "id"  # made by the coordinator, whoever made the folder
+    owner = (mark if mark.exists() else path).stat().st_uid
+    if hasattr(os, "geteuid") and os.geteuid() == 0 and owner != 0:
+        name = account(owner)
+        raise SetupError(
+            f"The state folder {state} belongs to the account {name}, which could not read the "
+            "files of a command that runs as root.",
+            hint=f"Run it as that account: sudo -u '{name}' paimon-coordinator …",
+        )
+    return StateFolder(path)
+
+
+def account(uid: int) -> str:
+    """The name of an account; `#` and its number where it has none, as sudo takes it."""
+    import pwd  # on POSIX alone
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"#{uid}"
+
+
+def asking(folder: StateFolder, running: Running, ending: ExitStack) -> Requests:
+    """Requests to the coordinator that runs with a state folder; `ending` closes them. Raises
+    SetupError for a standby whose owner does not take the folder's token."""
+    requests = Requests(At(running.address, folder.token()))
+    ending.callback(requests.close)
+    with contextlib.suppress(httpx.TransportError, ValueError):  # the request itself will say
+        answer = requests.answer("GET", "/health/owner").json()
+        is_standby = answer.get("status") == "standby"
+        if is_standby and requests.answer("GET", "/health/ready").status_code == _UNAUTHORIZED:
+            owner = answer.get("owner")
+            where = f"The owner is {answer['who']}, at {owner}" if owner else "No owner is known"
+            raise SetupError(
+                f"The coordinator with the state folder {folder.path} is a standby, and the "
+                f"owner does not take its token. {where}.",
+                hint="Run the command with the owner's --state on its machine; or with --address "
+                f"{owner or 'ADDRESS'} and an administrator's token in PAIMON_COORDINATOR_TOKEN.",
+            )
+    return requests
 
 
 def check_stopped(folder: StateFolder, what: str) -> None:
@@ -83,13 +129,20 @@ def check_stopped(folder: StateFolder, what: str) -> None:
 
 
 @contextmanager
-def offline(options: argparse.Namespace, folder: StateFolder, what: str) -> Iterator[Offline]:
-    """Hold the folder and the warehouse of a command line in the `with` block. Raises SetupError
-    while a coordinator, or a standby of one, has one of them."""
+def offline(
+    options: argparse.Namespace,
+    folder: StateFolder,
+    what: str,
+    check: Callable[[Catalog], object] = lambda _: None,
+) -> Iterator[Offline]:
+    """Hold the folder and the warehouse of a command line in the `with` block. `check` sees the
+    catalog before anything is written. Raises SetupError while a coordinator, or a standby of one,
+    has one of them."""
     check_stopped(folder, what)
     folder.hold()
     try:
         catalog = open_catalog(options, folder)
+        check(catalog)
         binding = WarehouseBinding(folder, catalog, names_folder=False)
         binding.begin(writes=True)
         owner = Owner(folder.home(), "", getpass.getuser(), os.getpid())
@@ -127,17 +180,6 @@ def open_catalog(options: argparse.Namespace, folder: StateFolder) -> Catalog:
     return Catalog.open(chosen, PathRules((), (str(folder.path.resolve()),)))
 
 
-def confirm(question: str, options: argparse.Namespace) -> None:
-    """Go on if the user agrees, by `--yes` or at a terminal. Raises InvalidValueError otherwise."""
-    if options.yes:
-        return
-    if sys.stdin is not None and sys.stdin.isatty():
-        print(f"{question} Type yes to go on: ", end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().lower() == "yes":
-            return
-    raise InvalidValueError(question, hint="Nothing was changed. Repeat the command with --yes.")
-
-
 def note_in_audit_log(store: StateStore, action: str, detail: str) -> None:
     """Keep an entry of a command that has ended; the next coordinator writes it to the table."""
     at_ms = now_ms()
@@ -151,39 +193,3 @@ def note_in_audit_log(store: StateStore, action: str, detail: str) -> None:
         detail=detail,
     )
     store.audit.save([(entry.id, entry.body, True)])
-
-
-def add_catalog_options(command: argparse.ArgumentParser) -> None:
-    """Add the options that name a warehouse, as a coordinator's."""
-    command.add_argument(
-        "--warehouse", help="the warehouse's folder or URI (default: that of the state folder)"
-    )
-    command.add_argument("--catalog", help="a JSON file of catalog options, for secrets")
-    command.add_argument(
-        "--catalog-option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="one of Paimon's catalog options; may be repeated",
-    )
-
-
-def add_state_options(command: argparse.ArgumentParser) -> None:
-    """Add the options that name a state folder and a store, as a coordinator's."""
-    command.add_argument("--state", required=True, help="the state folder of the coordinator")
-    command.add_argument("--store", help="postgresql://… if the coordinator's store is there")
-    command.add_argument(
-        "--log",
-        choices=("store", "warehouse"),
-        default="store",
-        help="where the coordinator keeps small inserts (default: store)",
-    )
-
-
-def add_yes(command: argparse.ArgumentParser) -> None:
-    """Add the option that answers the command's question."""
-    command.add_argument(
-        "--yes",
-        action="store_true",
-        help="go on where something can't be undone, without a question",
-    )

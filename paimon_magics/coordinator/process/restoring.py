@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from paimon_magics.coordinator.inserts.log.log import Log, LogTable, queue_id, t
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
 from paimon_magics.coordinator.inserts.log.records import read_segments
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry
+from paimon_magics.coordinator.ownership.lease import FOLDER
 from paimon_magics.coordinator.ownership.pairing import (
     Pairing,
     Standing,
@@ -30,19 +31,23 @@ from paimon_magics.coordinator.ownership.pairing import (
     standing,
     warehouse_pair,
 )
+from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from paimon_magics.coordinator.process.backing_up import STORE_FILE, open_log_tables
 from paimon_magics.coordinator.process.offline import Offline
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.store.backups import Backup, fill_sqlite, replacing
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.state_store import StateStore, open_store
-from paimon_magics.coordinator.store.tables import UNFINISHED, StorePair
+from paimon_magics.coordinator.store.tables import UNFINISHED, StoredGrant, StorePair
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
 from paimon_magics.faults import reach
 from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.marks import TableIds
+from paimon_magics.tables.catalog.warehouse_mark import read_warehouse_id
 from paimon_magics.tables.commits.log_positions import log_position
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
+from paimon_magics.tables.stores.paths import canonical_location
 
 Compared = tuple[Standing, StorePair | None, WarehousePair | None]
 """How a store and a warehouse stand to each other, and what each of them notes."""
@@ -51,6 +56,41 @@ _LOG_FILE = "log.sqlite"
 _REPLACED = "replaced"
 _PUBLICATIONS_MAX = 100_000
 _NEW = ".restored"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rights:
+    """What a store that is replaced knows of rights: its pair, the ids of good tokens, grants."""
+
+    pair: StorePair
+    tokens: set[str]
+    grants: set[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Risk:
+    """A table with acknowledged records after number `last` that the store lacks. Those up to
+    `until` were certainly acknowledged, if it is larger."""
+
+    table: str
+    last: int
+    until: int
+
+    @property
+    def line(self) -> str:
+        """What to know, and what to do."""
+        if self.until <= self.last:
+            return (
+                f"{self.table}: the store lacks the records after {self.last}, if any were "
+                "acknowledged later: the warehouse does not know the last seconds before a loss. "
+                "Who repeats one of them by its label inserts it once."
+            )
+        return (
+            f"{self.table}: the store lacks the records {self.last + 1} to {self.until}, which "
+            "were acknowledged later, and maybe others after them. Those that are in the table "
+            f"stay there; the others are lost. Inserts are refused until `%paimon queue "
+            f"{self.table} accept-loss`; who repeats one of them inserts it again."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +104,10 @@ class Restoring:
     log: str
     keeps_rights: bool = False
     lines: list[str] = field(default_factory=list)
+    present: list[_Rights] = field(default_factory=list)
 
     def replace(self, backup: Backup) -> None:
-        """Put a backup in the place of the store. Raises InvalidValueError for a backup of another
-        warehouse, or one that lacks the log."""
-        self.check(backup)
+        """Put a backup in the place of the store."""
         if self.address is None:
             self._replace_files(backup)
         else:
@@ -78,22 +117,12 @@ class Restoring:
                 store.database.write(changes)
         reach("restore.filled")
 
-    def check(self, backup: Backup) -> None:
-        """Raise InvalidValueError for a backup that does not fit the place."""
-        columns, rows = backup.rows("meta")
-        bound = str(dict(zip(columns, rows[0], strict=True))["warehouse_id"])
-        if bound and bound != self.place.binding.id:
-            raise InvalidValueError(
-                f"The backup {backup.path} is of the warehouse with the id {bound}, not of "
-                f"{self.place.warehouse} with the id {self.place.binding.id}.",
-                hint="Name that warehouse with --warehouse. A copy of it is another warehouse; if "
-                "it is to replace the original, remove the original's warehouse-id first.",
-            )
-        if self.log == "store" and backup.manifest.log == "warehouse":
-            raise InvalidValueError(
-                f"The backup {backup.path} has no log of small inserts: it is in the warehouse.",
-                hint="Give --log warehouse, as to the coordinator.",
-            )
+    def at_risk(self, backup: Backup) -> list[str]:
+        """The names of the tables of which acknowledged records are lost, or may be."""
+        if self.log == "warehouse":
+            return []
+        log_id, known = backup.acknowledged()
+        return [risk.table for risk in self._risks(log_id, known)]
 
     def accept(self, known: Compared | None) -> None:
         """Let the store belong to the warehouse, with what it lacks looked up there. `known` is how
@@ -103,6 +132,7 @@ class Restoring:
             ending.callback(store.close)
             pairing = self._pairing(store)
             compared = known or pairing.compared()
+            may_lack = self.log == "store" and compared[0] is not Standing.WAREHOUSE_OLDER
             if not self.keeps_rights and _lacks_rights(*compared):
                 self._end_rights(store)
             elif self.keeps_rights:
@@ -114,7 +144,7 @@ class Restoring:
             reach("restore.rights_settled")
             self._forget_lost_commits(store)
             log = self._log(store, ending)
-            self._settle(log)
+            self._settle(log, may_lack=may_lack)
             reach("restore.settled")
             pairing.accept()
 
@@ -123,21 +153,28 @@ class Restoring:
         columns, rows = backup.rows("pairing")
         pair = StorePair(**dict(zip(columns, rows[0], strict=True))) if rows else None
         place = self.place
+        rights = self._present_rights()
         noted = None if pair is None else warehouse_pair(place.files, place.warehouse, pair.id)
-        present = self._present_pair()
-        if present is not None and noted is not None and present.id == noted.store:
-            # While no coordinator ran, only the store was told.
-            noted = replace(noted, rights=max(noted.rights, present.rights))
+        if rights is not None and noted is not None and rights.pair.id == noted.store:
+            # While no coordinator ran, only the store may know it.
+            noted = replace(noted, rights=max(noted.rights, rights.pair.rights))
+            self.present.append(rights)
         return standing(pair, noted), pair, noted
 
-    def _present_pair(self) -> StorePair | None:
-        """The pair of the store that is replaced; None where it is lost."""
+    def _present_rights(self) -> _Rights | None:
+        """The rights in the store that is replaced; None where it is lost, or not whole. Has the
+        warehouse know how many were taken away, for a restore that is killed and repeated."""
         state = self.place.folder.path
         if self.address is None and not (state / STORE_FILE).exists():
             return None
         try:
             with closing(self._opened()) as store:
-                return store.pair.read()
+                pair = store.pair.read()
+                if pair is None or pair.mark == UNFINISHED:
+                    return None
+                self._pairing(store).note_rights()
+                good = {token.id for token in store.tokens.all() if token.is_good(now_ms())}
+                return _Rights(pair, good, set(map(_key, store.grants.all())))
         except PaimonMagicsError:
             return None
 
@@ -185,12 +222,18 @@ class Restoring:
         grants = store.grants.all()
         for token in good:
             store.tokens.revoke(token.id, now_ms())
-        store.grants.change((), [(grant.grantee, grant.text) for grant in grants])
+        store.grants.change((), list(map(_key, grants)))
         if not good and not grants:
             return
+        since = "Leave out those that were taken away since; the others are made again by"
+        ended = len(good), len(grants)
+        for rights in self.present:
+            since = "Those that were not, by the store that was there, are made again by"
+            good = [token for token in good if token.id in rights.tokens]
+            grants = [grant for grant in grants if _key(grant) in rights.grants]
         self.lines.append(
-            f"Rights may have been taken away after this store's state, so {len(good)} tokens and "
-            f"{len(grants)} grants have ended. Those that are still due:"
+            f"Rights may have been taken away after this store's state, so {ended[0]} tokens and "
+            f"{ended[1]} grants have ended. {since}:"
         )
         for token in good:
             allows = "".join(f" --allow {text}" for text in token.allows)
@@ -239,26 +282,29 @@ class Restoring:
         ending.callback(log.close)
         return log
 
-    def _settle(self, log: Log) -> None:
-        """Remove waiting records that are in their tables, and name tables that lack records."""
+    def _risks(self, log_id: str, known: Mapping[str, tuple[str, int]]) -> Iterator[_Risk]:
+        """The tables of which acknowledged records are missing in a log, or may be. `known` has
+        their ids, with their names and the last records in the log."""
+        place = self.place
+        ids = TableIds(place.catalog)
+        for note in LogRegistry(place.files, place.warehouse, log_id, "", place.who).notes():
+            text, last = known.get(note.table_id, ("", 0))
+            if note.log == log_id and (note.is_open or note.first > last + 1):
+                name = table_name(text) if text else ids.find(note.table_id)
+                yield _Risk(str(name or note.table_id), last, note.first - 1)
+
+    def _settle(self, log: Log, *, may_lack: bool) -> None:
+        """Remove waiting records that are in their tables, and name tables that lack records, or
+        `may_lack` them."""
         place = self.place
         registry = LogRegistry(place.files, place.warehouse, log.id, log.name, place.who)
         ids = TableIds(place.catalog)
         stored = {table.table_id: table for table in log.tables()}
         for table in stored.values():
             ids.expect(table.table_id, table_name(table.name))
-        for note in registry.notes():
-            known = stored.get(note.table_id)
-            acknowledged = 0 if known is None else known.acknowledged
-            name = table_name(known.name) if known else ids.find(note.table_id)
-            shown = str(name or note.table_id)
-            if note.log == log.id and note.first > acknowledged + 1:
-                self.lines.append(
-                    f"{shown}: the store lacks the records {acknowledged + 1} to {note.first - 1}, "
-                    "which were acknowledged later. Those that are in the table stay there; the "
-                    f"others are lost. Inserts are refused until `%paimon queue {shown} "
-                    "accept-loss`; who repeats one of them inserts it again."
-                )
+        known = {id: (table.name, table.acknowledged) for id, table in stored.items()}
+        risks = list(self._risks(log.id, known))
+        self.lines.extend(risk.line for risk in risks if may_lack or risk.until > risk.last)
         for table in stored.values():
             reason = None
             try:
@@ -305,6 +351,41 @@ class Restoring:
             f"{name}: records {table.published + 1} to {last} waited in the store, and are in the "
             "table: they are not loaded again."
         )
+
+
+def check_fits(backup: Backup | None, log: str, folder: StateFolder, catalog: Catalog) -> None:
+    """Raise InvalidValueError for a warehouse that a backup, or a store in place, is not of, and
+    for a backup that lacks the log. Writes nothing."""
+    if backup is not None and log == "store" and backup.manifest.log == "warehouse":
+        raise InvalidValueError(
+            f"The backup {backup.path} has no log of small inserts: it is in the warehouse.",
+            hint="Give --log warehouse, as to the coordinator.",
+        )
+    warehouse = catalog.warehouse
+    id = read_warehouse_id(catalog.stores, warehouse)
+    binding = folder.binding()
+    if id is None and binding is not None and binding.location == canonical_location(warehouse):
+        id = binding.id  # which an unmarked warehouse gets again
+    wanted = "" if backup is None else backup.warehouse_id
+    if id is not None and wanted in ("", id):
+        return
+    if backup is None or not wanted:
+        raise InvalidValueError(
+            f"{warehouse} is not a warehouse that a coordinator has used.",
+            hint="Name the warehouse with --warehouse, or in --catalog.",
+        )
+    shown = "which has no id" if id is None else f"with the id {id}"
+    raise InvalidValueError(
+        f"The backup {backup.path} is of the warehouse with the id {wanted}, which was "
+        f"{backup.manifest.warehouse}, not of {warehouse}, {shown}.",
+        hint="Name that warehouse with --warehouse. A copy of it is another warehouse; if it is to "
+        "replace the original, remove the original's warehouse-id first. If its own was lost, "
+        f"write {wanted} into {warehouse.rstrip('/')}/{FOLDER}/warehouse-id.",
+    )
+
+
+def _key(grant: StoredGrant) -> tuple[str, str]:
+    return grant.grantee, grant.text
 
 
 def _lacks_rights(verdict: Standing, stored: StorePair | None, noted: WarehousePair | None) -> bool:

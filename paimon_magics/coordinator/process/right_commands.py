@@ -14,7 +14,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -26,7 +25,8 @@ from paimon_magics.coordinator.http.authorisation import Tokens
 from paimon_magics.coordinator.http.stored_grants import StoredGrants
 from paimon_magics.coordinator.ownership.catalog_options import catalog_options
 from paimon_magics.coordinator.ownership.pairing import Pairing
-from paimon_magics.coordinator.ownership.state_folder import StateFolder
+from paimon_magics.coordinator.process.command_lines import CommandParser, add_place
+from paimon_magics.coordinator.process.offline import asking, existing_folder
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.principals import Grantee
 from paimon_magics.coordinator.routes.administration import token_document
@@ -242,22 +242,19 @@ def _commands(options: argparse.Namespace, ending: ExitStack) -> _Running | _Sto
         addresses = Addresses.of(options.address)
         token = token_of_user(None, os.environ, options.address)
         tls = tls_context(addresses, ca_of("", os.environ))
-        return _asking(At(addresses, token, tls=tls), ending)
+        requests = Requests(At(addresses, token, tls=tls), tls=tls)
+        ending.callback(requests.close)
+        return _Running(requests)
     if options.state is None:
         raise SetupError(
             "The command does not specify a coordinator.",
             hint="Give --state with its state folder, or --address with its address and its token "
             "in PAIMON_COORDINATOR_TOKEN.",
         )
-    if not Path(options.state).is_dir():
-        raise SetupError(
-            f"There is no state folder {options.state}.",
-            hint="Name the folder that the coordinator uses as its --state.",
-        )
-    folder = StateFolder(Path(options.state))
+    folder = existing_folder(options.state)
     running = folder.running() if folder.is_held() else None
     if running is not None:
-        return _asking(At(running.address, folder.token()), ending)
+        return _Running(asking(folder, running, ending))
     folder.hold()
     ending.callback(folder.let_go)
     store = open_store(folder.path, store_address(options.store))
@@ -265,12 +262,6 @@ def _commands(options: argparse.Namespace, ending: ExitStack) -> _Running | _Sto
     bound = folder.binding()
     warehouse = None if bound is None else bound.location
     return _Stored(Tokens(store.tokens), StoredGrants(store.grants), store.pair, warehouse)
-
-
-def _asking(at: At, ending: ExitStack) -> _Running:
-    requests = Requests(at, tls=at.tls)
-    ending.callback(requests.close)
-    return _Running(requests)
 
 
 def _table(tokens: _Documents) -> list[str]:
@@ -311,11 +302,10 @@ def duration_ms(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="paimon-coordinator token",
         description="Makes, lists and revokes tokens.",
         epilog=_TOKEN_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     words = parser.add_subparsers(dest="word", required=True)
     add = words.add_parser("add", help="make a token, and print it once")
@@ -349,11 +339,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _grant_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="paimon-coordinator",
         description="Grants scopes on tables, and roles, to users, groups and roles.",
         epilog=_GRANT_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     words = parser.add_subparsers(dest="word", required=True)
     for word, help in (("grant", "grant something"), ("revoke", "take a grant back")):
@@ -374,10 +363,3 @@ def _grant_parser() -> argparse.ArgumentParser:
         add_place(command)
     add_place(words.add_parser("grants", help="list all grants"))
     return parser
-
-
-def add_place(command: argparse.ArgumentParser) -> None:
-    """Add the options that name a coordinator, by its state folder or its address."""
-    command.add_argument("--state", help="the state folder of the coordinator")
-    command.add_argument("--store", help="postgresql://… if the coordinator's store is there")
-    command.add_argument("--address", help="ask the coordinator at this address instead")

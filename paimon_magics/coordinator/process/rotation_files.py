@@ -110,12 +110,13 @@ def check_keys(options: dict[str, str], present: dict[str, str]) -> None:
         raise SetupError(f"With these options the warehouse is read-only: {read_only}.")
 
 
-def rotation_route() -> Route:
-    """The route that keeps an audit entry of what an administrator has exchanged in files."""
+def rotation_route(data_token_seconds: int | None) -> Route:
+    """The route that keeps an audit entry of what an administrator has exchanged in files. Its
+    answer says how long keys are good that were made of the store's; None where none are made."""
 
     async def note(request: Request) -> Response:
         report(request.scope, detail=str(member(await json_body(request), "what", str))[:200])
-        return JSONResponse({"status": "noted"})
+        return JSONResponse({"status": "noted", "data_token_seconds": data_token_seconds})
 
     return Route(ROTATED_PATH, note, methods=["POST"])
 

@@ -46,6 +46,7 @@ NAMES = {
     "keys": "How often the file of catalog options was read again.",
     "store_keys": "1 while STS gives keys of the store, 0 after a failure.",
     "store_clock_seconds": "How far the store's clock is ahead of this machine's, by STS.",
+    "other_store": "1 if its store was new, but the warehouse had been used with another one.",
     "part": "0 for a part whose facts are unavailable.",
 }
 """The names of the facts, with help texts. `/metrics` has each as `paimon_coordinator_NAME`."""

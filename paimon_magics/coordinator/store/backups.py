@@ -95,6 +95,20 @@ class Backup:
         columns = [row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")]
         return columns, list(self._connection.execute(f"SELECT * FROM {table}"))
 
+    @property
+    def warehouse_id(self) -> str:
+        """The id of the warehouse that its store belongs to; "" for a store without one."""
+        return str(next(iter(self._connection.execute("SELECT warehouse_id FROM meta")))[0])
+
+    def acknowledged(self) -> tuple[str, dict[str, tuple[str, int]]]:
+        """The id of its log, and each table's id with its name and the number of its last
+        acknowledged record. The log's id is "" where the backup has no log."""
+        if "log_meta" not in self.tables(of_log=True):
+            return "", {}
+        ids = list(self._connection.execute("SELECT id FROM log_meta"))
+        tables = self._connection.execute("SELECT table_id, name, acknowledged FROM log_tables")
+        return str(ids[0][0]) if ids else "", {id: (name, last) for id, name, last in tables}
+
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
@@ -119,8 +133,9 @@ def new_file(path: Path) -> Iterator[Path]:
     except FileExistsError as error:
         raise InvalidValueError(f"{path} exists already.", hint="Name another file.") from error
     finally:
-        for file in partial.parent.glob(f"{partial.name}*"):
-            file.unlink(missing_ok=True)
+        for file in list(partial.parent.iterdir()):
+            if file.name.startswith(partial.name):
+                file.unlink(missing_ok=True)
 
 
 def write_backup(path: Path, copies: Sequence[Callable[[Path], None]], manifest: Manifest) -> None:
@@ -176,8 +191,8 @@ def replacing(backup: Backup, *, log: bool, store: bool) -> Iterator[Change]:
 
 def fill_sqlite(path: Path, backup: Backup, opens_log: Opening | None) -> None:
     """Make a database file of a backup: of its log if `opens_log` is given, else of its store."""
-    for file in path.parent.glob(f"{path.name}*"):
-        file.unlink()
+    for end in ("", "-wal", "-shm", "-journal"):
+        path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
     database = SqliteDatabase(path)
     try:
         if opens_log is None:

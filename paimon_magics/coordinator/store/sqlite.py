@@ -33,6 +33,7 @@ _READ_TURN_SECONDS = 1.0  # readers don't wait for a slow disk
 _WRITE_TURN_SECONDS = 5.0
 _COPY_PAGES = 1_000  # in one turn, so that others wait for some milliseconds
 _COPY_PAUSE_SECONDS = 0.005
+_COPY_END_SECONDS = 60.0  # without it, nobody could use the connection safely
 
 # When SQLite reports these, it has undone everything. After any other error of a COMMIT, such as
 # one of the disk, it has undone everything for this process, but a start would find what the disk
@@ -215,13 +216,19 @@ class SqliteDatabase(_Connected):
         _make_private(target)
         copy = apsw.Connection(str(target))
         try:
+            copy.pragma("synchronous", "off")  # else the last step would wait for the disk
             with self._used("copied", _WRITE_TURN_SECONDS):
                 backup = copy.backup("main", self._connection, "main")
-            with backup:
-                while not backup.done:
+            try:
+                done = False
+                while not done:
                     with self._used("copied", _WRITE_TURN_SECONDS):
-                        backup.step(_COPY_PAGES)
+                        done = backup.step(_COPY_PAGES)
                     time.sleep(_COPY_PAUSE_SECONDS)
+            finally:
+                # The end uses both connections, too.
+                with self._turn.within(_COPY_END_SECONDS):
+                    backup.close(force=True)
             copy.pragma("journal_mode", "delete")
         finally:
             copy.close()

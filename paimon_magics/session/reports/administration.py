@@ -23,6 +23,7 @@ from paimon_magics.coordinator.client.administration import (
     WaitingInserts,
 )
 from paimon_magics.errors import UnknownNameError
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.statements.clauses.names import named
@@ -195,6 +196,20 @@ class Administration:
         full = self._connection.full_name(named(table))
         self._coordinator.queues.discard(full, record)
         return _outcome("DISCARD", [f"The dead letter {record} of `{full}` is deleted."])
+
+    def loss(self, table: str) -> str:
+        """What a table would lose if it is reopened with `accept_loss`."""
+        full = self._connection.full_name(named(table))
+        for queue in self._coordinator.queues.queues():
+            why = queue.closed or queue.last_error
+            if queue.table == full and (why or queue.waiting_rows):
+                count = count_text(queue.waiting_rows, "acknowledged row")
+                shown = f": {self.in_zone(why)}" if why else "."
+                return (
+                    f"Acknowledged rows of `{full}` that can't be loaded are given up for good; "
+                    f"{count} wait{shown}"
+                )
+        return f"Rows of `{full}` that were acknowledged, and are not in it, are given up for good."
 
     def reopen(self, table: str, *, accept_loss: bool = False) -> Outcome:
         """Reopen a table whose log was lost or damaged: after the log is back or, with

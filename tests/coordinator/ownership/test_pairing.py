@@ -28,6 +28,20 @@ from tests.coordinator.process import Process
 _Said = pytest.CaptureFixture[str]
 
 
+def test_new_store_of_a_warehouse_that_had_another_one_says_so(tmp_path: Path) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        problems = lambda: served.call("GET", "//v1/coordinator").json()["problems"]  # noqa: E731
+        assert problems() == []
+        served.process.end()
+        served.process.state.rename(tmp_path / "right")
+        served.process.start()  # with an empty folder, as after a wrong --store
+        (said,) = problems()
+        assert "was used with another one (start 1, by " in said
+        served.process.end()
+        served.process.start()
+        assert problems() == []
+
+
 def refused(process: Process, said: _Said) -> str:
     """Why a coordinator does not start."""
     said.readouterr()

@@ -308,8 +308,8 @@ class StatementHolds:
             f"loaded in time: {why}.",
             hint=(
                 "Nothing was written. `%paimon queue` shows the waiting rows. If they can never "
-                "be loaded, an administrator can discard them by reopening the table with "
-                "`accept_loss`."
+                f"be loaded, an administrator can discard them: `%paimon queue {hold.name} "
+                "accept-loss`."
             ),
         )
         self._fail(hold, error)

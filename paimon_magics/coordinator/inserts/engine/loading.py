@@ -273,7 +273,8 @@ class LoadPool:
         if missing and not accept_loss:
             raise SetupError(
                 f"`{table.name}` stays closed: {missing}.",
-                hint="Restore the log. Or discard these rows: reopen the table with `accept_loss`.",
+                hint=f"Restore the log. Or discard these rows: `%paimon queue {table.name} "
+                "accept-loss`.",
             )
         if accept_loss and not (missing and self._goes_on(table)):
             self._begin_anew(table)

@@ -91,7 +91,11 @@ class Replies:
 
 def dropped(name: TableName) -> UnknownNameError:
     """The error for callers that know a table that no longer exists."""
-    return UnknownNameError(f"`{name}` was dropped.", hint="SHOW TABLES lists the existing tables.")
+    return UnknownNameError(
+        f"`{name}` was dropped.",
+        hint="SHOW TABLES lists the existing tables. If its folder was put back since, an "
+        f"administrator opens it for inserts: `%paimon queue {name} accept-loss`.",
+    )
 
 
 def shown(error: Exception) -> PaimonMagicsError:
