@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import botocore.session
@@ -17,6 +18,7 @@ from pypaimon import CatalogFactory, Schema
 from paimon_magics.planning.commits.requests import names_of
 from tests.backends.minio import minio
 from tests.backends.s3 import Bucket
+from tests.coordinator.commands import done
 from tests.coordinator.process import Process, wait_until
 
 SECONDS = 12
@@ -275,3 +277,13 @@ def test_names_in_the_audit_table_are_listed_by_administrators_alone(lake: Lake)
         assert is_refused(lambda prefix=prefix: lists(prefix)), prefix
     assert not is_refused(lambda: lists("shop.db/orders/"))
     assert not is_refused(lambda: lists("ops.db/another/"))
+
+
+def test_exchange_of_the_stores_keys_says_how_long_the_old_ones_are_needed(
+    lake: Lake, tmp_path: Path
+) -> None:
+    state = lake.coordinator.state
+    file, new = state.with_suffix(".json"), tmp_path / "new.json"
+    new.write_text(file.read_text())
+    said = done("rotate", "keys", new, f"--catalog={file}", f"--state={state}")
+    assert f"made of the old ones, for up to {SECONDS} s" in said

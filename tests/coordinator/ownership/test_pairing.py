@@ -30,7 +30,10 @@ _Said = pytest.CaptureFixture[str]
 
 def test_new_store_of_a_warehouse_that_had_another_one_says_so(tmp_path: Path) -> None:
     with Served(tmp_path, table_sql(options=SLOW)) as served:
-        problems = lambda: served.call("GET", "//v1/coordinator").json()["problems"]  # noqa: E731
+
+        def problems() -> tuple[str, ...]:
+            return served.process.client().administration().status().problems
+
         assert problems() == []
         served.process.end()
         served.process.state.rename(tmp_path / "right")
