@@ -34,7 +34,7 @@ def test_new_store_of_a_warehouse_that_had_another_one_says_so(tmp_path: Path) -
         def problems() -> tuple[str, ...]:
             return served.process.client().administration().status().problems
 
-        assert problems() == []
+        assert problems() == ()
         served.process.end()
         served.process.state.rename(tmp_path / "right")
         served.process.start()  # with an empty folder, as after a wrong --store
@@ -42,7 +42,7 @@ def test_new_store_of_a_warehouse_that_had_another_one_says_so(tmp_path: Path) -
         assert "was used with another one (start 1, by " in said
         served.process.end()
         served.process.start()
-        assert problems() == []
+        assert problems() == ()
 
 
 def refused(process: Process, said: _Said) -> str:
