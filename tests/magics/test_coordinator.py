@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,11 +52,15 @@ def said(shell: InteractiveShell, line: str) -> str:
     return str(done.result)
 
 
-def test_loss_is_accepted_only_with_a_confirmation(shared: InteractiveShell) -> None:
+def test_loss_is_accepted_only_with_a_confirmation(
+    shared: InteractiveShell, process: Process
+) -> None:
+    options = "TBLPROPERTIES ('auto_batch_load' = 'true')"
+    create_table(Path(process.warehouse), f"CREATE TABLE small (k INT) {options}")
     with pytest.raises(UnconfirmedError, match="are given up for good") as raised:
-        said(shared, "queue t accept-loss")
-    assert "%paimon queue t accept-loss --yes" in raised.value.hint
-    assert "accepts inserts again" in said(shared, "queue t accept-loss --yes")
+        said(shared, "queue small accept-loss")
+    assert "%paimon queue small accept-loss --yes" in raised.value.hint
+    assert "accepts inserts again" in said(shared, "queue small accept-loss --yes")
 
 
 @pytest.mark.parametrize("line", ["coordinator", "coordinator status"])

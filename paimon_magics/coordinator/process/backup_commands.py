@@ -18,16 +18,14 @@ from paimon_magics.coordinator.process.backing_up import (
     write_backup_of_folder,
     write_backup_of_postgres,
 )
-from paimon_magics.coordinator.process.command_lines import (
+from paimon_magics.coordinator.process.offline import (
     CommandParser,
     add_catalog_options,
     add_state_options,
     add_yes,
-    confirm,
-)
-from paimon_magics.coordinator.process.offline import (
     asking,
     check_stopped,
+    confirm,
     existing_folder,
     note_in_audit_log,
     offline,

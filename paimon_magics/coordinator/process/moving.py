@@ -19,16 +19,14 @@ from pathlib import Path
 from paimon_magics.coordinator.core.values import PENDING
 from paimon_magics.coordinator.ownership.lease import FOLDER
 from paimon_magics.coordinator.ownership.state_folder import Binding, StateFolder
-from paimon_magics.coordinator.process.command_lines import (
+from paimon_magics.coordinator.process.offline import (
     CommandParser,
+    Offline,
     add_catalog_options,
     add_state_options,
     add_yes,
-    confirm,
-)
-from paimon_magics.coordinator.process.offline import (
-    Offline,
     check_stopped,
+    confirm,
     existing_folder,
     note_in_audit_log,
     offline,

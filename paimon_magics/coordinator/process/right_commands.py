@@ -25,8 +25,12 @@ from paimon_magics.coordinator.http.authorisation import Tokens
 from paimon_magics.coordinator.http.stored_grants import StoredGrants
 from paimon_magics.coordinator.ownership.catalog_options import catalog_options
 from paimon_magics.coordinator.ownership.pairing import Pairing
-from paimon_magics.coordinator.process.command_lines import CommandParser, add_place
-from paimon_magics.coordinator.process.offline import asking, existing_folder
+from paimon_magics.coordinator.process.offline import (
+    CommandParser,
+    add_place,
+    asking,
+    existing_folder,
+)
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.principals import Grantee
 from paimon_magics.coordinator.routes.administration import token_document

@@ -20,9 +20,14 @@ from typing import Any
 from paimon_magics.coordinator.ownership.catalog_options import catalog_options
 from paimon_magics.coordinator.ownership.folder_token import rotate_token
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
-from paimon_magics.coordinator.process.command_lines import CommandParser, add_place
 from paimon_magics.coordinator.process.network import Certificate
-from paimon_magics.coordinator.process.offline import asking, existing_folder, note_in_audit_log
+from paimon_magics.coordinator.process.offline import (
+    CommandParser,
+    add_place,
+    asking,
+    existing_folder,
+    note_in_audit_log,
+)
 from paimon_magics.coordinator.process.right_commands import duration_ms, rotate_token_of
 from paimon_magics.coordinator.process.rotation_files import ROTATED_PATH, check_keys
 from paimon_magics.coordinator.store.state_store import open_store, store_address

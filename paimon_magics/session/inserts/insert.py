@@ -109,15 +109,15 @@ def run_insert(
     scope: StatementScope,
     insert: Insert,
     parameters: Mapping[str, object],
-    given: GivenRows | None = None,
+    rows: GivenRows | None = None,
 ) -> Outcome:
     """Run an INSERT as one transaction, of the statement's source or of the given rows.
 
     Raises errors of ours: for a statement that does not fit the table, before anything is written;
     JobError or InvalidValueError if the job fails; CommitConflictError if the commit does.
     """
-    merged = merge_columns(scope, insert, parameters, None if given is None else given.frame)
-    prepared = prepare_insert(scope, insert, parameters, given)
+    merged = merge_columns(scope, insert, parameters, None if rows is None else rows.frame)
+    prepared = prepare_insert(scope, insert, parameters, rows)
     outcome = _run_planned(scope, insert, prepared)
     outcome.notes = (*merged, *outcome.notes)
     return outcome
@@ -431,9 +431,9 @@ def write_frame_to(
     mode = mode or "append"
     insert = insert_of_frame(name, overwrite=mode != "append")
     partition_mode = "dynamic" if mode == "dynamic" else "static"
-    given = GivenRows(spark_frame(scope.spark, frame), partition_mode, is_own(frame))
+    rows = GivenRows(spark_frame(scope.spark, frame), partition_mode, is_own(frame))
     try:
-        outcome = run_insert(scope, insert, {}, given)
+        outcome = run_insert(scope, insert, {}, rows)
     except PaimonMagicsError as error:
         error.statement = error.position = None  # the user wrote no text to point at
         raise

@@ -120,7 +120,7 @@ def prepare_insert(
     scope: StatementScope,
     insert: Insert,
     parameters: Mapping[str, object],
-    given: GivenRows | None = None,
+    rows: GivenRows | None = None,
 ) -> PreparedWrite:
     """Plan an INSERT and check it against its table; nothing runs. See `run_insert`."""
     table = scope.load(insert.target, insert.text, insert.target_position)
@@ -128,14 +128,14 @@ def prepare_insert(
     state = latest_state(table)
     schema = _writable_schema(scope, insert, table)
     static = static_partition_columns(insert, schema)
-    if given is not None:
-        frame = given.frame
+    if rows is not None:
+        frame = rows.frame
     else:
         frame = frame_of_query(
             scope.filling(), insert.text, insert.source, parameters,
             value_names=partial(_value_names, insert, schema),
         )  # fmt: skip
-    kinds = given is not None and frame.columns[-1] == KIND
+    kinds = rows is not None and frame.columns[-1] == KIND
     sources = match_columns(insert, schema, frame.columns[:-1] if kinds else frame.columns)
     bound = bind(insert.source.parameters, parameters, insert.text, scope.zone)
     constants = partition_constants(scope, schema, static, bound, insert.text)
@@ -149,16 +149,16 @@ def prepare_insert(
         columns = (*schema.columns, _KIND_COLUMN) if kinds else schema.columns
         values = (*sources, FromInput(len(frame.columns) - 1)) if kinds else sources
         projection = partial(project, scope.spark, frame, columns, values, constants)
-        is_given = insert.source.is_values or (given is not None and given.are_own)
+        is_given = insert.source.is_values or (rows is not None and rows.are_own)
         losses = [] if is_given and is_exact else lossy_columns(frame, taken)
         projected = projection(more=losses)
-    mode = None if given is None else given.mode
+    mode = None if rows is None else rows.mode
     change = change_of(scope, insert, schema, constants, mode)
     made_of(projected, frame)
 
     def again() -> PreparedWrite:
         scope.tables.renew()
-        return prepare_insert(scope, insert, parameters, given)
+        return prepare_insert(scope, insert, parameters, rows)
 
     return PreparedWrite(
         table,
@@ -171,7 +171,7 @@ def prepare_insert(
         has_kinds=kinds and schema.rowkind_field is None,
         keys_repeat=kinds,
         changeable=partial(changeable, frame, taken),
-        read_set=None if given is not None else _own_read_set(scope, insert, table, state, bound),
+        read_set=None if rows is not None else _own_read_set(scope, insert, table, state, bound),
         base_manifest_list=state[1],
     )
 
