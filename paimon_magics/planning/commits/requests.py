@@ -7,7 +7,7 @@ then commit the messages of the files, or abort. Nothing here acts or knows a tr
 from __future__ import annotations
 
 import hashlib
-import uuid
+import re
 from dataclasses import dataclass, field
 
 from paimon_magics.planning.commits.read_sets import ReadSet
@@ -20,6 +20,7 @@ _COMMIT_USER = "paimon-magics-"
 _PREFIX = ANY_NAMES = "pm-"
 _OWNER_DIGITS = 16
 _RANDOM_DIGITS = 16
+_IDENTITY = re.compile(_PREFIX + "([0-9a-f]{8})" + "([0-9a-f]{4})" * 3 + "([0-9a-f]{12})-")
 
 
 def names_of(owner: str) -> str:
@@ -39,10 +40,10 @@ def transaction_names(owner: str, random: str) -> tuple[str, str]:
 def commit_user_of(prefix: str) -> str:
     """The commit user of the transaction with a file prefix. Raises ValueError for a prefix that no
     transaction has."""
-    identity = uuid.UUID(hex=prefix.removeprefix(_PREFIX).removesuffix("-"))
-    if prefix != f"{_PREFIX}{identity.hex}-":
+    parts = _IDENTITY.fullmatch(prefix)
+    if parts is None:
         raise ValueError(f"{prefix!r} is not the file prefix of a transaction.")
-    return f"{_COMMIT_USER}{identity}"
+    return _COMMIT_USER + "-".join(parts.groups())
 
 
 @dataclass(frozen=True, slots=True)
