@@ -15,13 +15,11 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a pick is made. `now_ms` is the writer's wall-clock time in milliseconds since 1970 as
-    if it were UTC, like the creation times of files; `hour` is its hour of the day; `epoch_ms` are
-    the milliseconds since 1970."""
+    """When a pick is made: in milliseconds since 1970 UTC, as the creation times of files, and the
+    hour of the day of the writer's wall clock."""
 
     now_ms: int
     hour: int
-    epoch_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ Rules: `AppendCompactCoordinator`, `AppendCompactTask`, `BucketedAppendCompactMa
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -52,16 +53,17 @@ from paimon_magics.tables.compaction.planning import (
     files_of_scope,
     folder_of,
 )
+from paimon_magics.tables.manifests.creation_times import creation_instants
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
-from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.reading.table_files import data_paths, files_reader
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.splits.planning import FileKey, StoredState
 from paimon_magics.tables.splits.stored_files import stored_files
+from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.columns_files import columns_files, stored_columns
 from paimon_magics.tables.writing.commit_messages import BucketKey
-from paimon_magics.tables.writing.key_value_files import KeyValueFiles, level_files, wall_clock_ms
+from paimon_magics.tables.writing.key_value_files import KeyValueFiles, level_files
 from paimon_magics.tables.writing.table_write import write_spec
 
 _NEEDED = ["partition", "file_name", "level", "file_size", "min_sequence_number", "schema_id"]
@@ -215,7 +217,8 @@ def _picks(
 
     history: frozenset[bytes] = frozenset()
     if scope.partitions is not None:
-        history = _history_partitions(whole.files, clustering, scope.partitions, wall_clock_ms())
+        now_ms = int(time.time() * 1000)
+        history = _history_partitions(whole.files, clustering, scope.partitions, now_ms)
         wider = replace(scope, partitions=scope.partitions | history)
         state = replace(whole, files=files_of_scope(whole.files, wider))
     picks = _pick_clustered_files(
@@ -321,16 +324,14 @@ def _history_partitions(
     partitions with files below the greatest level whose newest file is old enough. If they exceed
     the limit, the oldest partitions come first.
 
-    `files` are all files of the snapshot. `now_ms` is the wall-clock time here as if it were UTC,
-    as creation times are stored.
+    `files` are all files of the snapshot. `now_ms` are the milliseconds since 1970 UTC.
     """
     idle_ms = rules.history_idle_ms
     if idle_ms is None:
         return frozenset()
     fresh = files.filter(pc.less(files["level"], rules.max_level))
-    fresh = fresh.select(["partition"]).append_column(
-        "created", pc.fill_null(fresh["creation_time"].cast(pa.int64()), 0)
-    )
+    created = creation_instants(fresh)
+    fresh = fresh.select(["partition"]).append_column("created", pc.fill_null(created, 0))
     newest = fresh.group_by("partition").aggregate([("created", "max")])
     ages = zip(newest["created_max"].to_pylist(), newest["partition"].to_pylist(), strict=True)
     old = sorted(

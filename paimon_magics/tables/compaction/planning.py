@@ -35,13 +35,13 @@ from paimon_magics.tables.manifests.column_statistics import column_bounds
 from paimon_magics.tables.manifests.columns import columns_of_entries
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files, undeleted
 from paimon_magics.tables.manifests.names import ADD, DELETE
-from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.table_files import data_paths, files_reader
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.merge_rule import merge_rule
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.stored_files import files_of_partitions
+from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import BucketKey, bucket_key
 from paimon_magics.tables.writing.deletion_vector_files import VectorIndex
@@ -336,7 +336,7 @@ def record_expiry(schema: TableSchema, moment: Moment) -> RecordExpiry | None:
     if age is None or field is None:
         return None
     seconds = int(duration_ms("record-level.expire-time", age)) // 1000
-    return RecordExpiry(field, moment.epoch_ms // 1000 - seconds)
+    return RecordExpiry(field, moment.now_ms // 1000 - seconds)
 
 
 def expired_files(

@@ -28,7 +28,6 @@ from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import BucketKey
-from paimon_magics.tables.writing.key_value_files import wall_clock_ms
 
 _LOOKED_AT_MAX = 20  # snapshots; replanning costs less than more of them
 
@@ -116,8 +115,7 @@ def rewritten_here(
 
 
 def _moment() -> Moment:
-    """Now, by the wall clock here: Paimon stores the creation times of files so."""
-    return Moment(wall_clock_ms(), datetime.now().hour, int(time.time() * 1000))
+    return Moment(int(time.time() * 1000), datetime.now().hour)
 
 
 # Runs units of a compaction in threads of this process, for work too small for a Spark job.

@@ -24,6 +24,7 @@ from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.settings import Settings
 from paimon_magics.tables.compaction.append_plan import stored_files_of
 from paimon_magics.tables.compaction.planning import CompactionScope
+from paimon_magics.tables.manifests.creation_times import creation_instants
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.reading.data_files import FileReader
@@ -165,7 +166,7 @@ def _by_writer(table: Table, files: pa.Table) -> tuple[tuple[StoredFile, ...], .
     """The files of each writer in the order of their creation, the writers in that of their first
     files: `PostponeUtils.groupPostponeFiles`, which leaves writers unordered."""
     stored = stored_files_of(table, files, {})
-    created = pc.fill_null(files["creation_time"].cast(pa.int64()), 0).to_pylist()
+    created = pc.fill_null(creation_instants(files), 0).to_pylist()
     places = sorted(range(len(stored)), key=lambda place: created[place])
     writers: dict[str, list[StoredFile]] = {}
     for place in places:

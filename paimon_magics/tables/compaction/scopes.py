@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,7 @@ from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
 from paimon_magics.planning.compaction.append_tables import AppendRules
 from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.tables.manifests.creation_times import creation_instants
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.snapshots.latest import latest_snapshot
@@ -44,15 +44,11 @@ def stored_partitions(table: Table) -> StoredPartitions:
         return StoredPartitions(pa.array([], pa.large_binary()), none, np.zeros(0, dtype=np.int64))
     files = live_files(ManifestCache(table.paimon), snapshot)
     codes = files["partition"].combine_chunks().dictionary_encode()
-    # Creation times are wall-clock times, stored as if they were in UTC.
-    created = np.asarray(pc.fill_null(files["creation_time"].cast(pa.int64()), 0))
+    created = np.asarray(pc.fill_null(creation_instants(files), 0))
     newest = np.zeros(len(codes.dictionary), dtype=np.int64)
     np.maximum.at(newest, np.asarray(codes.indices), created)
-    seconds = newest // 1000
-    local = [time.mktime((*time.gmtime(int(second))[:8], -1)) for second in seconds]
-    written_ms = np.array(local, dtype=np.int64) * 1000 + newest % 1000
     values = decode_rows(codes.dictionary, types) if types else []
-    return StoredPartitions(codes.dictionary, values, written_ms)
+    return StoredPartitions(codes.dictionary, values, newest)
 
 
 def partitions_of_specs(table: Table, stored: StoredPartitions, text: str) -> _Bools:

@@ -38,6 +38,7 @@ from paimon_magics.planning.compaction.steps import (
 )
 from paimon_magics.planning.reads.splits import Deletions, Section, StoredFile
 from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.tables.manifests.creation_times import creation_instants
 from paimon_magics.tables.splits.bucket_splits import KeyRanks
 from paimon_magics.tables.splits.stored_files import by_bucket, stored_files
 
@@ -278,7 +279,7 @@ def _bucket_files(
 def _members(part: pa.Table) -> Iterator[dict[str, Any]]:
     names = ["partition", "bucket", "total_buckets", "file_name", "level", "file_size"]
     names += ["delete_row_count", "min_sequence_number", "max_sequence_number"]
-    created = pc.fill_null(part["creation_time"].cast(pa.int64()), 0)
+    created = pc.fill_null(creation_instants(part), 0)
     yield from part.select(names).append_column("created_ms", created).to_pylist()
 
 

@@ -26,6 +26,10 @@ from paimon_magics.planning.reports.partition_names import escaped
 from paimon_magics.planning.schemas.table_schema import DEFAULT_PARTITION_NAME
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import from_paimon
+from paimon_magics.tables.manifests.creation_times import (
+    creation_instant_ms,
+    creation_instants,
+)
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.names import ADD
 from paimon_magics.tables.schema.history import schema_text
@@ -169,16 +173,18 @@ def _changed_file(entry: Any) -> _File:
         file.row_count,
         file.file_size,
         entry.total_buckets,
-        None if file.creation_time is None else int(file.creation_time.get_millisecond()),
+        None
+        if file.creation_time is None
+        else creation_instant_ms(int(file.creation_time.get_millisecond()), file.file_name),
     )
 
 
 def _stored_files(paimon: Any, snapshot: Any) -> Iterator[_File]:
-    names = ("row_count", "file_size", "total_buckets", "creation_time")
-    files = live_files(ManifestCache(paimon), snapshot, names)
+    names = ("row_count", "file_size", "total_buckets")
+    wanted = (*names, "creation_time", "file_name")
+    files = live_files(ManifestCache(paimon), snapshot, wanted)
     partitions, of_files = partition_values(paimon, files)
-    columns = [files[name] for name in names]
-    columns[-1] = columns[-1].cast(pa.int64())
+    columns = [*(files[name] for name in names), creation_instants(files)]
     for at, *values in zip(of_files, *(column.to_pylist() for column in columns), strict=True):
         yield _File(partitions[at], 1, *values)
 

@@ -32,6 +32,7 @@ from paimon_magics.planning.reads.splits import (
 from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.manifests.creation_times import creation_instants
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.bucket_splits import (
@@ -139,11 +140,11 @@ class SplitPlanner:
         return self._pruning.entry_pruning(whole_entries=self._scan.with_entries)
 
     def state(self, state: StoredState, created_after_ms: int | None = None) -> PlannedSplits:
-        """Plan to read a snapshot; with `created_after_ms` only files created after that time."""
+        """Plan to read a snapshot; with `created_after_ms` only files made after it."""
         files = files_of_partitions(state.files, self._scan.partitions)
         files = self._pruning.prune(files, state.all_files)
         if created_after_ms is not None:
-            created = pc.greater(files.column("creation_time").cast(pa.int64()), created_after_ms)
+            created = pc.greater(creation_instants(files), created_after_ms)
             files = files.filter(pc.fill_null(created, False))
         level_min = max(self._scan.level_min, int(self._hides_level_zero()))
         if self._schema.is_primary_key_table and level_min:

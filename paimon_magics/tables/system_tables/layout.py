@@ -5,7 +5,6 @@ Reads manifests only; no folder is listed, nothing is written.
 
 from __future__ import annotations
 
-import datetime
 import re
 from dataclasses import dataclass, replace
 
@@ -13,10 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.layouts import FILES
-from paimon_magics.columnar.time_zones import UTC, process_zone, rules_of
 from paimon_magics.planning.reports.partition_names import KeyKind, key_kind
-from paimon_magics.planning.reports.view_queries import NATIVE_NAME
 from paimon_magics.tables.manifests.columns import entries
+from paimon_magics.tables.manifests.creation_times import creation_instants
 from paimon_magics.tables.manifests.live_files import undeleted
 from paimon_magics.tables.system_tables.table_view import TableView
 
@@ -58,7 +56,7 @@ def named_files(view: TableView, zone: str) -> NamedFiles:
         "level": live.column("level"),
         "record_count": live.column("row_count"),
         "file_size_in_bytes": live.column("file_size"),
-        "creation_time": _instants(live.column("creation_time"), names),
+        "creation_time": creation_instants(live),
     }
     return NamedFiles(pa.table([columns[f.name].cast(f.type) for f in schema], schema), twice)
 
@@ -81,20 +79,3 @@ def _partitions(view: TableView, stored: pa.Array, zone: str) -> tuple[pa.Array,
     ]
     whole = pc.binary_join_element_wise(*parts, "/") if len(parts) > 1 else parts[0]
     return whole.take(encoded.indices), tuple(sorted(twice))
-
-
-def _instants(clocks: pa.ChunkedArray, names: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The instants at which files were made. Manifests have the wall-clock time of the writer. That
-    of the native writer, whose files are recognized by name, is in UTC. Those of others are read in
-    this process's zone, as in `DataFileMeta.creationTimeEpochMillis`."""
-    as_utc = pc.assume_timezone(clocks, UTC)
-    zone = process_zone()
-    is_native = pc.match_substring_regex(names, f"^{NATIVE_NAME}")
-    if zone == UTC or pc.all(is_native).as_py():
-        return as_utc
-    rules = rules_of(zone)
-    local = [
-        None if value is None else value.replace(tzinfo=rules).astimezone(datetime.UTC)
-        for value in clocks.to_pylist()
-    ]
-    return pc.if_else(is_native, as_utc, pa.chunked_array([pa.array(local, as_utc.type)]))

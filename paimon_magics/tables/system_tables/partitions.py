@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from paimon_magics.planning.options.values import boolean_value
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.manifests.columns import entries
+from paimon_magics.tables.manifests.creation_times import creation_instants
 from paimon_magics.tables.system_tables.table_view import (
     Column,
     Loaders,
@@ -37,12 +38,20 @@ def _no_value(_: object) -> None:
     return None
 
 
+def _clock(epoch_ms: int | None) -> datetime.datetime | None:
+    """The wall-clock time of this process, as Paimon shows when a file was made."""
+    if epoch_ms is None:
+        return None
+    moment = datetime.datetime.fromtimestamp(epoch_ms // 1000)
+    return moment.replace(microsecond=epoch_ms % 1000 * 1000)
+
+
 _PARTITIONS = (
     Column("partition", pa.string(), "name"),
     Column("record_count", pa.int64(), "record_count", _REQUIRED),
     Column("file_size_in_bytes", pa.int64(), "file_size_in_bytes", _REQUIRED),
     Column("file_count", pa.int64(), "file_count", _REQUIRED),
-    Column("last_update_time", _TIME, "last_creation"),
+    Column("last_update_time", _TIME, lambda row: _clock(row["last_creation_ms"])),
     Column("created_at", _TIME, _no_value),
     Column("created_by", pa.string(), _no_value),
     Column("updated_by", pa.string(), _no_value),
@@ -57,7 +66,7 @@ _BUCKETS = (
     Column("record_count", pa.int64(), "rows_sum", _REQUIRED),
     Column("file_size_in_bytes", pa.int64(), "bytes_sum", _REQUIRED),
     Column("file_count", pa.int64(), "files_sum", _REQUIRED),
-    Column("last_update_time", _TIME, "creation_time_max"),
+    Column("last_update_time", _TIME, lambda row: _clock(row["created_ms_max"])),
 )
 _RANGE = pa.struct(
     [
@@ -89,7 +98,7 @@ class PartitionSum:
     """Rows, bytes and files of one partition. `stored` is the partition as serialized in manifests.
     `texts` are its values cast to STRING; `partition.default-name` stands for NULL and blank text.
 
-    `last_creation` is the wall-clock time at which its newest file was made.
+    `last_creation_ms` is when its newest file was made, in milliseconds since 1970 UTC.
     """
 
     stored: bytes
@@ -97,7 +106,7 @@ class PartitionSum:
     record_count: int
     file_size_in_bytes: int
     file_count: int
-    last_creation: Any
+    last_creation_ms: int | None
     total_buckets: int
 
     def spec(self, view: TableView) -> dict[str, str]:
@@ -143,7 +152,7 @@ def partition_sums(view: TableView) -> list[PartitionSum]:
             row["rows_sum"],
             row["bytes_sum"],
             row["files_sum"],
-            row["creation_time_max"],
+            row["created_ms_max"],
             row["total_buckets_last"],
         )
         for encoded, text, row in zip(stored.to_pylist(), texts, sums.to_pylist(), strict=True)
@@ -194,8 +203,9 @@ def _sums(view: TableView, keys: Sequence[str], *, real_buckets: bool = False) -
         "rows": pc.multiply(files.column("row_count"), sign),
         "bytes": pc.multiply(files.column("file_size"), sign),
         "files": sign,
+        "created_ms": creation_instants(files),
     }
-    for name in ("partition", "bucket", "creation_time", "total_buckets"):
+    for name in ("partition", "bucket", "total_buckets"):
         columns[name] = files.column(name)
     counted = pa.table(columns)
     grouped = counted.group_by(list(keys), use_threads=False).aggregate(
@@ -203,7 +213,7 @@ def _sums(view: TableView, keys: Sequence[str], *, real_buckets: bool = False) -
             ("rows", "sum"),
             ("bytes", "sum"),
             ("files", "sum"),
-            ("creation_time", "max"),
+            ("created_ms", "max"),
             ("total_buckets", "last"),
         ]
     )
@@ -216,6 +226,7 @@ _TYPES = pa.schema(
         "bucket": pa.int32(),
         "partition": pa.large_binary(),
         "row_count": pa.int64(),
+        "file_name": pa.large_string(),
         "file_size": pa.int64(),
         "creation_time": pa.timestamp("ms"),
         "total_buckets": pa.int32(),

@@ -8,7 +8,6 @@ during the read is left out. Sources: Paimon's `AllTablesTable`, `AllPartitionsT
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from operator import itemgetter
@@ -67,7 +66,7 @@ _PARTITIONS = (
     Column("record_count", pa.int64(), "record_count"),
     Column("file_size_in_bytes", pa.int64(), "file_size_in_bytes"),
     Column("file_count", pa.int64(), "file_count"),
-    Column("last_file_creation_time", pa.int64(), lambda row: _epoch_ms(row["last_creation"])),
+    Column("last_file_creation_time", pa.int64(), "last_creation_ms"),
     Column("done", pa.bool_(), lambda _: False),
 )
 _TABLE_OPTIONS = (
@@ -176,10 +175,3 @@ def _described(table: StoredTable) -> dict[str, str]:
     options = table.paimon.table_schema.options or {}
     path = table.location if "://" in table.location else f"file:{table.location}"
     return {**{key: str(value) for key, value in options.items()}, "path": path}
-
-
-def _epoch_ms(wall_clock: Any) -> int | None:
-    """A wall-clock time in this process's zone as milliseconds since 1970 UTC."""
-    if wall_clock is None:
-        return None
-    return int(time.mktime(wall_clock.timetuple())) * 1000 + int(wall_clock.microsecond) // 1000

@@ -28,7 +28,7 @@ from paimon_magics.tables.stores.local_store import publish_local_file
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import write_message
 
-MOMENT = Moment(now_ms=0, hour=0, epoch_ms=1_000_000)
+MOMENT = Moment(now_ms=1_000_000, hour=0)
 _NUMBERS = itertools.count()
 
 Rows = Sequence[Mapping[str, Any]]
