@@ -258,7 +258,8 @@ def sent_to_driver() -> Iterator[None]:
     try:
         yield
     except PaimonMagicsError as error:
-        kind = type(error).__name__
+        # Of classes that stand elsewhere, the driver knows the nearest one of this module.
+        kind = next(each.__name__ for each in type(error).__mro__ if each.__module__ == __name__)
         error.add_note(f"[paimon_magics.errors.{kind}] {json.dumps([error.message, error.hint])}")
         raise
 

@@ -24,6 +24,7 @@ from paimon_magics.spark.casting import CHECK_FAILED
 from paimon_magics.statements.dialects.foreign_names import foreign_function_hint, foreign_type_hint
 from paimon_magics.statements.dialects.misreadings import misread
 from paimon_magics.statements.lexing.tokens import tokenize
+from paimon_magics.tables.stores.access_failures import not_accessed
 from paimon_magics.tables.stores.corruption import unread_by_java
 
 _T = TypeVar("_T")
@@ -156,8 +157,11 @@ def translate(
             hint="Before Spark starts, set PYSPARK_PYTHON to a Python that has the packages, on "
             f"this machine {sys.executable}. For executors elsewhere, see docs/deployment.md.",
         )
-    hint = _HINTS.get(kind, "") if kind else _hint_of_text(error)
-    return JobError(f"The Spark job failed: {_cause(error, message)}", hint=hint)
+    cause = _cause(error, message)
+    return not_accessed("The Spark job failed", cause) or JobError(
+        f"The Spark job failed: {cause}",
+        hint=_HINTS.get(kind, "") if kind else _hint_of_text(error),
+    )
 
 
 def _list_hint(

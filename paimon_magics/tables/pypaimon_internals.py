@@ -189,18 +189,12 @@ def sync_table_properties(catalog: Any, identifier: Any, schema: Any) -> None:
 
 
 def store_options(paimon: Any) -> dict[str, str] | None:
-    """The options with which the native library opens a table's files; None for a store that it
-    does not know."""
+    """The options with which the native library opens a table's files in this process; None for a
+    store that it does not know."""
     from pypaimon.read.native_plan import _resolved_schema_file_io_options
 
     options: dict[str, str] | None = _resolved_schema_file_io_options(paimon)
     return options
-
-
-def io_options(paimon: Any) -> tuple[tuple[str, str], ...]:
-    """The options with which a task opens the store of a table, sorted; () for a store that the
-    native library does not know."""
-    return tuple(sorted((store_options(paimon) or {}).items()))
 
 
 def catalog_options(paimon: Any) -> dict[str, str]:

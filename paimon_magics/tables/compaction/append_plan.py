@@ -59,7 +59,7 @@ from paimon_magics.tables.reading.table_files import data_paths, files_reader
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.splits.planning import FileKey, StoredState
 from paimon_magics.tables.splits.stored_files import stored_files
-from paimon_magics.tables.pypaimon_internals import io_options
+from paimon_magics.tables.stores.task_options import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.columns_files import columns_files, stored_columns
 from paimon_magics.tables.writing.commit_messages import BucketKey

@@ -34,11 +34,11 @@ from paimon_magics.tables.compaction.rewriting import partition_row
 from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
 from paimon_magics.tables.manifests.names import DELETE
 from paimon_magics.tables.manifests.partitions import partition_values
-from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.table_files import own_store, reader_of_schema
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.splits.stored_files import stores_elsewhere
+from paimon_magics.tables.stores.task_options import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import attempt
 from paimon_magics.tables.writing.commit_messages import BucketKey

@@ -32,8 +32,8 @@ from paimon_magics.tables.compaction.planning import (
 from paimon_magics.tables.compaction.rewriting import RewriteTask, Rewritten, partition_row
 from paimon_magics.tables.compaction.units import BucketUnit
 from paimon_magics.tables.manifests.partitions import partition_values
-from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.stores.task_options import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import attempt
 from paimon_magics.tables.writing.commit_messages import BucketKey, bucket_key

@@ -15,7 +15,6 @@ from paimon_magics.planning.reads.scans import LocalLimits, plain_splits
 from paimon_magics.planning.reads.splits import MergeSplit, PlainSplit, TaskSplit
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, TableName
-from paimon_magics.tables.pypaimon_internals import catalog_options
 from paimon_magics.tables.reading.data_read import (
     DataRead,
     ReadRequest,
@@ -28,6 +27,7 @@ from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.targets import TableState
 from paimon_magics.tables.stores.allowed_paths import own_folder_only
 from paimon_magics.tables.stores.store import Stores, open_store
+from paimon_magics.tables.stores.task_options import options_of_catalog
 from paimon_magics.tables.table import Table
 
 _VALUES_MAX = 1000
@@ -81,13 +81,12 @@ class KeyedRead:
 
 def keyed_read(table: Table, snapshot_id: int) -> KeyedRead:
     """The read of a snapshot of `table`."""
-    options = catalog_options(table.paimon)
     return KeyedRead(
         table.name,
         table.schema,
         table.location,
         pickle.dumps(table.paimon),
-        tuple(sorted((str(key), str(value)) for key, value in options.items())),
+        options_of_catalog(table.paimon),
         snapshot_id,
     )
 

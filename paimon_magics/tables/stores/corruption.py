@@ -16,6 +16,7 @@ from paimon_magics.errors import (
     TableDamagedError,
     UnsupportedStatementError,
 )
+from paimon_magics.tables.stores.access_failures import not_accessed
 from paimon_magics.tables.stores.paths import local_path
 
 _FOLDERS_MIXED = "a folder stands where a file is expected, or a file where a folder is"
@@ -34,8 +35,12 @@ SCHEMA_VERSION = 3
 MANIFEST_VERSION = 2
 
 
-def damaged(what: str, reason: object, hint: str = RESTORE) -> TableDamagedError:
-    """The error that `what` can't be read, with the reason."""
+def damaged(what: str, reason: object, hint: str = RESTORE) -> PaimonMagicsError:
+    """The error that `what` can't be read, with the reason: a TableDamagedError, or a SetupError
+    if the store denied the access or was out of reach (`access_failures`)."""
+    other = not_accessed(f"{what} can't be read", reason)
+    if other is not None:
+        return other
     text = str(reason).rstrip(".")
     if isinstance(reason, FileNotFoundError) or _MISSING.search(text):
         # Usually nothing is damaged: the table was dropped during the read.

@@ -29,6 +29,7 @@ from paimon_magics.tables.pypaimon_internals import (
     replace_innermost_file_io,
 )
 from paimon_magics.tables.stores.object_store import ObjectStore
+from paimon_magics.tables.stores.s3_access import for_tasks
 from paimon_magics.tables.stores.store import (
     GCS_SCHEMES,
     OSS_SCHEMES,
@@ -92,7 +93,9 @@ class ObjectFileIO(PyArrowFileIO):  # type: ignore[misc]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Clients can't be pickled; a task makes its own.
-        return _restored, (self._path, dict(self.properties.to_map()))
+        # Its environment may be older than this one, so keys go along.
+        options = {str(key): str(value) for key, value in self.properties.to_map().items()}
+        return _restored, (self._path, for_tasks(options, self._path))
 
     def _known_location(self) -> str:
         """A location of a scheme that pypaimon knows, for which it asks `_initialize_gcs_fs`."""

@@ -123,6 +123,13 @@ def with_credentials(options: Mapping[str, str]) -> dict[str, str]:
     return {**options, **{key: value for key, value in keys.items() if value}}
 
 
+def for_tasks(options: Mapping[str, str], location: str) -> dict[str, str]:
+    """The options with which a task opens the store of `location`: as `with_credentials`, for its
+    scheme. Spark's processes have the environment of the moment at which Spark started."""
+    found = {**with_credentials({**options, "warehouse": location}), **options}
+    return found if "warehouse" in options else {k: v for k, v in found.items() if k != "warehouse"}
+
+
 def _option(options: Mapping[str, str], *names: str, first: str | None = None) -> str | None:
     spelled = [f"{prefix}{name}" for prefix in _PREFIXES for name in names]
     return named_option(options, [""], [first, *spelled] if first is not None else spelled)

@@ -22,9 +22,10 @@ from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.planning.reads.read_points import POINT_OPTIONS
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.schemas.written_options import SHREDDING_OPTIONS
-from paimon_magics.tables.pypaimon_internals import catalog_options, store_options, with_commit_user
+from paimon_magics.tables.pypaimon_internals import catalog_options, with_commit_user
 from paimon_magics.tables.stores.s3_access import s3_access
 from paimon_magics.tables.stores.store import S3_SCHEMES, is_reached_by_client, open_object_store
+from paimon_magics.tables.stores.task_options import native_options
 from paimon_magics.tables.writing.format_writers import DICTIONARY_OPTION
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def native_table(table: Table, options: Mapping[str, str] | None = None) -> Nati
 
 def _direct_options(table: Table) -> dict[str, str]:
     """The options with which the native library opens the table's files without the catalog."""
-    options = store_options(table.paimon)
+    options = native_options(table.paimon)
     if options is None:
         raise UnsupportedStatementError(
             f"Table `{table.name}` is in a store that the native engine can't open.",

@@ -31,8 +31,8 @@ from paimon_magics.planning.schemas.format_rules import fits_format
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.file_rules import NO_STATISTICS, data_file_rules
 from paimon_magics.statements.data_types import VectorType
-from paimon_magics.tables.pypaimon_internals import io_options
 from paimon_magics.tables.schema.merge_rule import merge_rule
+from paimon_magics.tables.stores.task_options import io_options
 from paimon_magics.tables.writing.bucket_assignment import Partition, values_at
 from paimon_magics.tables.writing.key_value_files import (
     KeyValueFiles,

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from paimon_magics.tables.pypaimon_internals import (
-    io_options,
     numbers_from_zero,
     take_buckets_below,
     with_commit_user,
     write_whole_structs,
 )
+from paimon_magics.tables.stores.task_options import io_options
 from paimon_magics.tables.writing.format_writers import check_orc_times
 
 if TYPE_CHECKING:
