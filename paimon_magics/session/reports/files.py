@@ -74,7 +74,8 @@ def files_of(
         "", files, query, _FILES_SHOWN,
         charts=(chart,) if chart.bars else (), hidden=hidden,
     )  # fmt: skip
-    return Report("FILES", summary, (section,))
+    notes = (clocks_note("creation_time", named.clocks_in),) if named.clocks_in else ()
+    return Report("FILES", summary, (section,), notes)
 
 
 def partitions_of(scope: StatementScope, name: TableName, shown: str) -> Report:
@@ -115,7 +116,17 @@ def partitions_of(scope: StatementScope, name: TableName, shown: str) -> Report:
     ]
     if hidden:
         notes.insert(0, "The table is not partitioned.")
+    if layout.clocks_in:
+        notes.append(clocks_note("last_update_time", layout.clocks_in))
     return Report("PARTITIONS", layout.summary(), (section,), tuple(notes))
+
+
+def clocks_note(column: str, zone: str) -> str:
+    """The note on a column of times that are the wall clocks of files' writers."""
+    return (
+        f"`{column}` is the wall clock of each file's writer, taken for {zone}, this process's "
+        "zone: files that were written in another zone are off by the difference."
+    )
 
 
 def _known_name(files: pa.Table, partition: str, schema: TableSchema) -> str:

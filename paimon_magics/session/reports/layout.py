@@ -40,7 +40,7 @@ class Layout:
 
     `data` has a row for each bucket of each partition (`columnar.layouts.CELLS`); `sql` is a query
     for such sums. `figures` are the table's sums, `histogram` the sizes of its files. `name` is the
-    table's name as it is shown, `table` its full name.
+    table's name as it is shown, `table` its full name. `clocks_in`: see `NamedFiles`.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Layout:
     figures: Figures
     histogram: SizeHistogram
     files: pa.Table = field(repr=False)
+    clocks_in: str = ""
 
     @property
     def sql(self) -> str:
@@ -164,6 +165,7 @@ def layout_of(catalog: Catalog, name: TableName, shown: str, zone: str = UTC) ->
     full = replace(name, catalog=None)
     return Layout(
         shown, full, names, snapshot_id, buckets, rules, figures, histogram, files,
+        named.clocks_in,
     )  # fmt: skip
 
 

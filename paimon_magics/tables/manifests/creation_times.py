@@ -33,12 +33,22 @@ def creation_instants(files: pa.Table) -> pa.ChunkedArray:
     zone = process_zone()
     if zone == UTC:
         return clocks
-    is_native = pc.match_substring_regex(files.column("file_name"), f"^{NATIVE_NAME}")
-    if pc.all(is_native).as_py():
+    is_native = _are_native(files)
+    if pc.all(is_native, min_count=0).as_py():
         return clocks
     filled = np.asarray(pc.fill_null(clocks, 0))
     local = pa.chunked_array([pc.subtract(pa.array(filled), pa.array(_ahead_ms(filled, zone)))])
     return pc.if_else(pc.or_(is_native, clocks.is_null()), clocks, local)
+
+
+def all_native(files: pa.Table) -> bool:
+    """Whether the native writer wrote all files, so that their times need no zone. `files` has the
+    column `file_name`."""
+    return bool(pc.all(_are_native(files), min_count=0).as_py())
+
+
+def _are_native(files: pa.Table) -> pa.ChunkedArray:
+    return pc.match_substring_regex(files.column("file_name"), f"^{NATIVE_NAME}")
 
 
 def creation_instant_ms(clock_ms: int, file_name: str) -> int:

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.layouts import FILES
+from paimon_magics.columnar.time_zones import process_zone
 from paimon_magics.planning.reports.partition_names import KeyKind, key_kind
 from paimon_magics.tables.manifests.columns import entries
-from paimon_magics.tables.manifests.creation_times import creation_instants
+from paimon_magics.tables.manifests.creation_times import all_native, creation_instants
 from paimon_magics.tables.manifests.live_files import undeleted
 from paimon_magics.tables.system_tables.table_view import TableView
 
@@ -26,10 +27,12 @@ _WITH_OFFSET = re.compile(r".*\d\d:\d\d[\d:.]*[+-]\d\d:\d\d")
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
     """`files` with the columns of FILES. `twice` are instants in their partitions' names whose
-    wall-clock time occurs twice in the zone, so that they are shown with an offset."""
+    wall-clock time occurs twice in the zone, so that they are shown with an offset. `clocks_in` is
+    the zone that the writers' wall clocks were taken for, "" if every file has its instant."""
 
     files: pa.Table
     twice: tuple[str, ...] = ()
+    clocks_in: str = ""
 
 
 def layout_files(view: TableView, zone: str) -> NamedFiles:
@@ -58,7 +61,8 @@ def named_files(view: TableView, zone: str) -> NamedFiles:
         "file_size_in_bytes": live.column("file_size"),
         "creation_time": creation_instants(live),
     }
-    return NamedFiles(pa.table([columns[f.name].cast(f.type) for f in schema], schema), twice)
+    files = pa.table([columns[f.name].cast(f.type) for f in schema], schema)
+    return NamedFiles(files, twice, "" if all_native(live) else process_zone())
 
 
 def _partitions(view: TableView, stored: pa.Array, zone: str) -> tuple[pa.Array, tuple[str, ...]]:
