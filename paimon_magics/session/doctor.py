@@ -28,6 +28,7 @@ from paimon_magics.coordinator.client.choosing import (
 )
 from paimon_magics.coordinator.client.starting import check_answers, living_lease, state_at
 from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.redaction import MASK, is_secret_name, masked, redacted
 from paimon_magics.session.connect_target import ConnectTarget, found_target
 from paimon_magics.session.opening import active_session, failed_connect
@@ -36,7 +37,8 @@ from paimon_magics.settings import Settings
 from paimon_magics.spark.java import find_java, newest_java
 from paimon_magics.spark.remote import SCHEME
 from paimon_magics.spark.sessions import UNIX_SOCKETS, log_file
-from paimon_magics.tables.stores.probes import keys_of_store, probe_store
+from paimon_magics.tables.stores.access_failures import ASK, may_not
+from paimon_magics.tables.stores.probes import folders_below, keys_of_store, probe_store
 from paimon_magics.tables.stores.short_keys import KeySource
 
 if TYPE_CHECKING:
@@ -249,7 +251,27 @@ def _store(options: Mapping[str, str], findings: _Findings) -> Facts:
         findings.refused(error)
         return (("tried", f"failed: {error}"),)
     keys = keys_of_store(options)
-    return (("kind", report.kind), *report.facts, ("keys", keys), ("tried", report.tried))
+    facts = (("kind", report.kind), *report.facts, ("keys", keys), ("tried", report.tried))
+    return facts if report.is_remote else (*facts, *_folders_of_others(options, findings))
+
+
+def _folders_of_others(options: Mapping[str, str], findings: _Findings) -> Facts:
+    """Whether this account may write the folders of tables on a local disk, which other accounts
+    of the machine may have made."""
+    found = folders_below(options.get("warehouse", ""))
+    if not found.looked_at:
+        return ()
+    seen = f"{count_text(found.looked_at, 'folder')} of tables"
+    if found.left_out:
+        seen += " (the first ones: there are more)"
+    if not found.refused:
+        return (("rights", f"may write in {seen}, by their modes: nothing was written there"),)
+    first = found.refused[0]
+    findings.advise(
+        f"Of {seen}, {may_not(first)}; {count_text(len(found.refused), 'such folder')}.",
+        ASK,
+    )
+    return (("rights", f"may not write in {len(found.refused):,} of {seen}: {first}"),)
 
 
 def _coordinator(session: Session, options: Mapping[str, str], findings: _Findings) -> Facts:

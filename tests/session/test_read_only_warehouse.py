@@ -49,6 +49,9 @@ def test_read_only_warehouse_is_read_and_refuses_writes(
     with paimon_magics.connect(warehouse, spark=spark) as session:
         assert session.store.read_only
         assert session.coordinator == "in-process", "a coordinator could do nothing there"
+        with pytest.raises(SetupError, match=r"can only read: the account .* may not write") as no:
+            session.reports.queue()
+        assert "embedded" not in no.value.hint and "Ask the owner" in no.value.hint
         assert rows(session, "SELECT k FROM t WHERE k > 1") == [(2,)]
         assert rows(session, "SELECT count(*) FROM t$snapshots") == [(1,)]
         for text in (

@@ -44,6 +44,7 @@ from paimon_magics.tables.commits.commit import commit as publish_commit
 from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded, settle
 from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
+from paimon_magics.tables.stores.access_failures import ASK, write_obstacle
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import failures_logged, remove_uncommitted
@@ -184,6 +185,11 @@ class InProcessCommitter(CoordinatorClient):
 
     def administration(self) -> Administration:
         """See `CoordinatorClient.administration`: raises SetupError."""
+        obstacle = write_obstacle(self._context.catalog.warehouse)
+        if obstacle is not None:
+            raise SetupError(
+                f"This session has no coordinator, since it can only read: {obstacle}.", hint=ASK
+            )
         raise SetupError(
             "This session commits in its own process, without a coordinator: its transactions "
             "end with their statements.",

@@ -13,6 +13,7 @@ import stat
 from enum import Enum
 
 from paimon_magics.errors import SetupError
+from paimon_magics.tables.stores.paths import local_path
 
 
 class AccessFailure(Enum):
@@ -143,6 +144,15 @@ def may_not(path: str) -> str:
             f" (owner {_name_of(found.st_uid)}, group {_group_of(found.st_gid)}, mode {mode:04o})"
         )
     return f"the account {account()} may not {verb} {place}{rights}"
+
+
+def write_obstacle(folder: str) -> str | None:
+    """Why this account can't write in a local folder, by its mode; None if it can, or the folder
+    is elsewhere."""
+    local = local_path(folder)
+    if local is None or not os.path.isdir(local) or os.access(local, os.W_OK | os.X_OK):
+        return None
+    return may_not(local)
 
 
 def _name_of(user_id: int) -> str:

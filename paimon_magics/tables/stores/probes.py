@@ -11,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -39,6 +40,7 @@ from paimon_magics.tables.stores.store import (
     open_store,
 )
 
+_FOLDERS_MAX = 5_000
 _NO_RIGHT = "its credentials have no write permission there"
 _CONTENT = b"written to see whether it can be read"
 
@@ -121,6 +123,39 @@ def _local(folder: Path) -> StoreReport:
         with contextlib.suppress(OSError):
             store.delete([path])
     return StoreReport("local disk", is_new=is_new, read_only=read_only, is_remote=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFolders:
+    """The folders of a local warehouse's tables, and the folders in these: how many were looked at,
+    which of them this account may not write, and whether some were left out."""
+
+    looked_at: int
+    refused: tuple[str, ...]
+    left_out: bool
+
+
+def folders_below(warehouse: str) -> TableFolders:
+    """Look at the rights of a local warehouse's folders of tables, by their modes."""
+    root = local_path(warehouse)
+    found = [] if root is None else list(islice(_table_folders(root), _FOLDERS_MAX + 1))
+    looked_at = found[:_FOLDERS_MAX]
+    refused = tuple(each for each in looked_at if not os.access(each, os.W_OK | os.X_OK))
+    return TableFolders(len(looked_at), refused, len(found) > _FOLDERS_MAX)
+
+
+def _table_folders(root: str) -> Iterator[str]:
+    for database in sorted(Path(root).glob("*.db")):
+        for table in _folders_in(database):
+            yield str(table)
+            yield from map(str, _folders_in(table))
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    try:
+        return sorted(each for each in folder.iterdir() if each.is_dir())
+    except OSError:  # no right to look, or gone meanwhile
+        return []
 
 
 def _check_can_be_created(folder: Path) -> None:
