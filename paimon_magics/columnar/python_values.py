@@ -15,8 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.time_zones import rules_of
+from paimon_magics.columnar.time_zones import clock_text, rules_of
 
+_SECOND_OF_UNIT = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+# From 0001-01-03 up to 9999-12-30, in seconds since 1970.
+_NEAR_S = (-62_135_424_000, 253_402_128_000)
 _Convert = Callable[[Any], Any]
 
 
@@ -88,10 +91,34 @@ def _map(pairs: list[tuple[Any, Any]]) -> Any:
 
 
 def _far_times(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    if pa.types.is_timestamp(column.type) and column.type.tz:
+    """The values as texts: those within Python's years as in columns that have no others."""
+    is_time = pa.types.is_timestamp(column.type)
+    far = column
+    if is_time and column.type.tz:
         try:
-            column = pc.local_timestamp(column)
+            far = pc.local_timestamp(column)
         except pa.ArrowException:  # a zone that is an offset, which Arrow has no rules for
-            column = column.cast(pa.timestamp(column.type.unit, "UTC"))
-    texts = column.cast("string")
-    return [str(value) if value.is_valid else None for value in texts]
+            far = column.cast(pa.timestamp(column.type.unit, "UTC"))
+    texts = [_short(str(value)) if value.is_valid else None for value in far.cast("string")]
+    if is_time:
+        places = _near(column)
+        near = python_values(column.take(pa.array(places)))
+        for place, value in zip(places.tolist(), near, strict=True):
+            texts[place] = clock_text(value)
+    return texts
+
+
+def _short(text: str) -> str:
+    """The text of a time without zeros behind its seconds."""
+    time, dot, fraction = text.partition(".")
+    digits = fraction.rstrip("Z").rstrip("0")
+    end = "Z" if fraction.endswith("Z") else ""
+    return f"{time}.{digits}{end}" if digits else f"{time}{end}" if dot else text
+
+
+def _near(column: pa.ChunkedArray | pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The places of the values that are in Python's years in every zone."""
+    scale = _SECOND_OF_UNIT[column.type.unit]
+    numbers = pc.fill_null(column.cast(pa.int64()), _NEAR_S[1] * scale)
+    values = np.asarray(numbers)
+    return np.flatnonzero((values >= _NEAR_S[0] * scale) & (values < _NEAR_S[1] * scale))

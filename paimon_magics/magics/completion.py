@@ -40,6 +40,14 @@ _STREAM_TEXT = re.compile(
 )
 
 
+class _NothingElse(list[SimpleCompletion]):
+    """No completion, as an answer: IPython, which looks at the length, asks no other completers,
+    which would put Python's names into SQL. (An empty text would be an entry of the menu.)"""
+
+    def __len__(self) -> int:
+        return 1
+
+
 class Completer:
     """The completer that IPython asks; registered together with the magics."""
 
@@ -55,16 +63,14 @@ class Completer:
             cursor = sum(len(line) + 1 for line in lines[: context.cursor_line])
             place = cursor + context.cursor_position
             typed, offers = self.offers(context.full_text, place)
-            if not offers and self.is_ours(context.full_text, place):
-                # Offer what is typed: without an offer IPython asks other completers, which would
-                # put Python's names into SQL.
-                offers = [Offer(typed)]
+            completions = [
+                SimpleCompletion(offer.text, type=_in_a_menu(offer.about)) for offer in offers
+            ]
+            is_ours = bool(offers) or self.is_ours(context.full_text, place)
             return {
-                "completions": [
-                    SimpleCompletion(offer.text, type=_in_a_menu(offer.about)) for offer in offers
-                ],
+                "completions": completions or (_NothingElse() if is_ours else []),
                 "matched_fragment": typed,
-                "suppress": bool(offers),
+                "suppress": is_ours,
                 "ordered": True,
             }
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from paimon_magics.errors import InvalidValueError, UnknownNameError, likely_meant, value_text
 from paimon_magics.planning.formatting import shortened
-from paimon_magics.session.times import instant
+from paimon_magics.session.times import instant, plain_datetime
 from paimon_magics.session.value_inputs import (
     BIGINT,
     REPLACE_HALF,
@@ -192,7 +192,9 @@ def _has_other_offset(value: datetime.datetime) -> bool:
     (`RebaseDateTime.rebaseJulianToGregorianMicros`)."""
     if value.year >= _TRANSITIONS_FROM:
         return False
-    moment = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
+    moment = plain_datetime(value)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
     return moment.astimezone().utcoffset() != datetime.timedelta(seconds=-time.timezone)
 
 
@@ -249,7 +251,8 @@ def literal(value: object) -> str | None:
             return f"X'{value.hex()}'"
         case datetime.datetime():
             # Without a zone it is in this process's zone, which may differ from Spark's.
-            moment = value if value.tzinfo is not None else value.astimezone(datetime.UTC)
+            moment = plain_datetime(value)
+            moment = moment if moment.tzinfo is not None else moment.astimezone(datetime.UTC)
             return f"TIMESTAMP'{moment.isoformat(sep=' ')}'"
         case datetime.date():
             return f"DATE'{value.isoformat()}'"

@@ -52,9 +52,16 @@ def instant(value: datetime.datetime, zone: str) -> datetime.datetime:
     """Return the instant that a `datetime` means in a session of `zone`."""
     if value.tzinfo is not None:
         return value
-    if hasattr(value, "to_pydatetime"):  # a pandas Timestamp refuses times that DST skips
-        value = value.to_pydatetime(warn=False)
-    return value.replace(tzinfo=rules_of(zone))
+    return plain_datetime(value).replace(tzinfo=rules_of(zone))
+
+
+def plain_datetime(value: datetime.datetime) -> datetime.datetime:
+    """The value as Python's own, to the microsecond. A pandas Timestamp refuses times that summer
+    time skips, and has other arguments."""
+    if hasattr(value, "to_pydatetime"):
+        plain: datetime.datetime = value.to_pydatetime(warn=False)
+        return plain
+    return value
 
 
 def value_in_zone(value: Any, data_type: pa.DataType, zone: str) -> Any:

@@ -109,12 +109,15 @@ def test_every_completed_option_has_a_purpose() -> None:
 @pytest.mark.parametrize(
     "text",
     ["%%paimon\nUPDATE |", "%%paimon -o |\nSELECT 1",
-     "%paimon coordinator pause |", "%paimon snapshots t |"],
+     "%paimon coordinator pause |", "%paimon snapshots t |",
+     "%%paimon\nSELECT 1 WHERE 'a' = '|", "%%paimon\nSELECT TIMESTAMP '|",
+     "%%paimon\nSET spark.sql.session.timeZone = |", "%%paimon\nUPDATE nothing_like_this_|"],
 )  # fmt: skip
 def test_python_names_are_not_offered_if_nothing_else_fits(
     shell: InteractiveShell, text: str
 ) -> None:
-    assert completed(shell, text) == [text.split("|")[0]]
+    """Nor is an empty text, which would be an empty entry of a menu."""
+    assert completed(shell, text) == []
 
 
 def test_connect_completes_folders(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 import time
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from paimon_magics import Session
 from paimon_magics.errors import InvalidValueError, StatementError
-from paimon_magics.session.parameters import bind
+from paimon_magics.session.parameters import bind, literal
 
 DAY, AT, UTC = datetime.date, datetime.datetime, datetime.UTC
 
@@ -96,6 +97,25 @@ def test_timestamps_before_1900_are_refused_if_machine_offset_differed(
             else:
                 with pytest.raises(InvalidValueError, match="before 1900"):
                     bind(["at"], values, "SELECT :at", "UTC")
+    finally:
+        time.tzset()
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="Windows has no tzset")
+@pytest.mark.parametrize(
+    "value", [pd.Timestamp("1850-01-01"), pd.Timestamp("1850-01-01", tz="UTC")]
+)
+def test_old_pandas_timestamps_are_refused_like_other_datetimes(
+    monkeypatch: pytest.MonkeyPatch, value: pd.Timestamp
+) -> None:
+    try:
+        with monkeypatch.context() as there:
+            there.setenv("TZ", "Asia/Tokyo")
+            time.tzset()
+            assert literal(value) == literal(value.to_pydatetime())
+            with pytest.raises(InvalidValueError, match="before 1900") as raised:
+                bind(["at"], {"at": value}, "SELECT :at", "UTC")
+            assert "CAST(:at AS TIMESTAMP)" in raised.value.hint
     finally:
         time.tzset()
 

@@ -77,6 +77,17 @@ def test_times_beyond_python_range_are_shown() -> None:
     assert "NULL" in render_text(page, 20)
 
 
+def test_time_beyond_python_range_leaves_the_others_as_they_are() -> None:
+    twice = [1_793_511_000_000_000, 1_793_514_600_250_000]  # 01:30 comes two times in New York
+    far = [-62_135_596_800_000_000 - 9 * 3_600_000_000, 316_000_000_000_000_000]
+    zoned = pa.timestamp("us", "America/New_York")
+    alone = render_text(pa.table({"t": pa.array(twice, zoned)}), 20)
+    among = render_text(pa.table({"t": pa.array([*far, *twice, None], zoned)}), 20)
+    for text in ("2026-11-01 01:30:00-04:00", "2026-11-01 01:30:00.25-05:00"):
+        assert text in alone and text in among
+    assert ".000000" not in among and "0000-12-31" in among and "11983-08-" in among
+
+
 def test_html_is_escaped() -> None:
     page = pa.table({"<b>": ["<script>"]})
     assert "<script>" not in render_html(page, 20)

@@ -280,9 +280,8 @@ def _between(text: str, options: Mapping[str, str]) -> ReadPoint:
 def _between_timestamps(text: str, options: Mapping[str, str]) -> ReadPoint:
     example = "'2026-01-31 00:00:00,2026-02-01 00:00:00', or milliseconds since 1970"
     start, end = _pair("incremental-between-timestamp", text, example)
-    if start.isdigit() and end.isdigit():
-        return BetweenTimestamps(int(start), int(end), _mode(options))
-    return BetweenTimestamps(start, end, _mode(options))
+    times = [int(time) if time.isdigit() else time for time in (start, end)]
+    return BetweenTimestamps(times[0], times[1], _mode(options))
 
 
 def _pair(key: str, text: str, example: str) -> tuple[str, str]:

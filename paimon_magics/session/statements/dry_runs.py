@@ -19,6 +19,7 @@ from paimon_magics.session.statements.handlers import handler_of
 from paimon_magics.session.writes.outcomes import Replaced, rows_taken
 from paimon_magics.statements.statement import PassThrough
 from paimon_magics.statements.subjects import Explain, Statement
+from paimon_magics.statements.version_changes import Call
 from paimon_magics.tables.manifests.partitions import partition_name
 
 _WORDS = re.compile(
@@ -120,9 +121,17 @@ def _previewed(scope: StatementScope, text: str, rows: pa.Table, lines: Sequence
 def _replaced(
     scope: StatementScope, statement: Statement, parameters: Mapping[str, object]
 ) -> Replaced | ChangedRows:
-    preview = handler_of(scope, statement, parameters).preview
-    if preview is not None:
-        return preview()
+    handler = handler_of(scope, statement, parameters)
+    if handler.preview is not None:
+        return handler.preview()
+    if isinstance(statement, Call):
+        raise UnsupportedStatementError(
+            f"`CALL {'.'.join(statement.procedure)}` has no preview.",
+            hint="Without --yes the cell asks first, and names what it takes away. --dry-run says "
+            "what it would do; `%paimon diff TABLE SNAPSHOT..` shows how rows differ from a state.",
+            statement=statement.text,
+            position=0,
+        )
     raise UnsupportedStatementError(
         f"`{statement.text.split()[0].upper()}` removes no rows, so there is nothing to preview.",
         hint="--preview is for INSERT OVERWRITE, DELETE, UPDATE, MERGE INTO, TRUNCATE, "

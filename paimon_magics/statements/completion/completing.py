@@ -73,6 +73,7 @@ _COMPARED = re.compile(
 _EXPLAIN = re.compile(r" EXPLAIN(?: (?:EXTENDED|FORMATTED|COST|CODEGEN))*(?= |\Z)")
 _CLAUSE = re.compile(rf".* ({word_pattern(words.CLAUSES)})")
 _TRAVELLED = re.compile(rf"(?:.*?(?P<table>{NAME})|.*)(?: FOR)? (?P<kind>VERSION|\S+) AS OF")
+_BETWEEN_TIMES = "paimon_incremental_between_timestamp"
 _ARGUMENT = re.compile(r".* (?P<key>\S+) =>")
 _CASE = re.compile(r" CASE(?: (?!(?:CASE|END)(?: |\Z))\S+)*(?: END(?= |\Z)|\Z)")
 _CHANGE_CLAUSE = re.compile(r".* ((?:SET|WHERE|USING|ON|WHEN)(?= |\Z).*)")
@@ -189,9 +190,12 @@ class _Place:
         table = table_name_of(named[0].split(".")) if named else None
         if key in ("tag", "tag_name", "version", "branch") and table is not None:
             return (Versions(table, snapshots=key == "version"),)
-        if self.in_string or self.first != "CALL":
-            return (Versions(table),) if table is not None and self.last == "," else ()
         name = outer.items[-1] if outer.items else None
+        if self.in_string or self.first != "CALL":
+            if table is None or self.last != ",":
+                return ()
+            of_times = isinstance(name, Token) and name.name.lower() == _BETWEEN_TIMES
+            return (Times(table),) if of_times else (Versions(table),)
         procedure = name.name if isinstance(name, Token) else ""
         return (ProcedureParameters(procedure),) if self.last in ("", ",") else ()
 

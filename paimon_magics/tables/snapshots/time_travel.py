@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any, assert_never
 
-from paimon_magics.columnar.time_zones import moment_text, rules_of
+from paimon_magics.columnar.time_zones import clock_text, rules_of
 from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
 from paimon_magics.planning.reads.read_points import (
     AtSnapshot,
@@ -48,6 +48,11 @@ from paimon_magics.tables.table import Table
 
 # Without quotes, 2026-01-31 is the number 1994, and 20260131 a number of seconds: times in 1970.
 _HARDLY_MEANT_MS = 365 * 86_400_000
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MOMENT = re.compile(
+    r"(\d{4,}-\d\d?-\d\d?)"
+    r"(?:[ T](\d\d?:\d\d?)(?::(\d\d?)(\.\d{1,9})?)? ?(Z|[+-](?:0\d|1[0-8])(?::?[0-5]\d)?)?)?"
+)
 _NOTHING = SnapshotChanges((), ScanMode.DELTA)
 
 
@@ -70,23 +75,23 @@ def find_target(table: Table, point: ReadPoint, zone: str) -> Resolved:
 
 
 def moment_ms(text: str, zone: str) -> int:
-    """The milliseconds since 1970 UTC of a time in text: a date, or date and time with up to nine
-    digits of a second, in `zone`. Raises InvalidValueError for any other text."""
-    match = re.fullmatch(
-        r"\s*(\d{4,}-\d\d?-\d\d?)(?:[ T](\d\d?:\d\d?:\d\d?)(\.\d{1,9})?)?\s*", text
-    )
+    """The milliseconds since 1970 UTC of a time in text: a date, or date and time to the minute or
+    with up to nine digits of a second. It is in `zone`, unless an offset or `Z` follows. Raises
+    InvalidValueError for any other text."""
+    match = _MOMENT.fullmatch(text.strip())
     try:
         if match is None:
             raise ValueError(text)
         year, month, day = (int(part) for part in match[1].split("-"))
-        hour, minute, second = (int(part) for part in (match[2] or "0:0:0").split(":"))
-        millis = int((match[3] or ".0")[1:].ljust(3, "0")[:3])
+        hour, minute = (int(part) for part in (match[2] or "0:0").split(":"))
+        second, millis = int(match[3] or 0), int((match[4] or ".0")[1:].ljust(3, "0")[:3])
         local = datetime.datetime(
-            year, month, day, hour, minute, second, millis * 1000, rules_of(zone)
+            year, month, day, hour, minute, second, millis * 1000, rules_of(match[5] or zone)
         )
     except ValueError:
         raise InvalidValueError(
-            f"'{text}' is not a time.", hint="Write it as '2026-01-31 23:59:59' or '2026-01-31'."
+            f"'{text}' is not a time.",
+            hint="Write it as '2026-01-31 23:59:59', '2026-01-31 23:59' or '2026-01-31'.",
         ) from None
     elapsed = local - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     return elapsed // datetime.timedelta(milliseconds=1)
@@ -217,6 +222,13 @@ class _Finder:
 
     def _between_times(self, point: BetweenTimestamps) -> Target:
         start, end = self._ms(point.start), self._ms(point.end)
+        if isinstance(point.end, int) and 0 < end < _HARDLY_MEANT_MS:
+            raise InvalidValueError(
+                f"{end} is no time that changes could end at: a number counts milliseconds since "
+                "1970.",
+                hint="Give the changes between two snapshots with paimon_incremental_query, or "
+                "'incremental-between'. Write a time as '2026-01-31 23:59:59'.",
+            )
         earliest = self._earliest()
         if earliest is None:
             return _NOTHING
@@ -338,7 +350,9 @@ class _Finder:
         return time if isinstance(time, int) else moment_ms(time, self._zone)
 
     def _time(self, time_ms: int) -> str:
-        return moment_text(time_ms, self._zone)
+        """A moment to the millisecond: where one decides, the second would contradict itself."""
+        moment = _EPOCH + datetime.timedelta(milliseconds=time_ms)
+        return f"{clock_text(moment.astimezone(rules_of(self._zone)))} {self._zone}"
 
 
 def _is_number(text: str) -> bool:

@@ -21,6 +21,7 @@ from paimon_magics.statements.completion.wants import (
     Procedures,
     SystemTables,
     Tables,
+    Times,
     Versions,
     Want,
 )
@@ -66,6 +67,9 @@ def wanted(text: str, kind: type) -> list[Want]:
         ("SELECT * FROM t VERSION AS OF |", "", (Versions(T),)),
         ("SELECT * FROM paimon_incremental_query('|", "", (Tables(None), Databases())),
         ("SELECT * FROM paimon_incremental_query('t', |", "", (Versions(T),)),
+        ("SELECT * FROM paimon_incremental_between_timestamp('t', '|", "", (Times(T),)),
+        ("SELECT * FROM paimon_incremental_between_timestamp('t', 1, |", "", (Times(T),)),
+        ("SELECT * FROM paimon_incremental_between_timestamp('|", "", (Tables(None), Databases())),
         ("SELECT o.a.b| FROM shop.orders o", "b", (Fields((Seen("o", ORDERS),), ("a",)),)),
         ("SELECT a.| FROM t", "", (Fields((Seen("t", T),), ("a",)),)),
         ("SELECT * FROM t WHERE `a|", "a", (Columns((Seen("t", T),)),)),
