@@ -37,7 +37,7 @@ from paimon_magics.settings import Settings
 from paimon_magics.spark.java import find_java, newest_java
 from paimon_magics.spark.remote import SCHEME
 from paimon_magics.spark.sessions import UNIX_SOCKETS, log_file
-from paimon_magics.tables.stores.access_failures import ASK, may_not
+from paimon_magics.tables.stores.corruption import ASK, may_not
 from paimon_magics.tables.stores.probes import folders_below, keys_of_store, probe_store
 from paimon_magics.tables.stores.short_keys import KeySource
 
@@ -258,20 +258,20 @@ def _store(options: Mapping[str, str], findings: _Findings) -> Facts:
 def _folders_of_others(options: Mapping[str, str], findings: _Findings) -> Facts:
     """Whether this account may write the folders of tables on a local disk, which other accounts
     of the machine may have made."""
-    found = folders_below(options.get("warehouse", ""))
-    if not found.looked_at:
+    folders = folders_below(options.get("warehouse", ""))
+    if not folders.looked_at:
         return ()
-    seen = f"{count_text(found.looked_at, 'folder')} of tables"
-    if found.left_out:
+    seen = f"{count_text(folders.looked_at, 'folder')} of tables"
+    if folders.left_out:
         seen += " (the first ones: there are more)"
-    if not found.refused:
+    if not folders.refused:
         return (("rights", f"may write in {seen}, by their modes: nothing was written there"),)
-    first = found.refused[0]
+    first = folders.refused[0]
     findings.advise(
-        f"Of {seen}, {may_not(first)}; {count_text(len(found.refused), 'such folder')}.",
+        f"Of {seen}, {may_not(first)}; {count_text(len(folders.refused), 'such folder')}.",
         ASK,
     )
-    return (("rights", f"may not write in {len(found.refused):,} of {seen}: {first}"),)
+    return (("rights", f"may not write in {len(folders.refused):,} of {seen}: {first}"),)
 
 
 def _coordinator(session: Session, options: Mapping[str, str], findings: _Findings) -> Facts:

@@ -24,8 +24,7 @@ from paimon_magics.spark.casting import CHECK_FAILED
 from paimon_magics.statements.dialects.foreign_names import foreign_function_hint, foreign_type_hint
 from paimon_magics.statements.dialects.misreadings import misread
 from paimon_magics.statements.lexing.tokens import tokenize
-from paimon_magics.tables.stores.access_failures import not_accessed
-from paimon_magics.tables.stores.corruption import unread_by_java
+from paimon_magics.tables.stores.corruption import not_accessed, unread_by_java
 
 _T = TypeVar("_T")
 

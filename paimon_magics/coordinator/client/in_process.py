@@ -44,7 +44,7 @@ from paimon_magics.tables.commits.commit import commit as publish_commit
 from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded, settle
 from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
-from paimon_magics.tables.stores.access_failures import ASK, write_obstacle
+from paimon_magics.tables.stores.corruption import ASK, write_obstacle
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import failures_logged, remove_uncommitted

@@ -28,7 +28,7 @@ from paimon_magics.tables.compaction.append_units import AppendUnit
 from paimon_magics.tables.manifests.names import APPENDED, COMPACTED
 from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.schema.types import arrow_type
-from paimon_magics.tables.stores.task_options import io_options
+from paimon_magics.tables.stores.s3_access import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import Attempt, attempt
 from paimon_magics.tables.writing.columns_files import meta_of_columns_file, stored_columns

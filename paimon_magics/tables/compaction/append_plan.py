@@ -53,13 +53,13 @@ from paimon_magics.tables.compaction.planning import (
     files_of_scope,
     folder_of,
 )
-from paimon_magics.tables.manifests.creation_times import creation_instants
+from paimon_magics.tables.manifests.columns import creation_instants
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.reading.table_files import data_paths, files_reader
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.splits.planning import FileKey, StoredState
 from paimon_magics.tables.splits.stored_files import stored_files
-from paimon_magics.tables.stores.task_options import io_options
+from paimon_magics.tables.stores.s3_access import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.columns_files import columns_files, stored_columns
 from paimon_magics.tables.writing.commit_messages import BucketKey

@@ -38,7 +38,7 @@ from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.table_files import own_store, reader_of_schema
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.splits.stored_files import stores_elsewhere
-from paimon_magics.tables.stores.task_options import io_options
+from paimon_magics.tables.stores.s3_access import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import attempt
 from paimon_magics.tables.writing.commit_messages import BucketKey

@@ -45,7 +45,7 @@ from paimon_magics.tables.compaction.units import BucketUnit
 from paimon_magics.tables.manifests.hash_indexes import Bucket, HashIndexes, MisplacedKeys
 from paimon_magics.tables.manifests.names import DELETE
 from paimon_magics.tables.schema.merge_rule import merge_rule
-from paimon_magics.tables.stores.task_options import io_options
+from paimon_magics.tables.stores.s3_access import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import Attempt, writing_attempt
 from paimon_magics.tables.writing.commit_messages import bucket_key

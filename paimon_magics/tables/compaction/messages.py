@@ -33,7 +33,7 @@ from paimon_magics.tables.compaction.rewriting import RewriteTask, Rewritten, pa
 from paimon_magics.tables.compaction.units import BucketUnit
 from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.snapshots.latest import read_snapshot
-from paimon_magics.tables.stores.task_options import io_options
+from paimon_magics.tables.stores.s3_access import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import attempt
 from paimon_magics.tables.writing.commit_messages import BucketKey, bucket_key

@@ -41,7 +41,7 @@ from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.merge_rule import merge_rule
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.stored_files import files_of_partitions
-from paimon_magics.tables.stores.task_options import io_options
+from paimon_magics.tables.stores.s3_access import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import BucketKey, bucket_key
 from paimon_magics.tables.writing.deletion_vector_files import VectorIndex

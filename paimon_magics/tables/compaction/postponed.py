@@ -24,7 +24,7 @@ from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.settings import Settings
 from paimon_magics.tables.compaction.append_plan import stored_files_of
 from paimon_magics.tables.compaction.planning import CompactionScope
-from paimon_magics.tables.manifests.creation_times import creation_instants
+from paimon_magics.tables.manifests.columns import creation_instants
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.reading.data_files import FileReader

@@ -13,7 +13,7 @@ from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
 from paimon_magics.planning.compaction.append_tables import AppendRules
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.tables.manifests.creation_times import creation_instants
+from paimon_magics.tables.manifests.columns import creation_instants
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.snapshots.latest import latest_snapshot

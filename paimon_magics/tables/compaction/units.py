@@ -38,7 +38,7 @@ from paimon_magics.planning.compaction.steps import (
 )
 from paimon_magics.planning.reads.splits import Deletions, Section, StoredFile
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.tables.manifests.creation_times import creation_instants
+from paimon_magics.tables.manifests.columns import creation_instants
 from paimon_magics.tables.splits.bucket_splits import KeyRanks
 from paimon_magics.tables.splits.stored_files import by_bucket, stored_files
 

@@ -26,7 +26,7 @@ from paimon_magics.planning.reports.partition_names import escaped
 from paimon_magics.planning.schemas.table_schema import DEFAULT_PARTITION_NAME
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import from_paimon
-from paimon_magics.tables.manifests.creation_times import (
+from paimon_magics.tables.manifests.columns import (
     creation_instant_ms,
     creation_instants,
 )

@@ -26,8 +26,8 @@ from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.targets import TableState
 from paimon_magics.tables.stores.allowed_paths import own_folder_only
+from paimon_magics.tables.stores.s3_access import options_of_catalog
 from paimon_magics.tables.stores.store import Stores, open_store
-from paimon_magics.tables.stores.task_options import options_of_catalog
 from paimon_magics.tables.table import Table
 
 _VALUES_MAX = 1000

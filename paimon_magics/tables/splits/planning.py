@@ -32,7 +32,7 @@ from paimon_magics.planning.reads.splits import (
 from paimon_magics.planning.reads.views import RowView, ViewKind
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.manifests.creation_times import creation_instants
+from paimon_magics.tables.manifests.columns import creation_instants
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.splits.bucket_splits import (

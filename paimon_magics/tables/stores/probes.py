@@ -138,10 +138,10 @@ class TableFolders:
 def folders_below(warehouse: str) -> TableFolders:
     """Look at the rights of a local warehouse's folders of tables, by their modes."""
     root = local_path(warehouse)
-    found = [] if root is None else list(islice(_table_folders(root), _FOLDERS_MAX + 1))
-    looked_at = found[:_FOLDERS_MAX]
+    folders = [] if root is None else list(islice(_table_folders(root), _FOLDERS_MAX + 1))
+    looked_at = folders[:_FOLDERS_MAX]
     refused = tuple(each for each in looked_at if not os.access(each, os.W_OK | os.X_OK))
-    return TableFolders(len(looked_at), refused, len(found) > _FOLDERS_MAX)
+    return TableFolders(len(looked_at), refused, len(folders) > _FOLDERS_MAX)
 
 
 def _table_folders(root: str) -> Iterator[str]:

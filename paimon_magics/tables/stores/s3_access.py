@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, likely_meant
+from paimon_magics.tables.pypaimon_internals import catalog_options, store_options
 from paimon_magics.tables.stores.object_client import ObjectClient, named_option, obstore_client
 from paimon_magics.tables.stores.object_store import ObjectStore
 from paimon_magics.tables.stores.short_keys import KeySource
@@ -126,8 +127,26 @@ def with_credentials(options: Mapping[str, str]) -> dict[str, str]:
 def for_tasks(options: Mapping[str, str], location: str) -> dict[str, str]:
     """The options with which a task opens the store of `location`: as `with_credentials`, for its
     scheme. Spark's processes have the environment of the moment at which Spark started."""
-    found = {**with_credentials({**options, "warehouse": location}), **options}
-    return found if "warehouse" in options else {k: v for k, v in found.items() if k != "warehouse"}
+    keyed = {**with_credentials({**options, "warehouse": location}), **options}
+    return keyed if "warehouse" in options else {k: v for k, v in keyed.items() if k != "warehouse"}
+
+
+def native_options(paimon: Any) -> dict[str, str] | None:
+    """The options with which the native library opens a table's files in a task; None for a store
+    that it does not know."""
+    options = store_options(paimon)
+    return None if options is None else for_tasks(options, str(paimon.table_path))
+
+
+def io_options(paimon: Any) -> tuple[tuple[str, str], ...]:
+    """The same, sorted; () for a store that the native library does not know."""
+    return tuple(sorted((native_options(paimon) or {}).items()))
+
+
+def options_of_catalog(paimon: Any) -> tuple[tuple[str, str], ...]:
+    """The options of the table's catalog for a task, sorted."""
+    options = for_tasks(catalog_options(paimon), str(paimon.table_path))
+    return tuple(sorted((str(key), str(value)) for key, value in options.items()))
 
 
 def _option(options: Mapping[str, str], *names: str, first: str | None = None) -> str | None:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.forks import renew_after_fork
-from paimon_magics.tables.stores.access_failures import ASK, denied_path, may_not
+from paimon_magics.tables.stores.corruption import ASK, denied_path, may_not
 from paimon_magics.tables.stores.local_store import LocalStore as LocalStore
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.short_keys import has_short_keys

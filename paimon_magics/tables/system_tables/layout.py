@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.layouts import FILES
 from paimon_magics.columnar.time_zones import process_zone
 from paimon_magics.planning.reports.partition_names import KeyKind, key_kind
-from paimon_magics.tables.manifests.columns import entries
-from paimon_magics.tables.manifests.creation_times import all_native, creation_instants
+from paimon_magics.tables.manifests.columns import all_native, creation_instants, entries
 from paimon_magics.tables.manifests.live_files import undeleted
 from paimon_magics.tables.system_tables.table_view import TableView
 

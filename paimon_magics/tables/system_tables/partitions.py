@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.planning.options.values import boolean_value
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.tables.manifests.columns import entries
-from paimon_magics.tables.manifests.creation_times import creation_instants
+from paimon_magics.tables.manifests.columns import creation_instants, entries
 from paimon_magics.tables.system_tables.table_view import (
     Column,
     Loaders,

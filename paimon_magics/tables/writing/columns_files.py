@@ -35,7 +35,7 @@ from paimon_magics.planning.schemas.feature_rules import is_blob_column
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.tables.manifests.names import APPENDED
 from paimon_magics.tables.schema.types import arrow_type
-from paimon_magics.tables.stores.task_options import io_options
+from paimon_magics.tables.stores.s3_access import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import writing_attempt
 from paimon_magics.tables.writing.data_file_metas import meta_of_new_file

@@ -23,9 +23,8 @@ from paimon_magics.planning.reads.read_points import POINT_OPTIONS
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.schemas.written_options import SHREDDING_OPTIONS
 from paimon_magics.tables.pypaimon_internals import catalog_options, with_commit_user
-from paimon_magics.tables.stores.s3_access import s3_access
+from paimon_magics.tables.stores.s3_access import native_options, s3_access
 from paimon_magics.tables.stores.store import S3_SCHEMES, is_reached_by_client, open_object_store
-from paimon_magics.tables.stores.task_options import native_options
 from paimon_magics.tables.writing.format_writers import DICTIONARY_OPTION
 
 if TYPE_CHECKING:

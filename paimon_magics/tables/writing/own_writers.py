@@ -32,7 +32,7 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.file_rules import NO_STATISTICS, data_file_rules
 from paimon_magics.statements.data_types import VectorType
 from paimon_magics.tables.schema.merge_rule import merge_rule
-from paimon_magics.tables.stores.task_options import io_options
+from paimon_magics.tables.stores.s3_access import io_options
 from paimon_magics.tables.writing.bucket_assignment import Partition, values_at
 from paimon_magics.tables.writing.key_value_files import (
     KeyValueFiles,

@@ -19,7 +19,7 @@ from paimon_magics.tables.pypaimon_internals import (
     with_commit_user,
     write_whole_structs,
 )
-from paimon_magics.tables.stores.task_options import io_options
+from paimon_magics.tables.stores.s3_access import io_options
 from paimon_magics.tables.writing.format_writers import check_orc_times
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from paimon_magics.tables.manifests.creation_times import creation_instant_ms, creation_instants
+from paimon_magics.tables.manifests.columns import creation_instant_ms, creation_instants
 
 pytestmark = pytest.mark.skipif(not hasattr(time, "tzset"), reason="Windows has no tzset")
 

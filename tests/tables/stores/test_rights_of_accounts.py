@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from paimon_magics.errors import SetupError
+from paimon_magics.tables.stores.corruption import may_not
 from paimon_magics.tables.stores.probes import folders_below
 from paimon_magics.tables.stores.store import store_errors
 
@@ -68,6 +69,12 @@ def test_folders_that_this_account_may_not_write_are_listed(table: Path) -> None
     assert as_another_account(refused) == []
     found = folders_below(lake)
     assert (found.looked_at, found.left_out) == (3, False)
+
+
+def test_folder_that_was_removed_since_does_not_blame_the_one_above(table: Path) -> None:
+    gone = str(table / ".attempts" / "a.0.tmp")
+    told = as_another_account(lambda: may_not(gone))
+    assert told.endswith(f"may not write {gone}, which is gone since")
 
 
 def test_failed_opening_names_account_folder_owner_and_next_step(table: Path) -> None:
