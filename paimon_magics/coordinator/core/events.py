@@ -408,7 +408,8 @@ class ForgetPublications:
 
 @dataclass(frozen=True, slots=True)
 class CutPublications:
-    """Delete a branch's publications with snapshot ids above `above` from the store."""
+    """Stop watching a branch's publications with snapshot ids above `above`, in the store. They are
+    kept, so that their commits are recognized when they are sent again."""
 
     location: str
     branch: str | None

@@ -190,14 +190,23 @@ def not_published(state: State, event: NotPublished) -> Step:
 
 
 def cut_chain(state: State, event: ChainCut) -> Step:
-    """Before a removal on purpose, such as a rollback: the removed snapshots must not come back."""
+    """Before a removal on purpose, such as a rollback: the removed snapshots must not come back,
+    neither by the watch nor when their commits are sent again.
+    """
+    uncertain = {
+        p.id
+        for p in state.watched.get(event.location, ())
+        if p.table.branch == event.branch and p.snapshot_id > event.above and not p.certain
+    }
+    state, effects = _unwatch(state, event.location, uncertain)
     remaining = tuple(
         p
         for p in state.watched.get(event.location, ())
         if p.table.branch != event.branch or p.snapshot_id <= event.above
     )
     cut = CutPublications(event.location, event.branch, event.above)
-    return _watch(state, remaining, event.location), (cut, Reply(event.ask, Done()))
+    state = _watch(state, remaining, event.location)
+    return state, (*effects, cut, Reply(event.ask, Done()))
 
 
 def drop_table(state: State, event: TableDropped) -> Step:

@@ -247,7 +247,7 @@ class Restoring:
     def _forget_lost_commits(self, store: StateStore) -> None:
         """Forget commits that a warehouse lacks which was put back: nobody waits for them."""
         newest: dict[tuple[str, str | None], tuple[TableName, int]] = {}
-        for published in store.publications.recent(_PUBLICATIONS_MAX):
+        for published in store.publications.recent(_PUBLICATIONS_MAX, with_removed=False):
             key = published.location, published.table.branch
             last = max(published.snapshot_id, newest[key][1] if key in newest else 0)
             newest[key] = published.table, last

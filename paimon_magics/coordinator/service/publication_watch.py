@@ -9,6 +9,7 @@ new snapshot by its property, before anything else is published on its table.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from paimon_magics.coordinator.core.events import (
     ChainCut,
@@ -176,8 +177,17 @@ class PublicationMonitor:
 
     def chain_cut(self, location: str, branch: str | None, above: int) -> Answer:
         """Note that the snapshots above an id will be removed on purpose: they are no longer
-        watched, even if their removal fails.
+        watched, even if their removal fails. First it is determined which of them were published:
+        afterwards nobody could. Raises the errors of reading them.
         """
+        unclear = {
+            p.id: p
+            for p in self._state_thread.state.watched.get(location, ())
+            if p.table.branch == branch and p.snapshot_id > above and not p.certain
+        }
+        for finding in self.look(location) if unclear else ():
+            if finding.verdict is Verdict.INTACT and finding.id in unclear:
+                self.note(replace(unclear[finding.id], certain=True))
         return self._ask(lambda ask: ChainCut(location, branch, above, ask))
 
     def table_dropped(self, location: str) -> Answer:

@@ -438,7 +438,7 @@ def _store_effect(store: StateStore, effect: Effect, now_ms: int) -> None:
         case ForgetPublications(location=location):
             store.publications.drop_all(location)
         case CutPublications(location=location, branch=branch, above=above):
-            store.publications.drop_above(location, branch, above)
+            store.publications.unwatch_above(location, branch, above)
         case Republish(publication=publication):
             store.publications.begin_repetition(publication, now_ms)
         case SaveStopped(location=location, stopped=stopped):

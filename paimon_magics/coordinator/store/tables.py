@@ -17,6 +17,7 @@ from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
 
 _TOGETHER = 500  # ids in one statement
+_REMOVED = 0  # the column snapshot_id of a publication whose snapshot was removed on purpose
 # Repeated, it counts once more, which does no harm.
 _RIGHTS_TAKEN = "UPDATE pairing SET rights = rights + 1"
 
@@ -90,15 +91,16 @@ class PublicationTable(SqlTable):
         )
         return [_publication(body) for (body,) in rows]
 
-    def recent(self, count: int) -> list[Publication]:
-        """The last publications, of transactions and others, the newest first."""
+    def recent(self, count: int, *, with_removed: bool = True) -> list[Publication]:
+        """The last publications, of transactions and others, the newest first. Without
+        `with_removed` those are left out whose snapshots were removed on purpose."""
         publications = [
             _publication(body)
             for watched in (0, 1)  # each by the index
             for (body,) in self._sql.read(
-                "SELECT body FROM publications WHERE watched = ? "
+                "SELECT body FROM publications WHERE watched = ? AND snapshot_id > ? "
                 "ORDER BY kept_until_ms DESC LIMIT ?",
-                *(watched, count),
+                *(watched, _REMOVED - 1 if with_removed else _REMOVED, count),
             )
         ]
         return sorted(publications, key=lambda p: p.published_at_ms, reverse=True)[:count]
@@ -120,6 +122,15 @@ class PublicationTable(SqlTable):
     def drop(self, id: str) -> None:
         """Delete a publication."""
         self._sql.write("DELETE FROM publications WHERE id = ?", id)
+
+    def unwatch_above(self, location: str, branch: str | None, above: int) -> None:
+        """Note that the snapshots of a table's branch above the id `above` are removed on purpose.
+        Their publications stay, so that a commit that is sent again is recognized."""
+        self._sql.write(
+            "UPDATE publications SET watched = 0, snapshot_id = ? "
+            "WHERE location = ? AND branch = ? AND snapshot_id > ?",
+            *(_REMOVED, location, branch or "", above),
+        )
 
     def drop_above(self, location: str, branch: str | None, above: int) -> None:
         """Delete the publications of a table's branch with snapshot ids above `above`."""

@@ -237,6 +237,9 @@ def test_removed_snapshots_and_dropped_tables_are_unwatched() -> None:
     assert cut.watched == {"t": (branch,)}
     kept, _ = step(state, ChainCut("t", None, 7, 1))
     assert kept.watched == state.watched
+    unclear = after(Restored((), 0, (replace(KEPT, certain=False), branch)))
+    _, effects = step(unclear, ChainCut("t", None, 6, 1))
+    assert effects[0] == DropPublication("a")
     dropped, effects = step(state, TableDropped("t", 2))
     assert effects == (ForgetPublications("t"), Reply(2, Done()))
     assert dropped.watched == {}

@@ -282,6 +282,26 @@ def test_locations_follow_the_spelling_of_the_warehouse(
     store.close()
 
 
+def test_publications_of_removed_snapshots_are_kept_until_their_time(store: StateStore) -> None:
+    def publication(id: str, number: int, branch: str | None = None) -> Publication:
+        name = TableName("t", "default", branch=branch)
+        made = Publication(id, name, "/w/t", number, "list", "u", 1, "APPEND", 10)
+        return replace(made, kept_until_ms=10 + number)
+
+    everything = [publication("a", 1), publication("b", 2), publication("c", 2, branch="x")]
+    for each in everything:
+        store.publications.save(each, watched=True)
+    store.publications.unwatch_above("/w/t", None, 1)
+    assert {p.id for p in store.publications.watched()} == {"a", "c"}
+    assert sorted(store.publications.by("/w/t", "u"), key=lambda p: p.id) == everything
+    assert {p.id for p in store.publications.recent(9)} == {"a", "b", "c"}
+    assert {p.id for p in store.publications.recent(9, with_removed=False)} == {"a", "c"}
+    store.publications.drop_above("/w/t", None, 0)  # a warehouse was put back
+    assert {p.id for p in store.publications.by("/w/t", "u")} == {"b", "c"}
+    store.publications.forget_unwatched(12)
+    assert {p.id for p in store.publications.by("/w/t", "u")} == {"c"}
+
+
 def test_arbitrary_text_of_a_client_can_be_stored(store: StateStore) -> None:
     bad, shown = "a\0b\ud800", "a\ufffdb\ufffd"
     store.halts.save_stopped("/w/t", Stopped(bad, 1))
