@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ import httpx
 import pyarrow as pa
 import pytest
 from pypaimon import CatalogFactory
-from pypaimon.schema.data_types import PyarrowFieldParser
+from pypaimon.schema.data_types import AtomicType, PyarrowFieldParser
+from pypaimon.schema.schema_change import SchemaChange
 
-from paimon_magics.coordinator.core.values import Done, Halted
+from paimon_magics.coordinator.core.values import Done, Halted, Refusal
 from paimon_magics.planning.commits.expiry import NO_FLOOR, ExpiryRules, Retention
 from paimon_magics.planning.commits.requests import OverwritePartitions
 from paimon_magics.tables.expiry.expire_snapshots import carry_out, decide
@@ -37,6 +38,12 @@ class Client:
     def commit(
         self, *rows: Mapping[str, object], table: str = "default.t", user: str | None = None
     ) -> None:
+        self.prepared(*rows, table=table, user=user)()
+
+    def prepared(
+        self, *rows: Mapping[str, object], table: str = "default.t", user: str | None = None
+    ) -> Callable[[], None]:
+        """Write rows; the result commits them."""
         loaded = self.catalog.get_table(table)
         builder = loaded.new_batch_write_builder()
         if user is not None:
@@ -44,8 +51,9 @@ class Client:
         writing = builder.new_write()
         schema = PyarrowFieldParser.from_paimon_schema(loaded.fields)
         writing.write_arrow(pa.Table.from_pylist([dict(row) for row in rows], schema=schema))
-        builder.new_commit().commit(writing.prepare_commit())
+        messages = writing.prepare_commit()
         writing.close()
+        return lambda: builder.new_commit().commit(messages)
 
     def post(self, path: str, body: object) -> httpx.Response:
         return self._post(f"/v1/paimon/databases/default/tables/{path}", body)
@@ -229,6 +237,80 @@ def test_commit_repeated_after_its_snapshot_expired_happens_once(
         assert engine.post("t/commit", body).json() == {"success": True}
     assert owner.latest() == 5
     assert owner.rows() == of(OLD, OURS, LATER, LATER, LATER)
+
+
+def removed_by(engine: Client, way: str) -> None:
+    """Remove all snapshots after the first one on purpose."""
+    if way == "rollback":
+        answer = engine.post("t/rollback", {"instant": {"type": "snapshot", "snapshotId": 1}})
+    elif way == "statement":
+        answer = engine.change_versions({"kind": "RollBackToSnapshot", "snapshot_id": 1})
+    else:
+        answer = engine.post("t/branches/b/forward", {})
+    assert answer.is_success, answer.text
+
+
+@pytest.mark.parametrize("is_certain", [True, False], ids=["answered", "unanswered"])
+@pytest.mark.parametrize("way", ["rollback", "statement", "forward"])
+def test_repeated_commit_brings_no_removed_rows_back(
+    client: Both, way: str, is_certain: bool
+) -> None:
+    owner, engine = client
+    assert engine.post("t/tags", {"tagName": "x", "snapshotId": 1}).is_success
+    assert engine.post("t/branches", {"branch": "b", "fromTag": "x"}).is_success
+    engine.commit(OURS, user="an engine")
+    sent = json.loads((folder(owner) / "snapshot-2").read_text())
+    if not is_certain:  # as after a death between the publication and its second note
+        watching = owner.coordinator.watching
+        (noted,) = watching.published_by(owner.location, "an engine")
+        watching.note(replace(noted, certain=False))
+    removed_by(engine, way)
+    first = json.loads((folder(owner) / "snapshot-1").read_text())
+    again = {"snapshot": sent, "baseSnapshotUuid": first["uuid"]}
+    assert engine.post("t/commit", again).json() == {"success": True}
+    assert owner.rows() == of(OLD)
+    engine.commit(LATER)  # which takes its id
+    latest = json.loads((folder(owner) / "snapshot-2").read_text())
+    renewed = sent | {"id": 3, "uuid": "another"}
+    body = {"snapshot": renewed, "baseSnapshotUuid": latest["uuid"]}
+    assert engine.post("t/commit", body).json() == {"success": True}
+    assert owner.rows() == of(OLD, LATER)
+    assert owner.look() == Done()
+    # The same files in a new commit, by another writer; its base list is that of snapshot 1.
+    body["snapshot"] = renewed | {"commitUser": "another engine"}
+    assert engine.post("t/commit", body).json() == {"success": True}
+    assert (owner.latest(), owner.rows()) == (3, of(OLD, OURS))
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        APPEND,
+        KEYED,
+        APPEND.replace(")", ") TBLPROPERTIES ('file.format' = 'orc', 'file.compression' = 'none')"),
+    ],
+    indirect=True,
+    ids=["append", "upsert", "ORC"],
+)
+def test_rows_of_a_schema_that_was_fast_forwarded_over_are_refused(client: Both) -> None:
+    owner, engine = client
+    assert engine.post("t/tags", {"tagName": "x", "snapshotId": 1}).is_success
+    assert engine.post("t/branches", {"branch": "b", "fromTag": "x"}).is_success
+    for name, column in (("default.t$branch_b", "theirs"), ("default.t", "ours")):
+        added = SchemaChange.add_column(column, AtomicType("STRING"))
+        engine.catalog.alter_table(name, [added])
+    rows = {**OURS, "ours": "x"}
+    id, request = owner.begin([rows])
+    send, _ = engine.prepared(rows), engine.commit(rows)
+    assert engine.post("t/branches/b/forward", {}).is_success
+    refusal = owner.coordinator.transactions.commit(id, request)
+    assert isinstance(refusal, Refusal) and "The schema 1 of" in refusal.reason
+    with pytest.raises(Exception) as refused:
+        send()
+    assert "another schema 1" in f"{refused.value} {refused.value.__cause__}"
+    assert owner.latest() == 1
+    engine.commit({**LATER, "theirs": "y"})
+    assert owner.rows() == of({**OLD, "theirs": None}, {**LATER, "theirs": "y"})
 
 
 def expire(owner: Owner, *, changelogs: int = 1) -> None:

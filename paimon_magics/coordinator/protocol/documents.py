@@ -74,13 +74,14 @@ def transaction_of(document: Any) -> Transaction:
         base_snapshot_id=member(document, "base_snapshot_id", int),
         attempts_folder=None if folder is None else member(document, "attempts_folder", str),
         commit_identifier=member(document, "commit_identifier", int),
-        # Older clients bring neither of these.
+        # Older clients bring none of these.
         table_creation=member(document, "table_creation", str)
         if "table_creation" in document
         else "",
         base_manifest_list=member(document, "base_manifest_list", str)
         if "base_manifest_list" in document
         else "",
+        base_schema=member(document, "base_schema", str) if "base_schema" in document else "",
     )
 
 

@@ -9,7 +9,7 @@ from paimon_magics.planning.commits.requests import Transaction, transaction_nam
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import check_can_publish
-from paimon_magics.tables.schema.history import creation_of
+from paimon_magics.tables.schema.history import creation_of, identity_of
 from paimon_magics.tables.snapshots.latest import latest_state, read_snapshot, state_of
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
@@ -53,6 +53,7 @@ def open_on(table: Table, base: tuple[int, str] | None, owner: str = "") -> Tran
         attempts_folder=folder,
         table_creation=creation,
         base_manifest_list=base_name,
+        base_schema=identity_of(table.paimon.table_schema),
     )
 
 

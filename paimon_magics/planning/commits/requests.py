@@ -55,7 +55,9 @@ class Transaction:
     attempt); None if writers can't leave notes. `table_creation` distinguishes the table from a
     later table of the same name; "" if unknown. `base_manifest_list` names the delta manifest list
     of the base snapshot, by which another snapshot that took its id after a roll-back is noticed;
-    "" if that is unknown, and for a table without snapshots.
+    "" if that is unknown, and for a table without snapshots. `base_schema` is the `identity_of` the
+    table's schema when the transaction began, by which another schema that took its number is
+    noticed; "" if that is unknown.
     """
 
     table: TableName
@@ -66,6 +68,7 @@ class Transaction:
     commit_identifier: int = BATCH_COMMIT_IDENTIFIER
     table_creation: str = ""
     base_manifest_list: str = ""
+    base_schema: str = ""
 
     @property
     def base(self) -> tuple[int, str]:

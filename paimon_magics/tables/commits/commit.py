@@ -134,7 +134,7 @@ def commit(
             return receipt
     table = decoded.table
     check_creation(table, decoded.request.transaction)
-    check_messages(decoded.messages, table)
+    check_messages(decoded.messages, table, decoded.request.transaction)
     if isinstance(decoded.request.change, Compact):
         compacted_bucket_counts(table, decoded.messages)
     else:

@@ -66,7 +66,7 @@ def note_epoch(table: Table, query_id: str, note: EpochNote) -> None:
     """Replace the note of a query."""
     document = asdict(note.transaction)
     # Earlier versions read no other members; an epoch's transaction is only looked up by its note.
-    del document["table"], document["base_manifest_list"]
+    del document["table"], document["base_manifest_list"], document["base_schema"]
     body = json.dumps({"epoch": note.epoch, "key": note.key, "transaction": document}).encode()
     table.store.make_folder(_folder(table))
     table.store.write(_path(table, query_id), body)

@@ -22,7 +22,7 @@ from paimon_magics.tables.commits.decoded_request import (
     written_files,
 )
 from paimon_magics.tables.schema.alterations import schema_of
-from paimon_magics.tables.schema.history import creation_of
+from paimon_magics.tables.schema.history import creation_of, is_replaced
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 
@@ -48,11 +48,15 @@ def check_creation(table: Table, transaction: Transaction) -> None:
         )
 
 
-def check_messages(messages: Sequence[CommitMessage], table: Table) -> None:
+def check_messages(
+    messages: Sequence[CommitMessage], table: Table, transaction: Transaction
+) -> None:
     """Raise TableDamagedError if two tasks wrote one bucket, CommitConflictError for files of a
-    schema that was rolled back meanwhile, LayoutChangedError as `check_layout`."""
+    schema that was rolled back or replaced meanwhile, LayoutChangedError as `check_layout`."""
     _check_owners(messages, table)
     _check_schemas(messages, table)
+    if messages:
+        check_base_schema(table, transaction)
     check_layout(table, {file.schema_id for m in messages for file in written_files(m)})
 
 
@@ -92,8 +96,7 @@ def _check_owners(messages: Sequence[CommitMessage], table: Table) -> None:
 
 
 def _check_schemas(messages: Sequence[CommitMessage], table: Table) -> None:
-    """Raise CommitConflictError for files of a schema that was rolled back meanwhile. Its number
-    may come again, for other columns."""
+    """Raise CommitConflictError for files of a schema that was rolled back meanwhile."""
     newest = table.paimon.table_schema.id
     for message in messages:
         for file in written_files(message):
@@ -103,6 +106,19 @@ def _check_schemas(messages: Sequence[CommitMessage], table: Table) -> None:
                     f"is gone: the table was rolled back to schema {newest}.",
                     hint="Nothing was written. Run the statement again.",
                 )
+
+
+def check_base_schema(table: Table, transaction: Transaction) -> None:
+    """Raise CommitConflictError if the schema on which the transaction began is no longer the one
+    with its number: its columns would be taken for those of another schema. Earlier schemas are
+    replaced together with it."""
+    if is_replaced(table, transaction.base_schema):
+        number = transaction.base_schema.partition("@")[0]
+        raise CommitConflictError(
+            f"The schema {number} of `{table.name}` is another one than when this statement began: "
+            "the table was fast-forwarded to a branch, or its schema was rolled back.",
+            hint="Nothing was written. Run the statement again.",
+        )
 
 
 def check_rows(table: Table, messages: Sequence[CommitMessage]) -> None:

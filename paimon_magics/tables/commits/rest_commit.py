@@ -30,7 +30,7 @@ from pypaimon.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import CommitConflictError, PaimonMagicsError
 from paimon_magics.faults import reach
 from paimon_magics.tables.catalog.rest_documents import (
     MalformedDocumentError,
@@ -60,6 +60,7 @@ from paimon_magics.tables.snapshots.chain import latest_document, published_path
 from paimon_magics.tables.snapshots.latest import write_hint
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.stores.corruption import SNAPSHOT_VERSION
+from paimon_magics.tables.stores.file_formats import column_names
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.stores.syncing import sync_files
 from paimon_magics.tables.table import StoredTable, Table, publishes_itself
@@ -227,6 +228,7 @@ class _Publication:
             united = replace(self, snapshot={**self.snapshot, "indexManifest": union.manifest})
         try:
             united._check_layout()
+            united._check_columns()
             united._check_streamed_keys()
             united._check_moved_keys()
             published = united._publish_synced(publish, fence)
@@ -302,6 +304,28 @@ class _Publication:
             self.files.deleted(delta),
             adds_rows=snapshot["commitKind"] in ("APPEND", "OVERWRITE"),
         )
+
+    def _check_columns(self) -> None:
+        """Raise CommitConflictError for files whose columns their schema lacks. A client does not
+        say on which schema it planned, and another one takes its number when a branch is
+        fast-forwarded to or the schema rolled back. One file shows it: a writer has one schema."""
+        table, snapshot = self.table, self.snapshot
+        if snapshot["commitKind"] not in ("APPEND", "OVERWRITE"):
+            return
+        for schema_id, (path, columns) in self.files.some_columns(
+            snapshot["deltaManifestList"]
+        ).items():
+            schema = table.paimon.schema_manager.get_schema(schema_id)
+            names = {field.name for field in schema.fields} if schema is not None else set()
+            unknown = [c for c in columns if c not in names and not c.startswith("_")]
+            if unknown:
+                raise CommitConflictError(
+                    f"The file {path} has the column `{unknown[0]}`, which the schema {schema_id} "
+                    f"of `{table.name}` lacks: it was written for another schema {schema_id}. "
+                    "Since then the table was fast-forwarded to a branch, or its schema was rolled "
+                    "back.",
+                    hint="Nothing was committed. Load the table again, and write the rows again.",
+                )
 
     def _check_streamed_keys(self) -> None:
         """Check the keys of a batch; see `dynamic_keys`."""
@@ -490,7 +514,7 @@ class PreparedFiles:
         paths = []
         for manifest_list in _change_lists(snapshot):
             names += [manifest_list, *self.manifests(manifest_list)]
-            paths += self._added_paths(manifest_list)
+            paths += self._added_paths(self.added(manifest_list))
         index = snapshot.get("indexManifest")
         if index not in (None, latest.get("indexManifest")):
             names.append(index)
@@ -503,9 +527,30 @@ class PreparedFiles:
             paths.append(f"{factory.statistics_path()}/{snapshot['statistics']}")
         return [*(f"{folder}/{name}" for name in names), *paths]
 
-    def _added_paths(self, manifest_list: str) -> list[str]:
-        """The data files that a manifest list adds to the table's folder, and their extra files."""
+    def some_columns(self, manifest_list: str) -> dict[int, tuple[str, Sequence[str]]]:
+        """By the schema's number a data file that a list adds, and its columns. The first schema
+        is never replaced, and not all formats name their columns."""
         added = self.added(manifest_list)
+        seen: dict[int, tuple[str, Sequence[str]]] = {}
+        for at, schema_id in enumerate(added["schema_id"].to_pylist()):
+            if schema_id == 0 or schema_id in seen:
+                continue
+            file = added.slice(at, 1)
+            path = file["external_path"][0].as_py() or self._added_paths(file)[0]
+            try:
+                with self._table.paimon.file_io.new_input_stream(path) as source:
+                    seen[schema_id] = path, column_names(path, source) or ()
+            except FileNotFoundError as error:
+                raise MalformedDocumentError(
+                    f"The snapshot names a file that does not exist: {path}"
+                ) from error
+            except pa.ArrowInvalid:  # whoever reads the damaged file says so
+                seen[schema_id] = path, ()
+        return seen
+
+    def _added_paths(self, added: pa.Table) -> list[str]:
+        """The paths of data files that are `added` to the table's folder, and of their extra
+        files."""
         inside = pc.equal(pc.fill_null(pc.binary_length(added["external_path"]), 0), 0)
         added = added.filter(inside)
         partitions, of_files = partition_values(self._table.paimon, added)

@@ -122,6 +122,28 @@ def is_other_table(table: Table, present: Table) -> bool:
     return stored is None or stored.time_millis != loaded.time_millis
 
 
+def identity_of(schema: StoredSchema) -> str:
+    """A text that distinguishes a stored schema from another one with its number: a fast-forward
+    replaces schemas, and after a roll-back of the schema its number comes again."""
+    columns = [(field.id, field.name, str(field.type)) for field in schema.fields]
+    digest = hashlib.sha256(repr(columns).encode()).hexdigest()[:16]
+    return f"{schema.id}@{schema.time_millis}:{digest}"
+
+
+def is_replaced(table: Table, identity: str) -> bool:
+    """Whether the schema with this `identity_of` is gone, or another one has its number; "" is no
+    schema. Reads the schema unless the table was loaded with that number."""
+    number = identity.partition("@")[0]
+    if not number:
+        return False
+    schema = table.paimon.table_schema
+    if schema.id != int(number):
+        if publishes_itself(table):  # its server may keep schemas elsewhere
+            return False
+        schema = table.paimon.schema_manager.get_schema(int(number))
+    return schema is None or identity_of(schema) != identity
+
+
 def version_of(table: Table) -> str:
     """A text that changes with the table's schema, and when it is dropped and created again."""
     text = f"{_first_ms(table)}#{table.schema.schema_id}"

@@ -114,6 +114,20 @@ def _parquet(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[_
         yield parquet.metadata.num_rows, pa.RecordBatch.from_arrays(nothing, schema=schema)
 
 
+def column_names(name: str, source: Any) -> Sequence[str] | None:
+    """The columns of a Parquet or ORC file, as its footer names them; None for other formats. The
+    extension of the `name` says which format it has."""
+    match name.rpartition(".")[2]:
+        case "parquet":
+            return list(parquet_file(source).schema_arrow.names)
+        case "orc":
+            from pyarrow import orc
+
+            return list(orc.ORCFile(source).schema.names)
+        case _:
+            return None
+
+
 def _placed(batches: Iterable[pa.RecordBatch], place: int = 0) -> Iterator[_Placed]:
     for batch in batches:
         yield place, batch

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from paimon_magics.columnar.folding import folds_rows
+from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.scans import MENDED_PREFIXES, floating_columns, is_floating
 from paimon_magics.planning.row_changes.merged_updates import ALL_SEEN, UnseenCounts
@@ -20,10 +21,11 @@ from paimon_magics.planning.writes.file_rules import changelog_file_rules, data_
 from paimon_magics.planning.writes.losses import ColumnLoss
 from paimon_magics.settings import Settings
 from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.schema.history import identity_of, is_other_table
 from paimon_magics.tables.schema.merge_rule import merge_rule
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import read_snapshot
-from paimon_magics.tables.table import Table
+from paimon_magics.tables.table import Table, publishes_itself
 from paimon_magics.tables.writing.bucket_assignment import BucketRule
 from paimon_magics.tables.writing.bucket_counts import (
     bucket_counts,
@@ -66,6 +68,21 @@ _NUMBERED_BUCKETS_MAX = 1_000  # some tens of kilobytes in each task
 _ARITHMETIC = ("sum", "product")  # inf - inf and inf * 0 are NaN
 
 
+def _check_schema(table: Table, transaction: Transaction) -> None:
+    """A commit notices a schema that is replaced after the transaction began; this notices one that
+    was replaced before. With the same number no schema needs to be read."""
+    loaded, begun_on = identity_of(table.paimon.table_schema), transaction.base_schema
+    if begun_on in ("", loaded):
+        return
+    is_same_number = begun_on.partition("@")[0] == loaded.partition("@")[0]
+    if is_same_number or (not publishes_itself(table) and is_other_table(table, table)):
+        raise CommitConflictError(
+            f"The schema of `{table.name}` was replaced while this statement was planned: the "
+            "table was fast-forwarded to a branch, or its schema was rolled back.",
+            hint="Nothing was written. Run the statement again.",
+        )
+
+
 def write_spec(
     table: Table,
     transaction: Transaction,
@@ -79,7 +96,11 @@ def write_spec(
     """The specification for the writers of the transaction, of which `slots` run at once. With
     `gives_buckets` rows come with their buckets, if these are fixed or keys can move between
     partitions. With `rewrites` the rows of an append table come from its files: the native writer
-    writes them, which needs no catalog in the task."""
+    writes them, which needs no catalog in the task.
+
+    Raises CommitConflictError if the schema of `table` was replaced before the transaction began.
+    """
+    _check_schema(table, transaction)
     schema = table.schema
     prefix, mode = transaction.file_prefix, schema.bucket_mode
     describe = partial(
