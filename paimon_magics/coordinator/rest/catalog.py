@@ -54,7 +54,12 @@ from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.definition_changes import DefinitionChanges
 from paimon_magics.coordinator.service.definitions import Kind
 from paimon_magics.coordinator.service.served import Context
-from paimon_magics.errors import InvalidTableError, TableDamagedError, UnknownNameError
+from paimon_magics.errors import (
+    InvalidTableError,
+    StatementError,
+    TableDamagedError,
+    UnknownNameError,
+)
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.table_changes import AddColumn, RenameColumn, SetOptions, TableChange
@@ -225,7 +230,12 @@ def _create_table(call: Call) -> Any:
     schema = schema_from_document(call.body.get("schema"))
     _check_is_free(call.context, name)
     warn_of_spelling(name, schema.options)
-    if not (yield from _make(call, TableCreation(name, schema, if_not_exists=True))):
+    try:
+        made = yield from _make(call, TableCreation(name, schema, if_not_exists=True))
+    except StatementError:
+        _check_is_free(call.context, name)  # a view may have taken the name meanwhile
+        raise
+    if not made:
         raise already_exists("TABLE", str(name))
 
 
@@ -310,7 +320,11 @@ def _rename_table(call: Call) -> Any:
     table_of(call.context, source)
     require_database(call.context, target.database or "")
     _check_is_free(call.context, target)
-    yield from _change_table(call, TableRename(source, target), source)
+    try:
+        yield from _change_table(call, TableRename(source, target), source)
+    except StatementError:
+        _check_is_free(call.context, target)
+        raise
 
 
 def _change_table(call: Call, change: DefinitionChange, name: TableName) -> Any:

@@ -231,7 +231,9 @@ def _create(sort: _Sort, call: Call) -> Any:
         "owner": by,
         **{"createdAt": at_ms, "createdBy": by, "updatedAt": at_ms, "updatedBy": by},
     }
-    if not call.context.definitions.create(sort.kind, name, document):
+    with (yield from call.context.changing(name, creates=True, in_order=False)):
+        created = call.context.definitions.create(sort.kind, name, document)
+    if not created:
         raise already_exists(sort.resource, str(name))
 
 
@@ -259,7 +261,8 @@ def _rename_view(call: Call) -> Any:
     _check_seen(_VIEWS, call, source, Scope.ALTER)
     check_right(call.principal, Scope.ALTER, target.database or "", target.table)
     require_database(call.context, target.database or "")
-    with _missing(_VIEWS, source):
+    place = call.context.changing(source, renamed_to=target, in_order=False)
+    with (yield from place), _missing(_VIEWS, source):
         renamed = call.context.definitions.rename(Kind.VIEW, source, target)
     if not renamed:
         raise already_exists("VIEW", str(target))

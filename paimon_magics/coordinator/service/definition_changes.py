@@ -28,6 +28,7 @@ import json
 import logging
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
@@ -53,6 +54,7 @@ from paimon_magics.errors import (
     PaimonMagicsError,
     SetupError,
     StatementError,
+    TableDamagedError,
     UnknownNameError,
 )
 from paimon_magics.planning.schemas.alterations import plan_alter_table
@@ -131,6 +133,11 @@ class DefinitionChanges:
         """The same for the name of a new table."""
         self._catalog.require_database(name.database or "")
         check_right(self.principal, Scope.ALTER, name.database or "", name.table)
+        self._check_no_view(name)
+
+    def _check_no_view(self, name: TableName) -> None:
+        """Raise StatementError if a view has a table's new name. What this says stays true for who
+        has the name's lock only."""
         if self.context.definitions.exists(Kind.VIEW, name):
             raise StatementError(f"`{name}` is a view.", hint="Choose another name.")
 
@@ -142,6 +149,7 @@ class DefinitionChanges:
         with (yield from self.context.changing(change.name, creates=True)):
             if self.repeated and self._is_as_created(change):
                 return True
+            self._check_no_view(change.name)
             return self._catalog.create_table(
                 change.name, change.schema, if_not_exists=change.if_not_exists
             )
@@ -180,6 +188,7 @@ class DefinitionChanges:
         name = change.name
         if self.repeated and not self._is_still(name, change.created_at_ms):
             raise _StaysError(is_done=True)
+        self._check_is_meant(name, change.created_at_ms)
         if change.only_empty and location and latest_snapshot_id(self._catalog.load(name)) > 0:
             raise _StaysError(is_done=False)
         detached = self._catalog.detach_table(
@@ -190,6 +199,19 @@ class DefinitionChanges:
             if self.context.watch is not None:
                 self.context.watch.table_dropped(location)
         return detached
+
+    def _check_is_meant(self, name: TableName, created: int | None) -> None:
+        """Raise CommitConflictError if a table was created at another time than the one that the
+        sender means. A damaged table counts as the one: else nobody could drop it."""
+        with contextlib.suppress(TableDamagedError):
+            table = None if created is None else self._catalog.find(name)
+            if table is not None and created_at_ms(table) not in (None, created):
+                raise CommitConflictError(
+                    f"`{name}` is another table now: the table that this statement is about was "
+                    "dropped or renamed.",
+                    hint="Nothing was changed. If the statement is meant for the new table, run it "
+                    "again.",
+                )
 
     def _is_still(self, name: TableName, created: int | None) -> bool:
         """Whether a name has a table that was created then; None means any time."""
@@ -206,6 +228,8 @@ class DefinitionChanges:
         self._check_writes(source)
         self._check_makes(target)
         with (yield from self.context.changing(source, renamed_to=target)) as location:
+            self._check_no_view(target)
+            self._check_is_meant(source, change.created_at_ms)
             self._catalog.rename_table(source, target)
             if location is not None:
                 self.context.recent.forget(location)
@@ -277,14 +301,16 @@ class DefinitionChanges:
         check_right(self.principal, needed, name, None)
         for _ in range(_ROUNDS):
             tables = context.catalog.list_tables(name)
-            if tables and not change.cascade:
-                raise not_empty(name, self._catalog.list_tables(name))
+            if not change.cascade:
+                self._check_empty(name, tables)
             for table in tables:
                 check_right(self.principal, needed, name, table)
             for table in tables:
                 yield from self._drop_table(TableDrop(TableName(table, name), if_exists=True))
             with (yield from context.changing(TableName("", name))):
                 if not context.catalog.list_tables(name):
+                    if not change.cascade:
+                        self._check_empty(name, ())
                     context.definitions.drop_all(name)
                     context.databases.drop(name, cascade=change.cascade)
                     return True
@@ -292,6 +318,17 @@ class DefinitionChanges:
             f"The database `{name}` was not dropped: other users are creating tables in it.",
             hint="Run the statement again.",
         )
+
+    def _check_empty(self, name: str, tables: Sequence[str]) -> None:
+        """Raise StatementError for a database with tables, views or functions; those that are
+        hidden from the principal are not named."""
+        if tables:
+            raise not_empty(name, self._catalog.list_tables(name))
+        for kind in Kind:
+            definitions = self.context.definitions.names(kind, name)
+            if definitions:
+                may = self.principal.may_on
+                raise not_empty(name, [d for d in definitions if may(Scope.READ, name, d)], kind)
 
 
 class _StaysError(Exception):

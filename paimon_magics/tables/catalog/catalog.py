@@ -367,13 +367,14 @@ def _new_schema(schema: TableSchema) -> Schema:
     )
 
 
-def not_empty(database: str, tables: Sequence[str]) -> StatementError:
-    """The error for a database that can't be dropped because of its tables."""
-    names = ", ".join(f"`{table}`" for table in tables[:5])
-    some = f"{count_text(len(tables), 'table')} ({names}{', …' if tables[5:] else ''})"
+def not_empty(database: str, inside: Sequence[str], kind: str = "table") -> StatementError:
+    """The error for a database that can't be dropped because of its tables, or of other things of a
+    `kind` that are `inside`."""
+    names = ", ".join(f"`{name}`" for name in inside[:5])
+    some = f"{count_text(len(inside), kind)} ({names}{', …' if inside[5:] else ''})"
     return StatementError(
-        f"The database `{database}` is not empty: it has {some if tables else 'tables'}.",
-        hint="Drop its tables first, or use DROP DATABASE … CASCADE.",
+        f"The database `{database}` is not empty: it has {some if inside else f'{kind}s'}.",
+        hint=f"Drop its {kind}s first, or use DROP DATABASE … CASCADE.",
     )
 
 

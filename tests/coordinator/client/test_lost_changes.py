@@ -19,10 +19,13 @@ from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.client.starting import At
 from paimon_magics.coordinator.protocol.definition_changes import (
     DatabaseCreation,
+    DefinitionChange,
     TableDrop,
+    TableRename,
     change_document,
 )
 from paimon_magics.errors import (
+    CommitConflictError,
     PaimonMagicsError,
     SetupError,
     StatementError,
@@ -182,6 +185,43 @@ def test_repeated_drop_spares_a_recreated_table(
     proxy.lose, proxy.cuts = restarted_and_made_anew, 1  # type: ignore[method-assign]
     assert Definitions(catalog, client.change_definition).drop_table(T) is True
     assert catalog.load(T).schema.column_names == ("other",)
+
+
+@pytest.mark.parametrize(
+    "change", [TableDrop(T, created_at_ms=1), TableRename(T, U, created_at_ms=1)], ids=str
+)
+def test_change_spares_a_table_that_took_the_name_of_the_one_meant(
+    process: Process, catalog: Catalog, change: DefinitionChange
+) -> None:
+    catalog.create_table(T, schema(), if_not_exists=False)
+    with pytest.raises(CommitConflictError, match=r"`default\.t` is another table now"):
+        process.client().change_definition(change)
+    assert catalog.list_tables("default") == ["t"]
+
+
+@pytest.mark.parametrize("kind", ["view", "function"])
+def test_database_with_views_or_functions_is_dropped_by_cascade_only(
+    process: Process, catalog: Catalog, kind: str
+) -> None:
+    client = process.client()
+    definitions = Definitions(catalog, client.change_definition)
+    assert definitions.create_database("shop", {}, if_not_exists=False)
+    schema = {"fields": [], "query": "SELECT 1", "dialects": {}, "comment": None, "options": {}}
+    body = {"identifier": {"database": "shop", "object": "v"}, "schema": schema}
+    if kind == "function":
+        body = {"name": "v", "inputParams": [], "returnParams": [], "deterministic": True,
+                "definitions": {}, "comment": None, "options": {}}  # fmt: skip
+    path = f"{process.address}/v1/paimon/databases/shop/{kind}s"
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    answer = httpx.post(path, json=body, headers=headers, trust_env=False)
+    assert answer.is_success, answer.text
+    with pytest.raises(StatementError, match=rf"not empty: it has 1 {kind} \(`v`\)") as refused:
+        definitions.drop_database("shop", cascade=False)
+    assert f"Drop its {kind}s first" in refused.value.hint
+    kept = httpx.get(f"{path}/v", headers=headers, trust_env=False)
+    assert kept.is_success, kept.text
+    assert definitions.drop_database("shop", cascade=True)
+    assert not catalog.database_exists("shop")
 
 
 def test_repeated_change_gets_the_same_refusal(

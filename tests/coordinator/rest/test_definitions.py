@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from pypaimon.function.function_change import FunctionChange
 from pypaimon.function.function_definition import FunctionDefinition, FunctionFileResource
 from pypaimon.schema.data_types import AtomicType, DataField
 
+from paimon_magics.coordinator.runtime.threads import Runtime
+from paimon_magics.coordinator.service.served import NameLocks
 from paimon_magics.coordinator.store.state_store import StateStore, open_store
+from tests.coordinator.process import wait_until
 from tests.coordinator.rest_server import TOKEN, client_options, served
 
 FIELDS = [{"id": 0, "name": "k", "type": "BIGINT NOT NULL", "description": "the key"}]
@@ -47,8 +51,13 @@ def store(tmp_path: Path) -> Iterator[StateStore]:
 
 
 @pytest.fixture
-def url(warehouse: Path, store: StateStore) -> Iterator[str]:
-    with served({"warehouse": str(warehouse)}, store=store) as address:
+def names() -> NameLocks:
+    return NameLocks(Runtime())
+
+
+@pytest.fixture
+def url(warehouse: Path, store: StateStore, names: NameLocks) -> Iterator[str]:
+    with served({"warehouse": str(warehouse)}, store=store, names=names) as address:
         yield address
 
 
@@ -176,6 +185,41 @@ def test_view_and_table_cannot_share_a_name(http: httpx.Client) -> None:
     assert http.post("/views/rename", json={
         "source": rename["destination"], "destination": rename["source"],
     }).status_code == 400  # fmt: skip
+
+
+TABLE = {"fields": [{"id": 0, "name": "k", "type": "BIGINT"}], "options": {}}
+
+
+def named(name: str) -> dict[str, str]:
+    return {"database": "shop", "object": name}
+
+
+@pytest.mark.parametrize("view_by", ["/databases/shop/views", "/views/rename"])
+@pytest.mark.parametrize("table_by", ["/databases/shop/tables", "/tables/rename"])
+@pytest.mark.parametrize("view_first", [True, False])
+def test_view_and_table_made_at_one_time_get_no_name_together(
+    http: httpx.Client, names: NameLocks, view_by: str, table_by: str, view_first: bool
+) -> None:
+    tables = "/databases/shop/tables"
+    assert create_view(http, "old_view").is_success
+    assert http.post(tables, json={"identifier": named("old"), "schema": TABLE}).is_success
+    view: tuple[str, Any] = (view_by, {"identifier": named("x"), "schema": SCHEMA})
+    if view_by == "/views/rename":
+        view = view_by, {"source": named("old_view"), "destination": named("x")}
+    table: tuple[str, Any] = (table_by, {"identifier": named("x"), "schema": TABLE})
+    if table_by == "/tables/rename":
+        table = table_by, {"source": named("old"), "destination": named("x")}
+    other = names.lock(["\0shop\0x"])  # of a statement that has the name for now
+    with ThreadPoolExecutor(2) as pool:
+        answers = []
+        for waiting, (path, body) in enumerate([view, table] if view_first else [table, view], 2):
+            answers.append(pool.submit(http.post, path, json=body, timeout=60))
+            wait_until(lambda waiting=waiting: names.count() == waiting)  # type: ignore[misc]
+        names.release(other)
+        first, second = (answer.result(60) for answer in answers)
+    assert first.is_success and second.status_code in (400, 409), (first.text, second.text)
+    has = [http.get(f"/databases/shop/{kind}/x").is_success for kind in ("views", "tables")]
+    assert has == [view_first, not view_first]
 
 
 @pytest.mark.parametrize(
