@@ -282,16 +282,7 @@ def test_repeated_commit_brings_no_removed_rows_back(
     assert (owner.latest(), owner.rows()) == (3, of(OLD, OURS))
 
 
-@pytest.mark.parametrize(
-    "client",
-    [
-        APPEND,
-        KEYED,
-        APPEND.replace(")", ") TBLPROPERTIES ('file.format' = 'orc', 'file.compression' = 'none')"),
-    ],
-    indirect=True,
-    ids=["append", "upsert", "ORC"],
-)
+@pytest.mark.parametrize("client", [APPEND, KEYED], indirect=True, ids=["append", "upsert"])
 def test_rows_of_a_schema_that_was_fast_forwarded_over_are_refused(client: Both) -> None:
     owner, engine = client
     assert engine.post("t/tags", {"tagName": "x", "snapshotId": 1}).is_success

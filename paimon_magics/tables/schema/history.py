@@ -62,7 +62,8 @@ class TableSchemas:
 
 
 class Definitions:
-    """A cache of tables' schemas. A stored schema never changes."""
+    """A cache of tables' schemas. A stored schema never changes, but another one may take its
+    number: with each new schema of a table all are read again."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], dict[int, TableSchema]] = {}
@@ -72,9 +73,10 @@ class Definitions:
         key = table.location, _first_ms(table)
         if key not in self._known and len(self._known) >= _TABLES_MAX:
             self._known.clear()
-        known = self._known.setdefault(key, {})
         present = table.schema.schema_id
-        known[present] = table.schema
+        known = self._known.get(key, {})
+        if known.get(present) != table.schema:
+            known = self._known[key] = {present: table.schema}
         for schema_id in range(present):
             if schema_id not in known:
                 schema = table.paimon.schema_manager.get_schema(schema_id)
