@@ -68,6 +68,9 @@ STEPS = (
     "move.unmarked",  # only the new place has it, the old files are there
     "rotate.replaced",  # a file is exchanged, no audit entry is kept
     "chain.cut",  # snapshots are rolled back, their changelogs and tags are still there
+    "branch.begun",  # a new branch has its snapshot and tag, and no schema yet: it is none
+    "branch.unnamed",  # a dropped branch has lost its first schema, its other files are there
+    "forward.schemas",  # a fast-forward has taken the branch's schemas, none of its snapshots
     "drop.detached",  # a dropped table has no name any more, all its files are there
     "drop.schema_removed",  # on a store without folders: only its schemas are removed
     "drop.unnamed",  # there: only files are left whose names no table uses again

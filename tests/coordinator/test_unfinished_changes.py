@@ -13,6 +13,7 @@ import pytest
 
 from paimon_magics.errors import UnknownOutcomeError
 from paimon_magics.planning.commits.requests import Append, CommitReceipt, CommitRequest
+from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write
 
@@ -88,6 +89,68 @@ def test_interrupted_rollback_does_not_stop_its_table(tmp_path: Path) -> None:
         process.close()
 
 
+@pytest.mark.parametrize(
+    ("step", "change", "branches"),
+    [
+        ("branch.begun", ("POST", "branches", {"branch": "c", "fromTag": "one"}), ["b"]),
+        ("branch.unnamed", ("DELETE", "branches/b", None), []),
+        ("chain.cut", ("POST", "branches/b/forward", {}), ["b"]),
+        ("forward.schemas", ("POST", "branches/b/forward", {}), ["b"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_interrupted_change_of_branches_is_made_when_it_comes_again(
+    tmp_path: Path, step: str, change: tuple[str, str, object], branches: list[str]
+) -> None:
+    process = Process(tmp_path / "warehouse", tmp_path / "state")
+    catalog = create_table(process.warehouse, SQL)
+    process.start(faults=f"@{tmp_path / 'fault'}")
+    branch = TableName("t", "default", branch="b")
+
+    def ask(method: str, path: str, body: object = None) -> httpx.Response:
+        headers = {"authorization": f"Bearer {process.token()}"}
+        url = f"{process.address}/v1/paimon/databases/default/tables/{path}"
+        return httpx.request(
+            method, url, json=body, headers=headers, trust_env=False, timeout=60
+        ).raise_for_status()
+
+    method, path, body = change
+    try:
+        commit(process)
+        ask("POST", "t/tags", {"tagName": "one"})
+        ask("POST", "t/branches", {"branch": "b", "fromTag": "one"})
+        added = {"action": "addColumn", "fieldNames": ["v"], "dataType": "INT"}
+        ask("POST", "t$branch_b", {"changes": [added | {"comment": None, "move": None}]})
+        commit(process, branch)
+        commit(process)
+        commit(process)
+        (tmp_path / "fault").write_text(f"{step}=kill")
+        with contextlib.suppress(httpx.TransportError):
+            ask(method, f"t/{path}", body)
+        assert process.has_died()
+        process.start()
+        assert ask("GET", "t/branches").json()["branches"] == branches
+        expected = 3
+        if path.endswith("forward"):  # its own commits are gone, the branch has all of its
+            expected = 1
+            assert len(read(catalog, branch)) == 2
+        assert len(read(catalog)) == expected
+        if branches == ["b"]:
+            ask(method, f"t/{path}", body)
+        else:  # who makes it again gets nothing of what is left
+            ask("POST", "t/branches", {"branch": "b"})
+            assert read(catalog, branch) == []
+        if path.endswith("forward"):
+            assert read(catalog) == [{"k": 1, "v": None}] * 2
+        elif step == "branch.begun":
+            assert len(read(catalog, TableName("t", "default", branch="c"))) == 1
+        before = len(read(catalog))
+        commit(process)
+        assert len(read(catalog)) == before + 1
+    finally:
+        process.close()
+
+
 @pytest.mark.parametrize("step", ["commit.stored", "commit.published"])
 def test_commit_to_a_table_dropped_during_an_outage_is_answered(tmp_path: Path, step: str) -> None:
     """A drop may have broken off with the process that had begun the commit."""
@@ -106,10 +169,10 @@ def test_commit_to_a_table_dropped_during_an_outage_is_answered(tmp_path: Path, 
         process.close()
 
 
-def commit(process: Process) -> CommitReceipt:
+def commit(process: Process, table: TableName = TABLE) -> CommitReceipt:
     """Append a row."""
     client, catalog = process.client(), Catalog.open({"warehouse": str(process.warehouse)})
-    transaction = client.begin(TABLE)
+    transaction = client.begin(table)
     return client.commit(
         CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
     )

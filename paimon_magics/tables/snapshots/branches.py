@@ -17,6 +17,7 @@ from typing import Any
 from pypaimon.schema.schema_manager import SchemaManager
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, UnsupportedStatementError
+from paimon_magics.faults import reach
 from paimon_magics.planning.formatting import shortened
 from paimon_magics.tables.pypaimon_internals import schema_path
 from paimon_magics.tables.snapshots.chain import (
@@ -88,6 +89,7 @@ def create_branch(
             json.dumps(snapshot, indent=2).encode(),
         )
         publish(published_path(f"{root}/tag/tag-{tag}"), text.encode())
+    reach("branch.begun")
     for schema_id in range(last, -1, -1):
         if main.get_schema(schema_id) is not None:
             _copy_schema(table, main, _schemas(table, branch), schema_id, publish)
@@ -102,6 +104,7 @@ def drop_branch(table: StoredTable, branch: str) -> bool:
     path = table.paimon.branch_manager().branch_path(branch)
     # The schema first: without it there is no branch, even if other files remain.
     table.paimon.file_io.delete(schema_path(_schemas(table, branch), 0))
+    reach("branch.unnamed")
     table.paimon.file_io.delete(path, recursive=True)
     return True
 
@@ -173,6 +176,7 @@ def forward_to_branch(
     if shared < last or (latest is None and oldest > 1):
         remove_above(table, shared, removing=removing)
     _take_schemas(table, branch, int(theirs[oldest]["schemaId"]), publish, replaces=replaces)
+    reach("forward.schemas")
     manager = table.paimon.snapshot_manager()
     for snapshot_id in range(max(shared + 1, oldest), newest + 1):
         path = published_path(manager.get_snapshot_path(snapshot_id))
