@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from websockets.sync.client import connect
 
 from paimon_magics.coordinator.ownership.redacted_log import _JsonFormatter, _TextFormatter
 from paimon_magics.coordinator.protocol.request_id import CURRENT, RequestId, about, request_id
@@ -18,8 +19,10 @@ from paimon_magics.version import _commit_of_checkout, build
 from tests.coordinator.process import Process, create_table, wait_until
 
 
-def started(tmp_path: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
-    create_table(tmp_path / "warehouse", "CREATE TABLE t (k INT)")
+def started(
+    tmp_path: Path, *options: str, sql: str = "CREATE TABLE t (k INT)"
+) -> tuple[subprocess.Popen[str], str]:
+    create_table(tmp_path / "warehouse", sql)
     places = [f"--warehouse={tmp_path / 'warehouse'}", f"--state={tmp_path / 'state'}"]
     running = subprocess.Popen(
         [sys.executable, "-m", "paimon_magics.coordinator", *places, *options],
@@ -46,6 +49,30 @@ def test_lines_are_json_objects_on_request(tmp_path: Path) -> None:
     (ending,) = [line for line in lines if "SIGTERM" in line["message"]]
     assert ending["level"] == "WARNING" and ending["logger"].startswith("paimon_magics.")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", ending["time"])
+
+
+def test_end_with_messages_of_streams_under_way_is_one_line(tmp_path: Path) -> None:
+    sql = (
+        "CREATE TABLE t (k INT) TBLPROPERTIES ('auto_batch_load' = 'true', "
+        "'group_commit_interval_ms' = '600000')"
+    )
+    running, address = started(tmp_path, sql=sql)
+    token = (tmp_path / "state" / "token").read_text().strip()
+    headers = {"authorization": f"Bearer {token}"}
+    path = f"{address.replace('http', 'ws', 1)}/v1/inserts/default/t/stream"
+    queue = f"{address}/v1/inserts/default/t"
+    with connect(
+        f"{path}?group_commit=sync_mode", additional_headers=headers, proxy=None
+    ) as stream:
+        for k in range(200):
+            stream.send(json.dumps({"rows": [[k]]}))
+        wait_until(
+            lambda: httpx.get(queue, headers=headers, trust_env=False).json()["acknowledged"] == 200
+        )
+        running.terminate()
+        _, errors = running.communicate(timeout=60)
+    assert "SIGTERM" in errors
+    assert "never retrieved" not in errors, errors[:2_000]
 
 
 def test_starts_takeovers_and_refused_starts_are_lines_too(tmp_path: Path) -> None:

@@ -102,6 +102,8 @@ class _Stream:
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):
                 await answering
         reading.cancel()
+        for _, future in self._under_way:  # nobody is answered any more
+            future.add_done_callback(_ignore)
         for task in (reading, answering):
             with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
                 await task
@@ -176,6 +178,12 @@ class _Stream:
         else:
             answer = failed_unexpectedly("STREAM", self._socket.url.path, error)
         return json.dumps({"offset": offset, "error": _error(answer)})
+
+
+def _ignore(future: asyncio.Future[Answer]) -> None:
+    """Look at an outcome, so that asyncio does not log that nobody did."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _answer_text(offset: int, answer: Answer) -> tuple[str, bool]:

@@ -30,8 +30,11 @@ from paimon_magics.planning.commits.expiry import ExpiryRules
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.expiry.expire_snapshots import can_expire, carry_out, decide
 from paimon_magics.tables.expiry.expired_files import remove_overwritten
+from paimon_magics.tables.schema.history import is_other_table
+from paimon_magics.tables.table import Table
 
 _OVERWRITTEN = ""
 _DROPPED = "dropped"
@@ -196,6 +199,25 @@ class Upkeep:
             table = self._catalog.load(name)
         except UnknownNameError:
             return None
+        try:
+            return self._expire_of(table)
+        except DeposedError:
+            raise
+        except Exception:
+            if self._is_replaced(table):  # its files went during the work
+                return None
+            raise
+
+    def _is_replaced(self, table: Table) -> bool:
+        """Whether a table was dropped or renamed since it was loaded."""
+        try:
+            present = self._catalog.load(table.name)
+        except UnknownNameError:
+            return True
+        return is_other_table(table, present)
+
+    def _expire_of(self, table: Table) -> int | None:
+        """See `_expire`."""
         rules = ExpiryRules.of(table.schema)
         if rules is None or not can_expire(table):
             return None
@@ -205,7 +227,7 @@ class Upkeep:
                 if floor is None:
                     return at_ms + self._every_ms
                 floor = min(
-                    floor, self._state_thread.stored.first_needed(table.location, name.branch)
+                    floor, self._state_thread.stored.first_needed(table.location, table.name.branch)
                 )
                 self._check_owner()
                 expiry = decide(table, rules, floor, at_ms)

@@ -32,6 +32,7 @@ _REFUSED = {
     "commit.strict-mode.last-safe-snapshot": ("", "a check that belongs to one job"),
     "branch": ("main", "a branch other than the one named in the statement"),
     "vector.file.format": ("", "vectors in separate files"),
+    "manifest.format": ("avro", "manifests of another format than Avro"),
 }
 _DATA_FOLDER = "data-file.path-directory"
 _NOT_APPLIED = {

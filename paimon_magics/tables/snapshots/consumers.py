@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from paimon_magics.errors import TableDamagedError
+from paimon_magics.errors import InvalidValueError, TableDamagedError
 from paimon_magics.planning.reads.stream_points import check_consumer_name
 from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.table import Table, branch_folder
@@ -54,7 +54,13 @@ def progress_of(table: Table, consumer_id: str) -> int | None:
 
 def keep_progress(table: Table, consumer_id: str, next_snapshot: int) -> None:
     """Store the next snapshot that a consumer will read. Raises InvalidValueError for a name that
-    can't be a consumer's."""
+    can't be a consumer's, and for a number that no snapshot has."""
+    if next_snapshot < 1:
+        raise InvalidValueError(
+            f"The next snapshot of the consumer '{consumer_id}' can't be {next_snapshot}: "
+            "snapshots are numbered from 1.",
+            hint="Give the number of the snapshot that the consumer reads next.",
+        )
     folder = _folder(table)
     with parsing(f"The consumers of `{table.name}` in {folder}", "Remove that file."):
         table.store.make_folder(folder)

@@ -137,6 +137,15 @@ class TestRepeatedInserts:
             [Reply(2, Accepted(1, Mode.ASYNC, duplicate=True))],
         )
 
+    @pytest.mark.parametrize("mode", [Mode.SYNC, Mode.OFF])
+    def test_repeat_of_a_visible_insert_names_a_snapshot_that_has_it(self, mode: Mode) -> None:
+        first = self.LABELLED._replace(mode=mode)
+        events = [Arrived((first,), 0), FlushRequested(3, 1), Published(4, 2)]
+        queue = run(EMPTY, *events)[0]
+        again = first._replace(ask=2, known=Known(1, b"x"))
+        effects = run(queue, Arrived((again,), 3))[1]
+        assert answers(effects) == {2: Accepted(1, mode, duplicate=True, snapshot_id=4)}
+
     def test_same_label_within_a_group_gets_the_first_answer(self) -> None:
         effects = run(EMPTY, Arrived((self.LABELLED, self.LABELLED._replace(ask=2)), 0))[1]
         assert answers(effects)[2] == Accepted(1, Mode.ASYNC, duplicate=True)

@@ -556,6 +556,9 @@ def test_consumers_are_listed_set_and_forgotten(
     for name in ("", "a/b", "../a", 7):
         assert reset(name, 1).status_code == 400
     assert reset("a", "x").status_code == 400
+    for number in (0, -7):
+        refused = reset("a", number)
+        assert refused.status_code == 400 and f"can't be {number}" in refused.json()["message"]
     assert http.get("/databases/shop/tables/no/consumers").status_code == 404
     assert [each.name for each in (warehouse / "shop.db/t/consumer").iterdir()] == ["consumer-a"]
 

@@ -106,6 +106,25 @@ def test_failed_expiry_is_a_problem_until_it_succeeds(process: Process, catalog:
     assert "`default.t`" in problem_of(process)
 
 
+def test_table_renamed_during_its_expiry_is_no_problem(tmp_path: Path) -> None:
+    fault, new_name = tmp_path / "fault", TableName("u", "default")
+    options = ["--lease-ms=2500", "--expire-every-ms=20"]
+    process = Process(tmp_path / "warehouse", tmp_path / "state", *options)
+    process.start(faults=f"@{fault}")
+    try:
+        catalog = create_table(process.warehouse, ONE)
+        fault.write_text("expiry.data_removed=stop")
+        append(process.client(), catalog, 0, 1, 2)
+        until(process.is_stopped)
+        catalog.rename_table(TABLE, new_name)
+        process.go_on()
+        append(process.client(), catalog, 3, 4, 5, table=new_name)
+        until(lambda: expired(process) > 0)
+        assert problem_of(process) == ""
+    finally:
+        process.close()
+
+
 def problem_of(process: Process) -> str:
     """What the health says about upkeep."""
     headers = {"Authorization": f"Bearer {process.token()}"}

@@ -62,6 +62,7 @@ def schema(**options: str) -> TableSchema:
         ("file.compression", {"file__format": "avro", "file__compression": "lz4"}),
         ("target-file-row-num", {"file__format": "orc", "target_file_row_num": "10"}),
         ("manifest.compression", {"manifest__compression": "brotli"}),
+        ("manifest.format", {"manifest__format": "orc"}),
         ("file.compression.per.level", {"file__compression__per__level": "0:brotli"}),
         ("file.compression.per.level", {"file__compression__per__level__5": "brotli"}),
         (

@@ -158,6 +158,8 @@ class _Group:
     def _wait(self, arrival: Arrival, answer: Accepted) -> None:
         answer = answer._replace(mode=arrival.mode)
         if answer.lsn <= self._queue.published:
+            if answer.lsn:  # visible in the last snapshot, as what a flush waits for
+                answer = answer._replace(snapshot_id=self._queue.snapshot_id)
             self._replies.append(Reply(arrival.ask, answer))
         else:
             self._waiters.append(Waiter(arrival.ask, answer.lsn, answer))
