@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import logging
 import re
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
-from websockets.sync.client import connect
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
 
 from paimon_magics.coordinator.ownership.redacted_log import _JsonFormatter, _TextFormatter
 from paimon_magics.coordinator.protocol.request_id import CURRENT, RequestId, about, request_id
@@ -60,15 +65,19 @@ def test_end_with_messages_of_streams_under_way_is_one_line(tmp_path: Path) -> N
     token = (tmp_path / "state" / "token").read_text().strip()
     headers = {"authorization": f"Bearer {token}"}
     path = f"{address.replace('http', 'ws', 1)}/v1/inserts/default/t/stream"
-    queue = f"{address}/v1/inserts/default/t"
-    with connect(
-        f"{path}?group_commit=sync_mode", additional_headers=headers, proxy=None
-    ) as stream:
-        for k in range(200):
-            stream.send(json.dumps({"rows": [[k]]}))
-        wait_until(
-            lambda: httpx.get(queue, headers=headers, trust_env=False).json()["acknowledged"] == 200
-        )
+
+    def send(stream: ClientConnection) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            for k in itertools.count():
+                stream.send(json.dumps({"rows": [[k]]}))
+
+    with contextlib.ExitStack() as ending:
+        pool = ending.enter_context(ThreadPoolExecutor(4))
+        for _ in range(4):
+            stream = connect(path, additional_headers=headers, proxy=None, max_queue=None)
+            ending.callback(stream.close)
+            pool.submit(send, stream)
+        time.sleep(2)
         running.terminate()
         _, errors = running.communicate(timeout=60)
     assert "SIGTERM" in errors

@@ -206,8 +206,8 @@ def test_database_with_views_or_functions_is_dropped_by_cascade_only(
     client = process.client()
     definitions = Definitions(catalog, client.change_definition)
     assert definitions.create_database("shop", {}, if_not_exists=False)
-    schema = {"fields": [], "query": "SELECT 1", "dialects": {}, "comment": None, "options": {}}
-    body = {"identifier": {"database": "shop", "object": "v"}, "schema": schema}
+    view = {"fields": [], "query": "SELECT 1", "dialects": {}, "comment": None, "options": {}}
+    body: dict[str, object] = {"identifier": {"database": "shop", "object": "v"}, "schema": view}
     if kind == "function":
         body = {"name": "v", "inputParams": [], "returnParams": [], "deterministic": True,
                 "definitions": {}, "comment": None, "options": {}}  # fmt: skip
