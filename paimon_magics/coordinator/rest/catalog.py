@@ -231,11 +231,11 @@ def _create_table(call: Call) -> Any:
     _check_is_free(call.context, name)
     warn_of_spelling(name, schema.options)
     try:
-        made = yield from _make(call, TableCreation(name, schema, if_not_exists=True))
+        is_new = yield from _make(call, TableCreation(name, schema, if_not_exists=True))
     except StatementError:
         _check_is_free(call.context, name)  # a view may have taken the name meanwhile
         raise
-    if not made:
+    if not is_new:
         raise already_exists("TABLE", str(name))
 
 
