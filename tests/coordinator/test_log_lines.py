@@ -74,8 +74,8 @@ def test_end_with_messages_of_streams_under_way_is_one_line(tmp_path: Path) -> N
     with contextlib.ExitStack() as ending:
         pool = ending.enter_context(ThreadPoolExecutor(4))
         for _ in range(4):
-            stream = connect(path, additional_headers=headers, proxy=None, max_queue=None)
-            ending.callback(stream.close)
+            opened = connect(path, additional_headers=headers, proxy=None, max_queue=None)
+            stream = ending.enter_context(opened)
             pool.submit(send, stream)
         time.sleep(2)
         running.terminate()
