@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
@@ -34,14 +35,26 @@ def server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(params=["postgres", "warehouse"])
-def team(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Team]:
+def start_team(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Team]]:
+    """Starts the team. A test that reads its log starts it itself: what processes of a fixture
+    write after that is in no test's capture."""
     options, environment = ["--log=warehouse"], {}
     if request.param == "postgres":
         postgres: PostgresServer = request.getfixturevalue("server")
         options, environment = [f"--store={postgres.empty_database()}"], postgres.environment
-    started = Team(tmp_path, 2, *options, environment=environment)
-    yield started
-    started.close()
+    with ExitStack() as ending:
+
+        def start() -> Team:
+            team = Team(tmp_path, 2, *options, environment=environment)
+            ending.callback(team.close)
+            return team
+
+        yield start
+
+
+@pytest.fixture
+def team(start_team: Callable[[], Team]) -> Team:
+    return start_team()
 
 
 def succeeded(team: Team) -> Process:
@@ -93,8 +106,9 @@ class Probes:
 
 
 def test_demoted_owner_answers_probes_and_metrics_and_logs_why(
-    capfd: pytest.CaptureFixture[str], team: Team
+    capfd: pytest.CaptureFixture[str], start_team: Callable[[], Team]
 ) -> None:
+    team = start_team()
     create_table(team.warehouse, INSERTED)
     scraper = httpx.post(
         f"{team.owner().address}/v1/tokens",
@@ -197,8 +211,9 @@ def test_long_request_to_a_living_owner_is_not_given_up(team: Team) -> None:
 
 @pytest.mark.parametrize("team", ["postgres"], indirect=True)
 def test_probe_without_token_learns_no_names_while_database_is_stopped(
-    capfd: pytest.CaptureFixture[str], team: Team, server: PostgresServer
+    capfd: pytest.CaptureFixture[str], start_team: Callable[[], Team], server: PostgresServer
 ) -> None:
+    team = start_team()
     owner, standby = team.owner(), team.standby()
     wrong = f"pmt_{'0' * 12}_{'x' * 43}"
     server.kill()
@@ -229,3 +244,57 @@ def shown(member: Process, path: str, token: str = "") -> tuple[int, str]:
     headers = {"authorization": f"Bearer {token}"} if token else {}
     answer = httpx.get(member.address + path, headers=headers, trust_env=False, timeout=40)
     return answer.status_code, answer.text
+
+
+def test_owner_that_stands_still_while_it_publishes_loses_no_file(
+    team: Team, tmp_path: Path
+) -> None:
+    """Its successor loads the rows again, and removes the files of the first load: by then the
+    first owner's snapshot must not appear any more."""
+    catalog = create_table(team.warehouse, INSERTED)
+    name = TableName("inserted", "default")
+    first, second = team.owner(), team.standby()
+    armed = tmp_path / "faults"
+    first.kill()
+    wait_until(lambda: asked(second, "/health/owner") == 200)
+    first.start(f"@{armed}")
+    second.kill()
+    wait_until(lambda: asked(first, "/health/owner") == 200)
+    second.start()
+    assert inserted(first, 1).status_code == 200
+    flushed(team, "inserted")
+    armed.write_text("commit.prepared=stop")
+    assert [inserted(first, k).status_code for k in (2, 3)] == [200, 200]
+    flushing = threading.Thread(target=flush_at, args=(first,))
+    flushing.start()
+    wait_until(first.is_stopped)
+    wait_until(lambda: asked(second, "/health/owner") == 200)
+    time.sleep(2)
+    first.go_on()
+    assert inserted(second, 4).status_code == 200
+    flushed(team, "inserted")
+    flushing.join()
+    wait_until(lambda: sorted(row["k"] for row in read(catalog, name)) == [1, 2, 3, 4])
+    time.sleep(1)
+    assert sorted(row["k"] for row in read(catalog, name)) == [1, 2, 3, 4]
+
+
+def inserted(member: Process, k: int) -> httpx.Response:
+    return httpx.post(
+        f"{member.address}/v1/inserts/default/inserted",
+        json={"rows": [[k]]},
+        headers={"authorization": f"Bearer {TOKEN}", "idempotency-key": f"k{k}"},
+        trust_env=False,
+        timeout=60,
+    )
+
+
+def flush_at(member: Process) -> None:
+    """Ask for a flush; a member that stands still gives no answer."""
+    with suppress(httpx.HTTPError):
+        httpx.post(
+            f"{member.address}/v1/inserts/default/inserted/flush",
+            headers={"authorization": f"Bearer {TOKEN}"},
+            trust_env=False,
+            timeout=30,
+        )

@@ -36,6 +36,7 @@ from paimon_magics.coordinator.ownership.lease import Claims, Fate
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.request_id import about
+from paimon_magics.coordinator.service.opening import open_on
 from paimon_magics.coordinator.service.publication_watch import PublicationMonitor, publication_of
 from paimon_magics.coordinator.service.state_thread import QueuedEvent, StateThread
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
@@ -54,7 +55,12 @@ from paimon_magics.errors import (
 )
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.publications import Verdict
-from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Transaction
+from paimon_magics.planning.commits.requests import (
+    Append,
+    CommitReceipt,
+    CommitRequest,
+    Transaction,
+)
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import remove_run
@@ -69,6 +75,7 @@ from paimon_magics.tables.commits.fencing import DeposedError, commit_fenced, is
 from paimon_magics.tables.commits.message_checks import has_other_creation
 from paimon_magics.tables.commits.publication_checks import unnamed_receipt
 from paimon_magics.tables.commits.receipts import find_commit
+from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.stores.store import UnreachableError
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import LeftTo, remove_uncommitted
@@ -77,6 +84,7 @@ _log = logging.getLogger(__name__)
 
 _WORKERS = 8
 _PAUSE_MS = 2_000
+_TAKEOVER = ((PREFIX + "engine", "coordinator"), (PREFIX + "operation", "TAKEOVER"))
 
 
 class CommitWorker:
@@ -187,6 +195,10 @@ class CommitWorker:
         if not self._claim(transaction, Fate.REMOVAL):
             return Ticked(self._now_ms())  # another coordinator was about to commit it
         commit = find_commit(table, transaction)
+        if commit is None and self._may_be_others(adopted):
+            if not self._fence(table):
+                return Ticked(self._now_ms())
+            commit = find_commit(table, transaction)
         if commit is None:
             reach("removal.claimed")
             self._remove_runs(table, id, transaction, adopted)
@@ -303,6 +315,22 @@ class CommitWorker:
         """Remove the files that interrupted runs of a commit left, once the commit is in the
         table."""
         self._attempt("clean-up", lambda: self._remove_runs(table, id, transaction, adopted))
+
+    def _fence(self, table: Table) -> bool:
+        """Publish a snapshot without changes, unless the latest one is this coordinator's. From
+        then on an earlier coordinator that was interrupted while it published can't succeed any
+        more. Return False for a table that is stopped, so that nothing may be published."""
+        assert self._ownership is not None
+        if is_fenced(table, self._ownership.epoch):
+            return True
+        if table.location in self._state_thread.state.stopped:
+            return False
+        request = CommitRequest(open_on(table, None), Append(makes_snapshot=True), (), _TAKEOVER)
+        decoded_request = decoded(table, request)
+        with self._turns(table.location):
+            commit_fenced(decoded_request, self._catalog.publish, self._ownership.fence())
+        self._settle(decoded_request)
+        return True
 
     def _may_be_others(self, adopted: int) -> bool:
         """Whether another coordinator may have been interrupted while it published a

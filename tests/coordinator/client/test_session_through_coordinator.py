@@ -237,7 +237,7 @@ def test_stop_before_the_commit_leaves_no_open_transaction(
 ) -> None:
     session.run("CREATE TABLE t (k INT)")
     scope = StatementScope(session._connection)
-    transaction = begun(scope, TABLE, 0, Attempts(reruns_max=0))
+    transaction = begun(scope, TABLE, (0, ""), Attempts(reruns_max=0))
     stop = Stop()
 
     def write() -> tuple[ToCommit, None]:
@@ -288,7 +288,7 @@ def test_losing_the_coordinator_before_cleanup_keeps_the_outcome(
     ) as session:
         session.run("CREATE TABLE t (k INT)")
         scope, attempts = StatementScope(session._connection), Attempts(reruns_max=0)
-        transaction = begun(scope, TABLE, 0, attempts)
+        transaction = begun(scope, TABLE, (0, ""), attempts)
 
         def fails() -> tuple[ToCommit, None]:
             process.kill()
@@ -297,7 +297,7 @@ def test_losing_the_coordinator_before_cleanup_keeps_the_outcome(
         with pytest.raises(InvalidValueError, match="does not fit"):
             transact(scope, transaction, "INSERT INTO t VALUES (1)", fails)
         process.start()
-        transaction = begun(scope, TABLE, 0, attempts)
+        transaction = begun(scope, TABLE, (0, ""), attempts)
         commit = scope.committer.commit
 
         def commit_and_kill(request: CommitRequest) -> CommitReceipt:

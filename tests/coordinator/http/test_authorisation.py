@@ -146,7 +146,7 @@ def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
                 [],
                 partial(manifest_of, "id", str(warehouse), log="store"),
             ),
-            rotation_route(),
+            rotation_route(None),
             *StoreOptions(catalog, None, takes_new=True).routes(),
             *catalog_routes(Context(catalog, catalog.publish, coordinator.turns)),
         ],
