@@ -209,7 +209,7 @@ def test_long_request_to_a_living_owner_is_not_given_up(team: Team) -> None:
     assert not receipt.duplicate
 
 
-@pytest.mark.parametrize("team", ["postgres"], indirect=True)
+@pytest.mark.parametrize("start_team", ["postgres"], indirect=True)
 def test_probe_without_token_learns_no_names_while_database_is_stopped(
     capfd: pytest.CaptureFixture[str], start_team: Callable[[], Team], server: PostgresServer
 ) -> None:
