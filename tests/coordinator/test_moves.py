@@ -234,6 +234,12 @@ def test_bad_targets_are_refused_before_anything_is_changed(tmp_path: Path, capf
         served.process.end()
         before = sorted((tmp_path / "warehouse").rglob("*"))
         assert "is not empty" in refused(filling)
+        (tmp_path / "disk" / "lost+found").mkdir(parents=True)
+        assert "is not empty: it has lost+found" in refused(tmp_path / "disk")
+        for name, leads in (("link", "elsewhere"), ("dangling", "nowhere")):
+            (tmp_path / name).symlink_to(tmp_path / leads)
+            (tmp_path / "elsewhere").mkdir(exist_ok=True)
+            assert f"{tmp_path / name} is a link to" in refused(tmp_path / name)
         assert "is not another place" in refused(tmp_path / "warehouse")
         assert "is not another place" in refused(tmp_path / "warehouse" / "inner")
         assert "is not a whole path" in refused("curated")

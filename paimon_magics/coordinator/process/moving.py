@@ -162,8 +162,16 @@ class _Move:
 
     def check_target(self, note: Moved | None) -> None:
         """Raise InvalidValueError for a target that has something which this move did not bring."""
+        target = local_path(self.target)
+        if target is not None and os.path.islink(target):
+            raise InvalidValueError(
+                f"{target} is a link to {os.readlink(target)}.",
+                hint="Name the folder that it leads to, or a place that is free.",
+            )
         with store_errors(f"Looking at {self.target}"):
             present = self._stores.of(self.target).files_below(self.target)
+            if target is not None and os.path.isdir(target):
+                present = present or os.listdir(target)
         if present and (note is None or self._is_renamed):
             raise InvalidValueError(
                 f"{self.target} is not empty: it has {present[0]}.",
@@ -175,8 +183,13 @@ class _Move:
         source, target = local_path(self.source), local_path(self.target)
         if source is None:
             return
+        if os.path.islink(source):
+            raise InvalidValueError(
+                f"{source} is a link to {os.readlink(source)}. Nothing was moved.",
+                hint=f"Name the folder: --warehouse {os.path.realpath(source)}",
+            )
         is_renamed = self._is_renamed
-        links = [source] if is_renamed and os.path.islink(source) else []
+        links: list[str] = []
         for place, folders, files in os.walk(source):
             paths = (os.path.join(place, name) for name in (*folders, *files))
             links += filter(os.path.islink, paths)
