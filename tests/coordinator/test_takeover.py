@@ -21,10 +21,11 @@ from paimon_magics.coordinator.process.succession import PeerNames
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.version_changes import CreateBranch, CreateTag, RollBackToSnapshot
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.commands import done, run
 from tests.coordinator.postgres import PostgresServer, start_postgres
-from tests.coordinator.process import TABLE, create_table, read, wait_until, write
+from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write
 from tests.coordinator.team import TOKEN, Team, Writer, asked, flushed
 
 APPEND_TABLE = "CREATE TABLE t (k INT, v STRING)"
@@ -264,3 +265,50 @@ def test_tokens_are_sent_only_to_named_peers() -> None:
 def commit_row(client: RemoteCoordinator, catalog: Catalog, key: int) -> None:
     transaction = client.begin(TABLE)
     client.commit(CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": key}])))
+
+
+def test_files_that_a_branch_has_stay_when_a_former_owner_ends_their_transaction(
+    tmp_path: Path,
+) -> None:
+    """The first owner's store has the transaction as open. The second one has committed it."""
+    sql = (
+        "CREATE TABLE t (k INT NOT NULL, p INT, v STRING) PARTITIONED BY (p) "
+        "TBLPROPERTIES ('primary-key' = 'k')"
+    )
+    team = Team(tmp_path, 2, "--log=warehouse", "--lease-ms=3000", "--cleanup-grace-ms=1000")
+    try:
+        catalog = create_table(team.warehouse, sql)
+        first, second = team.owner(), team.standby()
+        client = RemoteCoordinator(At(team.addresses, TOKEN))
+        for k in (1, 2):
+            transaction = client.begin(TABLE)
+            request = CommitRequest(
+                transaction, Append(), write(catalog, transaction, [{"k": k, "p": 1, "v": "a"}])
+            )
+            if k == 2:
+                first.kill()
+                wait_until(lambda: asked(second, "/health/owner") == 200)
+            client.commit(request)
+        client.change_versions(TABLE, CreateTag("kept", 2))
+        client.change_versions(TABLE, CreateBranch("b", "kept"))
+        client.change_versions(TABLE, RollBackToSnapshot(1))
+        client.close()
+        first.start()
+        second.kill()
+        wait_until(lambda: asked(first, "/health/owner") == 200)
+        wait_until(lambda: not _open_transactions(first))
+        time.sleep(2)
+        branch = TableName("t", "default", branch="b")
+        assert sorted(row["k"] for row in read(catalog, branch)) == [1, 2]
+    finally:
+        team.close()
+
+
+def _open_transactions(member: Process) -> list[object]:
+    answer = httpx.get(
+        f"{member.address}/v1/transactions",
+        headers={"authorization": f"Bearer {TOKEN}"},
+        trust_env=False,
+    )
+    transactions = answer.json()["transactions"]
+    return [state for state in transactions if state["phase"] in ("active", "aborting")]

@@ -203,8 +203,10 @@ class CommitWorker:
             reach("removal.claimed")
             self._remove_runs(table, id, transaction, adopted)
             wait_ms_max = self._settings.attempt_wait_ms_max
-            # The document of an adopted transaction says nothing about when it began.
-            since = None if adopted else transaction.base_snapshot_id
+            # Another coordinator may have committed it, and somebody rolled that back: branches
+            # and tags may have its files. The document of an adopted one says nothing about when
+            # it began.
+            since = None if self._may_be_others(adopted) else transaction.base_snapshot_id
             remove_uncommitted(
                 table, transaction, frozenset(), wait_ms_max, since, self._left_to(table)
             )
