@@ -22,7 +22,6 @@ from pyspark.sql import SparkSession
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import conceal, redacted
 from paimon_magics.settings import Settings
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.job_watching import doing
 from paimon_magics.temporary_folders import OwnedFolder
 from paimon_magics.version import __version__
@@ -231,6 +230,9 @@ def run_on_server(spark: SparkSession, work: Callable[[], object]) -> None:
     try:
         spark.range(0, 1, 1, 1).mapInArrow(_Run(work), "id BIGINT").collect()
     except Exception as error:
+        # It loads much, which a session needs later: a JVM starts meanwhile.
+        from paimon_magics.spark.failures import translate
+
         raise translate(error) from error
 
 

@@ -79,9 +79,11 @@ def test_old_moments_are_read_and_shown_as_spark_does(
     zoned: paimon_magics.Session, zone: str
 ) -> None:
     zoned.run(f"SET spark.sql.session.timeZone = {zone}")
-    clocks, micros, texts = map(list, zip(*RECORDED[zone], strict=True))
-    values = ", ".join(f"({id}, TIMESTAMP'{clock}')" for id, clock in enumerate(clocks))
     for file_format in ("parquet", "orc", "avro"):
+        # Fractions of a second before 1970 are refused in ORC files.
+        recorded = [row for row in RECORDED[zone] if file_format != "orc" or "." not in row[0]]
+        clocks, micros, texts = map(list, zip(*recorded, strict=True))
+        values = ", ".join(f"({id}, TIMESTAMP'{clock}')" for id, clock in enumerate(clocks))
         name = f"in_{file_format}"
         make(zoned, name, file_format)
         zoned.run(f"INSERT INTO {name} VALUES {values}")

@@ -204,11 +204,12 @@ class Databases:
         """Change properties. Raises what `create` raises."""
         updates = self._without_location(name, updates)
         before = self.properties(name)
-        removed = tuple(key for key in removals if key in before and key != _LOCATION)
-        missing = tuple(key for key in removals if key not in removed)
+        goes = {key for key in removals if key in before and key != _LOCATION}
+        removed = tuple(key for key in removals if key in goes)
+        missing = tuple(key for key in removals if key not in goes)
         if self._keeps_here:
             self._need_store(name, updates or removals)
-            remaining = {k: v for k, v in before.items() if k != _LOCATION and k not in removed}
+            remaining = {k: v for k, v in before.items() if k != _LOCATION and k not in goes}
             self._keep(name, remaining | dict(updates))
         elif removed or updates:
             self._catalog.make_database_folder(name)  # `default` may not be stored yet

@@ -49,6 +49,7 @@ from paimon_magics.tables.stores.short_keys import KeySource
 from paimon_magics.tables.stores.store import (
     OBJECT_SCHEMES,
     S3_SCHEMES,
+    StoreRefusedError,
     Stores,
     failure,
     open_object_store,
@@ -201,7 +202,8 @@ class Databases:
     def check_place(self) -> None:
         """Raise SetupError if the warehouse was moved: then nothing is left here."""
         if self.metastore != "rest":
-            check_not_moved(self.stores, self.warehouse)
+            with suppress(StoreRefusedError):  # a key for tables only can't read the note
+                check_not_moved(self.stores, self.warehouse)
 
     def database_exists(self, database: str) -> bool:
         """Whether the database can be used; always True for `default`."""

@@ -136,12 +136,10 @@ def is_replaced(table: Table, identity: str) -> bool:
     """Whether the schema with this `identity_of` is gone, or another one has its number; "" is no
     schema. Reads the schema unless the table was loaded with that number."""
     number = identity.partition("@")[0]
-    if not number:
+    if not number or publishes_itself(table):  # its server keeps schemas, and tells no time of them
         return False
     schema = table.paimon.table_schema
     if schema.id != int(number):
-        if publishes_itself(table):  # its server may keep schemas elsewhere
-            return False
         schema = table.paimon.schema_manager.get_schema(int(number))
     return schema is None or identity_of(schema) != identity
 

@@ -72,10 +72,10 @@ def _check_schema(table: Table, transaction: Transaction) -> None:
     """A commit notices a schema that is replaced after the transaction began; this notices one that
     was replaced before. With the same number no schema needs to be read."""
     loaded, begun_on = identity_of(table.paimon.table_schema), transaction.base_schema
-    if begun_on in ("", loaded):
+    if begun_on in ("", loaded) or publishes_itself(table):
         return
     is_same_number = begun_on.partition("@")[0] == loaded.partition("@")[0]
-    if is_same_number or (not publishes_itself(table) and is_other_table(table, table)):
+    if is_same_number or is_other_table(table, table):
         raise CommitConflictError(
             f"The schema of `{table.name}` was replaced while this statement was planned: the "
             "table was fast-forwarded to a branch, or its schema was rolled back.",
