@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pandas as pd
 import pyarrow as pa
@@ -157,7 +157,7 @@ def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Ru
     harvest = pd.DataFrame({"apples": [1]})
     connected.user_ns.update(today="mon", unit=len, harvest=harvest, pears=pa.table(harvest))
     made = session.history("orders").data.column("commit_time")[0].as_py()
-    made = made.astimezone(datetime.UTC)
+    made = made.astimezone(ZoneInfo(session.spark.conf.get("spark.sql.session.timeZone")))
     at_two = made.isoformat(" ", "milliseconds")
     pairs = {
         "SELECT * FROM ord|": "orders",
