@@ -303,13 +303,25 @@ def _hooked(kind: str, name: str, method: Callable[..., Any]) -> Callable[..., A
         about = str(args[0]).rpartition("/")[2] if args and isinstance(args[0], str) else ""
         if "-" in about:  # ids of files that the native library names
             about = about[:8]
-        result = world.call(kind, f"{name} {about}", lambda: method(self, *args, **named))
+
+        def effect() -> Any:
+            result = method(self, *args, **named)
+            if kind == "store" and name in ("create", "write"):
+                _stamp(args[0], world.scheduler.now_us)
+            return result
+
+        result = world.call(kind, f"{name} {about}", effect)
         if isinstance(result, list):
             result.sort(key=str if name == "names" else lambda each: str(each.path))
             world.random.shuffle(result)
         return result
 
     return call
+
+
+def _stamp(path: str, now_us: int) -> None:
+    """Give a file that was written the simulated time: some rules ask for a file's age."""
+    os.utime(path.removeprefix("file://"), ns=(now_us * 1_000, now_us * 1_000))
 
 
 class _Status:
