@@ -7,6 +7,7 @@ again within a second. If the process dies in between, one of both tokens, or ea
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import hmac
 import json
@@ -43,9 +44,10 @@ class FolderToken:
 
     def _matches(self, text: str) -> bool:
         digest = _digest(text)
-        same = [hmac.compare_digest(digest, good) for good, _ in self._good]
-        ends = [end for (_, end), is_same in zip(self._good, same, strict=True) if is_same]
-        return any(time.time() < end for end in ends)
+        for good, end in self._good:  # each insert passes here
+            if hmac.compare_digest(digest, good) and time.time() < end:
+                return True
+        return False
 
     def _look(self, *, at_once: bool = False) -> None:
         if not at_once and time.monotonic() - self._looked_at < _LOOK_SECONDS:
@@ -78,6 +80,7 @@ def _former(file: Path) -> list[tuple[str, float]]:
     return []
 
 
+@functools.lru_cache(maxsize=1024)
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 

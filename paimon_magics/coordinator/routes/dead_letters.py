@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -23,9 +24,9 @@ from paimon_magics.coordinator.inserts.admission.validator import TableInfo
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.log.log import DeadLetter
 from paimon_magics.coordinator.inserts.log.records import Format, Record, read_segment
-from paimon_magics.coordinator.inserts.queue.values import Accepted
+from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry, validated_stream
-from paimon_magics.coordinator.routes.insert_requests import answer_of, named_by
+from paimon_magics.coordinator.routes.insert_requests import answer_of, named_by, table_of
 from paimon_magics.errors import PaimonMagicsError, UnknownNameError
 
 _TABLE = "/v1/inserts/{database}/{table}"
@@ -55,7 +56,7 @@ class DeadLetterRoutes:
 
     async def show(self, request: Request) -> Response:
         """The records of a table that could not be loaded."""
-        table_info = await self._entry.table_info(request)
+        table_info = await self._entry.table_info(table_of(request))
         letters = await run_in_threadpool(self._group.letters.list, table_info.identity)
         documents = []
         for letter in letters:
@@ -76,12 +77,12 @@ class DeadLetterRoutes:
 
     async def on_discard(self, request: Request) -> Response:
         """Forget a dead letter."""
-        table_info = await self._entry.table_info(request)
+        table_info = await self._entry.table_info(table_of(request))
         return await self.discard(table_info, request.path_params["lsn"])
 
     async def on_retry(self, request: Request) -> Response:
         """Insert a dead letter's rows again; a repeated request inserts them only once."""
-        table_info = await self._entry.table_info(request)
+        table_info = await self._entry.table_info(table_of(request))
         return await self.retry(table_info, request.path_params["lsn"])
 
     async def table(self, database: str, table: str) -> TableInfo:
@@ -106,7 +107,9 @@ class DeadLetterRoutes:
             validated = table_info.validator.json(record.payload)
         named = named_by(f"dead-letter-{letter.lsn}", None, None)
         named = named.of(record.payload, is_stream=record.format is Format.ARROW)
-        answer = await self._entry.submit(table_info, validated, None, named, record.user)
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._entry.send(table_info, validated, table_info.mode, named, record.user, future)
+        answer = await future
         if isinstance(answer, Accepted):
             await run_in_threadpool(self._group.letters.settle, table_info, letter.lsn, "retried")
         return answer_of(answer, named.label)

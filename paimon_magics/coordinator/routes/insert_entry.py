@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter
 from typing import Any, NamedTuple
 
-from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from paimon_magics.coordinator.http.limits import REQUEST_BYTES_MAX, run_in_threadpool
@@ -33,7 +33,6 @@ from paimon_magics.coordinator.inserts.queue.values import (
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError
 from paimon_magics.coordinator.protocol.principals import Principal, Scope, check_right
 from paimon_magics.coordinator.routes.insert_requests import Named
-from paimon_magics.coordinator.service.commit_rights import changes_by_values
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.errors import (
     CommitConflictError,
@@ -57,14 +56,16 @@ class NoMemoryError(SetupError):
 
 class InsertRequest(NamedTuple):
     """An insert as it was sent: JSON, or an Arrow stream; the text of its mode, its name and its
-    sender."""
+    sender. `seen` is the version of the table that the sender has seen."""
 
+    table: TableName
     body: bytes
     is_stream: bool
     mode: str | None
     named: Named
     principal: Principal
     user: str
+    seen: str | None = None
 
 
 class InsertEntry:
@@ -94,12 +95,11 @@ class InsertEntry:
         """Load the table of that name."""
         return await run_in_threadpool(self._group.known_tables.load, database, table)
 
-    async def table_info(self, request: HTTPConnection) -> TableInfo:
-        """The table that a request names, loaded again if the client has seen another version."""
-        database, table = request.path_params["database"], request.path_params["table"]
+    async def table_info(self, name: TableName, seen: str | None = None) -> TableInfo:
+        """The table of that name, loaded again if the client has `seen` another version."""
+        database, table = name.database or "", name.table
         table_info = self.known(database, table)
         # A client sends the version that it has seen, e.g. after it has changed the table.
-        seen = request.headers.get("paimon-table")
         if table_info is None or (seen is not None and seen != table_info.version):
             table_info = await self.load(database, table)
         return table_info
@@ -133,14 +133,53 @@ class InsertEntry:
                 self.refused["stopped"] += 1
         raise error
 
-    def check_right(
-        self, principal: Principal, table_info: TableInfo, validated: ValidatedInsert
-    ) -> None:
-        """Raise NotTheirsError for changes of rows by a sender who may only insert."""
-        options = dict(table_info.schema.options)
-        if validated.format is Format.CHANGES or changes_by_values(options):
-            name = table_info.name
-            check_right(principal, Scope.CHANGE, name.database or "", name.table)
+    async def insert(
+        self,
+        request: InsertRequest,
+        receive: Receive,
+        table_info: TableInfo | None = None,
+    ) -> Answer:
+        """Check an insert, hand it over, and wait for its answer. Raises what `hand_over` raises,
+        and ClientDisconnect when `receive` reports that the client has gone before its rows are
+        visible: a gone client must not keep its place.
+        """
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        if await self.hand_over(request, future, table_info) is Mode.ASYNC:
+            return await future
+        return await _unless_gone(future, receive)
+
+    async def hand_over(
+        self,
+        request: InsertRequest,
+        future: asyncio.Future[Answer],
+        table_info: TableInfo | None = None,
+    ) -> Mode:
+        """Check an insert and hand it over; return when its answer comes in `future`.
+
+        `table_info` is its table, if that is known and accepts inserts. An insert that the table
+        refuses now may repeat an accepted insert: the table may have changed since then. Raises
+        StatementErrors for other inserts, NotTheirsError for changes of rows by a sender who may
+        only insert.
+        """
+        try:
+            if table_info is None:
+                table_info = await self.table_info(request.table, request.seen)
+                self.check(table_info)
+            check = self._stream if request.is_stream else _validated_json
+            body = request.body
+            if len(body) > _IN_LOOP_BYTES_MAX:  # it would delay other requests
+                validated = await run_in_threadpool(check, table_info, body)
+            else:
+                validated = check(table_info, body)
+            if table_info.changes_by_values or validated.format is Format.CHANGES:
+                name = table_info.name
+                check_right(request.principal, Scope.CHANGE, name.database or "", name.table)
+        except StatementError as error:
+            future.set_result(await self._repeated(request, error))
+            return Mode.ASYNC
+        mode = mode_of(request.mode, table_info.mode)
+        self.send(table_info, validated, mode, request.named, request.user, future)
+        return mode
 
     def send(
         self,
@@ -151,75 +190,23 @@ class InsertEntry:
         user: str,
         future: asyncio.Future[Answer],
     ) -> None:
-        """Hand over an insert of `user`; the answer comes in the future."""
+        """Hand over the checked insert of `user`; the answer comes in the future."""
         key, offset, _, digest = named
         insert = Insert(table_info, validated, mode, future, key, offset, digest, user)
         self._group.submit(insert)
 
-    async def insert(
-        self, table_info: TableInfo, request: InsertRequest, receive: Receive
-    ) -> Answer:
-        """Check an insert, hand it over, and wait for its answer. Raises what `submit` raises."""
-        try:
-            validated = await self.checked(table_info, request)
-        except StatementError as error:
-            return await self.repeated(table_info.name, request, error)
-        return await self.submit(
-            table_info, validated, request.mode, request.named, request.user, receive
-        )
-
-    async def checked(self, table_info: TableInfo, request: InsertRequest) -> ValidatedInsert:
-        """Check an insert's rows, and its sender's rights."""
-        validated = await self.validated(table_info, request.body, is_stream=request.is_stream)
-        self.check_right(request.principal, table_info, validated)
-        return validated
-
-    async def repeated(
-        self, name: TableName, request: InsertRequest, error: StatementError
-    ) -> Answer:
-        """The answer to an insert that the table refuses now with `error`, if it repeats an
-        accepted insert: the table may have changed since then. Raises `error` for other inserts.
-        """
+    async def _repeated(self, request: InsertRequest, error: StatementError) -> Answer:
+        """The answer to an insert that repeats an accepted insert. Raises `error` for others."""
         key, offset, _, digest = request.named
         if key:
             mode = mode_of(request.mode, Mode.ASYNC)
             arrival = Arrival(0, 0, 0, mode, key, offset, digest)
-            future = await run_in_threadpool(self._group.repeated, name, arrival)
+            future = await run_in_threadpool(self._group.repeated, request.table, arrival)
             if future is not None:
                 match answer := await asyncio.wrap_future(future):
                     case Accepted() | Refused(reason=Reason.MISMATCH):
                         return answer
         raise error
-
-    async def submit(
-        self,
-        table_info: TableInfo,
-        validated: ValidatedInsert,
-        mode: str | None,
-        named: Named,
-        user: str = "",
-        receive: Receive | None = None,
-    ) -> Answer:
-        """Hand over an insert of `user`, and wait for its answer. Raises ClientDisconnect when
-        `receive` reports that the client has gone before its rows are visible: a gone client must
-        not keep its place.
-        """
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        waits_until = mode_of(mode, table_info.mode)
-        self.send(table_info, validated, waits_until, named, user, future)
-        if waits_until is Mode.ASYNC or receive is None:
-            return await future
-        return await _unless_gone(future, receive)
-
-    async def validated(
-        self, table_info: TableInfo, body: bytes, *, is_stream: bool = False
-    ) -> ValidatedInsert:
-        """Check that the rows of a JSON body, or of an Arrow stream, fit the table. Raises
-        InvalidValueError. A large body is checked in a thread: it would delay other requests."""
-        check = self._stream if is_stream else _validated_json
-        if len(body) > _IN_LOOP_BYTES_MAX:
-            return await run_in_threadpool(check, table_info, body)
-        return check(table_info, body)
 
     def _stream(self, table_info: TableInfo, body: bytes) -> ValidatedInsert:
         return validated_stream(table_info, body, self._bytes_max)

@@ -32,6 +32,7 @@ from paimon_magics.coordinator.protocol.json_text import (
 )
 from paimon_magics.coordinator.protocol.principals import Principal
 from paimon_magics.errors import InvalidValueError, with_one_stop
+from paimon_magics.statements.statement import TableName
 
 ARROW = "application/vnd.apache.arrow.stream"
 _DIGEST_BYTES = 16
@@ -139,6 +140,11 @@ def header_text(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return value.decode("latin-1")
+
+
+def table_of(request: HTTPConnection) -> TableName:
+    """The table that a request's path names."""
+    return TableName(request.path_params["table"], request.path_params["database"])
 
 
 def header_of(request: HTTPConnection, name: str) -> str | None:

@@ -27,7 +27,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from paimon_magics.coordinator.http.answers import failed_unexpectedly, on_error
 from paimon_magics.coordinator.http.guard import principal_in
-from paimon_magics.coordinator.inserts.admission.validator import mode_of
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode, Refused
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry, InsertRequest
 from paimon_magics.coordinator.routes.insert_requests import (
@@ -37,9 +36,9 @@ from paimon_magics.coordinator.routes.insert_requests import (
     named_by,
     offset_of,
     sender_of,
+    table_of,
 )
-from paimon_magics.errors import PaimonMagicsError, StatementError
-from paimon_magics.statements.statement import TableName
+from paimon_magics.errors import PaimonMagicsError
 
 WINDOW = 1_024
 """The number of messages of one stream that may be under way."""
@@ -59,7 +58,7 @@ class InsertStream:
         """
         socket = WebSocket(scope, receive, send)
         try:
-            await self._entry.table_info(socket)
+            await self._entry.table_info(table_of(socket), socket.headers.get("paimon-table"))
         except PaimonMagicsError as error:
             answer = await on_error(socket, error)
             await answer(scope, receive, send)
@@ -79,7 +78,7 @@ class _Stream:
         self._entry = entry
         self._socket = socket
         self._receive = receive  # skips Starlette's checks, which cost as much as the message
-        self._names = socket.path_params["database"], socket.path_params["table"]
+        self._table = table_of(socket)
         self._channel = socket.query_params.get("channel")
         self._offset = offset_of(socket.query_params.get("offset", "0"))
         self._mode = socket.query_params.get("group_commit")
@@ -131,18 +130,9 @@ class _Stream:
         body, is_stream = (content, True) if text is None else (text.encode(), False)
         named = named_by(None, self._channel, None if self._channel is None else offset)
         named = named.of(body, is_stream=is_stream)
-        sent = InsertRequest(body, is_stream, self._mode, named, self._principal, self._user)
-        try:
-            known = self._entry.known(*self._names)
-            table_info = known or await self._entry.table_info(self._socket)
-            self._entry.check(table_info)
-            validated = await self._entry.checked(table_info, sent)
-        except StatementError as error:
-            database, table = self._names
-            future.set_result(await self._entry.repeated(TableName(table, database), sent, error))
-            return
-        mode = mode_of(self._mode, table_info.mode)
-        self._entry.send(table_info, validated, mode, named, self._user, future)
+        principal, user, mode = self._principal, self._user, self._mode
+        sent = InsertRequest(self._table, body, is_stream, mode, named, principal, user)
+        await self._entry.hand_over(sent, future)
 
     async def _answer(self) -> None:
         """Send the answers in order, all that are ready in one message."""

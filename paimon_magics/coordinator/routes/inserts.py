@@ -35,11 +35,12 @@ from paimon_magics.coordinator.routes.insert_requests import (
     header_of,
     named_by,
     sender_of,
+    table_of,
 )
 from paimon_magics.coordinator.routes.metrics import insert_facts, insert_metrics
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.health import Fact, Noted
-from paimon_magics.errors import InvalidValueError, SetupError, StatementError
+from paimon_magics.errors import InvalidValueError, SetupError
 from paimon_magics.statements.statement import TableName
 
 _TABLE = "/v1/inserts/{database}/{table}"
@@ -98,26 +99,18 @@ class InsertRoutes:
             header_of(request, "paimon-channel"),
             header_of(request, "paimon-offset"),
         )
+        sent = await _sent(request, named)
         try:
-            table_info = await self.entry.table_info(request)
-            self.entry.check(table_info)
+            answer = await self.entry.insert(sent, request.receive)
         except NoRoomError as error:
             return error_answer(507, "NoRoom", error.message, error.hint)
-        except StatementError as error:
-            if not named.key:
-                raise
-            name = TableName(request.path_params["table"], request.path_params["database"])
-            answer = await self.entry.repeated(name, await _sent(request, named), error)
-        else:
-            sent = await _sent(request, named)
-            answer = await self.entry.insert(table_info, sent, request.receive)
         return answer_of(answer, named.label)
 
     # ---- looking ----
 
     async def look(self, request: Request) -> Response:
         """Show a table's queue."""
-        table_info = await self.entry.table_info(request)
+        table_info = await self.entry.table_info(table_of(request))
         table = await run_in_threadpool(self.group.queue_of, table_info)
         table = table or TableQueue(table_info.identity, table_info.name)
         letters = await run_in_threadpool(self.group.letters.list, table_info.identity)
@@ -172,7 +165,7 @@ class InsertRoutes:
 
     async def buffer(self, request: Request) -> Response:
         """Send the acknowledged records that are not visible yet, as segments of the log."""
-        table_info = await self.entry.table_info(request)
+        table_info = await self.entry.table_info(table_of(request))
         table = self.group.tables.get(table_info.identity)
         waiting = 0 if table is None else backlog(table.queue)[1]
         if waiting > _BUFFER_BYTES_MAX:
@@ -191,7 +184,7 @@ class InsertRoutes:
     async def reopen(self, request: Request) -> Response:
         """Open a closed table again. With `accept_loss`, without the missing records; without all
         waiting rows if the table is closed for another reason, or they can't be loaded."""
-        table_info = await self.entry.table_info(request)
+        table_info = await self.entry.table_info(table_of(request))
         body = await json_body(request) if await request.body() else {}
         accept_loss = body.get("accept_loss", False) is True
         reopened = await run_in_threadpool(self.group.reopen, table_info, accept_loss=accept_loss)
@@ -205,12 +198,14 @@ async def _sent(request: Request, named: Named) -> InsertRequest:
     is_stream = content_type.strip().lower() == ARROW
     principal = principal_of(request)
     return InsertRequest(
+        table_of(request),
         body,
         is_stream,
         request.headers.get("group_commit"),
         named.of(body, is_stream=is_stream),
         principal,
         sender_of(principal, header_bytes(request, "paimon-user")),
+        request.headers.get("paimon-table"),
     )
 
 

@@ -68,8 +68,9 @@ class QuickInserts:
             body = await _body(receive)
             principal = principal_in(scope)
             user = sender_of(principal, headers.get(b"paimon-user"))
-            sent = InsertRequest(body, False, mode, named.of(body), principal, user)
-            answer = await self._entry.insert(table_info, sent, receive)
+            name, named = table_info.name, named.of(body)
+            sent = InsertRequest(name, body, False, mode, named, principal, user)
+            answer = await self._entry.insert(sent, receive, table_info)
         except PaimonMagicsError as error:
             response = await on_error(None, error)
         except TooLargeError as error:

@@ -24,8 +24,6 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.table import Table
 
-_ROW_KIND_FIELD = "rowkind.field"
-
 
 def check_begins(
     principal: Principal, name: TableName, load: Load, *, compacts: bool = False
@@ -66,11 +64,6 @@ def _compacting(principal: Principal, name: TableName) -> Scope:
     return Scope.INSERT if may_insert else Scope.MAINTAIN
 
 
-def changes_by_values(options: dict[str, str]) -> bool:
-    """Whether values of a column say which rows a table's inserts delete."""
-    return bool(options.get(_ROW_KIND_FIELD))
-
-
 def _changes_rows(table: Table, request: CommitRequest) -> bool:
     """Whether the messages remove or replace rows, by what they say of their files."""
     messages = decoded(table, request).messages
@@ -85,7 +78,7 @@ def _changes_rows(table: Table, request: CommitRequest) -> bool:
         case _:
             files = [file for message in messages for file in message.new_files]
             return (
-                changes_by_values(dict(table.schema.options))
+                table.schema.rowkind_field is not None
                 or any(_removes(message) for message in messages)
                 or any(_replaces(file, is_keyed) for file in files)
             )

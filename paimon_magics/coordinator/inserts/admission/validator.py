@@ -319,6 +319,7 @@ class TableInfo:
     `identity` is the table's id (`TableIds`); queues and the log know the table by it. `location`
     is the table's path. `version` changes with the table and its schema; clients send it back.
     `validator` and `thresholds` are for its newest schema, `mode` is for inserts without a mode.
+    `changes_by_values` says whether values of a column tell which rows an insert deletes.
     """
 
     name: TableName
@@ -330,6 +331,7 @@ class TableInfo:
     thresholds: Thresholds
     mode: Mode
     loaded_ms: float
+    changes_by_values: bool = False
 
 
 class KnownTables:
@@ -402,6 +404,7 @@ class KnownTables:
                 thresholds_of(schema, self._defaults),
                 mode_of(schema.option("group_commit_mode"), Mode.ASYNC),
                 loaded_ms,
+                schema.rowkind_field is not None,
             )
         with self._turn:
             if len(self._known) >= _TABLES_MAX:
