@@ -1,6 +1,5 @@
 """Which tables can be written in which file format.
 
-pypaimon's writer writes ORC and Avro files of append tables, our own those of primary-key tables.
 These formats can't store every type so that other engines read the same values.
 """
 
@@ -11,10 +10,8 @@ from paimon_magics.planning.options.formats import FILE_FORMATS, WRITTEN_FORMATS
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.schemas.written_options import values_by_level
 from paimon_magics.statements.data_types import (
-    ArrayType,
     AtomicType,
     DataType,
-    MapType,
     RowType,
     contains_type,
     is_type,
@@ -22,7 +19,6 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.statement import TableName
 
-_NOT_IN_AVRO = {ArrayType: "arrays", MapType: "maps", RowType: "structs"}
 _MICROSECONDS = 6
 _LTZ_LEGACY = "orc.timestamp-ltz.legacy.type"
 
@@ -54,7 +50,7 @@ def _written_formats(schema: TableSchema) -> frozenset[str]:
 def fits_format(schema: TableSchema, file_format: str) -> bool:
     """Whether files of a format hold all types of a table."""
     return not schema.has_type("VARIANT") and all(
-        _reason(file_format, column.type) is None for column in schema.columns
+        _reason_of(file_format, column.name, column.type) is None for column in schema.columns
     )
 
 
@@ -78,7 +74,7 @@ def _check_types(name: TableName, schema: TableSchema, file_format: str) -> None
                 hint=f"Set '{_LTZ_LEGACY}' = 'false' for the table, use TIMESTAMP_NTZ, or "
                 "'file.format' = 'parquet'.",
             )
-        reason = _reason(file_format, column.type)
+        reason = _reason_of(file_format, column.name, column.type)
         if reason is not None:
             raise UnsupportedStatementError(
                 f"Column `{column.name}` of `{name}` can't be written to {file_format} files: "
@@ -87,14 +83,36 @@ def _check_types(name: TableName, schema: TableSchema, file_format: str) -> None
             )
 
 
+def _reason_of(file_format: str, name: str, data_type: DataType) -> str | None:
+    """Why a column can't be stored in a format; None if it can."""
+    if file_format == "avro":
+        names = [
+            name,
+            *(f.name for t in parts_of(data_type) if isinstance(t, RowType) for f in t.fields),
+        ]
+        for each in names:
+            if not _is_avro_name(each):
+                return (
+                    f"`{each}` is no name for such files, which have letters, digits and "
+                    "underscores only in names"
+                )
+    return _reason(file_format, data_type)
+
+
+def _is_avro_name(name: str) -> bool:
+    """Whether Avro's Java library takes a name (`Schema.validateName`)."""
+    return not name[:1].isdecimal() and all(
+        character == "_"
+        or ((character.isalpha() or character.isdecimal()) and character < "\U00010000")
+        for character in name
+    )
+
+
 def _reason(file_format: str, data_type: DataType) -> str | None:
     for part in parts_of(data_type):
         if file_format == "avro":
-            for kind, name in _NOT_IN_AVRO.items():
-                if isinstance(part, kind):
-                    return f"{name} are not offered in such files"
-            if is_type(part, "BINARY"):
-                return "BINARY(n) is not offered in such files"
+            if is_type(part, "VARIANT"):
+                return "Paimon does not store VARIANT values in such files"
             if _digits(part) > FILE_FORMATS[file_format].timestamp_digits_max:
                 return "the format has no timestamps finer than microseconds"
         elif part is not data_type and _digits(part) > 0:

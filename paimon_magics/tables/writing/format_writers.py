@@ -7,8 +7,8 @@ Light to import, because Spark's tasks load it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC
 from decimal import Decimal
 from typing import Any
 
@@ -187,28 +187,111 @@ def _without_times_of_day(rows: pa.Table) -> pa.Table:
 class _Avro(FormatWriter):
     def __init__(self, sink: Any, rows: pa.Table, rules: FileRules, _: Collection[str]) -> None:
         import fastavro.write
-        from pypaimon.schema.data_types import PyarrowFieldParser
 
         codec = rules.compression.lower()
         self._writer = fastavro.write.Writer(
             sink,
-            fastavro.parse_schema(PyarrowFieldParser.to_avro_schema(rows.schema)),
+            fastavro.parse_schema(avro_record(rows.schema, _AVRO_RECORD)),
             codec=_AVRO_CODECS.get(codec, codec),
             compression_level=rules.zstd_level if codec in _LEVELLED else None,
         )
+        self._fields = [(field.name, _avro_value_of(field.type)) for field in rows.schema]
 
     def write(self, rows: pa.Table) -> None:
         for record in rows.to_pylist():
-            self._writer.write({name: _avro_value(value) for name, value in record.items()})
+            self._writer.write({name: value(record[name]) for name, value in self._fields})
 
     def close(self) -> None:
         self._writer.flush()
 
 
-def _avro_value(value: Any) -> Any:
-    """A wall-clock time as the instant that fastavro stores the same number for."""
-    if isinstance(value, datetime) and value.tzinfo is None:
-        return value.replace(tzinfo=UTC)
+_AVRO_RECORD = "org.apache.paimon.avro.generated.record"
+
+
+def avro_record(fields: Iterable[pa.Field], name: str) -> dict[str, Any]:
+    """The Avro schema of a record with these fields, as Java's `AvroSchemaConverter` makes it.
+
+    Raises UnsupportedStatementError for a type that Avro files can't hold.
+    """
+    members: list[dict[str, Any]] = []
+    for field in fields:
+        member = {"name": field.name, "type": _avro_type(field, f"{name}_{field.name}")}
+        members.append(member | ({"default": None} if field.nullable else {}))
+    return {"type": "record", "name": name, "fields": members}
+
+
+def _avro_type(field: pa.Field, name: str) -> Any:
+    """The Avro type of a field's values; `name` is for the record that it needs."""
+    data_type = field.type
+    stored: Any
+    if pa.types.is_struct(data_type):
+        stored = avro_record(data_type, name)
+    elif pa.types.is_list(data_type):
+        stored = {"type": "array", "items": _avro_type(data_type.value_field, name)}
+    elif pa.types.is_map(data_type) and pa.types.is_string(data_type.key_type):
+        stored = {"type": "map", "values": _avro_type(data_type.item_field, name)}
+    elif pa.types.is_map(data_type):  # Avro's own maps have texts as keys
+        entry = [data_type.key_field.with_name("key"), data_type.item_field.with_name("value")]
+        stored = {"type": "array", "items": avro_record(entry, name), "logicalType": "map"}
+    else:
+        stored = _avro_atom(data_type)
+    return ["null", stored] if field.nullable else stored
+
+
+def _avro_atom(data_type: pa.DataType) -> Any:
+    if pa.types.is_timestamp(data_type) and data_type.unit != "ns":
+        # Paimon's names of the kinds are the wrong way round.
+        kind = "timestamp" if data_type.tz is None else "local-timestamp"
+        unit = "micros" if data_type.unit == "us" else "millis"
+        return {"type": "long", "logicalType": f"{kind}-{unit}"}
+    if pa.types.is_decimal(data_type):
+        digits = {"precision": data_type.precision, "scale": data_type.scale}
+        return {"type": "bytes", "logicalType": "decimal", **digits}
+    for is_kind, stored in _AVRO_ATOMS:
+        if is_kind(data_type):
+            return stored
+    raise UnsupportedStatementError(
+        f"Avro files can't hold values of the type {data_type}.",
+        hint="Set 'file.format' = 'parquet'.",
+    )
+
+
+_AVRO_ATOMS: Sequence[tuple[Callable[[pa.DataType], bool], Any]] = (
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_int64, "long"),
+    (pa.types.is_integer, "int"),
+    (pa.types.is_float32, "float"),
+    (pa.types.is_float64, "double"),
+    (pa.types.is_string, "string"),
+    (pa.types.is_binary, "bytes"),
+    (pa.types.is_fixed_size_binary, "bytes"),
+    (pa.types.is_date32, {"type": "int", "logicalType": "date"}),
+    (pa.types.is_time32, {"type": "int", "logicalType": "time-millis"}),
+)
+
+
+def _avro_value_of(data_type: pa.DataType) -> Callable[[Any], Any]:
+    """The function from Arrow's Python value of a type to the value that fastavro stores."""
+    if pa.types.is_timestamp(data_type) and data_type.tz is None:
+        # fastavro stores the number of the instant that this wall-clock time is in UTC.
+        return lambda value: None if value is None else value.replace(tzinfo=UTC)
+    if pa.types.is_struct(data_type):
+        parts = [(part.name, _avro_value_of(part.type)) for part in data_type]
+        return lambda value: value and {name: part(value[name]) for name, part in parts}
+    if pa.types.is_list(data_type):
+        item = _avro_value_of(data_type.value_type)
+        return lambda value: None if value is None else [item(each) for each in value]
+    if pa.types.is_map(data_type):
+        key, item = _avro_value_of(data_type.key_type), _avro_value_of(data_type.item_type)
+        if pa.types.is_string(data_type.key_type):
+            return lambda value: None if value is None else {k: item(v) for k, v in value}
+        return lambda value: (
+            None if value is None else [{"key": key(k), "value": item(v)} for k, v in value]
+        )
+    return _same
+
+
+def _same(value: Any) -> Any:
     return value
 
 

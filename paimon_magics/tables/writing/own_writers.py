@@ -266,11 +266,10 @@ class AppendWriter(OpenFiles[KeyValueFileWriter]):
 
 
 def appends_itself(schema: TableSchema) -> bool:
-    """Whether rows are written by this module: those of append tables in Parquet, whose files hold
-    all columns and nothing else."""
+    """Whether rows are written by this module: those of append tables whose files hold all columns
+    and nothing else."""
     return (
         not schema.is_primary_key_table
-        and schema.file_format == "parquet"
         and not schema.row_tracking_enabled
         and not schema.data_evolution_enabled
         and schema.stored_option("data-file.external-paths") is None
@@ -286,7 +285,7 @@ def append_table(table: Table, file_prefix: str) -> AppendTable:
     InvalidTableError for an option's value that can't be read."""
     schema = table.schema
     files = level_files(table, 0)
-    rules = replace(files.rules, format="parquet", row_group_rows=_ROW_GROUP_ROWS)
+    rules = replace(files.rules, format=schema.file_format, row_group_rows=_ROW_GROUP_ROWS)
     target_bytes = AppendRules.of(schema).target_bytes
     files = replace(files, rules=rules, target_bytes=target_bytes, system="none")
     return AppendTable.of(table, file_prefix, files)

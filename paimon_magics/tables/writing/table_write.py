@@ -118,9 +118,9 @@ def write_spec(
     describe = partial(describe, bucket_rule=rule, dynamic_buckets=dynamic)
     if flushes_itself(schema) or (gives_buckets and mode == "KEY_DYNAMIC"):
         return describe(table=flush_table(table, prefix))
-    if appends_itself(schema) and not rewrites:
-        return describe(table=append_table(table, prefix))
     is_native = schema.is_primary_key_table or schema.file_format == "parquet"
+    if appends_itself(schema) and not (is_native and rewrites):
+        return describe(table=append_table(table, prefix))
     prefixes = MENDED_PREFIXES if is_native else _PREFIXES
     options = {key: prefix + name for key, name in prefixes.items()} | _statistics_options(schema)
     if schema.is_primary_key_table:

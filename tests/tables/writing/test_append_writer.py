@@ -194,7 +194,6 @@ def test_null_in_a_required_column_is_refused_and_leaves_no_file(tmp_path: Path)
 @pytest.mark.parametrize(
     "options",
     [
-        "'file.format' = 'orc'",
         "'row-tracking.enabled' = 'true'",
         "'primary-key' = 'k', 'bucket' = '1'",
     ],
