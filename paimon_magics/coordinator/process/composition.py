@@ -369,6 +369,7 @@ class _Composition:
             definition_store=store.definitions,
             mover=KeyMover(catalog, coordinator.transactions),
             data_tokens=place.data_tokens,
+            is_open=coordinator.stored.is_open,
         )
         when_taken = self._rights_taken()
         tokens = Tokens(store.tokens, when_taken)

@@ -20,6 +20,7 @@ from paimon_magics.coordinator.rest.endpoints import (
     whole_number,
 )
 from paimon_magics.coordinator.rest.errors import (
+    RestError,
     already_exists,
     bad_request,
     not_found,
@@ -31,7 +32,7 @@ from paimon_magics.coordinator.service.publication_watch import publication_of
 from paimon_magics.coordinator.service.served import Context, watch_latest
 from paimon_magics.coordinator.service.tags_and_branches import change_versions
 from paimon_magics.errors import UnknownNameError
-from paimon_magics.planning.commits.requests import CommitRequest, OverwritePartitions
+from paimon_magics.planning.commits.requests import CommitRequest, OverwritePartitions, is_named_by
 from paimon_magics.planning.schemas.rules import check_schema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import (
@@ -65,7 +66,7 @@ from paimon_magics.tables.snapshots.chain import (
     tag_document,
 )
 from paimon_magics.tables.snapshots.consumers import forget_progress, keep_progress, list_progress
-from paimon_magics.tables.snapshots.provenance import USER
+from paimon_magics.tables.snapshots.provenance import USER, check_client_properties
 from paimon_magics.tables.table import StoredTable, Table
 from paimon_magics.tables.writing.cleanup import tidy_up
 
@@ -174,10 +175,19 @@ def _commit(call: Call) -> Any:
 
 
 def _vouched(call: Call, snapshot: dict[str, Any]) -> dict[str, Any]:
-    """The snapshot with the sender's authorised name, if there is one."""
+    """The snapshot with the sender's authorised name, if there is one.
+
+    Raises InvalidValueError for properties that only coordinators set, and RestError 403 for a
+    commit user of somebody else's transaction: its own commit would count as made.
+    """
+    properties = string_map(snapshot.get("properties"), "snapshot.properties")
+    check_client_properties(properties)
+    user = str(snapshot.get("commitUser"))
+    if call.context.is_open(user) or (call.user and not is_named_by(user, call.user)):
+        # Clients repeat a commit that is answered 400.
+        raise RestError(403, f"The commit user {user} is that of another user's transaction.")
     if call.user is None:
         return snapshot
-    properties = string_map(snapshot.get("properties"), "snapshot.properties")
     return {**snapshot, "properties": {**properties, USER: call.user}}
 
 

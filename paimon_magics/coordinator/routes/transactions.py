@@ -47,7 +47,7 @@ from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.transactions import PlaceOf, Purpose, check_adopted_id
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.tables.snapshots.provenance import USER
+from paimon_magics.tables.snapshots.provenance import USER, check_client_properties
 
 _COMMIT_SECONDS = 3_600.0  # clients give up long before
 _FINISHED_SHOWN = 100
@@ -217,7 +217,7 @@ class _Handlers:
         begins = partial(check_begins, compacts=True)  # what it is for shows its commit
         await run_in_threadpool(begins, principal, name, self._coordinator.load)
         owner, origin = owner_of(principal, body), origin_of(body.get("origin"))
-        adopt = self._transactions.adopt
+        adopt = partial(self._transactions.adopt, is_named=principal.name is not None)
         return await run_in_threadpool(adopt, id, owner, document, commit, origin)
 
     async def sweep(self, request: Request) -> Response:
@@ -302,9 +302,10 @@ def _transaction_state_document(
 
 def _vouched(principal: Principal, transaction: Transaction, body: dict[str, Any]) -> CommitRequest:
     """The request in a body, with the sender's authorised name, if there is one, in place of a
-    claimed name.
+    claimed name. Raises InvalidValueError for properties that only coordinators set.
     """
     request = request_of(transaction, body)
+    check_client_properties(key for key, _ in request.properties)
     if principal.name is None:
         return request
     properties = {**dict(request.properties), USER: principal.name}

@@ -163,7 +163,8 @@ class Context:
     engines their place among small inserts. `properties` keeps the properties of databases if the
     catalog can't, `definition_store` their views and functions. `mover` moves keys for streaming
     jobs; without it their commits are refused. `names` keeps changes of definitions apart, `slot`
-    keeps them apart from commits. `data_tokens` hands out keys of the store.
+    keeps them apart from commits. `data_tokens` hands out keys of the store. `is_open` tells
+    whether a transaction with a commit user is open.
     """
 
     catalog: Catalog
@@ -181,6 +182,7 @@ class Context:
     names: NameLocks = field(default_factory=lambda: NameLocks(Runtime()))
     slot: Slot | None = None
     data_tokens: DataTokens | None = None
+    is_open: Callable[[str], bool] = lambda _: False
 
     @property
     def databases(self) -> Databases:

@@ -471,6 +471,11 @@ class StoredTransactions:
         stored = self._store.transactions.opened(id)
         return None if stored is None else transaction_of(stored)
 
+    def is_open(self, commit_user: str) -> bool:
+        """Whether a transaction with a commit user is open."""
+        opened = list(self._state_thread.opened.values())
+        return any(transaction.commit_user == commit_user for transaction in opened)
+
     def request(self, id: str) -> CommitRequest | None:
         """A transaction's commit request; None for an unknown transaction, or without a request."""
         request = self._state_thread.requests.get(id)

@@ -39,7 +39,12 @@ from paimon_magics.coordinator.core.values import (
     Unknown,
 )
 from paimon_magics.coordinator.protocol.documents import digest_of, request_body, transaction_of
-from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError, TableHeldError
+from paimon_magics.coordinator.protocol.errors import (
+    RESUME_HINT,
+    NotTheirsError,
+    PausedError,
+    TableHeldError,
+)
 from paimon_magics.coordinator.runtime.work import Steps, waited
 from paimon_magics.coordinator.service.commit_worker import CommitWorker
 from paimon_magics.coordinator.service.opening import open_transaction
@@ -60,6 +65,7 @@ from paimon_magics.planning.commits.requests import (
     OverwritePartitions,
     Transaction,
     commit_user_of,
+    names_of,
 )
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.writes.inserts import takes_one_at_a_time
@@ -205,17 +211,26 @@ class Transactions:
         document: Any,
         request_for: Callable[[Transaction], CommitRequest] | None,
         origin: Origin = NOWHERE,
+        *,
+        is_named: bool = False,
     ) -> Answer:
         """Commit a transaction that another coordinator opened, or end it if `request_for` is None.
 
         `document` is the transaction as the client has it; `request_for` makes the commit request
-        for it. Raises InvalidValueError for a document that no coordinator can have made,
+        for it. `is_named`: a token vouches for the name of `owner`. Raises InvalidValueError for a
+        document that no coordinator can have made, NotTheirsError for another owner's transaction,
         UnknownOutcomeError when the table no longer shows the transaction's outcome, and
         CommitConflictError for a transaction that has lost its place among small inserts.
         """
         check_adopted_id(id)
         self._worker.own()
         table, transaction = adopted_transaction(self._catalog, document)
+        if is_named and not transaction.file_prefix.startswith(names_of(owner)):
+            # Whoever may read the table's folder knows the names of others' transactions.
+            raise NotTheirsError(
+                f"The transaction belongs to somebody else, not to {owner}.",
+                hint="Only its owner may use it.",
+            )
         request = None if request_for is None else request_for(transaction)
         if request is not None:
             check_names(decoded(table, request))
@@ -225,7 +240,7 @@ class Transactions:
         elif request is not None:
             return Committed(commit)
         if request is not None and self._lost_its_place(id, table, request):
-            self.adopt(id, owner, document, None, origin)
+            self.adopt(id, owner, document, None, origin, is_named=is_named)
             raise CommitConflictError(
                 f"The statement on `{table.name}` began at another coordinator, and has lost its "
                 "place among small inserts. Its commit would lose rows that were acknowledged "

@@ -46,6 +46,16 @@ def commit_user_of(prefix: str) -> str:
     return _COMMIT_USER + "-".join(parts.groups())
 
 
+def is_named_by(commit_user: str, owner: str) -> bool:
+    """Whether a commit user is that of a transaction of `owner`, or of nobody by name; True for one
+    that is no transaction's."""
+    digits = commit_user.removeprefix(_COMMIT_USER).replace("-", "")
+    prefix = f"{_PREFIX}{digits}-"
+    if not commit_user.startswith(_COMMIT_USER) or _IDENTITY.fullmatch(prefix) is None:
+        return True
+    return prefix.startswith((names_of(owner), names_of("")))
+
+
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """An open write. The names of all its data and changelog files begin with `file_prefix`.

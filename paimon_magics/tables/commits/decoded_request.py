@@ -12,7 +12,7 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError, InvalidValueError
-from paimon_magics.planning.commits.requests import CommitRequest, Compact
+from paimon_magics.planning.commits.requests import Append, CommitRequest, Compact
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import LeftTo, remove_uncommitted
@@ -25,6 +25,7 @@ COMPACTION_PARTS = (
     *("compact_index_adds", "compact_index_deletes"),
 )
 """The members that a compaction has."""
+_LEVEL_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +128,10 @@ def _without_collections() -> Iterator[None]:
 
 
 def check_names(commit: DecodedRequest) -> None:
-    """Raise InvalidValueError for messages that add files outside the transaction's prefix, or
-    name any file outside the table's folders."""
+    """Raise InvalidValueError for messages that add files outside the transaction's prefix, name
+    any file outside the table's folders, or say of a file what no writer says."""
     prefix = commit.request.transaction.file_prefix
+    appends = isinstance(commit.request.change, Append)
     paths = commit.table.paths
     paths.check([f"{commit.table.paimon.path_factory().data_file_path()}/file"])
     for message in [*commit.messages, *commit.left_out]:
@@ -137,6 +139,10 @@ def check_names(commit: DecodedRequest) -> None:
             is_own = file.file_name.startswith(prefix) and not file.external_path
             if not is_own:
                 raise _not_its_own(file.file_name)
+            _check_claims(file)
+        for file in message.new_files if appends else ():
+            if file.level:  # readers expect no other file of its keys there
+                raise _not_written(file.file_name, f"is on level {file.level}, not 0")
         for _, name in _written_names(message):
             if not (name.startswith(prefix) and is_plain_name(name)):
                 raise _not_its_own(name)
@@ -145,6 +151,29 @@ def check_names(commit: DecodedRequest) -> None:
                 raise _not_its_own(name)
             if external_path:
                 paths.check([external_path])
+
+
+def _check_claims(file: Any) -> None:
+    """Check what can be checked of a file without reading it."""
+    if file.row_count < 0 or file.file_size < 0 or (file.delete_row_count or 0) > file.row_count:
+        raise _not_written(
+            file.file_name,
+            f"has {file.row_count} rows, of which {file.delete_row_count or 0} delete, and "
+            f"{file.file_size} bytes",
+        )
+    if not 0 <= file.level <= _LEVEL_MAX or file.min_sequence_number > file.max_sequence_number:
+        raise _not_written(
+            file.file_name,
+            f"is on level {file.level}, and has the sequence numbers {file.min_sequence_number} "
+            f"to {file.max_sequence_number}",
+        )
+
+
+def _not_written(name: str, claim: str) -> InvalidValueError:
+    return InvalidValueError(
+        f"The message of the file {name!r} says that it {claim}.",
+        hint="Nothing was committed. No writer of Paimon writes such a file.",
+    )
 
 
 def _index_adds(message: CommitMessage) -> list[Any]:

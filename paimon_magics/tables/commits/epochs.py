@@ -28,7 +28,7 @@ from paimon_magics.tables.table import Table, branch_folder
 _KEPT_DAYS = 90
 _KEPT_NOTES_MIN = 100
 _DAY_MS = 86_400_000
-_STREAM, _EPOCH = "stream", "epoch"
+_STREAM, _EPOCH = "stream", "stream-epoch"
 _FOLDER = ".streams"
 _ID = re.compile(r"[0-9A-Za-z-]{1,100}")
 
@@ -93,12 +93,21 @@ def epoch_properties(query_id: str, number: int) -> tuple[tuple[str, str], ...]:
 
 def committed_epoch(table: Table, query_id: str) -> int | None:
     """The last epoch of a query that a snapshot has in its properties; None if no snapshot that is
-    kept has one. Reads snapshots from the latest back to it."""
+    kept has one. Reads snapshots from the latest back to it. Raises TableDamagedError for a
+    snapshot of the query that does not tell."""
     snapshot = latest_snapshot(table.paimon)
     while snapshot is not None:
         properties = noted(snapshot.properties)
         if properties.get(_STREAM) == query_id:
-            return int(properties[_EPOCH])
+            text = properties.get(_EPOCH, "")
+            if text.isdecimal():
+                return int(text)
+            raise TableDamagedError(
+                f"The note of the stream {query_id} is gone, and snapshot {snapshot.id} of "
+                f"`{table.name}` does not tell which epoch it has.",
+                hint=f"Check in `{table.name}$snapshots` what the stream has committed, and start "
+                "it from there with a new checkpoint.",
+            )
         snapshot = read_snapshot(table.paimon, snapshot.id - 1)
     return None
 

@@ -11,10 +11,20 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from paimon_magics.errors import InvalidValueError
+
 PREFIX = "paimon-magics."
 USER = PREFIX + "user"
 ROLLED_BACK_FROM = PREFIX + "rolled-back-from"
 """The property of a snapshot without rows that a roll-back leaves: the latest id before it."""
+OWN_PROPERTIES = frozenset(
+    PREFIX + key
+    for key in (
+        *("epoch", "republished", "rolled-back-from"),
+        *("log", "log.first", "log.last", "log.dead", "log.label"),
+    )
+)
+"""The properties by which coordinators find out what they have done. Clients can't set them."""
 _USERS_MAX = 50
 
 
@@ -26,6 +36,16 @@ def author_of(snapshot: Any) -> str:
         return str(snapshot.commit_user)
     notebook = properties.get("notebook")
     return f"{user} in {notebook}" if notebook else user
+
+
+def check_client_properties(keys: Iterable[str]) -> None:
+    """Raise InvalidValueError for properties of a client's commit that only coordinators set."""
+    own = sorted(OWN_PROPERTIES.intersection(keys))
+    if own:
+        raise InvalidValueError(
+            f"The snapshot's property `{own[0]}` is set by coordinators only.",
+            hint="Nothing was committed. Leave it out.",
+        )
 
 
 def noted(properties: Mapping[str, Any] | None) -> dict[str, str]:
