@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError
+from paimon_magics.tables.stores.paths import FileStatus
 
 # The options that pypaimon hands to the same client.
 _CONFIGURATION_PREFIXES = ("dfs.", "fs.", "hadoop.", "ipc.", "io.")
@@ -89,6 +90,14 @@ class HdfsStore:
         """See `Store.files_below`."""
         statuses = self._statuses(folder, True)
         return [f"{self._name}{status.path}" for status in statuses if not status.isdir]
+
+    def statuses_below(self, folder: str) -> Iterator[list[FileStatus]]:
+        """See `Store.statuses_below`. Empty folders are left out."""
+        start = f"{_inside(folder)}/"
+        for status in self._statuses(folder, True):
+            if not status.isdir:
+                inside = str(status.path).removeprefix(start)
+                yield [FileStatus(inside, int(status.length), int(status.modification_time))]
 
     def folders(self, folder: str) -> list[str]:
         """See `Store.folders`."""

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from paimon_magics.errors import SetupError
-from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.stores.paths import FileStatus, local_path
 from paimon_magics.tables.stores.syncing import sync_path
 
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
@@ -82,6 +82,30 @@ class LocalStore:
         """See `Store.files_below`."""
         return [f"{place}/{name}" for place, _, names in os.walk(_local(folder)) for name in names]
 
+    def statuses_below(self, folder: str) -> Iterator[list[FileStatus]]:
+        """See `Store.statuses_below`. Links are left out, and not followed."""
+        waiting = [("", _local(folder).rstrip("/"))]
+        while waiting:
+            inside, place = waiting.pop()
+            found: list[FileStatus] = []
+            is_empty = True
+            try:
+                with os.scandir(place) as entries:
+                    for entry in entries:
+                        is_empty = False
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append((f"{inside}{entry.name}/", entry.path))
+                        elif entry.is_file(follow_symlinks=False):
+                            with contextlib.suppress(FileNotFoundError):
+                                found.append(_status(f"{inside}{entry.name}", entry.stat()))
+                if is_empty and inside:
+                    at_ms = os.stat(place).st_mtime_ns // 1_000_000
+                    found.append(FileStatus(inside.rstrip("/"), None, at_ms))
+            except FileNotFoundError:
+                continue
+            if found:
+                yield found
+
     def folders(self, folder: str) -> list[str]:
         """See `Store.folders`."""
         try:
@@ -125,6 +149,10 @@ class LocalStore:
         except OSError:
             return False
         return True
+
+
+def _status(inside: str, status: os.stat_result) -> FileStatus:
+    return FileStatus(inside, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
 def _local(path: str) -> str:

@@ -18,6 +18,8 @@ PART_BYTES = 8 << 20
 PARTS_AT_ONCE = 4
 """An upload of any size takes some 40 MB of memory by these."""
 
+_PAGE_ROWS = 1_000  # what S3 gives at a time
+
 
 _REFUSED = re.compile(r"status code: 40[13] ")
 _NO_BUCKET = re.compile(r"(<Code>|\()(NoSuchBucket|ContainerNotFound|ContainerBeingDeleted)\b")
@@ -65,6 +67,10 @@ class ObjectClient(Protocol):
     ) -> Iterator[list[str]]:
         """The keys of the objects below a folder, page by page. A store may list only those behind
         `after`; `rows` is how many are wanted of a page."""
+
+    def statuses(self, folder: str) -> Iterator[list[tuple[str, int, int]]]:
+        """The objects below a folder, page by page: each with its key, its size in bytes, and when
+        it was written, in epoch milliseconds."""
 
     def level(self, folder: str) -> tuple[list[str], list[tuple[str, int]]]:
         """The folders in a folder, and its objects with their sizes in bytes."""
@@ -129,6 +135,14 @@ class ObstoreClient:
         start = after if self.lists_in_order else None
         for page in self._api.list(self._store, prefix=folder, offset=start, **more):
             yield [meta["path"] for meta in page]
+
+    def statuses(self, folder: str) -> Iterator[list[tuple[str, int, int]]]:
+        """See `ObjectClient.statuses`."""
+        for page in self._api.list(self._store, prefix=folder, chunk_size=_PAGE_ROWS):
+            yield [
+                (meta["path"], int(meta["size"]), int(meta["last_modified"].timestamp() * 1000))
+                for meta in page
+            ]
 
     def level(self, folder: str) -> tuple[list[str], list[tuple[str, int]]]:
         """See `ObjectClient.level`."""

@@ -21,7 +21,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -39,6 +39,7 @@ from paimon_magics.tables.stores.object_client import (
     is_final,
     was_never_sent,
 )
+from paimon_magics.tables.stores.paths import FileStatus
 from paimon_magics.tables.stores.store import os_errors
 
 _log = logging.getLogger(__name__)
@@ -277,6 +278,20 @@ class ObjectStore:
             return [key[len(start) :] for page in pages for key in page if key.startswith(start)]
 
         return [f"{folder.rstrip('/')}/{name}" for name in self._ask("listed", folder, walk)]
+
+    def statuses_below(self, folder: str) -> Iterator[list[FileStatus]]:
+        """See `Store.statuses_below`."""
+        start = f"{self.key(folder)}/"
+        pages = self._ask("listed", folder, lambda: self._client().statuses(self.key(folder)))
+        while True:
+            page = self._ask("listed", folder, lambda: next(pages, None))
+            if page is None:
+                return
+            yield [
+                FileStatus(key[len(start) :], size, at_ms)
+                for key, size, at_ms in page
+                if key.startswith(start)
+            ]
 
     def folders(self, folder: str) -> list[str]:
         """See `Store.folders`."""

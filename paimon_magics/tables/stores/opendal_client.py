@@ -113,6 +113,12 @@ class OpendalClient:
                 return
             yield [entry.path for entry in page]
 
+    def statuses(self, folder: str) -> Iterator[list[tuple[str, int, int]]]:
+        """See `ObjectClient.statuses`. A listing may not say when an object was written; then it is
+        asked for."""
+        for page in self.pages(folder):
+            yield [(key, *self.head(key)) for key in page if not key.endswith("/")]
+
     def level(self, folder: str) -> tuple[list[str], list[tuple[str, int]]]:
         """See `ObjectClient.level`."""
 

@@ -9,12 +9,22 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 # Spellings of one scheme, and the ports that a URI may leave out.
 _SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
 _PORTS = {"http": 80, "https": 443, "hdfs": 8020}
 _HOSTS = ("hdfs", "viewfs", "abfss")  # whose authority is a host, not a bucket
+
+
+class FileStatus(NamedTuple):
+    """A file below a folder: its path in it, its size in bytes, and when it was written, in epoch
+    milliseconds by the store's clock. An empty folder has no size, None."""
+
+    path: str
+    size_bytes: int | None
+    modified_ms: int
 
 
 def local_path(location: str) -> str | None:

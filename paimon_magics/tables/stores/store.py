@@ -19,7 +19,7 @@ from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.forks import renew_after_fork
 from paimon_magics.tables.stores.corruption import ASK, denied_path, may_not
 from paimon_magics.tables.stores.local_store import LocalStore as LocalStore
-from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.stores.paths import FileStatus, local_path
 from paimon_magics.tables.stores.short_keys import has_short_keys
 
 if TYPE_CHECKING:
@@ -146,6 +146,10 @@ class Store(Protocol):
     def files_below(self, folder: str) -> list[str]:
         """The paths of all files in a folder and in the folders in it; [] if there is none."""
 
+    def statuses_below(self, folder: str) -> Iterator[list[FileStatus]]:
+        """The files in a folder and in the folders in it, some at a time, in no order. Empty
+        folders come too, in a store that has folders. What vanishes meanwhile may be left out."""
+
     def folders(self, folder: str) -> list[str]:
         """The leaf names of the folders in a folder; [] if there is no folder."""
 
@@ -185,7 +189,8 @@ class _RefusedStore:
         self.check()
 
     create = write = read = names = delete = modified_ms = size = _refuse
-    files_below = folders = move_folder = delete_folder = make_folder = remove_if_empty = _refuse
+    files_below = statuses_below = folders = move_folder = delete_folder = _refuse
+    make_folder = remove_if_empty = _refuse
 
 
 def is_directory_bucket(location: str) -> bool:
