@@ -24,6 +24,7 @@ from paimon_magics.coordinator.protocol.definition_changes import DefinitionChan
 from paimon_magics.coordinator.runtime.work import waited
 from paimon_magics.coordinator.service.definition_changes import DefinitionChanges
 from paimon_magics.coordinator.service.opening import open_on
+from paimon_magics.coordinator.service.removals import remove
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.service.tags_and_branches import change_versions
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownOutcomeError
@@ -37,12 +38,14 @@ from paimon_magics.planning.commits.requests import (
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.writes.inserts import takes_one_at_a_time
 from paimon_magics.settings import Settings
+from paimon_magics.statements.removals import TableRemoval
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import commit as publish_commit
 from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded, settle
 from paimon_magics.tables.commits.receipts import find_commit
+from paimon_magics.tables.expiry.holders import RemovalReceipt
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 from paimon_magics.tables.stores.corruption import ASK, write_obstacle
 from paimon_magics.tables.stores.store import store_errors
@@ -170,6 +173,14 @@ class InProcessCommitter(CoordinatorClient):
         """See `CoordinatorClient.change_versions`."""
         with self._turn:
             return waited(change_versions(self._context, table, change))
+
+    def remove(
+        self, table: TableName, removal: TableRemoval, *, is_trial: bool = False
+    ) -> RemovalReceipt:
+        """See `CoordinatorClient.remove`. It knows only the writers of this process, and those that
+        leave notes beside the table."""
+        with self._turn:
+            return waited(remove(self._context, table, removal, is_trial=is_trial))
 
     def change_definition(self, change: DefinitionChange) -> bool:
         """See `CoordinatorClient.change_definition`."""

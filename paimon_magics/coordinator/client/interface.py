@@ -28,12 +28,14 @@ from paimon_magics.planning.commits.requests import (
 )
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.statements.removals import TableRemoval
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.table_changes import TableChange
 from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.databases import Visibility
 from paimon_magics.tables.catalog.names import check_name, check_new_table
+from paimon_magics.tables.expiry.holders import RemovalReceipt
 from paimon_magics.tables.schema.history import created_at_ms
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
@@ -116,6 +118,15 @@ class CoordinatorClient(Protocol):
 
         Raises UnknownNameError and InvalidTableError for an impossible change, with nothing
         changed; and UnknownOutcomeError when it is unknown whether the change was made.
+        """
+
+    def remove(
+        self, table: TableName, removal: TableRemoval, *, is_trial: bool = False
+    ) -> RemovalReceipt:
+        """Remove snapshots, changelogs, tags or files of a table, or on trial count what would go.
+
+        Raises errors of ours for what can't be removed, with nothing removed. Where it breaks off,
+        the same removal can be asked for again: it removes what is left.
         """
 
     def change_definition(self, change: DefinitionChange) -> bool:

@@ -42,6 +42,10 @@ from paimon_magics.coordinator.protocol.documents import (
 from paimon_magics.coordinator.protocol.errors import TableHeldError
 from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.coordinator.protocol.principals import Principal, principal_of_document
+from paimon_magics.coordinator.protocol.removals import (
+    removal_document,
+    removal_receipt_of,
+)
 from paimon_magics.errors import (
     CommitConflictError,
     SetupError,
@@ -56,9 +60,11 @@ from paimon_magics.planning.commits.requests import (
     Transaction,
     Waiting,
 )
+from paimon_magics.statements.removals import TableRemoval
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.catalog.databases import Visibility
+from paimon_magics.tables.expiry.holders import RemovalReceipt
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
 _log = logging.getLogger(__name__)
@@ -67,6 +73,8 @@ _TURN_PAUSE_SECONDS = 0.1
 _ENDED = 410
 _END_SECONDS = 1.0  # the caller asks again
 _ABORT_SECONDS = 5.0  # a transaction that nobody aborts ends when its lease expires
+
+_REMOVAL_SECONDS = 3_600.0  # many files may have to go
 
 _AGAIN_SECONDS = 1.0
 
@@ -218,6 +226,22 @@ class RemoteCoordinator:
         document = {"table": table_document(table), "change": change_document(change)}
         answer = self._change("/v1/tables/versions", document)
         return version_receipt_of(member(answer, "receipt", dict))
+
+    def remove(
+        self, table: TableName, removal: TableRemoval, *, is_trial: bool = False
+    ) -> RemovalReceipt:
+        """See `CoordinatorClient.remove`. A repeated request waits for the run that is under
+        way."""
+        document = {
+            "id": uuid.uuid4().hex,
+            "table": table_document(table),
+            "removal": removal_document(removal),
+            "is_trial": is_trial,
+        }
+        answer = self._requests.repeat(
+            "POST", "/v1/tables/removals", document, wait_seconds=_REMOVAL_SECONDS
+        )
+        return removal_receipt_of(member(answer, "receipt", dict))
 
     def change_definition(self, change: DefinitionChange) -> bool:
         """See `CoordinatorClient.change_definition`."""

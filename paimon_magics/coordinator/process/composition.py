@@ -370,6 +370,7 @@ class _Composition:
             mover=KeyMover(catalog, coordinator.transactions),
             data_tokens=place.data_tokens,
             is_open=coordinator.stored.is_open,
+            guard=coordinator.guard,
         )
         when_taken = self._rights_taken()
         tokens = Tokens(store.tokens, when_taken)

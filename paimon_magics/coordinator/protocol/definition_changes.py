@@ -115,24 +115,24 @@ _TABLE_CHANGES: Mapping[str, type[Any]] = {
 
 def change_document(change: DefinitionChange | VersionChange) -> dict[str, Any]:
     """The document of a change."""
-    return {"kind": type(change).__name__, **_members(change)}
+    return {"kind": type(change).__name__, **change_members(change)}
 
 
 def definition_change_of(document: Any) -> DefinitionChange:
     """The change in a document."""
-    change: DefinitionChange = _value(document, _CHANGES)
+    change: DefinitionChange = value_of(document, _CHANGES)
     return change
 
 
 def change_of(document: Any) -> VersionChange:
     """The change of a table's tags, branches or history in a document."""
-    change: VersionChange = _value(document, _KINDS)
+    change: VersionChange = value_of(document, _KINDS)
     return change
 
 
 def version_receipt_document(receipt: VersionReceipt) -> dict[str, Any]:
     """The document of the receipt of such a change."""
-    return _members(receipt)
+    return change_members(receipt)
 
 
 def version_receipt_of(document: Mapping[str, Any]) -> VersionReceipt:
@@ -145,14 +145,16 @@ def version_receipt_of(document: Mapping[str, Any]) -> VersionReceipt:
     )
 
 
-def _members(value: Any) -> dict[str, Any]:
+def change_members(value: Any) -> dict[str, Any]:
+    """The members of a change as those of a document."""
     return {
         field.name: _FORMS[str(field.type)][0](getattr(value, field.name))
         for field in fields(value)
     }
 
 
-def _value(document: Any, kinds: Mapping[str, type[Any]]) -> Any:
+def value_of(document: Any, kinds: Mapping[str, type[Any]]) -> Any:
+    """The change in a document, of one of `kinds` by name. Raises InvalidValueError."""
     name = member(document, "kind", str)
     kind = kinds.get(name)
     if kind is None:
@@ -204,7 +206,7 @@ def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _changes(value: Any) -> tuple[TableChange, ...]:
-    return tuple(_value(item, _TABLE_CHANGES) for item in _plain(list)(value))
+    return tuple(value_of(item, _TABLE_CHANGES) for item in _plain(list)(value))
 
 
 _FORMS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
@@ -219,7 +221,9 @@ _FORMS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "TableName": (table_document, table_of),
     "TableSchema": (schema_document, schema_from_document),
     "tuple[TableChange, ...]": (
-        lambda changes: [{"kind": type(change).__name__, **_members(change)} for change in changes],
+        lambda changes: [
+            {"kind": type(change).__name__, **change_members(change)} for change in changes
+        ],
         _changes,
     ),
 }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import Future
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -23,14 +26,23 @@ from paimon_magics.coordinator.protocol.definition_changes import (
 from paimon_magics.coordinator.protocol.documents import table_of
 from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.coordinator.protocol.principals import Scope, principal_document
+from paimon_magics.coordinator.protocol.removals import (
+    removal_of,
+    removal_receipt_document,
+)
 from paimon_magics.coordinator.rest.catalog import rest_catalog_routes
+from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.definition_changes import DefinitionChanges, RecentChanges
+from paimon_magics.coordinator.service.removals import remove
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.service.tags_and_branches import change_versions
 from paimon_magics.errors import InvalidValueError
+from paimon_magics.statements.removals import PurgeFiles
 from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.expiry.holders import RemovalReceipt
 
 _ID_CHARACTERS_MAX = 100
+_REMOVALS_MAX = 100  # that are remembered
 _NO_KEYS = "This coordinator hands out no keys of its store."
 
 
@@ -40,6 +52,7 @@ def catalog_routes(context: Context, warehouse: str | None = None) -> list[Route
     return [
         *rest_catalog_routes(context, warehouse),
         _version_route(context),
+        _removal_route(context),
         *_definition_routes(context),
     ]
 
@@ -60,6 +73,67 @@ def _version_route(context: Context) -> Route:
         return JSONResponse({"receipt": version_receipt_document(receipt)})
 
     return Route("/v1/tables/versions", answer, methods=["POST"])
+
+
+def _removal_route(context: Context) -> Route:
+    """The route by which sessions remove snapshots, changelogs, tags and files: with
+    `{id, table, removal, is_trial}`. The answer is the receipt. A client that got no answer sends
+    the request again, with the same `id`: it waits for the run that is under way."""
+    recent = _RecentRemovals()
+
+    async def answer(request: Request) -> Response:
+        body = await json_body(request)
+        name = table_of(member(body, "table", Mapping))
+        removal = removal_of(member(body, "removal", Mapping))
+        is_trial, id = member(body, "is_trial", bool), member(body, "id", str)
+        if not 0 < len(id) <= _ID_CHARACTERS_MAX:
+            raise InvalidValueError(f"`id` must have 1 to {_ID_CHARACTERS_MAX} characters.")
+        scope = Scope.ALTER if isinstance(removal, PurgeFiles) else Scope.MAINTAIN
+        await check_named(request, scope, name, context.catalog.load)
+        shown = f"trial of {removal}" if is_trial else str(removal)
+        report(request.scope, detail=shown)
+        key = principal_of(request).name, id
+        receipt = await run_steps(
+            recent.once(key, remove(context, name, removal, is_trial=is_trial))
+        )
+        report(
+            request.scope,
+            detail=f"{shown}: {receipt.snapshots} snapshots, {len(receipt.names)} tags, "
+            f"{receipt.files} files",
+        )
+        return JSONResponse({"receipt": removal_receipt_document(receipt)})
+
+    return Route("/v1/tables/removals", answer, methods=["POST"])
+
+
+class _RecentRemovals:
+    """The last removals by their principal and id, under way or ended well. For any thread."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str | None, str], Future[RemovalReceipt]] = OrderedDict()
+        self._turn = threading.Lock()
+
+    def once(
+        self, key: tuple[str | None, str], steps: Steps[RemovalReceipt]
+    ) -> Steps[RemovalReceipt]:
+        """The receipt of the removal with this key; the first caller carries it out."""
+        with self._turn:
+            known = self._known.get(key)
+            outcome = self._known.setdefault(key, Future[RemovalReceipt]())
+            while len(self._known) > _REMOVALS_MAX:
+                self._known.popitem(last=False)
+        if known is not None:
+            earlier: RemovalReceipt = yield known
+            return earlier
+        try:
+            receipt = yield from steps
+        except BaseException as error:
+            with self._turn:
+                self._known.pop(key, None)
+            outcome.set_exception(error)
+            raise
+        outcome.set_result(receipt)
+        return receipt
 
 
 def _definition_routes(context: Context) -> list[Route]:

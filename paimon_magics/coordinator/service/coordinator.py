@@ -60,6 +60,7 @@ from paimon_magics.coordinator.service.expiry import Upkeep
 from paimon_magics.coordinator.service.publication_watch import PublicationMonitor
 from paimon_magics.coordinator.service.snapshot_leases import Leases
 from paimon_magics.coordinator.service.state_thread import QueuedEvent, StateThread
+from paimon_magics.coordinator.service.table_guard import TableGuard
 from paimon_magics.coordinator.service.transactions import Transactions
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
@@ -91,12 +92,12 @@ class Coordinator:
     `turns` keeps changes of one table apart; everything in this process that changes a table takes
     a turn. `transactions` opens and commits transactions, `stored` looks them up. `watching` knows
     the publications, `republished` counts the commits that were published again since the start,
-    `is_restored` says whether it has taken over what was stored when it started,
-    `recent_errors` has the last errors, `leases` the snapshots that are being read, `compactions`
-    the buckets that are being compacted, `commits` the commits under way, `placed` the transactions
-    with a place among small inserts that were open when it started. Without `ownership` (a
-    warehouse whose catalog publishes snapshots by its own compare-and- swap) any number of
-    coordinators may run.
+    `guard` decides what may be removed, `is_restored` says whether it has taken over what was
+    stored when it started, `recent_errors` has the last errors, `leases` the snapshots that are
+    being read, `compactions` the buckets that are being compacted, `commits` the commits under
+    way, `placed` the transactions with a place among small inserts that were open when it started.
+    Without `ownership` (a warehouse whose catalog publishes snapshots by its own compare-and-swap)
+    any number of coordinators may run.
     """
 
     placed: tuple[tuple[TransactionState, TableName], ...] = ()
@@ -147,7 +148,10 @@ class Coordinator:
         )
         self.leases = Leases(catalog, limits.lease_ms, clock_ms())
         self.compactions = CompactionClaims(lambda: self.state)
-        self.upkeep = Upkeep(catalog, store, self.state_thread, ownership, self.turns, self.leases)
+        self.guard = TableGuard(
+            self.turns, self.leases, self.state_thread, ownership, self.worker.own
+        )
+        self.upkeep = Upkeep(catalog, store, self.state_thread, ownership, self.turns, self.guard)
         self.transactions = Transactions(
             catalog,
             self.state_thread,

@@ -21,8 +21,8 @@ from functools import partial
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.request_id import about
 from paimon_magics.coordinator.runtime.threads import Loop
-from paimon_magics.coordinator.service.snapshot_leases import Leases
 from paimon_magics.coordinator.service.state_thread import StateThread
+from paimon_magics.coordinator.service.table_guard import TableGuard
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import UnknownNameError
@@ -31,7 +31,7 @@ from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fencing import DeposedError
-from paimon_magics.tables.expiry.expire_snapshots import can_expire, carry_out, decide
+from paimon_magics.tables.expiry.expire_snapshots import can_expire, carry_out
 from paimon_magics.tables.expiry.expired_files import remove_overwritten
 from paimon_magics.tables.schema.history import is_other_table
 from paimon_magics.tables.table import Table
@@ -80,14 +80,14 @@ class Upkeep:
         state_thread: StateThread,
         ownership: Ownership | None,
         turns: Turns,
-        leases: Leases,
+        guard: TableGuard,
     ) -> None:
         self._catalog = catalog
         self._publications = store.publications
         self._state_thread = state_thread
         self._ownership = ownership
         self._turns = turns
-        self._leases = leases
+        self._guard = guard
         self._every_ms = state_thread.state.limits.expire_every_ms
         self._grace_ms = state_thread.state.limits.cleanup_grace_ms
         self._runtime = state_thread.runtime
@@ -222,18 +222,13 @@ class Upkeep:
         if rules is None or not can_expire(table):
             return None
         while not self._stopping:
-            at_ms = self._now_ms()
-            with self._turns(table.location), self._leases.closing(table, at_ms) as floor:
-                if floor is None:
-                    return at_ms + self._every_ms
-                floor = min(
-                    floor, self._state_thread.stored.first_needed(table.location, table.name.branch)
-                )
-                self._check_owner()
-                expiry = decide(table, rules, floor, at_ms)
-            if expiry is None:
-                return None
-            removed = carry_out(expiry, self._turns(table.location))
+            with self._guard.cleaning(table.location):
+                may_expire, expiry = self._guard.decided(table, rules)
+                if not may_expire:
+                    return self._now_ms() + self._every_ms
+                if expiry is None:
+                    return None
+                removed = carry_out(expiry, self._turns(table.location))
             self.expired += removed
             if removed < rules.limit:
                 return None

@@ -18,6 +18,7 @@ from paimon_magics.coordinator.protocol.errors import BrokeOffError, PausedError
 from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.definitions import Databases, Definitions
+from paimon_magics.coordinator.service.guards import Guard, LoneGuard
 from paimon_magics.coordinator.turns import Turn, Turns
 from paimon_magics.errors import CommitConflictError, TableDamagedError, UnknownNameError
 from paimon_magics.planning.commits.publications import Publication
@@ -164,7 +165,7 @@ class Context:
     catalog can't, `definition_store` their views and functions. `mover` moves keys for streaming
     jobs; without it their commits are refused. `names` keeps changes of definitions apart, `slot`
     keeps them apart from commits. `data_tokens` hands out keys of the store. `is_open` tells
-    whether a transaction with a commit user is open.
+    whether a transaction with a commit user is open, `guard` what of a table may be removed.
     """
 
     catalog: Catalog
@@ -183,6 +184,7 @@ class Context:
     slot: Slot | None = None
     data_tokens: DataTokens | None = None
     is_open: Callable[[str], bool] = lambda _: False
+    guard: Guard = field(default_factory=LoneGuard)
 
     @property
     def databases(self) -> Databases:

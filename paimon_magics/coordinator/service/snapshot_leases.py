@@ -18,6 +18,7 @@ from paimon_magics.planning.commits.expiry import NO_FLOOR
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.expiry.expire_snapshots import can_expire
+from paimon_magics.tables.expiry.holders import Holder
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, read_snapshot
 from paimon_magics.tables.table import Table
 
@@ -47,12 +48,13 @@ def check_count(leases: int) -> None:
 
 
 class Leases:
-    """The read leases of one coordinator. For any thread."""
+    """The read leases of one coordinator. For any thread. `quiet_until_ms` is when every holder has
+    had the time to renew after the start."""
 
     def __init__(self, catalog: Catalog, lease_ms: int, now_ms: int) -> None:
         self._catalog = catalog
         self._lease_ms = lease_ms
-        self._quiet_until_ms = now_ms + lease_ms
+        self.quiet_until_ms = now_ms + lease_ms
         self._holders: dict[tuple[str, str], _Holder] = {}
         self._guard = threading.Lock()
         self._turns = Turns()
@@ -101,7 +103,7 @@ class Leases:
         snapshot, up to which it may move the EARLIEST hint, or None when nothing may expire
         yet."""
         with self._turns(table.location):
-            if now_ms < self._quiet_until_ms:
+            if now_ms < self.quiet_until_ms:
                 yield None
                 return
             with self._guard:
@@ -113,6 +115,17 @@ class Leases:
                     if where == table.location and name.branch == table.name.branch
                 ]
             yield min(ids, default=NO_FLOOR)
+
+    def holders(self, table: Table, now_ms: int) -> list[Holder]:
+        """The leases on snapshots of a table or branch."""
+        with self._guard:
+            self._forget(now_ms)
+            return [
+                Holder("lease", principal or holder, snapshot_id)
+                for (principal, holder), held in self._holders.items()
+                for (name, snapshot_id), where in held.leases.items()
+                if where == table.location and name.branch == table.name.branch
+            ]
 
     def count(self) -> int:
         """How many leases are held."""

@@ -69,6 +69,7 @@ from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.errors import SetupError
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.expiry import NO_FLOOR
+from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.tables.commits.fencing import DeposedError
 
@@ -503,3 +504,15 @@ class StoredTransactions:
             if publication.table.branch == branch
         ]
         return min(needed, default=NO_FLOOR)
+
+    def unsettled(self, location: str) -> tuple[list[Transaction], list[Publication]]:
+        """The transactions of a table that may still commit, or whose files are being removed, and
+        its publications that may have to be published again."""
+        state = self._state_thread.state
+        opened = [
+            transaction
+            for id, known in state.transactions.items()
+            if known.location == location
+            and (transaction := self._state_thread.opened.get(id)) is not None
+        ]
+        return opened, list(state.watched.get(location, ()))

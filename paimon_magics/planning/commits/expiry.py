@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from paimon_magics.errors import InvalidTableError
+from paimon_magics.errors import InvalidTableError, InvalidValueError
 from paimon_magics.planning.formatting import age_text
 from paimon_magics.planning.options.values import duration_ms, integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
@@ -57,8 +57,12 @@ class ExpiryRules:
 
         Raises InvalidTableError for options that contradict each other.
         """
-        if schema.write_only:
-            return None
+        return None if schema.write_only else cls.also_write_only(schema)
+
+    @classmethod
+    def also_write_only(cls, schema: TableSchema) -> ExpiryRules:
+        """Return a table's rules, also where its writers leave expiry to another job. Raises
+        InvalidTableError as `of`."""
         snapshots = _retention(schema, "snapshot", _PAIMONS)
         changelogs = _retention(schema, "changelog", snapshots)
         keeps = (
@@ -76,6 +80,67 @@ class ExpiryRules:
             consumer_time_ms=schema.parsed("consumer.expiration-time", duration_ms, None),
             removes_empty_folders=schema.flag("snapshot.clean-empty-directories"),
         )
+
+    def with_snapshots(
+        self,
+        *,
+        count_max: int | None,
+        count_min: int | None,
+        time_ms: float | None,
+        limit: int | None,
+    ) -> ExpiryRules:
+        """The same rules with other limits for snapshots; None leaves one as it is. Raises
+        InvalidValueError for limits that contradict each other."""
+        retention = _limited(self.snapshots, "snapshots", count_max, count_min, time_ms)
+        return replace(self, snapshots=retention, limit=_limit(limit, self.limit))
+
+    def with_changelogs(
+        self,
+        *,
+        count_max: int | None,
+        count_min: int | None,
+        time_ms: float | None,
+        limit: int | None,
+    ) -> ExpiryRules:
+        """The same as `with_snapshots` for the changelogs that outlive snapshots."""
+        retention = _limited(self.changelogs, "changelogs", count_max, count_min, time_ms)
+        return replace(self, changelogs=retention, limit=_limit(limit, self.limit))
+
+
+def _limited(
+    retention: Retention,
+    what: str,
+    count_max: int | None,
+    count_min: int | None,
+    time_ms: float | None,
+) -> Retention:
+    highest = retention.count_max if count_max is None else count_max
+    least = retention.count_min if count_min is None else count_min
+    if least < 1 or highest < least:
+        raise InvalidValueError(
+            f"`retain_max` is {highest:,} and `retain_min` is {least:,}: nothing expires by that."
+            if least >= 1
+            else f"`retain_min` is {least:,}, but the last of the {what} always stays.",
+            hint=f"`retain_min` must be at least 1 and at most `retain_max`, for example "
+            f"retain_max => {max(highest, 1)}, retain_min => {min(max(least, 1), max(highest, 1))}."
+            + (
+                f" Without it, `retain_min` is the table's own, {retention.count_min}."
+                if count_min is None
+                else ""
+            ),
+        )
+    return Retention(least, highest, retention.time_ms if time_ms is None else time_ms)
+
+
+def _limit(given: int | None, own: int) -> int:
+    if given is None:
+        return own
+    if given < 1:
+        raise InvalidValueError(
+            f"`max_deletes` is {given:,}: that removes nothing.",
+            hint="Give the largest number to remove, at least 1.",
+        )
+    return given
 
 
 def with_time_retained(schema: TableSchema, time_retained: str) -> TableSchema:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from paimon_magics.errors import (
     InvalidValueError,
@@ -27,6 +27,16 @@ from paimon_magics.statements.maintenance import (
     Maintenance,
     RescaleBuckets,
     RewriteFileIndex,
+)
+from paimon_magics.statements.removals import (
+    ExpireChangelogs,
+    ExpirePartitions,
+    ExpireSnapshots,
+    ExpireTags,
+    PurgeFiles,
+    Removal,
+    RemoveOrphanFiles,
+    RemoveUnexistingFiles,
 )
 from paimon_magics.statements.version_changes import (
     Argument,
@@ -47,11 +57,12 @@ from paimon_magics.statements.version_changes import (
     VersionChange,
 )
 
+_Change = TypeVar("_Change", bound=Maintenance | Removal)
+
 _OTHERS = word_set(
     "alter_function alter_view_dialect clear_consumers "
-    "copy create_function create_global_index drop_function drop_global_index expire_partitions "
-    "expire_snapshots expire_tags mark_partition_done merge_branch migrate_database migrate_table "
-    "purge_files reassign_row_id remove_orphan_files remove_unexisting_files repair "
+    "copy create_function create_global_index drop_function drop_global_index "
+    "mark_partition_done merge_branch migrate_database migrate_table reassign_row_id repair "
     "repair_earliest_snapshot reset_consumer trigger_tag_automatic_creation"
 )
 
@@ -75,7 +86,7 @@ class Procedure:
 
     name: str
     parameters: tuple[_Parameter, ...]
-    make: Callable[..., VersionChange | Maintenance]
+    make: Callable[..., VersionChange | Maintenance | Removal]
 
     @property
     def form(self) -> str:
@@ -98,7 +109,7 @@ class PlannedCall:
 
     procedure: str
     table: str | None
-    change: VersionChange | Maintenance
+    change: VersionChange | Maintenance | Removal
     position: int
 
 
@@ -243,6 +254,12 @@ def _converted(value: Any, kind: type) -> Any:
 _COMPACTION = (
     "partitions compact_strategy order_strategy order_by where options partition_idle_time"
 )
+_RETENTION = "retain_max:int retain_min:int older_than max_deletes:int"
+_PARTITION_EXPIRY = (
+    "expiration_time timestamp_formatter timestamp_pattern expire_strategy max_expires:int options"
+)
+_UNEXISTING = "dry_run:bool parallelism:int"
+_ORPHANS = "older_than dry_run:bool parallelism:int mode"
 _DATABASE_COMPACTION = "including_databases including_tables excluding_tables options"
 
 
@@ -250,10 +267,10 @@ def _offered() -> str:
     return f"The procedures offered are {', '.join(sorted(PROCEDURES))}."
 
 
-def _stated(make: Callable[..., Maintenance]) -> Callable[..., Maintenance]:
+def _stated(make: Callable[..., _Change]) -> Callable[..., _Change]:
     """`make` with None in place of blank texts, which count as not given."""
 
-    def make_change(*values: Any) -> Maintenance:
+    def make_change(*values: Any) -> _Change:
         return make(
             *((value.strip() or None) if isinstance(value, str) else value for value in values)
         )
@@ -282,7 +299,7 @@ def _roll_back(version: str | None, snapshot: int | None, tag: str | None) -> Ve
 
 def _procedure(
     name: str,
-    make: Callable[..., VersionChange | Maintenance],
+    make: Callable[..., VersionChange | Maintenance | Removal],
     required: str = "",
     optional: str = "",
     *,
@@ -317,6 +334,13 @@ _OFFERED = (
     _procedure("rename_branch", RenameBranch, "from_branch to_branch"),
     _procedure("delete_branch", lambda branch: DeleteBranches(_names_in(branch)), "branch"),
     _procedure("fast_forward", FastForward, "branch"),
+    _procedure("expire_snapshots", _stated(ExpireSnapshots), "", f"{_RETENTION} options"),
+    _procedure("expire_changelogs", _stated(ExpireChangelogs), "", f"{_RETENTION} delete_all:bool"),
+    _procedure("expire_tags", _stated(ExpireTags), "", "older_than"),
+    _procedure("expire_partitions", _stated(ExpirePartitions), "", _PARTITION_EXPIRY),
+    _procedure("remove_orphan_files", _stated(RemoveOrphanFiles), "", _ORPHANS),
+    _procedure("purge_files", PurgeFiles),
+    _procedure("remove_unexisting_files", RemoveUnexistingFiles, "", _UNEXISTING),
     _procedure("rollback", _roll_back, "", "version snapshot:int tag"),
     _procedure("rollback_to_timestamp", RollBackToTimestamp, "timestamp:int"),
     _procedure("rollback_to_watermark", RollBackToWatermark, "watermark:int"),

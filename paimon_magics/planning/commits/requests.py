@@ -46,14 +46,19 @@ def commit_user_of(prefix: str) -> str:
     return _COMMIT_USER + "-".join(parts.groups())
 
 
+def prefix_of(commit_user: str) -> str | None:
+    """The file prefix of the transaction with a commit user; None for a commit of another kind."""
+    digits = commit_user.removeprefix(_COMMIT_USER).replace("-", "")
+    prefix = f"{_PREFIX}{digits}-"
+    is_ours = _IDENTITY.fullmatch(prefix) is not None and commit_user_of(prefix) == commit_user
+    return prefix if is_ours else None
+
+
 def is_named_by(commit_user: str, owner: str) -> bool:
     """Whether a commit user is that of a transaction of `owner`, or of nobody by name; True for one
     that is no transaction's."""
-    digits = commit_user.removeprefix(_COMMIT_USER).replace("-", "")
-    prefix = f"{_PREFIX}{digits}-"
-    if not commit_user.startswith(_COMMIT_USER) or _IDENTITY.fullmatch(prefix) is None:
-        return True
-    return prefix.startswith((names_of(owner), names_of("")))
+    prefix = prefix_of(commit_user)
+    return prefix is None or prefix.startswith((names_of(owner), names_of("")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from paimon_magics.errors import InvalidTableError, nearest
+from paimon_magics.errors import InvalidTableError, InvalidValueError, nearest
 from paimon_magics.planning.formatting import shortened
 
 TAG_DAYS_MAX = 1_000_000
@@ -135,3 +135,15 @@ def _unreadable(key: str, text: str, wanted: str) -> InvalidTableError:
         f"The option '{key}' can't be '{shortened(text, _SHOWN_MAX)}'.",
         hint=f"Its value must be {wanted}.",
     )
+
+
+def option_pairs(text: str, example: str) -> Iterator[tuple[str, str]]:
+    """The options that a procedure's parameter `options` lists. Raises InvalidValueError."""
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise InvalidValueError(
+                f"`options` has '{pair}', which is not an option with its value.",
+                hint=f"Write options => '{example}'.",
+            )
+        yield key.strip(), value.strip()

@@ -12,7 +12,7 @@ from paimon_magics.errors import InvalidValueError, PaimonMagicsError, Unconfirm
 from paimon_magics.planning.commits.procedures import PlannedCall, plan_call
 from paimon_magics.planning.commits.requests import CommitRequest, CompactManifests
 from paimon_magics.planning.formatting import count_text, size_text
-from paimon_magics.planning.options.values import memory_size_bytes
+from paimon_magics.planning.options.values import memory_size_bytes, option_pairs
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import Operation, provenance
@@ -20,15 +20,21 @@ from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.statements.compaction import (
     ProcedureCall,
     compaction_lines,
-    option_pairs,
     rescale_lines,
     run_compaction,
     run_rescale,
 )
 from paimon_magics.session.statements.confirmations import loss_of_change
 from paimon_magics.session.statements.file_indexes import file_index_lines, run_file_index_rewriting
-from paimon_magics.session.statements.handler import Handler
+from paimon_magics.session.statements.handler import Handler, Standing, no_preview
+from paimon_magics.session.statements.removals import (
+    removal_lines,
+    removal_preview,
+    run_removal,
+    unconfirmed_removal,
+)
 from paimon_magics.session.statements.tags_and_branches import run_version_change
+from paimon_magics.session.writes.outcomes import Replaced
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.statements.clauses.names import named
 from paimon_magics.statements.maintenance import (
@@ -38,6 +44,7 @@ from paimon_magics.statements.maintenance import (
     RescaleBuckets,
     RewriteFileIndex,
 )
+from paimon_magics.statements.removals import Removal, RemoveOrphanFiles
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import Call, Parameter
 from paimon_magics.tables.manifests.merging import ManifestCounts, counted_manifests
@@ -59,10 +66,17 @@ def call_handler(
     def planned() -> PlannedCall:
         return _planned(scope, statement, parameters)
 
+    def preview() -> Replaced | Standing:
+        call = planned()
+        if not isinstance(call.change, Removal):
+            raise no_preview(statement)
+        return removal_preview(_call(scope, statement, call), call.change)
+
     return Handler(
         run=lambda: _run(scope, statement, planned()),
         dry_run=lambda: " ".join(_lines(scope, statement, planned())),
         explain=lambda mode: _lines(scope, statement, planned()),
+        preview=preview,
         unconfirmed=lambda mode: _unconfirmed(scope, statement, planned()),
     )
 
@@ -72,6 +86,8 @@ def _unconfirmed(
 ) -> UnconfirmedError | None:
     if isinstance(call.change, CompactDatabase):
         return None
+    if isinstance(call.change, Removal):
+        return unconfirmed_removal(_call(scope, statement, call), call.change)
     name = _table(scope, statement, call)
     return loss_of_change(scope, statement, name, call.change, call.position)
 
@@ -91,10 +107,20 @@ def _table(scope: StatementScope, statement: Call, call: PlannedCall) -> TableNa
     return scope.full_name(name)
 
 
+def _call(scope: StatementScope, statement: Call, call: PlannedCall) -> ProcedureCall:
+    """The call with its table; `db.*` is all tables of a database, where that is allowed."""
+    database, dot, every = (call.table or "").rpartition(".")
+    if isinstance(call.change, RemoveOrphanFiles) and dot and every == "*":
+        name = TableName("*", database=named(database).table)
+    else:
+        name = _table(scope, statement, call)
+    return ProcedureCall(scope, statement, name, call.position)
+
+
 def _run(scope: StatementScope, statement: Call, planned: PlannedCall) -> Outcome:
     if isinstance(planned.change, CompactDatabase):
         return _run_database_compaction(scope, statement, planned.change)
-    call = ProcedureCall(scope, statement, _table(scope, statement, planned), planned.position)
+    call = _call(scope, statement, planned)
     match planned.change:
         case CompactTable() as request:
             return run_compaction(call, request)
@@ -104,6 +130,8 @@ def _run(scope: StatementScope, statement: Call, planned: PlannedCall) -> Outcom
             return run_file_index_rewriting(call, request)
         case RescaleBuckets() as request:
             return run_rescale(call, request)
+        case _ if isinstance(planned.change, Removal):
+            return run_removal(call, planned.change)
         case change:
             return run_version_change(scope, statement, call.name, change, call.position)
 
@@ -112,7 +140,7 @@ def _lines(scope: StatementScope, statement: Call, planned: PlannedCall) -> list
     """What the call would do."""
     if isinstance(planned.change, CompactDatabase):
         return _database_lines(scope, statement, planned.change)
-    call = ProcedureCall(scope, statement, _table(scope, statement, planned), planned.position)
+    call = _call(scope, statement, planned)
     match planned.change:
         case CompactTable() as request:
             return compaction_lines(call, request)
@@ -122,6 +150,8 @@ def _lines(scope: StatementScope, statement: Call, planned: PlannedCall) -> list
             return file_index_lines(call, request)
         case RescaleBuckets() as request:
             return rescale_lines(call, request)
+        case _ if isinstance(planned.change, Removal):
+            return removal_lines(call, planned.change)
         case _:
             call.load()
             return [f"Would call sys.{planned.procedure} for `{call.name}`."]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +18,7 @@ from paimon_magics.planning.commits.requests import OverwriteTouched
 from paimon_magics.planning.compaction.schedule import not_compacted
 from paimon_magics.planning.compaction.sort_orders import SortOrder, sort_order
 from paimon_magics.planning.formatting import count_text, size_text
-from paimon_magics.planning.options.values import duration_ms
+from paimon_magics.planning.options.values import duration_ms, option_pairs
 from paimon_magics.planning.schemas.format_rules import fits_spark
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import check_writable
@@ -243,18 +242,6 @@ def _with_options(table: Table, request: CompactTable) -> Table:
     schema = table.schema
     merged = tuple({**dict(schema.options), **dynamic}.items())
     return replace(table, schema=replace(schema, options=merged))
-
-
-def option_pairs(text: str, example: str) -> Iterator[tuple[str, str]]:
-    """The options that a procedure's parameter `options` lists. Raises InvalidValueError."""
-    for pair in filter(None, (part.strip() for part in text.split(","))):
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise InvalidValueError(
-                f"`options` has '{pair}', which is not an option with its value.",
-                hint=f"Write options => '{example}'.",
-            )
-        yield key.strip(), value.strip()
 
 
 # The partitions that a procedure is limited to, by its parameters.

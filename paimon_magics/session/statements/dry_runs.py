@@ -14,12 +14,16 @@ from paimon_magics.session.queries.spark_calls import is_for_spark
 from paimon_magics.session.row_changes.previews import ChangedRows
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.statements.confirmations import loss_of_sparks_table
-from paimon_magics.session.statements.handler import dry_run_sentence, explained, explanation
+from paimon_magics.session.statements.handler import (
+    Standing,
+    dry_run_sentence,
+    explained,
+    explanation,
+)
 from paimon_magics.session.statements.handlers import handler_of
 from paimon_magics.session.writes.outcomes import Replaced, rows_taken
 from paimon_magics.statements.statement import PassThrough
 from paimon_magics.statements.subjects import Explain, Statement
-from paimon_magics.statements.version_changes import Call
 from paimon_magics.tables.manifests.partitions import partition_name
 
 _WORDS = re.compile(
@@ -86,6 +90,11 @@ def preview_of(
             if len(statements) == 1:
                 return _previewed(scope, text, replaced.sample, lines)
             continue
+        if isinstance(replaced, Standing):
+            lines.append(replaced.line)
+            if len(statements) == 1:
+                return _previewed(scope, text, replaced.rows, lines)
+            continue
         table, sizes = replaced.table, replaced.sizes
         rows += [
             {
@@ -120,18 +129,10 @@ def _previewed(scope: StatementScope, text: str, rows: pa.Table, lines: Sequence
 
 def _replaced(
     scope: StatementScope, statement: Statement, parameters: Mapping[str, object]
-) -> Replaced | ChangedRows:
+) -> Replaced | ChangedRows | Standing:
     handler = handler_of(scope, statement, parameters)
     if handler.preview is not None:
         return handler.preview()
-    if isinstance(statement, Call):
-        raise UnsupportedStatementError(
-            f"`CALL {'.'.join(statement.procedure)}` has no preview.",
-            hint="Without --yes the cell asks first, and names what it takes away. --dry-run says "
-            "what it would do; `%paimon diff TABLE SNAPSHOT..` shows how rows differ from a state.",
-            statement=statement.text,
-            position=0,
-        )
     raise UnsupportedStatementError(
         f"`{statement.text.split()[0].upper()}` removes no rows, so there is nothing to preview.",
         hint="--preview is for INSERT OVERWRITE, DELETE, UPDATE, MERGE INTO, TRUNCATE, "

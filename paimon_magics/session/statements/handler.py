@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from paimon_magics.errors import UnconfirmedError
+from paimon_magics.errors import UnconfirmedError, UnsupportedStatementError
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.row_changes.previews import ChangedRows
 from paimon_magics.session.scope import StatementScope
@@ -16,11 +16,20 @@ from paimon_magics.session.writes.merged_schemas import HarmReport
 from paimon_magics.session.writes.outcomes import Replaced, rows_back, rows_taken
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.subjects import Statement
+from paimon_magics.statements.version_changes import Call
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.table import Table
 
 CONFIRM = "begin the cell with %%paimon --yes, or give session.run confirm=True."
 SEE_PREVIEW = "%%paimon --preview shows the rows of each partition."
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a statement would remove beside rows, as a `line`, and what keeps the rest: `rows`."""
+
+    rows: pa.Table
+    line: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,7 @@ class Handler:
     run: Callable[[], Outcome]
     dry_run: Callable[[], str] | None = None
     explain: Callable[[str], list[str]] | None = None
-    preview: Callable[[], Replaced | ChangedRows] | None = None
+    preview: Callable[[], Replaced | ChangedRows | Standing] | None = None
     unconfirmed: Callable[[str], UnconfirmedError | None] | None = None
     changed: Changed = nothing_changed
     needs: tuple[TableName, ...] = ()
@@ -122,6 +131,17 @@ def harmed(statement: Statement, harm: HarmReport | None) -> UnconfirmedError | 
         hint=f"{harm.examined} To run it anyway, {CONFIRM} {harm.way_back} "
         f"{harm.not_looked_at}".rstrip(),
         statement=statement.text,
+        position=0,
+    )
+
+
+def no_preview(call: Call) -> UnsupportedStatementError:
+    """Return the error for a procedure that neither removes rows nor files."""
+    return UnsupportedStatementError(
+        f"`CALL {'.'.join(call.procedure)}` has no preview.",
+        hint="Without --yes the cell asks first, and names what it takes away. --dry-run says "
+        "what it would do; `%paimon diff TABLE SNAPSHOT..` shows how rows differ from a state.",
+        statement=call.text,
         position=0,
     )
 

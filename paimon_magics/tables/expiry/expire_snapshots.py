@@ -28,7 +28,11 @@ from paimon_magics.planning.commits.expiry import (
     changelogs_end,
     snapshots_end,
 )
-from paimon_magics.tables.expiry.expired_files import ExpiredFiles, ProtectedFiles
+from paimon_magics.tables.expiry.expired_files import (
+    ExpiredFiles,
+    PlannedFiles,
+    ProtectedFiles,
+)
 from paimon_magics.tables.snapshots.latest import (
     changelog_folder,
     changelog_ids,
@@ -66,9 +70,11 @@ def can_expire(table: Table) -> bool:
     return not publishes_itself(table)
 
 
-def decide(table: Table, rules: ExpiryRules, floor: int, now_ms: int) -> Expiry | None:
+def decide(
+    table: Table, rules: ExpiryRules, floor: int, now_ms: int, *, is_trial: bool = False
+) -> Expiry | None:
     """Decide by the rules which snapshots to remove; None if there is nothing to do. Snapshots from
-    `floor` on stay.
+    `floor` on stay. A trial changes nothing, and must not be carried out.
 
     While this runs, no other process may create a tag or branch of the table, roll it back, or
     begin to read a snapshot below `floor`. Raises TableDamagedError if the new earliest snapshot is
@@ -79,7 +85,8 @@ def decide(table: Table, rules: ExpiryRules, floor: int, now_ms: int) -> Expiry 
     latest, earliest = latest_snapshot(paimon), earliest_snapshot_id(paimon, table.store)
     if latest is None or earliest is None:
         return None
-    floor = min(floor, _consumers_floor(table, rules, now_ms), _forward_floor(table))
+    consumed = _consumers_floor(table, rules, now_ms, is_trial=is_trial)
+    floor = min(floor, consumed, _forward_floor(table))
 
     def time_of(snapshot_id: int) -> int | None:
         snapshot = read_snapshot(paimon, snapshot_id)
@@ -99,10 +106,11 @@ def decide(table: Table, rules: ExpiryRules, floor: int, now_ms: int) -> Expiry 
         read = (read_snapshot(paimon, snapshot_id) for snapshot_id in range(begin, end + 1))
         snapshots = [snapshot for snapshot in read if snapshot is not None]
         protected = ProtectedFiles(table)
-        table.store.write(hint, str(end).encode())
-        reach("expiry.decided")
+        if not is_trial:
+            table.store.write(hint, str(end).encode())
+            reach("expiry.decided")
         return Expiry(table, rules, now_ms, begin, end, snapshots, protected)
-    if table.store.read(hint) is None:  # so that the folder need not be listed again
+    if not is_trial and table.store.read(hint) is None:  # so that the folder is not listed again
         write_hint(table.store, hint, end)
     if rules.keeps_changelogs:
         return Expiry(table, rules, now_ms, begin, end, (), ProtectedFiles(table))
@@ -116,21 +124,46 @@ def carry_out(expiry: Expiry, turn: AbstractContextManager[None] | None = None) 
     Others may use the table meanwhile. `turn` is held while the snapshots' own files are removed,
     so that the table is not rolled back meanwhile.
     """
+    return carried_out(expiry, turn).snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """How many snapshots (or changelogs, or tags) were removed or would be, and files with them."""
+
+    snapshots: int = 0
+    files: int = 0
+
+
+def carried_out(expiry: Expiry, turn: AbstractContextManager[None] | None = None) -> Removed:
+    """The same as `carry_out`; return also how many files were removed."""
     removed = 0
+    files = ExpiredFiles(expiry.table, expiry.rules, expiry.protected)
     if expiry.begin < expiry.end:
-        expired = _remove_files(expiry)
+        expired = _remove_files(expiry, files)
         with turn or nullcontext():
             removed = _remove_snapshots(expiry, expired)
     if expiry.rules.keeps_changelogs:
         _expire_changelogs(expiry.table, expiry.rules, expiry.protected, expiry.end, expiry.now_ms)
-    return removed
+    return Removed(removed, files.removed + removed)
 
 
-def _remove_files(expiry: Expiry) -> Sequence[Any]:
+def planned_paths(expiry: Expiry) -> tuple[int, list[str]]:
+    """How many snapshots an expiry on trial would remove, and the paths of the files that would go
+    with them: some may be gone already. Changelogs that would expire then are not among them."""
+    if expiry.begin >= expiry.end:
+        return 0, []
+    files = PlannedFiles(expiry.table, expiry.rules, expiry.protected)
+    expired = _remove_files(expiry, files)
+    manager = expiry.table.paimon.snapshot_manager()
+    own = [manager.get_snapshot_path(snapshot.id) for snapshot in expired]
+    return len(expired), [*dict.fromkeys(files.paths), *own]
+
+
+def _remove_files(expiry: Expiry, files: ExpiredFiles) -> Sequence[Any]:
     """Remove the files that only the expired snapshots refer to; return these snapshots."""
-    table, rules = expiry.table, expiry.rules
+    rules = expiry.rules
     *expired, last = expiry.snapshots
-    files = ExpiredFiles(table, rules, expiry.protected)
     files.remove(path for snapshot in [*expired[1:], last] for path in _replaced(files, snapshot))
     if not rules.keeps_changelogs:
         files.remove(path for snapshot in expired for path in files.of_changelog(snapshot))
@@ -196,9 +229,9 @@ def _forward_floor(table: Table) -> int:
     return main.id if same is not None and same.uuid == main.uuid else NO_FLOOR
 
 
-def _consumers_floor(table: Table, rules: ExpiryRules, now_ms: int) -> int:
+def _consumers_floor(table: Table, rules: ExpiryRules, now_ms: int, *, is_trial: bool) -> int:
     consumers = table.paimon.consumer_manager()
-    if rules.consumer_time_ms is not None:
+    if rules.consumer_time_ms is not None and not is_trial:
         oldest_ms = now_ms - rules.consumer_time_ms
         consumers.expire(datetime.datetime.fromtimestamp(oldest_ms / 1000))
     if not rules.consumers_keep_snapshots:
@@ -232,37 +265,92 @@ def _expire_changelogs(
 
     `earliest_snapshot` is the id of the earliest snapshot, whose files stay.
     """
+    ends = _changelogs_to_expire(table, rules, now_ms)
+    snapshot = read_snapshot(table.paimon, earliest_snapshot)
+    if ends is None or snapshot is None:
+        return 0
+    begin, end = ends
+    first = read_changelog(table, end)
+    if begin == end or first is None:
+        return 0
+    table.store.write(f"{changelog_folder(table)}/EARLIEST", str(end).encode())
+    reach("expiry.changelogs_decided")
+    names = protected.metadata(begin, end, [snapshot], [first])
+    files = ExpiredFiles(table, rules, protected)
+    return _remove(files, table, range(begin, end), names)
+
+
+def _changelogs_to_expire(table: Table, rules: ExpiryRules, now_ms: int) -> tuple[int, int] | None:
+    """The first changelog that goes by the rules, and the first that stays; None if there are no
+    changelogs."""
     latest = latest_snapshot(table.paimon)
     earliest = _hinted(table, "EARLIEST", following=False)
     last = _hinted(table, "LATEST", following=True)
     if latest is None or earliest is None or last is None:
-        return 0
+        return None
 
     def time_of(changelog_id: int) -> int | None:
         changelog = read_changelog(table, changelog_id)
         return None if changelog is None else int(changelog.time_millis)
 
-    consumed = table.paimon.consumer_manager().min_next_snapshot()
-    floor = NO_FLOOR if consumed is None else int(consumed)
-    end = changelogs_end(rules, earliest, last, latest.id, floor, time_of, now_ms)
+    end = changelogs_end(rules, earliest, last, latest.id, _consumed(table), time_of, now_ms)
     begin = earliest
     while read_changelog(table, begin - 1) is not None:  # left by a run that was cut short
         begin -= 1
-    first, snapshot = read_changelog(table, end), read_snapshot(table.paimon, earliest_snapshot)
-    if begin == end or first is None or snapshot is None:
-        return 0
-    table.store.write(f"{changelog_folder(table)}/EARLIEST", str(end).encode())
+    return begin, end
+
+
+def _consumed(table: Table) -> int:
+    consumed = table.paimon.consumer_manager().min_next_snapshot()
+    return NO_FLOOR if consumed is None else int(consumed)
+
+
+def expire_changelogs(
+    table: Table, rules: ExpiryRules, now_ms: int, *, every: bool, is_trial: bool = False
+) -> tuple[int, list[str], int]:
+    """Remove the changelogs that need not be kept by the rules, or `every` one, with their files.
+    Return how many, the paths of the files that a trial would remove, and the number of files that
+    were removed.
+
+    While this runs, no other process may expire anything of the table. A changelog that a consumer
+    has yet to read stays in any case.
+    """
+    assert can_expire(table)
+    ids = changelog_ids(table)
+    earliest = earliest_snapshot_id(table.paimon, table.store)
+    if not ids or earliest is None:
+        return 0, [], 0
+    ends = _changelogs_to_expire(table, rules, now_ms)
+    begin, end = ends or (ids[0], ids[0])
+    if every:
+        begin, end = ids[0], min(ids[-1] + 1, _consumed(table), earliest)
+    if begin >= end:
+        return 0, [], 0
+    protected = ProtectedFiles(table)
+    first = read_changelog(table, end)
+    snapshot = read_snapshot(table.paimon, earliest)
+    others = [] if first is None else [first]
+    names = protected.metadata(begin, end, [snapshot], others)
+    if is_trial:
+        planned = PlannedFiles(table, rules, protected)
+        count = _remove(planned, table, range(begin, end), names)
+        return count, [*dict.fromkeys(planned.paths)], 0
+    if first is None:
+        for hint in ("EARLIEST", "LATEST"):
+            table.store.delete([f"{changelog_folder(table)}/{hint}"])
+    else:
+        table.store.write(f"{changelog_folder(table)}/EARLIEST", str(end).encode())
     reach("expiry.changelogs_decided")
-    names = protected.metadata(begin, end, [snapshot], [first])
-    return _remove(table, rules, protected, range(begin, end), names)
+    files = ExpiredFiles(table, rules, protected)
+    count = _remove(files, table, range(begin, end), names)
+    return count, [], files.removed
 
 
-def _remove(
-    table: Table, rules: ExpiryRules, protected: ProtectedFiles, ids: range, names: set[str]
-) -> int:
+def _remove(files: ExpiredFiles, table: Table, ids: range, names: set[str]) -> int:
+    """Remove changelogs with their files, but for metadata with one of `names`; return how
+    many."""
     read = (read_changelog(table, changelog_id) for changelog_id in ids)
     expired = [changelog for changelog in read if changelog is not None]
-    files = ExpiredFiles(table, rules, protected)
     for changelog in expired:
         own = changelog.changelog_manifest_list is not None
         files.remove(files.of_changelog(changelog) if own else files.deleted_in(changelog))
@@ -274,7 +362,7 @@ def _remove(
         else:
             files.remove(files.of_list(changelog.delta_manifest_list, names))
             files.remove(files.of_list(changelog.base_manifest_list, names))
-        table.store.delete([f"{changelog_folder(table)}/changelog-{changelog.id}"])
+        files.remove([f"{changelog_folder(table)}/changelog-{changelog.id}"])
     return len(expired)
 
 

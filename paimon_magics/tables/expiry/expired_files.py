@@ -144,7 +144,8 @@ class ProtectedFiles:
 
 
 class ExpiredFiles:
-    """The files of one run of expiry; paths are as pypaimon writes them."""
+    """The files of one run of expiry; paths are as pypaimon writes them. `removed` counts those
+    that were removed, which may have been gone before."""
 
     def __init__(self, table: Table, rules: ExpiryRules, protected: ProtectedFiles) -> None:
         self.rules = rules
@@ -154,6 +155,7 @@ class ExpiredFiles:
         self._lists = ManifestListManager(table.paimon)
         self._manifests = ManifestFileManager(table.paimon)
         self._folders: set[str] = set()
+        self.removed = 0
 
     def deleted_in(self, snapshot: Any, *, keeps_appended: bool = False) -> list[str]:
         """The data files that a snapshot deleted, without those that a tag or branch has:
@@ -236,8 +238,9 @@ class ExpiredFiles:
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files, and remember their folders for `remove_empty_folders`."""
-        once = list(dict.fromkeys(paths))
-        self._folders |= {path.rpartition("/")[0] for path in self._table.paths.delete(once)}
+        gone = self._table.paths.delete(dict.fromkeys(paths))
+        self.removed += len(gone)
+        self._folders |= {path.rpartition("/")[0] for path in gone}
 
     def remove_empty_folders(self) -> None:
         """For `snapshot.clean-empty-directories`: remove the folders of buckets and partitions that
@@ -282,6 +285,21 @@ class ExpiredFiles:
             return str(factory.bucket_index_path(values, entry.bucket, file))
         inside = factory.global_index_path_factory().to_path(file.file_name)
         return str(file.external_path or inside)
+
+
+class PlannedFiles(ExpiredFiles):
+    """The files of an expiry on trial: none is removed. `paths` are those that would be."""
+
+    def __init__(self, table: Table, rules: ExpiryRules, protected: ProtectedFiles) -> None:
+        super().__init__(table, rules, protected)
+        self.paths: list[str] = []
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Note the files."""
+        self.paths += paths
+
+    def remove_empty_folders(self) -> None:
+        """Nothing became empty."""
 
 
 # Removes the metadata of an overwritten snapshot: its manifests and manifest lists, which nothing

@@ -208,6 +208,26 @@ def load_tag(table: StoredTable, name: str) -> Document | None:
     return _read(table, tag_path(table, name)) if is_tag_name(name) else None
 
 
+def expired_tags(table: StoredTable, now_ms: int, before_ms: int | None) -> list[str]:
+    """The names of the tags whose time is over, and of those that were made before `before_ms`
+    (both epoch milliseconds): Paimon's `TagTimeExpire`."""
+    expired = []
+    for name in list_tags(table):
+        tag = load_tag(table, name)
+        if tag is None:  # it was deleted meanwhile
+            continue
+        created_ms = tag_document(name, tag)["tagCreateTime"]
+        retained = tag.get("tagTimeRetained")
+        if created_ms is None or retained is None:
+            retained = None
+            created_ms = table.store.modified_ms(tag_path(table, name))
+        is_over = retained is not None and created_ms + float(retained) * 1000 < now_ms
+        is_older = before_ms is not None and created_ms is not None and created_ms < before_ms
+        if is_over or is_older:
+            expired.append(name)
+    return expired
+
+
 def tag_document(name: str, tag: Document) -> Document:
     """A stored tag as an answer of the REST protocol (`GetTagResponse`); times in milliseconds
     since 1970."""

@@ -124,6 +124,16 @@ def usable_snapshots(paimon: Any, store: Store, branch: str | None = None) -> li
     return [snapshot for snapshot in snapshots if snapshot is not None]
 
 
+def remaining_snapshots(paimon: Any, store: Store, branch: str | None = None) -> list[Any]:
+    """The snapshots of a table, or of `branch`, that an interrupted expiry has left below
+    EARLIEST."""
+    manager = _manager(paimon, branch)
+    earliest = _earliest(paimon, manager, store)
+    ids = (id for id in _stored(manager, store) if earliest is not None and id < earliest)
+    snapshots = (_read(paimon, manager, id) for id in ids)
+    return [snapshot for snapshot in snapshots if snapshot is not None]
+
+
 def _manager(paimon: Any, branch: str | None) -> Any:
     manager = paimon.snapshot_manager()
     return manager if branch is None else manager.copy_with_branch(branch)

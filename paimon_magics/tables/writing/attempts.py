@@ -46,7 +46,9 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
-_FOLDER = ".attempts"
+ATTEMPTS_FOLDER = ".attempts"
+"""The folder of a table's notes."""
+
 _OPEN = "open"
 _ENDED = "ended"
 _ID_CHARACTERS = 12
@@ -78,7 +80,7 @@ class Closed:
 
 def attempts_stem(location: str, prefix: str) -> str:
     """The stem of the transaction with that file prefix: the paths of its notes begin with it."""
-    return f"{local_path(location) or location}/{_FOLDER}/{prefix.rstrip('-')}"
+    return f"{local_path(location) or location}/{ATTEMPTS_FOLDER}/{prefix.rstrip('-')}"
 
 
 # ---- in a task ----
@@ -224,6 +226,19 @@ def close_attempts(store: Store, stem: str, counted: frozenset[str]) -> Closed:
     if not after:
         store.remove_if_empty(folder)
     return Closed(left.pop(stem, frozenset()), left)
+
+
+def unsettled_prefixes(store: Store, location: str) -> list[str]:
+    """The file prefixes of the transactions of a table whose attempts may still hand over or remove
+    files: one of them runs, or a note is not a day old yet. Others died."""
+    folder = attempts_stem(location, "").rpartition("/")[0]
+    prefixes = []
+    for prefix, notes in _listed(store, folder).items():
+        stem = f"{folder}/{prefix}"
+        is_fresh = any(not _is_old(store, f"{stem}.{note}") for note in notes)
+        if is_fresh or running_attempts(store, stem, frozenset(map(_id, notes)) - {_OPEN}):
+            prefixes.append(f"{prefix}-")
+    return prefixes
 
 
 def forget_attempts(store: Store, stem: str, ids: frozenset[str]) -> None:

@@ -20,6 +20,16 @@ from paimon_magics.statements.maintenance import (
     RescaleBuckets,
     RewriteFileIndex,
 )
+from paimon_magics.statements.removals import (
+    ExpireChangelogs,
+    ExpirePartitions,
+    ExpireSnapshots,
+    ExpireTags,
+    PurgeFiles,
+    Removal,
+    RemoveOrphanFiles,
+    RemoveUnexistingFiles,
+)
 from paimon_magics.statements.version_changes import (
     Call,
     CreateBranch,
@@ -83,6 +93,25 @@ UPKEEP: list[tuple[str, Maintenance]] = [
     ("sys.rewrite_file_index('t')", RewriteFileIndex()),
     ("sys.rewrite_file_index('t', 'p > 1')", RewriteFileIndex("p > 1")),
 ]
+REMOVALS: list[tuple[str, Removal]] = [
+    ("sys.expire_snapshots('t')", ExpireSnapshots()),
+    (
+        "sys.expire_snapshots('t', 3, 1, '2026-01-31', 5, 'k=v')",
+        ExpireSnapshots(3, 1, "2026-01-31", 5, "k=v"),
+    ),
+    ("sys.expire_changelogs('t', 3, 1, ' ', 5, true)", ExpireChangelogs(3, 1, None, 5, True)),
+    ("sys.expire_tags(table => 't', older_than => '2026-01-31')", ExpireTags("2026-01-31")),
+    (
+        "sys.expire_partitions('t', '1 d', 'yyyy', '$p', 'values-time', 7, 'k=v')",
+        ExpirePartitions("1 d", "yyyy", "$p", "values-time", 7, "k=v"),
+    ),
+    (
+        "sys.remove_orphan_files('t', '2026-01-31', true, 4, 'local')",
+        RemoveOrphanFiles("2026-01-31", True, 4, "local"),
+    ),
+    ("sys.purge_files('t')", PurgeFiles()),
+    ("sys.remove_unexisting_files('t', true, 4)", RemoveUnexistingFiles(True, 4)),
+]
 OF_DATABASES: list[tuple[str, Maintenance]] = [
     ("sys.compact_database()", CompactDatabase()),
     ("sys.compact_database('d', '.*', 'x', 'k=v')", CompactDatabase("d", ".*", "x", "k=v")),
@@ -94,6 +123,12 @@ OF_DATABASES: list[tuple[str, Maintenance]] = [
 def test_call_plans_the_maintenance_of_a_table(text: str, upkeep: Maintenance) -> None:
     actual = planned(text)
     assert (actual.table, actual.change) == ("t", upkeep)
+
+
+@pytest.mark.parametrize(("text", "removal"), REMOVALS, ids=[text for text, _ in REMOVALS])
+def test_call_plans_what_is_removed_from_a_table(text: str, removal: Removal) -> None:
+    actual = planned(text)
+    assert (actual.table, actual.change) == ("t", removal)
 
 
 @pytest.mark.parametrize(("text", "upkeep"), OF_DATABASES, ids=[text for text, _ in OF_DATABASES])
@@ -109,7 +144,7 @@ def test_call_plans_the_change_of_paimons_procedure(text: str, change: VersionCh
 
 
 def test_tests_cover_every_offered_procedure() -> None:
-    tried = (*CHANGES, *UPKEEP, *OF_DATABASES)
+    tried = (*CHANGES, *UPKEEP, *REMOVALS, *OF_DATABASES)
     assert {planned(text).procedure for text, _ in tried} == set(PROCEDURES)
 
 
@@ -126,13 +161,12 @@ def test_bind_parameters_supply_procedure_arguments() -> None:
         ("create_tag('t', 'a')", UnknownNameError, "`create_tag`", "CALL sys.create_tag", "create"),
         ("mine.sys.rollback('t')", UnknownNameError, "mine.sys", "CALL sys.rollback", "mine"),
         (
-            "sys.purge_files('t')",
+            "sys.repair('t')",
             UnsupportedStatementError,
-            "`sys.purge_files`",
+            "`sys.repair`",
             "offered are",
             "sys",
         ),
-        ("sys.repair('t')", UnsupportedStatementError, "`sys.repair`", "rollback", "sys"),
         ("sys.create_tag('t')", InvalidValueError, "needs `tag`", "sys.create_tag(table", "sys"),
         ("sys.create_tag('t', NULL)", InvalidValueError, "needs `tag`", "table, tag", "NULL"),
         ("sys.create_tag('t', 'a', 'x')", InvalidValueError, "`snapshot`", "snapshot", "'x'"),
