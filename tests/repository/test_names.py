@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tests.repository.test_sizes import ROOT, modules
 
 RETIRED = {"asked", "found", "given", "held", "kept", "made", "one", "said", "told"}
-MODULES_MAX = 650
+MODULES_MAX = 657
 MAKEFILE_LINES_MAX = 120
 MAP_WORDS_MAX = 2_500
 

@@ -28,6 +28,8 @@ from paimon_magics.coordinator.protocol.clock import renewal_seconds
 from paimon_magics.coordinator.protocol.definition_changes import (
     DefinitionChange,
     change_document,
+    removal_document,
+    removal_receipt_of,
     version_receipt_of,
 )
 from paimon_magics.coordinator.protocol.documents import (
@@ -42,10 +44,6 @@ from paimon_magics.coordinator.protocol.documents import (
 from paimon_magics.coordinator.protocol.errors import TableHeldError
 from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.coordinator.protocol.principals import Principal, principal_of_document
-from paimon_magics.coordinator.protocol.removals import (
-    removal_document,
-    removal_receipt_of,
-)
 from paimon_magics.errors import (
     CommitConflictError,
     SetupError,

@@ -9,14 +9,15 @@ compared with them (see `service.definition_changes`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, get_args
 
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
 from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.statements.removals import TableRemoval
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.table_changes import DropPartitions, RenameTable, TableChange
 from paimon_magics.statements.types.type_text import from_paimon, to_paimon
@@ -26,8 +27,10 @@ from paimon_magics.tables.catalog.rest_documents import (
     schema_document,
     schema_from_document,
 )
+from paimon_magics.tables.expiry.holders import Holder, RemovalReceipt
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
+_REMOVALS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(TableRemoval)}
 _KINDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(VersionChange)}
 
 
@@ -115,24 +118,24 @@ _TABLE_CHANGES: Mapping[str, type[Any]] = {
 
 def change_document(change: DefinitionChange | VersionChange) -> dict[str, Any]:
     """The document of a change."""
-    return {"kind": type(change).__name__, **change_members(change)}
+    return {"kind": type(change).__name__, **_members(change)}
 
 
 def definition_change_of(document: Any) -> DefinitionChange:
     """The change in a document."""
-    change: DefinitionChange = value_of(document, _CHANGES)
+    change: DefinitionChange = _value(document, _CHANGES)
     return change
 
 
 def change_of(document: Any) -> VersionChange:
     """The change of a table's tags, branches or history in a document."""
-    change: VersionChange = value_of(document, _KINDS)
+    change: VersionChange = _value(document, _KINDS)
     return change
 
 
 def version_receipt_document(receipt: VersionReceipt) -> dict[str, Any]:
     """The document of the receipt of such a change."""
-    return change_members(receipt)
+    return _members(receipt)
 
 
 def version_receipt_of(document: Mapping[str, Any]) -> VersionReceipt:
@@ -145,16 +148,49 @@ def version_receipt_of(document: Mapping[str, Any]) -> VersionReceipt:
     )
 
 
-def change_members(value: Any) -> dict[str, Any]:
-    """The members of a change as those of a document."""
+# What is to be removed from a table, and what was.
+
+
+def removal_document(removal: TableRemoval) -> dict[str, Any]:
+    """The document of what is to be removed."""
+    return {"kind": type(removal).__name__, **_members(removal)}
+
+
+def removal_of(document: Any) -> TableRemoval:
+    """What is to be removed, according to a document. Raises InvalidValueError for a malformed
+    one."""
+    removal: TableRemoval = _value(document, _REMOVALS)
+    return removal
+
+
+def removal_receipt_document(receipt: RemovalReceipt) -> dict[str, Any]:
+    """The document of a receipt."""
+    return asdict(receipt)
+
+
+def removal_receipt_of(document: Mapping[str, Any]) -> RemovalReceipt:
+    """The receipt in a document."""
+    holders = [
+        Holder(member(item, "kind", str), member(item, "name", str), item.get("snapshot_id"))
+        for item in member(document, "holders", Sequence)
+    ]
+    return RemovalReceipt(
+        member(document, "snapshots", int),
+        tuple(str(name) for name in member(document, "names", Sequence)),
+        member(document, "files", int),
+        member(document, "size_bytes", int),
+        tuple(holders),
+    )
+
+
+def _members(value: Any) -> dict[str, Any]:
     return {
         field.name: _FORMS[str(field.type)][0](getattr(value, field.name))
         for field in fields(value)
     }
 
 
-def value_of(document: Any, kinds: Mapping[str, type[Any]]) -> Any:
-    """The change in a document, of one of `kinds` by name. Raises InvalidValueError."""
+def _value(document: Any, kinds: Mapping[str, type[Any]]) -> Any:
     name = member(document, "kind", str)
     kind = kinds.get(name)
     if kind is None:
@@ -206,7 +242,7 @@ def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _changes(value: Any) -> tuple[TableChange, ...]:
-    return tuple(value_of(item, _TABLE_CHANGES) for item in _plain(list)(value))
+    return tuple(_value(item, _TABLE_CHANGES) for item in _plain(list)(value))
 
 
 _FORMS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
@@ -221,9 +257,7 @@ _FORMS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "TableName": (table_document, table_of),
     "TableSchema": (schema_document, schema_from_document),
     "tuple[TableChange, ...]": (
-        lambda changes: [
-            {"kind": type(change).__name__, **change_members(change)} for change in changes
-        ],
+        lambda changes: [{"kind": type(change).__name__, **_members(change)} for change in changes],
         _changes,
     ),
 }

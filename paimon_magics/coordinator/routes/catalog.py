@@ -21,15 +21,13 @@ from paimon_magics.coordinator.protocol.definition_changes import (
     TableRename,
     change_of,
     definition_change_of,
+    removal_of,
+    removal_receipt_document,
     version_receipt_document,
 )
 from paimon_magics.coordinator.protocol.documents import table_of
 from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.coordinator.protocol.principals import Scope, principal_document
-from paimon_magics.coordinator.protocol.removals import (
-    removal_of,
-    removal_receipt_document,
-)
 from paimon_magics.coordinator.rest.catalog import rest_catalog_routes
 from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.definition_changes import DefinitionChanges, RecentChanges

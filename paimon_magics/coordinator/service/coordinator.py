@@ -57,10 +57,10 @@ from paimon_magics.coordinator.protocol.documents import transaction_of
 from paimon_magics.coordinator.runtime.threads import Loop, Runtime
 from paimon_magics.coordinator.service.commit_worker import CommitPool, CommitWorker
 from paimon_magics.coordinator.service.expiry import Upkeep
+from paimon_magics.coordinator.service.guards import TableGuard
 from paimon_magics.coordinator.service.publication_watch import PublicationMonitor
 from paimon_magics.coordinator.service.snapshot_leases import Leases
 from paimon_magics.coordinator.service.state_thread import QueuedEvent, StateThread
-from paimon_magics.coordinator.service.table_guard import TableGuard
 from paimon_magics.coordinator.service.transactions import Transactions
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns

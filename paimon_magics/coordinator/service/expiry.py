@@ -21,8 +21,8 @@ from functools import partial
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.request_id import about
 from paimon_magics.coordinator.runtime.threads import Loop
+from paimon_magics.coordinator.service.guards import TableGuard
 from paimon_magics.coordinator.service.state_thread import StateThread
-from paimon_magics.coordinator.service.table_guard import TableGuard
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import UnknownNameError

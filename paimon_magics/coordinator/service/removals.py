@@ -2,7 +2,7 @@
 inside the session's own process.
 
 What is removed is decided while no commit of the table is under way, by what the coordinator knows
-of readers and writers (`table_guard`). A trial decides and counts, and changes nothing.
+of readers and writers (`guards`). A trial decides and counts, and changes nothing.
 
 `POST /v1/tables/removals` with `{id, table, removal, is_trial}` removes; the answer is a receipt.
 A client that got no answer sends the same request again: it waits for the run that is under way, or

@@ -122,8 +122,8 @@ class Leases:
             self._forget(now_ms)
             return [
                 Holder("lease", principal or holder, snapshot_id)
-                for (principal, holder), held in self._holders.items()
-                for (name, snapshot_id), where in held.leases.items()
+                for (principal, holder), entry in self._holders.items()
+                for (name, snapshot_id), where in entry.leases.items()
                 if where == table.location and name.branch == table.name.branch
             ]
 

@@ -132,15 +132,15 @@ def _limited(
     return Retention(least, highest, retention.time_ms if time_ms is None else time_ms)
 
 
-def _limit(given: int | None, own: int) -> int:
-    if given is None:
+def _limit(called: int | None, own: int) -> int:
+    if called is None:
         return own
-    if given < 1:
+    if called < 1:
         raise InvalidValueError(
-            f"`max_deletes` is {given:,}: that removes nothing.",
+            f"`max_deletes` is {called:,}: that removes nothing.",
             hint="Give the largest number to remove, at least 1.",
         )
-    return given
+    return called
 
 
 def with_time_retained(schema: TableSchema, time_retained: str) -> TableSchema:

@@ -74,7 +74,7 @@ class PartitionExpiry:
         """
         options = dict(schema.options)
         if call is not None:
-            options |= _given(call)
+            options |= _called_options(call)
         schema = replace(schema, options=tuple(options.items()))
         age_ms = schema.parsed("partition.expiration-time", duration_ms, None)
         if age_ms is None or not schema.partition_keys:
@@ -135,7 +135,7 @@ class PartitionExpiry:
         return time is not None and time < oldest
 
 
-def _given(call: ExpirePartitions) -> dict[str, str]:
+def _called_options(call: ExpirePartitions) -> dict[str, str]:
     """The options that a CALL gives."""
     options = {}
     for key, value in option_pairs(call.options or "", "partition.expiration-time=7 d"):

@@ -48,7 +48,7 @@ from paimon_magics.statements.removals import (
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.replaced_partitions import PartitionSize, sizes_of_replaced
 from paimon_magics.tables.expiry.holders import RemovalReceipt
-from paimon_magics.tables.expiry.unexisting_files import UnexistingFiles, unexisting_files
+from paimon_magics.tables.expiry.orphan_files import UnexistingFiles, unexisting_files
 from paimon_magics.tables.manifests.columns import creation_instants
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.partitions import partition_values
@@ -303,11 +303,11 @@ def _of_database(
     for table in sorted(catalog.list_tables(database)):
         name = TableName(table, database=database)
         try:
-            one = _removed(replace(call, name=name), removal, is_trial=removal.dry_run)
+            receipt = _removed(replace(call, name=name), removal, is_trial=removal.dry_run)
         except PaimonMagicsError as error:
             failed.append(f"`{name}`: {error.message}")
         else:
-            total += one
+            total += receipt
     left = len(failed) - _NOTES_MAX
     more = [f"{left:,} more failed."] if left > 0 else []
     return total, [*failed[:_NOTES_MAX], *more]

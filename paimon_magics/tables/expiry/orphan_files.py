@@ -1,4 +1,5 @@
 """Finds and removes files in a table's folder that nothing refers to: Paimon's `OrphanFilesClean`.
+Its end finds files that are referred to and gone.
 
 Such files are left by writers that died. A file is an orphan if no snapshot, tag or changelog of
 any branch has its name, if it was written before a given time, and if it is of no transaction that
@@ -30,6 +31,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError, TableDamagedError
 from paimon_magics.faults import reach
@@ -37,8 +39,12 @@ from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.tables.manifests.avro_columns import avro_columns
 from paimon_magics.tables.manifests.live_files import ManifestCache, ManifestGoneError, live_files
 from paimon_magics.tables.manifests.names import ADD
+from paimon_magics.tables.manifests.partitions import partition_values
+from paimon_magics.tables.reading.table_files import data_paths
 from paimon_magics.tables.snapshots.latest import (
+    latest_snapshot,
     remaining_snapshots,
+    state_of,
     stored_changelogs,
     usable_snapshots,
 )
@@ -46,6 +52,8 @@ from paimon_magics.tables.snapshots.tagged import tagged_snapshots
 from paimon_magics.tables.stores.paths import FileStatus, local_path
 from paimon_magics.tables.table import Table, branch_names
 from paimon_magics.tables.writing.attempts import ATTEMPTS_FOLDER, unsettled_prefixes
+from paimon_magics.tables.writing.commit_messages import write_message
+from paimon_magics.tables.writing.data_file_metas import stored_metas
 
 _log = logging.getLogger(__name__)
 
@@ -136,8 +144,8 @@ def remove_orphans(
     """
     used = _UsedNames(table, moment)
     deleting = _Deleting(table, dry_run=dry_run)
-    for held in _batched(_orphans(table, used, before_ms), _HELD_MAX):
-        left = used.not_in_use(held)
+    for some in _batched(_orphans(table, used, before_ms), _HELD_MAX):
+        left = used.not_in_use(some)
         may_continue()
         deleting.delete(left)
     deleting.remove_folders(before_ms)
@@ -379,14 +387,14 @@ def _texts(table: pa.Table, column: str) -> list[str]:
 
 def _batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
     """The items in lists of a size; the last may be shorter."""
-    held: list[_Item] = []
+    batch: list[_Item] = []
     for item in items:
-        held.append(item)
-        if len(held) == size:
-            yield held
-            held = []
-    if held:
-        yield held
+        batch.append(item)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def _hashes(names: Any) -> npt.NDArray[np.uint64]:
@@ -401,8 +409,8 @@ def _contains(
     at[at == len(ordered)] = 0
     if not len(ordered):
         return np.zeros(len(wanted), np.bool_)
-    found: npt.NDArray[np.bool_] = ordered[at] == wanted
-    return found
+    is_there: npt.NDArray[np.bool_] = ordered[at] == wanted
+    return is_there
 
 
 class _Deleting:
@@ -444,3 +452,48 @@ class _Deleting:
         for folder in sorted(self._folders, reverse=True):
             while folder.startswith(f"{self._root}/") and self._table.store.remove_if_empty(folder):
                 folder = folder.rpartition("/")[0]
+
+
+# The reverse: data files that a table's latest snapshot has, but its store lacks: Paimon's
+# `ListUnexistingFiles`. Folders are listed, so that no file is asked for.
+
+
+@dataclass(frozen=True)
+class UnexistingFiles:
+    """The entries (MANIFEST_ENTRIES) and paths of the files that are gone, and the `state_of` the
+    snapshot that has them."""
+
+    files: pa.Table
+    paths: list[str]
+    base: tuple[int, str]
+
+    def messages(self, table: Table) -> tuple[bytes, ...]:
+        """The messages of a commit that takes the files out of the table."""
+        partitions, of_files = partition_values(table.paimon, self.files)
+        totals = self.files["total_buckets"].to_pylist()
+        buckets = self.files["bucket"].to_pylist()
+        has_buckets = table.schema.bucket_mode != "BUCKET_UNAWARE"
+        by_bucket: dict[tuple[Any, int], CommitMessage] = {}
+        for at, bucket, total, meta in zip(
+            of_files, buckets, totals, stored_metas(table.paimon, self.files), strict=True
+        ):
+            home = partitions[int(at)], bucket
+            known = max(total, 0) or None if has_buckets else None
+            message = by_bucket.setdefault(home, CommitMessage(*home, [], total_buckets=known))
+            message.deleted_files.append(meta)
+        return tuple(write_message(table.paimon, message) for message in by_bucket.values())
+
+
+def unexisting_files(table: Table) -> UnexistingFiles | None:
+    """The files of the latest snapshot that are gone; None for a table without snapshots. Raises
+    what the store raises."""
+    snapshot = latest_snapshot(table.paimon)
+    if snapshot is None:
+        return None
+    files = live_files(ManifestCache(table.paimon), snapshot)
+    paths = [local_path(path) or path for path in data_paths(table, files).to_pylist()]
+    folders = dict.fromkeys(path.rpartition("/")[0] for path in paths)
+    there = {f"{folder}/{name}" for folder in folders for name in table.store.names(folder)}
+    gone = [at for at, path in enumerate(paths) if path not in there]
+    chosen = files.take(pa.array(gone, pa.int64()))
+    return UnexistingFiles(chosen, [paths[at] for at in gone], state_of(snapshot))

@@ -87,7 +87,7 @@ class LocalStore:
         waiting = [("", _local(folder).rstrip("/"))]
         while waiting:
             inside, place = waiting.pop()
-            found: list[FileStatus] = []
+            statuses: list[FileStatus] = []
             is_empty = True
             try:
                 with os.scandir(place) as entries:
@@ -97,14 +97,14 @@ class LocalStore:
                             waiting.append((f"{inside}{entry.name}/", entry.path))
                         elif entry.is_file(follow_symlinks=False):
                             with contextlib.suppress(FileNotFoundError):
-                                found.append(_status(f"{inside}{entry.name}", entry.stat()))
+                                statuses.append(_status(f"{inside}{entry.name}", entry.stat()))
                 if is_empty and inside:
                     at_ms = os.stat(place).st_mtime_ns // 1_000_000
-                    found.append(FileStatus(inside.rstrip("/"), None, at_ms))
+                    statuses.append(FileStatus(inside.rstrip("/"), None, at_ms))
             except FileNotFoundError:
                 continue
-            if found:
-                yield found
+            if statuses:
+                yield statuses
 
     def folders(self, folder: str) -> list[str]:
         """See `Store.folders`."""
