@@ -100,7 +100,7 @@ STATEMENTS = (
     ),
     StatementHelp(
         "CALL",
-        "make, rename and delete tags and branches; roll a table back",
+        "call a procedure: tags, branches, rollbacks, compaction, consumers, done partitions",
         tuple(f"CALL {procedure.form}" for procedure in PROCEDURES.values()),
     ),
     StatementHelp("DROP TABLE", "remove a table and its files", ("DROP TABLE [IF EXISTS] t",)),

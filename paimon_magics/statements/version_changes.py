@@ -121,13 +121,51 @@ class RollBackToWatermark:
     watermark: int
 
 
+@dataclass(frozen=True, slots=True)
+class CreateAutomaticTags:
+    """Create the tags that the table's options ask for (`tag.automatic-creation`), and delete the
+    automatic tags and the tags whose time is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetConsumer:
+    """Set the next snapshot that a consumer reads; None forgets the consumer."""
+
+    consumer_id: str
+    next_snapshot: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClearConsumers:
+    """Forget the consumers whose whole names match the regular expression `including` (None is
+    all), but for those that match `excluding`."""
+
+    including: str | None = None
+    excluding: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkPartitionsDone:
+    """Report partitions as done, by the table's option 'partition.mark-done-action'. Each is a text
+    like `dt=2026-01-01,h=1`."""
+
+    partitions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RepairEarliestSnapshot:
+    """Begin the table's history at a snapshot that follows a gap of missing ones."""
+
+    snapshot_id: int
+
+
 TagChange = CreateTag | ReplaceTag | DeleteTags | RenameTag
 """The changes that ALTER TABLE can ask for."""
 
 RollBack = RollBackToSnapshot | RollBackToTag | RollBackToTimestamp | RollBackToWatermark
 """A change that makes an earlier snapshot the latest again."""
 
-VersionChange = (
+HistoryChange = (
     TagChange
     | CreateTagFromTimestamp
     | CreateBranch
@@ -136,6 +174,18 @@ VersionChange = (
     | FastForward
     | RollBack
 )
+"""A change of tags, branches or the chain of snapshots; it takes the right to alter the table."""
+
+UpkeepChange = (
+    CreateAutomaticTags
+    | ResetConsumer
+    | ClearConsumers
+    | MarkPartitionsDone
+    | RepairEarliestSnapshot
+)
+"""A change of what stands beside the snapshots of a table; it takes the right to maintain it."""
+
+VersionChange = HistoryChange | UpkeepChange
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,7 +302,7 @@ change   POST   /v1/inserts/{database}/{table}/dead-letters/{lsn}/retry = retry 
 change   DELETE /v1/inserts/{database}/{table}/dead-letters/{lsn}      = discard dead letter
 read     POST   /v1/tables/check                                       - changes no table
 maintain POST   /v1/tables/removals                                    = remove files
-alter    POST   /v1/tables/versions                                    = change versions
+read     POST   /v1/tables/versions                                    = change versions
 read     POST   /v1/transactions                                       - its commit is kept
 read     POST   /v1/transactions/{id}/abort                            = abort
 read     POST   /v1/transactions/{id}/commit                           = commit

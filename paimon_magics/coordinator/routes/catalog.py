@@ -37,6 +37,7 @@ from paimon_magics.coordinator.service.tags_and_branches import change_versions
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.statements.removals import PurgeFiles
 from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.version_changes import UpkeepChange
 from paimon_magics.tables.expiry.holders import RemovalReceipt
 
 _ID_CHARACTERS_MAX = 100
@@ -65,7 +66,8 @@ def _version_route(context: Context) -> Route:
         name = table_of(member(body, "table", Mapping))
         change = change_of(member(body, "change", Mapping))
         repeated = member(body, "repeated", bool)
-        await check_named(request, Scope.ALTER, name, context.catalog.load)
+        needed = Scope.MAINTAIN if isinstance(change, UpkeepChange) else Scope.ALTER
+        await check_named(request, needed, name, context.catalog.load)
         report(request.scope, detail=f"{type(change).__name__} {change}")
         receipt = await run_steps(change_versions(context, name, change, repeated=repeated))
         return JSONResponse({"receipt": version_receipt_document(receipt)})

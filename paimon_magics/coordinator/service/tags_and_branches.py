@@ -19,12 +19,14 @@ from paimon_magics.statements.version_changes import (
     FastForward,
     RenameBranch,
     RollBack,
+    UpkeepChange,
     VersionChange,
 )
 from paimon_magics.tables.catalog.rest_tags_and_branches import change_version_by_server
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.expiry.expire_snapshots import remove_tag
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt, change_version
+from paimon_magics.tables.snapshots.upkeep import keep_up
 from paimon_magics.tables.table import StoredTable
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -40,6 +42,15 @@ def change_versions(
         table = load_stored(context.catalog, name)
         main = TableName(name.table, name.database)
         try:
+            if isinstance(change, UpkeepChange):
+                loaded = context.catalog.load(name)
+                return keep_up(
+                    loaded,
+                    table,
+                    change,
+                    context.publish,
+                    lambda tag: remove_tag(loaded, tag),
+                )
             if context.catalog.metastore == "rest":
                 return change_version_by_server(context.catalog, table, change)
             receipt = change_version(

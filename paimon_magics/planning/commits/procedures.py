@@ -1,4 +1,4 @@
-"""Plans CALL: Paimon's procedures for tags, branches and rolling back.
+"""Plans CALL of Paimon's procedures.
 
 Names, parameters, their order and the columns of the results are those of Paimon's Spark procedures
 (`SparkProcedures`). A value must be a literal of the parameter's kind; a whole number may stand in
@@ -7,6 +7,7 @@ quotes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,7 +20,6 @@ from paimon_magics.errors import (
     nearest,
 )
 from paimon_magics.statements.grammar.calls import NAMESPACE
-from paimon_magics.statements.lexing.tokens import word_set
 from paimon_magics.statements.maintenance import (
     CompactDatabase,
     CompactManifest,
@@ -41,15 +41,20 @@ from paimon_magics.statements.removals import (
 from paimon_magics.statements.version_changes import (
     Argument,
     Call,
+    ClearConsumers,
+    CreateAutomaticTags,
     CreateBranch,
     CreateTag,
     CreateTagFromTimestamp,
     DeleteBranches,
     DeleteTags,
     FastForward,
+    MarkPartitionsDone,
     RenameBranch,
     RenameTag,
+    RepairEarliestSnapshot,
     ReplaceTag,
+    ResetConsumer,
     RollBackToSnapshot,
     RollBackToTag,
     RollBackToTimestamp,
@@ -59,12 +64,54 @@ from paimon_magics.statements.version_changes import (
 
 _Change = TypeVar("_Change", bound=Maintenance | Removal)
 
-_OTHERS = word_set(
-    "alter_function alter_view_dialect clear_consumers "
-    "copy create_function create_global_index drop_function drop_global_index "
-    "mark_partition_done merge_branch migrate_database migrate_table reassign_row_id repair "
-    "repair_earliest_snapshot reset_consumer trigger_tag_automatic_creation"
+_GLOBAL_INDEX = (
+    "global indexes are of tables with 'data-evolution.enabled' = 'true' and row ids, which are "
+    "only read here",
+    "Let Paimon's Spark connector do it. For faster look-ups set 'file-index.bloom-filter.columns' "
+    f"and CALL {NAMESPACE}.rewrite_file_index(table => …).",
 )
+_FUNCTIONS = (
+    "functions are kept by REST catalogs only: a file system catalog has no place for them, and "
+    "the connector refuses it there, too",
+    "CREATE TEMPORARY FUNCTION makes one for this session.",
+)
+
+_REFUSED = {
+    "alter_function": _FUNCTIONS,
+    "alter_view_dialect": (
+        "dialects of views are kept by REST catalogs only, and the connector refuses it elsewhere",
+        "CREATE OR REPLACE VIEW changes the view's text.",
+    ),
+    "compact_chain_table": (
+        "chain tables ('chain-table.enabled') are joined from branches by the connector alone",
+        "Let Paimon's Spark connector do it. INSERT OVERWRITE of a partition does it by hand.",
+    ),
+    "create_function": _FUNCTIONS,
+    "create_global_index": _GLOBAL_INDEX,
+    "drop_function": _FUNCTIONS,
+    "drop_global_index": _GLOBAL_INDEX,
+    "materialize_deletion_vectors": (
+        "released versions of Paimon have no such procedure",
+        f"CALL {NAMESPACE}.compact(table => …) writes files without their deleted rows.",
+    ),
+    "reassign_row_id": (
+        "the row ids of a table with row tracking stay with their rows here, and only Paimon's "
+        "Flink has this procedure in released versions",
+        "Call it in Flink.",
+    ),
+    "refresh_object_table": (
+        "object tables list files of a folder, and are no tables with snapshots; only Paimon's "
+        "Flink has this procedure",
+        "Call it in Flink.",
+    ),
+    "repair": (
+        "it registers tables of a file system in Hive's metastore or a JDBC catalog. A file system "
+        "catalog finds its tables in their folders, so there is nothing to repair, and the "
+        "connector refuses it there, too",
+        "SHOW TABLES lists what is in the folders; SHOW DATABASES the databases.",
+    ),
+}
+"""Procedures of Paimon's engines that are not offered: why not, and what to do instead."""
 
 _STATEMENTS = {"drop_partition": "Write ALTER TABLE t DROP PARTITION (day = '2026-01-31')."}
 """What does the work of procedures that other engines have."""
@@ -156,17 +203,18 @@ def _offered_procedure(call: Call, catalog: str) -> Procedure:
         raise UnknownNameError(
             f"There is no procedure `{shown}`.",
             hint=f"Paimon's procedures are in `{NAMESPACE}`: CALL {NAMESPACE}.{wanted}(…)."
-            if wanted in PROCEDURES or wanted in _OTHERS
+            if wanted in PROCEDURES or wanted in _REFUSED
             else f"Paimon's procedures are in `{NAMESPACE}`. {_offered()}",
             statement=call.text,
             position=call.procedure_position,
         )
     if wanted in PROCEDURES:
         return PROCEDURES[wanted]
-    if wanted in _OTHERS:
+    if wanted in _REFUSED:
+        reason, instead = _REFUSED[wanted]
         raise UnsupportedStatementError(
-            f"Paimon's procedure `{NAMESPACE}.{wanted}` is not offered yet.",
-            hint=_offered(),
+            f"Paimon's procedure `{NAMESPACE}.{wanted}` is not offered here: {reason}.",
+            hint=instead,
             statement=call.text,
             position=call.procedure_position,
         )
@@ -297,6 +345,31 @@ def _roll_back(version: str | None, snapshot: int | None, tag: str | None) -> Ve
     return RollBackToTag(version or tag or "")
 
 
+def _clear_consumers(including: str | None, excluding: str | None) -> VersionChange:
+    """Blank texts count as not given. Raises InvalidValueError for no regular expression."""
+    patterns = {"includingConsumers": including, "excludingConsumers": excluding}
+    for parameter, pattern in patterns.items():
+        try:
+            re.compile(pattern or "")
+        except re.error as error:
+            raise InvalidValueError(
+                f"`{parameter}` is not a regular expression: {error}.",
+                hint="For example `nightly-.*`, which matches all names that begin so.",
+            ) from None
+    blank = {name: None for name, pattern in patterns.items() if not (pattern or "").strip()}
+    return ClearConsumers(*(patterns | blank).values())
+
+
+def _mark_done(partitions: str) -> VersionChange:
+    named = tuple(part.strip() for part in partitions.split(";") if part.strip())
+    if not named:
+        raise InvalidValueError(
+            "`partitions` names no partition.",
+            hint=f"CALL {NAMESPACE}.mark_partition_done('t', 'day=2026-01-31;day=2026-02-01').",
+        )
+    return MarkPartitionsDone(named)
+
+
 def _procedure(
     name: str,
     make: Callable[..., VersionChange | Maintenance | Removal],
@@ -344,6 +417,11 @@ _OFFERED = (
     _procedure("rollback", _roll_back, "", "version snapshot:int tag"),
     _procedure("rollback_to_timestamp", RollBackToTimestamp, "timestamp:int"),
     _procedure("rollback_to_watermark", RollBackToWatermark, "watermark:int"),
+    _procedure("trigger_tag_automatic_creation", CreateAutomaticTags),
+    _procedure("reset_consumer", ResetConsumer, "consumerId", "nextSnapshotId:int"),
+    _procedure("clear_consumers", _clear_consumers, "", "includingConsumers excludingConsumers"),
+    _procedure("mark_partition_done", _mark_done, "partitions"),
+    _procedure("repair_earliest_snapshot", RepairEarliestSnapshot, "snapshot_id:int"),
 )
 PROCEDURES = {procedure.name: procedure for procedure in _OFFERED}
 """The procedures that are offered, by name."""

@@ -6,7 +6,7 @@ A change goes through the session's committer. Its message states what held when
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, assert_never
 
 from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import PaimonMagicsError
@@ -21,17 +21,23 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.subjects import Statement
 from paimon_magics.statements.version_changes import (
     AlterTags,
+    ClearConsumers,
+    CreateAutomaticTags,
     CreateBranch,
     CreateTag,
     CreateTagFromTimestamp,
     DeleteBranches,
     DeleteTags,
     FastForward,
+    MarkPartitionsDone,
     RenameBranch,
     RenameTag,
+    RepairEarliestSnapshot,
     ReplaceTag,
+    ResetConsumer,
     RollBack,
     ShowTags,
+    UpkeepChange,
     VersionChange,
 )
 from paimon_magics.tables.catalog.stored_tables import load_stored
@@ -133,6 +139,11 @@ def _returned(change: VersionChange, receipt: VersionReceipt) -> dict[str, list[
                 "commit_time": [receipt.commit_time_ms],
                 "watermark": [watermark],
             }
+        case RepairEarliestSnapshot():
+            return {
+                "previous_earliest_snapshot_id": [receipt.previous_snapshot_id],
+                "current_earliest_snapshot_id": [receipt.snapshot_id],
+            }
         case _ if isinstance(change, RollBack):
             return {
                 "previous_snapshot_id": [receipt.previous_snapshot_id],
@@ -143,6 +154,8 @@ def _returned(change: VersionChange, receipt: VersionReceipt) -> dict[str, list[
 
 
 def _message(name: TableName, change: VersionChange, receipt: VersionReceipt) -> str:
+    if isinstance(change, UpkeepChange):
+        return _message_of_upkeep(name, change, receipt)
     changed = ", ".join(f"`{changed_name}`" for changed_name in receipt.changed)
     match change:
         case CreateTag(tag=tag):
@@ -178,6 +191,41 @@ def _message(name: TableName, change: VersionChange, receipt: VersionReceipt) ->
                 else f"`{name}` has the rows of snapshot {receipt.snapshot_id} again; it was at "
                 f"{receipt.previous_snapshot_id}."
             )
+
+
+def _message_of_upkeep(name: TableName, change: UpkeepChange, receipt: VersionReceipt) -> str:
+    changed = ", ".join(f"`{changed_name}`" for changed_name in receipt.changed)
+    match change:
+        case CreateAutomaticTags():
+            if changed:
+                return f"Tags of `{name}` created or deleted: {changed}."
+            return (
+                f"`{name}` has no new automatic tag, and none that is over. Its options "
+                "'tag.automatic-creation' and 'tag.creation-period' say which it gets."
+            )
+        case ResetConsumer(consumer_id=consumer_id, next_snapshot=None):
+            return (
+                f"Consumer {changed} of `{name}` forgotten: it keeps no snapshots any more."
+                if changed
+                else f"`{name}` has no consumer `{consumer_id}`. `{name}$consumers` lists them."
+            )
+        case ResetConsumer(next_snapshot=next_snapshot):
+            return f"Consumer {changed} of `{name}` goes on with snapshot {next_snapshot}."
+        case ClearConsumers():
+            return (
+                f"Consumers of `{name}` forgotten: {changed}."
+                if changed
+                else f"No consumer of `{name}` matches. `{name}$consumers` lists them."
+            )
+        case MarkPartitionsDone():
+            return f"Done partitions of `{name}` marked by the file _SUCCESS: {changed}."
+        case RepairEarliestSnapshot():
+            return (
+                f"The history of `{name}` begins at snapshot {receipt.snapshot_id}; it began at "
+                f"{receipt.previous_snapshot_id}."
+            )
+        case _:
+            assert_never(change)
 
 
 def _rows(scope: StatementScope, statement: Statement, columns: Mapping[str, list[Any]]) -> Outcome:

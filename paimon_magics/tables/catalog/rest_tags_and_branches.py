@@ -29,11 +29,11 @@ from paimon_magics.statements.version_changes import (
     DeleteBranches,
     DeleteTags,
     FastForward,
+    HistoryChange,
     RenameBranch,
     RenameTag,
     ReplaceTag,
     RollBackToTag,
-    VersionChange,
 )
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.snapshots.chain import latest_document, retained_seconds
@@ -48,7 +48,7 @@ from paimon_magics.tables.table import StoredTable
 
 
 def change_version_by_server(
-    catalog: Catalog, table: StoredTable, change: VersionChange
+    catalog: Catalog, table: StoredTable, change: HistoryChange
 ) -> VersionReceipt:
     """Have the catalog's server make a change. Raises like `change_version`, and SetupError if the
     server denies permission."""
@@ -58,7 +58,7 @@ def change_version_by_server(
         return _change(catalog, table, change)
 
 
-def _change(catalog: Catalog, table: StoredTable, change: VersionChange) -> VersionReceipt:
+def _change(catalog: Catalog, table: StoredTable, change: HistoryChange) -> VersionReceipt:
     server = catalog.paimon
     identifier = Identifier.create(table.name.database, table.name.object_name)
     match change:

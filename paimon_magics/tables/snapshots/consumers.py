@@ -21,15 +21,20 @@ def list_progress(table: Table) -> dict[str, int]:
     """The next snapshot of each of the table's consumers, by their names. Raises
     TableDamagedError for a damaged file, and for a file in place of their folder."""
     progress = {}
-    folder = _folder(table)
-    with parsing(f"The consumers of `{table.name}` in {folder}", "Remove that file."):
-        names = table.store.names(folder, _PREFIX)
-    for name in names:
-        consumer_id = name.removeprefix(_PREFIX)
+    for consumer_id in consumer_ids(table):
         next_snapshot = progress_of(table, consumer_id)
         if next_snapshot is not None:  # it was forgotten meanwhile
             progress[consumer_id] = next_snapshot
     return progress
+
+
+def consumer_ids(table: Table) -> list[str]:
+    """The names of the table's consumers. Raises TableDamagedError for a file in place of their
+    folder."""
+    folder = _folder(table)
+    with parsing(f"The consumers of `{table.name}` in {folder}", "Remove that file."):
+        names = table.store.names(folder, _PREFIX)
+    return [name.removeprefix(_PREFIX) for name in names]
 
 
 def progress_of(table: Table, consumer_id: str) -> int | None:

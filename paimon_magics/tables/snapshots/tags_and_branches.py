@@ -22,6 +22,7 @@ from paimon_magics.statements.version_changes import (
     DeleteBranches,
     DeleteTags,
     FastForward,
+    HistoryChange,
     RenameBranch,
     RenameTag,
     ReplaceTag,
@@ -30,7 +31,6 @@ from paimon_magics.statements.version_changes import (
     RollBackToTag,
     RollBackToTimestamp,
     RollBackToWatermark,
-    VersionChange,
 )
 from paimon_magics.tables.snapshots.branches import (
     branch_exists,
@@ -76,7 +76,7 @@ class VersionReceipt:
 
 def change_version(
     table: StoredTable,
-    change: VersionChange,
+    change: HistoryChange,
     publish: Publish,
     branch_of: Callable[[str], StoredTable],
     remove_tag: Callable[[str], bool],

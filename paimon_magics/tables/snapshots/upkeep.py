@@ -1,0 +1,365 @@
+"""What stands beside the snapshots of a table, as procedures change it: consumers, automatic tags,
+marks of done partitions, and where the history begins.
+
+The caller prevents changes to the table by all processes that it knows of. A request may come
+twice: each of these changes may be repeated.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, assert_never
+
+import pyarrow as pa
+from pypaimon.common import time_utils
+from pypaimon.schema.data_types import PyarrowFieldParser
+
+from paimon_magics.columnar.time_zones import process_zone, rules_of
+from paimon_magics.errors import (
+    InvalidTableError,
+    InvalidValueError,
+    UnknownNameError,
+    UnsupportedStatementError,
+    nearest,
+)
+from paimon_magics.planning.commits.automatic_tags import AutomaticTags, TaggedTime
+from paimon_magics.planning.options.values import boolean_value
+from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.version_changes import (
+    ClearConsumers,
+    CreateAutomaticTags,
+    MarkPartitionsDone,
+    RepairEarliestSnapshot,
+    ResetConsumer,
+    UpkeepChange,
+)
+from paimon_magics.tables.snapshots.chain import (
+    create_tag,
+    list_snapshots,
+    list_tags,
+    load_tag,
+    refuse_remote,
+    snapshot_by_id,
+    snapshot_ids,
+)
+from paimon_magics.tables.snapshots.consumers import (
+    consumer_ids,
+    forget_progress,
+    keep_progress,
+)
+from paimon_magics.tables.snapshots.latest import earliest_snapshot_id
+from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
+from paimon_magics.tables.stores.corruption import parsing
+from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.stores.store import Publish
+from paimon_magics.tables.table import StoredTable, Table
+
+
+def keep_up(
+    table: Table,
+    stored: StoredTable,
+    change: UpkeepChange,
+    publish: Publish,
+    remove_tag: Callable[[str], bool],
+) -> VersionReceipt:
+    """Carry out a change; `table` and `stored` are the same one. `remove_tag` as in
+    `change_version`. The receipt names the tags, consumers or folders that were created, changed
+    or removed.
+
+    Raises UnknownNameError for a snapshot that does not exist, and what `mark_done` and
+    `AutomaticTags.of` raise. Nothing is changed then.
+    """
+    match change:
+        case CreateAutomaticTags():
+            return _tag_automatically(table, stored, publish, remove_tag)
+        case ResetConsumer(consumer_id=consumer_id, next_snapshot=next_snapshot):
+            return _reset(table, stored, consumer_id, next_snapshot)
+        case ClearConsumers():
+            return VersionReceipt(_cleared(table, change))
+        case MarkPartitionsDone(partitions=partitions):
+            return VersionReceipt(mark_done(table, partitions))
+        case RepairEarliestSnapshot(snapshot_id=snapshot_id):
+            return _begin_at(stored, snapshot_id)
+        case _:
+            assert_never(change)
+
+
+# ---- consumers ----
+
+
+def _reset(
+    table: Table, stored: StoredTable, consumer_id: str, next_snapshot: int | None
+) -> VersionReceipt:
+    known = consumer_ids(table)
+    if next_snapshot is None:
+        forget_progress(table, consumer_id)
+        return VersionReceipt((consumer_id,) if consumer_id in known else ())
+    if snapshot_by_id(stored, next_snapshot) is None:
+        ids = snapshot_ids(stored)
+        shown = f"it has {ids[0]} to {ids[-1]}" if ids else "it has none"
+        raise UnknownNameError(
+            f"The consumer `{consumer_id}` of `{table.name}` can't go on with snapshot "
+            f"{next_snapshot}: the table has no such snapshot ({shown}).",
+            hint=f"`{table.name}$snapshots` lists the snapshots. Without `nextSnapshotId` the "
+            "consumer is forgotten.",
+        )
+    keep_progress(table, consumer_id, next_snapshot)
+    return VersionReceipt((consumer_id,), snapshot_id=next_snapshot)
+
+
+def _cleared(table: Table, change: ClearConsumers) -> tuple[str, ...]:
+    including = re.compile(change.including or ".*")
+    excluding = None if change.excluding is None else re.compile(change.excluding)
+    cleared = tuple(
+        name
+        for name in consumer_ids(table)
+        if including.fullmatch(name) and not (excluding is not None and excluding.fullmatch(name))
+    )
+    for name in cleared:
+        forget_progress(table, name)
+    return cleared
+
+
+# ---- automatic tags ----
+
+
+def _tag_automatically(
+    table: Table,
+    stored: StoredTable,
+    publish: Publish,
+    remove_tag: Callable[[str], bool],
+) -> VersionReceipt:
+    refuse_remote(stored, "it can't be tagged")
+    rules = AutomaticTags.of(table.schema)
+    tags = _tags(stored)
+    changed = []
+    if rules is not None:
+        changed = _created(stored, rules, tags, publish)
+        for tag in rules.surplus(_tags(stored)):
+            if remove_tag(tag):
+                changed.append(tag)
+    if table.schema.parsed("tag.time-expire-enabled", boolean_value, True):
+        changed += [tag for tag in list_tags(stored) if _is_over(stored, tag) and remove_tag(tag)]
+    return VersionReceipt(tuple(dict.fromkeys(changed)))
+
+
+def _created(
+    stored: StoredTable, rules: AutomaticTags, tags: dict[str, int], publish: Publish
+) -> list[str]:
+    first = rules.first_snapshot(tags)
+    snapshots = [
+        TaggedTime(document["id"], document["timeMillis"], document.get("watermark"))
+        for document in list_snapshots(stored, first - 1, None)
+    ]
+    zone = rules_of(rules.zone or process_zone())
+
+    def local(moment_ms: int) -> datetime.datetime:
+        moment = datetime.datetime.fromtimestamp(moment_ms / 1000, zone)
+        return moment.replace(tzinfo=None)
+
+    return [
+        tag
+        for tag, id in rules.created(tags, snapshots, local)
+        if create_tag(stored, tag, publish, snapshot_id=id, time_retained=rules.retained)
+    ]
+
+
+def _tags(stored: StoredTable) -> dict[str, int]:
+    """The tags, with the ids of their snapshots."""
+    loaded = {name: load_tag(stored, name) for name in list_tags(stored)}
+    return {name: int(tag["id"]) for name, tag in loaded.items() if tag is not None}
+
+
+def _is_over(stored: StoredTable, name: str) -> bool:
+    """Whether the time for which a tag was to be kept is over: `TagTimeExpire`."""
+    tag: dict[str, Any] = load_tag(stored, name) or {}
+    created, retained = tag.get("tagCreateTime"), tag.get("tagTimeRetained")
+    if created is None or retained is None:
+        return False
+    try:
+        end = time_utils.json_array_to_local_datetime(created) + datetime.timedelta(
+            seconds=float(retained)
+        )
+    except (OverflowError, ValueError):  # a time beyond the range of clocks
+        return False
+    return bool(datetime.datetime.now() > end)
+
+
+# ---- where the history begins ----
+
+
+def _begin_at(stored: StoredTable, snapshot_id: int) -> VersionReceipt:
+    """Move the hint EARLIEST, by the rules of Paimon's `SnapshotManager.repairEarliestSnapshot`."""
+    refuse_remote(stored, "its history can't be repaired")
+    ids = snapshot_ids(stored)
+    earliest = earliest_snapshot_id(stored.paimon, stored.store)
+    if not ids or earliest is None:
+        raise UnknownNameError(
+            f"`{stored.name}` has no snapshots, so nothing to repair.",
+            hint="Write to the table first.",
+        )
+    known, latest = set(ids), ids[-1]
+    hint = f"`{stored.name}` has the snapshots {_ranges(ids)}."
+    if not earliest <= snapshot_id <= latest:
+        raise UnknownNameError(
+            f"`{stored.name}` can't begin at snapshot {snapshot_id}: it must be one of {earliest} "
+            f"to {latest}.",
+            hint=hint,
+        )
+    missing = next((id for id in range(snapshot_id, latest + 1) if id not in known), None)
+    if missing is not None:
+        raise InvalidTableError(
+            f"`{stored.name}` can't begin at snapshot {snapshot_id}: snapshot {missing} does not "
+            "exist.",
+            hint=hint,
+        )
+    if snapshot_id != earliest and snapshot_id - 1 in known:
+        raise InvalidTableError(
+            f"Snapshot {snapshot_id} of `{stored.name}` does not follow a gap: snapshot "
+            f"{snapshot_id - 1} is there.",
+            hint=f"{hint} To remove earlier snapshots, CALL sys.expire_snapshots.",
+        )
+    folder = stored.paimon.snapshot_manager().snapshot_dir
+    stored.store.write(f"{folder}/EARLIEST", str(snapshot_id).encode())
+    return VersionReceipt(snapshot_id=snapshot_id, previous_snapshot_id=earliest)
+
+
+def _ranges(ids: list[int]) -> str:
+    """Ids as text: `1 to 3, 7`."""
+    groups: list[list[int]] = []
+    for id in ids:
+        if groups and groups[-1][-1] == id - 1:
+            groups[-1].append(id)
+        else:
+            groups.append([id])
+    return ", ".join(
+        str(group[0]) if len(group) == 1 else f"{group[0]} to {group[-1]}" for group in groups
+    )
+
+
+# Marks of partitions that are done, for the jobs that wait for them.
+#
+# The option 'partition.mark-done-action' says how a partition is reported. `success-file` writes
+# the file `_SUCCESS` with two times into the partition's folder, as Paimon's
+# `SuccessFileMarkDoneAction`; when it is reported again, the time of its creation stays.
+
+_OPTION = "partition.mark-done-action"
+_REASONS = {
+    "done-partition": "it adds a partition `….done` to a metastore, and this catalog has none",
+    "mark-event": "it sends an event to a metastore, and this catalog has none",
+    "http-report": "whoever alters a table could make this process send requests to any address",
+    "custom": "it names a Java class, and no Java runs here",
+}
+
+
+def mark_done(table: Table, partitions: Sequence[str]) -> tuple[str, ...]:
+    """Report partitions as done; return their folders below the table's, like `dt=2026-01-01`.
+
+    Raises UnsupportedStatementError for an action that is not offered, UnknownNameError for a
+    column that is no partition column, InvalidValueError for a text that names no partition.
+    Nothing is marked then.
+    """
+    _check_actions(table)
+    folders = tuple(dict.fromkeys(partition_folder(table, text) for text in partitions))
+    root = str(table.paimon.table_path).rstrip("/")
+    for folder in folders:
+        path = f"{root}/{folder}/_SUCCESS"
+        now = int(time.time() * 1000)
+        times = {"creationTime": _created_ms(table, path) or now, "modificationTime": now}
+        table.store.make_folder(f"{root}/{folder}")
+        table.store.write(local_path(path) or path, json.dumps(times, indent=2).encode())
+    return folders
+
+
+def _created_ms(table: Table, path: str) -> int | None:
+    content = table.store.read(local_path(path) or path)
+    if content is None:
+        return None
+    with parsing(f"The file {path}", "Remove it, and mark the partition again."):
+        return int(json.loads(content)["creationTime"])
+
+
+def _check_actions(table: Table) -> None:
+    text = table.schema.option(_OPTION) or ""
+    actions = [action.strip().lower() for action in text.split(",") if action.strip()]
+    for action in actions:
+        if action in _REASONS:
+            raise UnsupportedStatementError(
+                f"`{table.name}` has '{_OPTION}' = '{text}'. The action {action} is not carried "
+                f"out here: {_REASONS[action]}.",
+                hint=f"ALTER TABLE `{table.name.table}` SET TBLPROPERTIES ('{_OPTION}' = "
+                "'success-file'), or mark the partition with the engine that has the action.",
+            )
+        if action != "success-file":
+            raise InvalidTableError(
+                f"`{table.name}` has '{_OPTION}' = '{text}', and there is no action {action}.",
+                hint=nearest(action, ["success-file", *_REASONS], what=f"values of '{_OPTION}'"),
+            )
+
+
+def partition_folder(table: Table, text: str) -> str:
+    """The folder of a partition, or of all that begin alike: of `dt=2026-01-01,h=1`, or of
+    `dt=2026-01-01`. Values are those of the columns' types. Raises as `mark_done`."""
+    keys = table.schema.partition_keys
+    if not keys:
+        raise InvalidValueError(
+            f"`{table.name}` is not partitioned, so it has no partition to mark.",
+            hint="Create a tag instead: CALL sys.create_tag(table => …, tag => …).",
+        )
+    values = _values(table, text)
+    missing = [key for key in keys[: len(values)] if key not in values]
+    if missing:
+        raise InvalidValueError(
+            f"The partition '{text}' of `{table.name}` has no value for `{missing[0]}`.",
+            hint=f"Write it as {','.join(f'{key}=…' for key in keys)}.",
+        )
+    # Columns without a value come last: their folders are cut off.
+    every = tuple(values.get(key) for key in keys)
+    path = table.paimon.path_factory().relative_bucket_path(every, 0, canonical_partition=True)
+    folders = path.split("/")[:-1][-len(keys) :]
+    return "/".join(folders[: len(values)])
+
+
+def _values(table: Table, text: str) -> dict[str, object]:
+    keys, values = table.schema.partition_keys, dict[str, object]()
+    for pair in text.split(","):
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not value:
+            raise InvalidValueError(
+                f"'{text.strip()}' names no partition of `{table.name}`.",
+                hint=f"Write it as {','.join(f'{key}=…' for key in keys)}, several with `;` "
+                "between them.",
+            )
+        if key not in keys:
+            raise UnknownNameError(
+                f"`{key}` is not a partition column of `{table.name}`.",
+                hint=nearest(key, keys, what="partition columns"),
+            )
+        if key in values:
+            raise InvalidValueError(
+                f"'{text.strip()}' has two values for `{key}`.",
+                hint="Write several partitions with `;` between them.",
+            )
+        values[key] = _value(table, key, value)
+    return values
+
+
+def _value(table: Table, key: str, text: str) -> object:
+    if text == table.schema.partition_default_name:
+        return None
+    data_type = table.schema.column(key).type
+    if isinstance(data_type, AtomicType) and data_type.name == "CHAR":
+        text = text.ljust(data_type.parameters[0])
+    field = next(field for field in table.paimon.fields if field.name == key)
+    column_type = PyarrowFieldParser.from_paimon_type(field.type)
+    try:
+        return pa.scalar(text).cast(column_type).as_py()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidValueError(
+            f"The partition column `{key}` of `{table.name}` can't be {text!r}: {error}",
+            hint=f"Its type is {column_type}.",
+        ) from error
