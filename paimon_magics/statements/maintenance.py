@@ -59,5 +59,21 @@ class RewriteFileIndex:
     where: str | None = None
 
 
-Maintenance = CompactTable | CompactDatabase | CompactManifest | RescaleBuckets | RewriteFileIndex
+@dataclass(frozen=True, slots=True)
+class MergeBranch:
+    """`sys.merge_branch`: add the rows to the branch `target` that only the branch `source` has.
+    `main` is the table itself."""
+
+    source: str
+    target: str = "main"
+
+
+Maintenance = (
+    CompactTable
+    | CompactDatabase
+    | CompactManifest
+    | RescaleBuckets
+    | RewriteFileIndex
+    | MergeBranch
+)
 """What a CALL can ask for besides changes of versions."""

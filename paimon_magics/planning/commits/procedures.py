@@ -25,6 +25,7 @@ from paimon_magics.statements.maintenance import (
     CompactManifest,
     CompactTable,
     Maintenance,
+    MergeBranch,
     RescaleBuckets,
     RewriteFileIndex,
 )
@@ -360,6 +361,21 @@ def _clear_consumers(including: str | None, excluding: str | None) -> VersionCha
     return ClearConsumers(*(patterns | blank).values())
 
 
+def _merge_branch(source: str, target: str | None) -> Maintenance:
+    merge = MergeBranch(source.strip(), (target or "main").strip())
+    if not merge.source or not merge.target:
+        raise InvalidValueError(
+            "`source_branch` and `target_branch` must be names.",
+            hint="`main` is the table itself.",
+        )
+    if merge.source == merge.target:
+        raise InvalidValueError(
+            f"The branch `{merge.source}` can't be merged into itself.",
+            hint="Name another `target_branch`; without one it is `main`, the table itself.",
+        )
+    return merge
+
+
 def _mark_done(partitions: str) -> VersionChange:
     named = tuple(part.strip() for part in partitions.split(";") if part.strip())
     if not named:
@@ -407,6 +423,7 @@ _OFFERED = (
     _procedure("rename_branch", RenameBranch, "from_branch to_branch"),
     _procedure("delete_branch", lambda branch: DeleteBranches(_names_in(branch)), "branch"),
     _procedure("fast_forward", FastForward, "branch"),
+    _procedure("merge_branch", _merge_branch, "source_branch", "target_branch"),
     _procedure("expire_snapshots", _stated(ExpireSnapshots), "", f"{_RETENTION} options"),
     _procedure("expire_changelogs", _stated(ExpireChangelogs), "", f"{_RETENTION} delete_all:bool"),
     _procedure("expire_tags", _stated(ExpireTags), "", "older_than"),

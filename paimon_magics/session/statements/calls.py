@@ -33,7 +33,11 @@ from paimon_magics.session.statements.removals import (
     run_removal,
     unconfirmed_removal,
 )
-from paimon_magics.session.statements.tags_and_branches import run_version_change
+from paimon_magics.session.statements.tags_and_branches import (
+    branch_merge_lines,
+    run_branch_merge,
+    run_version_change,
+)
 from paimon_magics.session.writes.outcomes import Replaced
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.statements.clauses.names import named
@@ -41,6 +45,7 @@ from paimon_magics.statements.maintenance import (
     CompactDatabase,
     CompactManifest,
     CompactTable,
+    MergeBranch,
     RescaleBuckets,
     RewriteFileIndex,
 )
@@ -130,6 +135,8 @@ def _run(scope: StatementScope, statement: Call, planned: PlannedCall) -> Outcom
             return run_file_index_rewriting(call, request)
         case RescaleBuckets() as request:
             return run_rescale(call, request)
+        case MergeBranch() as request:
+            return run_branch_merge(call, request)
         case _ if isinstance(planned.change, Removal):
             return run_removal(call, planned.change)
         case change:
@@ -150,6 +157,8 @@ def _lines(scope: StatementScope, statement: Call, planned: PlannedCall) -> list
             return file_index_lines(call, request)
         case RescaleBuckets() as request:
             return rescale_lines(call, request)
+        case MergeBranch() as request:
+            return branch_merge_lines(call, request)
         case _ if isinstance(planned.change, Removal):
             return removal_lines(call, planned.change)
         case _:

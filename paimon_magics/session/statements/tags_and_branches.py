@@ -6,17 +6,24 @@ A change goes through the session's committer. Its message states what held when
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, assert_never
 
+import pyarrow as pa
+
 from paimon_magics.coordinator.client.interface import Attempts
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import InvalidTableError, PaimonMagicsError
+from paimon_magics.planning.commits.read_sets import RowSearch, read_rows
 from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation, provenance
 from paimon_magics.session.scope import StatementScope, errors_located
+from paimon_magics.session.statements.compaction import ProcedureCall
 from paimon_magics.session.statements.confirmations import loss_of_change
 from paimon_magics.session.statements.handler import Handler, listing
-from paimon_magics.session.writes.transactions import begun, committed
+from paimon_magics.session.writes.transactions import begun, committed, run_again
+from paimon_magics.statements.maintenance import MergeBranch
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.subjects import Statement
 from paimon_magics.statements.version_changes import (
@@ -41,9 +48,12 @@ from paimon_magics.statements.version_changes import (
     VersionChange,
 )
 from paimon_magics.tables.catalog.stored_tables import load_stored
+from paimon_magics.tables.commits.branch_merging import BranchMerge, plan_branch_merge
 from paimon_magics.tables.snapshots.chain import list_tags
+from paimon_magics.tables.snapshots.latest import state_of
 from paimon_magics.tables.snapshots.provenance import ROLLED_BACK_FROM
-from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
+from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt, require_branches
+from paimon_magics.tables.table import MAIN_BRANCH, Table
 
 
 def alter_tags_handler(scope: StatementScope, statement: AlterTags) -> Handler:
@@ -119,6 +129,76 @@ def _changed(
     scope.load(name, statement.text, position)  # its error suggests the nearest name
     with errors_located(statement.text, position):
         return scope.committer.change_versions(name, change)
+
+
+def run_branch_merge(call: ProcedureCall, request: MergeBranch) -> Outcome:
+    """Run CALL sys.merge_branch. It returns true, also where there was nothing to merge."""
+    return run_again(
+        _planned_merge(call, request),
+        lambda plan, attempts: _merged(call, request, plan, attempts),
+        lambda _: _planned_merge(call, request),
+        reruns_max=call.scope.settings.conflict_reruns_max,
+        may_run_again=lambda _: True,
+    )
+
+
+def branch_merge_lines(call: ProcedureCall, request: MergeBranch) -> list[str]:
+    """What CALL sys.merge_branch would add."""
+    plan = _planned_merge(call, request)
+    if not plan.files:
+        return [f"{call.name}: branch `{request.target}` has all rows of `{request.source}`."]
+    return [
+        f"{call.name}: would add {count_text(plan.rows, 'row')} of "
+        f"{count_text(plan.files, 'file')} of branch `{request.source}` to `{request.target}`."
+    ]
+
+
+def _planned_merge(call: ProcedureCall, request: MergeBranch) -> BranchMerge:
+    table = call.load()
+    with call.errors_located():
+        if table.name.branch is not None:
+            raise InvalidTableError(
+                f"`{table.name}` is a branch: branches belong to the table.",
+                hint=f"Name the table, `{table.name.database}.{table.name.table}`.",
+            )
+        source, target = (_branch(call, table, name) for name in (request.source, request.target))
+        return plan_branch_merge(source, target, call.scope.manifests)
+
+
+def _branch(call: ProcedureCall, table: Table, branch: str) -> Table:
+    if branch == MAIN_BRANCH:
+        return call.scope.catalog.load(table.name)
+    require_branches(load_stored(call.scope.catalog, table.name), [branch])
+    return call.scope.catalog.load(replace(table.name, branch=branch))
+
+
+def _merged(
+    call: ProcedureCall, request: MergeBranch, plan: BranchMerge, attempts: Attempts
+) -> Outcome:
+    scope = call.scope
+    target = None if request.target == MAIN_BRANCH else request.target
+    name = replace(call.name, branch=target)
+    rows = pa.table({"result": pa.array([True])})
+    outcome = Outcome.of_rows(scope.spark, call.text, "CALL", rows)
+    outcome.table = str(name)
+    if not plan.files:
+        outcome.message = f"`{name}` has all rows of the branch `{request.source}`."
+        return outcome
+    base = state_of(plan.base)
+    transaction = begun(scope, name, base, attempts)
+    # What others add meanwhile could be the same rows: then the merge is planned again.
+    read = read_rows(base[0], RowSearch(adds_missing=True), manifest_list=base[1])
+    operation = Operation("MERGE BRANCH", inserted=plan.rows)
+    properties = provenance(scope, call.text, operation, rows=plan.rows, files=plan.files)
+    receipt = committed(
+        scope, CommitRequest(transaction, Append(), plan.messages, properties, read)
+    )
+    outcome.snapshot_id, outcome.commit_kind = receipt.snapshot_id, receipt.commit_kind
+    outcome.message = (
+        f"{count_text(plan.rows, 'row')} of {count_text(plan.files, 'file')} of the branch "
+        f"`{request.source}` added to `{name}` (snapshot {receipt.snapshot_id})."
+    )
+    return outcome
 
 
 def show_tags(scope: StatementScope, statement: ShowTags) -> Outcome:
@@ -229,8 +309,6 @@ def _message_of_upkeep(name: TableName, change: UpkeepChange, receipt: VersionRe
 
 
 def _rows(scope: StatementScope, statement: Statement, columns: Mapping[str, list[Any]]) -> Outcome:
-    import pyarrow as pa
-
     types = {"result": pa.bool_(), "tagName": pa.string(), "watermark": pa.string()}
     rows = pa.table(
         {name: pa.array(v, type=types.get(name, pa.int64())) for name, v in columns.items()}

@@ -227,24 +227,26 @@ def _change_branches(
             return VersionReceipt()
         case DeleteBranches(branches=branches):
             if not repeated:
-                _require_branches(table, branches)
+                require_branches(table, branches)
             for branch in branches:
                 removing(branch, 0)
             return VersionReceipt(tuple(b for b in branches if drop_branch(table, b)))
         case RenameBranch(branch=branch, new_name=new_name):
             if repeated and not branch_exists(table, branch) and branch_exists(table, new_name):
                 return VersionReceipt((new_name,))
-            _require_branches(table, [branch])
+            require_branches(table, [branch])
             if not rename_branch(table, branch, new_name):
                 raise _branch_taken(table, new_name)
             return VersionReceipt((new_name,))
         case FastForward(branch=branch):
-            _require_branches(table, [branch])
+            require_branches(table, [branch])
             forward_to_branch(table, branch_of(branch), publish, removing=removing)
             return VersionReceipt((branch,))
 
 
-def _require_branches(table: StoredTable, branches: Collection[str]) -> None:
+def require_branches(table: StoredTable, branches: Collection[str]) -> None:
+    """Raise UnknownNameError, with the nearest name, for a branch that does not exist, and for the
+    main one."""
     for branch in branches:
         if branch == "main" or not branch_exists(table, branch):
             raise UnknownNameError(

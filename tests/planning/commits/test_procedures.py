@@ -17,6 +17,7 @@ from paimon_magics.statements.maintenance import (
     CompactManifest,
     CompactTable,
     Maintenance,
+    MergeBranch,
     RescaleBuckets,
     RewriteFileIndex,
 )
@@ -107,6 +108,8 @@ UPKEEP: list[tuple[str, Maintenance]] = [
     ("sys.rescale(table => 't', where => 'p > 1')", RescaleBuckets(where="p > 1")),
     ("sys.rewrite_file_index('t')", RewriteFileIndex()),
     ("sys.rewrite_file_index('t', 'p > 1')", RewriteFileIndex("p > 1")),
+    ("sys.merge_branch('t', 'b')", MergeBranch("b")),
+    ("sys.merge_branch('t', 'b', 'c')", MergeBranch("b", "c")),
 ]
 REMOVALS: list[tuple[str, Removal]] = [
     ("sys.expire_snapshots('t')", ExpireSnapshots()),
