@@ -68,6 +68,42 @@ class MergeBranch:
     target: str = "main"
 
 
+@dataclass(frozen=True, slots=True)
+class CopyTable:
+    """`sys.copy`: copy the files of the table `source` to `target`, which is created if it is
+    missing; else its partitions are replaced. `where` as in `CompactTable`."""
+
+    source: str
+    target: str
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MigrateTable:
+    """`sys.migrate_table`: make a table with the rows of a table in Spark's own catalog, under the
+    name `target` or the same one; the origin is dropped then, unless `delete_origin` is false."""
+
+    source_type: str
+    table: str
+    options: tuple[tuple[str, str], ...] = ()
+    delete_origin: bool = True
+    target: str | None = None
+    parallelism: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MigrateDatabase:
+    """`sys.migrate_database`: migrate all tables of a database in Spark's own catalog."""
+
+    source_type: str
+    database: str
+    options: tuple[tuple[str, str], ...] = ()
+    parallelism: int | None = None
+
+
+DatabaseMaintenance = CompactDatabase | CopyTable | MigrateTable | MigrateDatabase
+"""What a CALL can ask for on several tables, or on none of Paimon's."""
+
 Maintenance = (
     CompactTable
     | CompactDatabase
@@ -75,5 +111,8 @@ Maintenance = (
     | RescaleBuckets
     | RewriteFileIndex
     | MergeBranch
+    | CopyTable
+    | MigrateTable
+    | MigrateDatabase
 )
 """What a CALL can ask for besides changes of versions."""

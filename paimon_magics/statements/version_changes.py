@@ -214,10 +214,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of CALL: `name => value`, or by position (`name` is None)."""
+    """An argument of CALL: `name => value`, or by position (`name` is None). Pairs are a map."""
 
     name: str | None
-    value: str | int | float | bool | Parameter | None
+    value: str | int | float | bool | Parameter | tuple[tuple[str, str], ...] | None
     position: int
 
 

@@ -24,8 +24,11 @@ from paimon_magics.statements.maintenance import (
     CompactDatabase,
     CompactManifest,
     CompactTable,
+    CopyTable,
     Maintenance,
     MergeBranch,
+    MigrateDatabase,
+    MigrateTable,
     RescaleBuckets,
     RewriteFileIndex,
 )
@@ -62,6 +65,7 @@ from paimon_magics.statements.version_changes import (
     RollBackToWatermark,
     VersionChange,
 )
+from paimon_magics.statements.version_changes import Parameter as Placeholder
 
 _Change = TypeVar("_Change", bound=Maintenance | Removal)
 
@@ -120,11 +124,13 @@ _STATEMENTS = {"drop_partition": "Write ALTER TABLE t DROP PARTITION (day = '202
 
 @dataclass(frozen=True, slots=True)
 class _Parameter:
-    """A parameter: its kind is `str`, `int` or `bool`."""
+    """A parameter: its kind is `str`, `int`, `bool`, or `dict` for a map of texts. `default` is the
+    value of a missing `bool`."""
 
     name: str
     kind: type
     required: bool = False
+    default: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +141,11 @@ class Procedure:
     name: str
     parameters: tuple[_Parameter, ...]
     make: Callable[..., VersionChange | Maintenance | Removal]
+
+    @property
+    def is_about_a_table(self) -> bool:
+        """Whether its first parameter is the table that it changes."""
+        return bool(self.parameters) and self.parameters[0].name == "table"
 
     @property
     def form(self) -> str:
@@ -182,15 +193,19 @@ def plan_call(call: Call, parameters: Mapping[str, object], catalog: str) -> Pla
                 statement=call.text,
                 position=call.procedure_position if argument is None else argument.position,
             )
-        values[parameter.name] = bool(value) if parameter.kind is bool else value
-    table = arguments.get("table")
+        if parameter.kind is bool and value is None:
+            value = parameter.default
+        values[parameter.name] = value
+    is_about_a_table = procedure.is_about_a_table
+    table = arguments.get("table") if is_about_a_table else None
+    name = values.pop("table") if is_about_a_table else None
     try:
-        change = procedure.make(*(value for name, value in values.items() if name != "table"))
+        change = procedure.make(*values.values())
     except PaimonMagicsError as error:
         error.statement, error.position = call.text, call.procedure_position
         raise
     position = call.procedure_position if table is None else table.position
-    return PlannedCall(procedure.name, values.get("table"), change, position)
+    return PlannedCall(procedure.name, name, change, position)
 
 
 def _offered_procedure(call: Call, catalog: str) -> Procedure:
@@ -271,13 +286,13 @@ def _value(
     argument: Argument, parameter: _Parameter, bound: Mapping[str, object], call: Call
 ) -> Any:
     value = argument.value
-    if not isinstance(value, str | int | float | None):
+    if isinstance(value, Placeholder):
         value = bound[value.name]  # type: ignore[assignment]
     if isinstance(value, str):
         value = value.strip() if parameter.name == "table" else value
     converted = _converted(value, parameter.kind)
     if value is not None and converted is None:
-        kinds = {str: "a text", int: "a whole number", bool: "true or false"}
+        kinds = {str: "a text", int: "a whole number", bool: "true or false", dict: "map('k', 'v')"}
         raise InvalidValueError(
             f"`{parameter.name}` must be {kinds[parameter.kind]}, not {value!r}.",
             hint=f"Call {PROCEDURES[call.procedure[-1].lower()].form}.",
@@ -288,6 +303,10 @@ def _value(
 
 
 def _converted(value: Any, kind: type) -> Any:
+    if kind is dict:
+        if isinstance(value, Mapping):
+            return {str(key): str(each) for key, each in value.items()}
+        return dict(value) if isinstance(value, tuple) else None
     if kind is bool:
         texts = {"true": True, "false": False}
         return texts.get(str(value).strip().lower())
@@ -376,6 +395,50 @@ def _merge_branch(source: str, target: str | None) -> Maintenance:
     return merge
 
 
+def _copy(source: str, target: str, where: str | None) -> Maintenance:
+    return CopyTable(source.strip(), target.strip(), (where or "").strip() or None)
+
+
+def _migrate_table(
+    source_type: str,
+    table: str,
+    options: str | None,
+    delete_origin: bool,
+    target: str | None,
+    more: Mapping[str, str] | None,
+    parallelism: int | None,
+) -> Maintenance:
+    """`more` are options, too. Raises InvalidValueError for options that are no pairs."""
+    target = (target or "").strip() or None
+    pairs = _options(options, more)
+    return MigrateTable(source_type.strip(), table, pairs, delete_origin, target, parallelism)
+
+
+def _migrate_database(
+    source_type: str,
+    database: str,
+    options: str | None,
+    more: Mapping[str, str] | None,
+    parallelism: int | None,
+) -> Maintenance:
+    pairs = _options(options, more)
+    return MigrateDatabase(source_type.strip(), database.strip(), pairs, parallelism)
+
+
+def _options(text: str | None, more: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    """`k=v,k=v` and a map as pairs."""
+    pairs: dict[str, str] = {}
+    for part in filter(str.strip, (text or "").split(",")):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise InvalidValueError(
+                f"`options` has '{part.strip()}', which is no option with a value.",
+                hint="Write options as `file.format=orc,file.compression=zstd`.",
+            )
+        pairs[key.strip()] = value.strip()
+    return tuple({**pairs, **(more or {})}.items())
+
+
 def _mark_done(partitions: str) -> VersionChange:
     named = tuple(part.strip() for part in partitions.split(";") if part.strip())
     if not named:
@@ -394,13 +457,15 @@ def _procedure(
     *,
     is_about_a_table: bool = True,
 ) -> Procedure:
-    """A procedure with the parameters `name` or `name:kind`; that of its table comes first."""
-    kinds: dict[str, type] = {"": str, "int": int, "bool": bool}
+    """A procedure with the parameters `name` or `name:kind`; that of its table comes first. `true`
+    is the kind of a `bool` that is true by default."""
+    kinds: dict[str, type] = {"": str, "int": int, "bool": bool, "true": bool, "map": dict}
     parameters = [_Parameter("table", str, True)] if is_about_a_table else []
     for names, is_required in ((required, True), (optional, False)):
         for text in names.split():
             parameter, _, kind = text.partition(":")
-            parameters.append(_Parameter(parameter, kinds[kind], is_required))
+            is_true = kind == "true"
+            parameters.append(_Parameter(parameter, kinds[kind], is_required, is_true))
     return Procedure(name, tuple(parameters), make)
 
 
@@ -437,6 +502,21 @@ _OFFERED = (
     _procedure("trigger_tag_automatic_creation", CreateAutomaticTags),
     _procedure("reset_consumer", ResetConsumer, "consumerId", "nextSnapshotId:int"),
     _procedure("clear_consumers", _clear_consumers, "", "includingConsumers excludingConsumers"),
+    _procedure("copy", _copy, "source_table target_table", "where", is_about_a_table=False),
+    _procedure(
+        "migrate_table",
+        _migrate_table,
+        "source_type table",
+        "options delete_origin:true target_table options_map:map parallelism:int",
+        is_about_a_table=False,
+    ),
+    _procedure(
+        "migrate_database",
+        _migrate_database,
+        "source_type database",
+        "options options_map:map parallelism:int",
+        is_about_a_table=False,
+    ),
     _procedure("mark_partition_done", _mark_done, "partitions"),
     _procedure("repair_earliest_snapshot", RepairEarliestSnapshot, "snapshot_id:int"),
 )

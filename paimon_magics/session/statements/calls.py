@@ -25,6 +25,18 @@ from paimon_magics.session.statements.compaction import (
     run_rescale,
 )
 from paimon_magics.session.statements.confirmations import loss_of_change
+from paimon_magics.session.statements.copies import (
+    copied_tables,
+    copy_lines,
+    database_migration_lines,
+    loss_of_copy,
+    loss_of_database_migration,
+    loss_of_migration,
+    migration_lines,
+    run_copy,
+    run_database_migration,
+    run_migration,
+)
 from paimon_magics.session.statements.file_indexes import file_index_lines, run_file_index_rewriting
 from paimon_magics.session.statements.handler import Handler, Standing, no_preview
 from paimon_magics.session.statements.removals import (
@@ -45,7 +57,10 @@ from paimon_magics.statements.maintenance import (
     CompactDatabase,
     CompactManifest,
     CompactTable,
+    CopyTable,
     MergeBranch,
+    MigrateDatabase,
+    MigrateTable,
     RescaleBuckets,
     RewriteFileIndex,
 )
@@ -83,14 +98,26 @@ def call_handler(
         explain=lambda mode: _lines(scope, statement, planned()),
         preview=preview,
         unconfirmed=lambda mode: _unconfirmed(scope, statement, planned()),
+        changed=lambda: _changed(scope, planned()),
     )
+
+
+def _changed(scope: StatementScope, call: PlannedCall) -> tuple[TableName, ...]:
+    return copied_tables(scope, call.change) if isinstance(call.change, CopyTable) else ()
 
 
 def _unconfirmed(
     scope: StatementScope, statement: Call, call: PlannedCall
 ) -> UnconfirmedError | None:
-    if isinstance(call.change, CompactDatabase):
-        return None
+    match call.change:
+        case CompactDatabase():
+            return None
+        case CopyTable() as request:
+            return loss_of_copy(scope, statement, request)
+        case MigrateTable() as request:
+            return loss_of_migration(scope, statement, request)
+        case MigrateDatabase() as request:
+            return loss_of_database_migration(scope, statement, request)
     if isinstance(call.change, Removal):
         return unconfirmed_removal(_call(scope, statement, call), call.change)
     name = _table(scope, statement, call)
@@ -123,8 +150,15 @@ def _call(scope: StatementScope, statement: Call, call: PlannedCall) -> Procedur
 
 
 def _run(scope: StatementScope, statement: Call, planned: PlannedCall) -> Outcome:
-    if isinstance(planned.change, CompactDatabase):
-        return _run_database_compaction(scope, statement, planned.change)
+    match planned.change:
+        case CompactDatabase() as database:
+            return _run_database_compaction(scope, statement, database)
+        case CopyTable() as copy:
+            return run_copy(scope, statement, copy)
+        case MigrateTable() as migration:
+            return run_migration(scope, statement, migration)
+        case MigrateDatabase() as migrations:
+            return run_database_migration(scope, statement, migrations)
     call = _call(scope, statement, planned)
     match planned.change:
         case CompactTable() as request:
@@ -145,8 +179,15 @@ def _run(scope: StatementScope, statement: Call, planned: PlannedCall) -> Outcom
 
 def _lines(scope: StatementScope, statement: Call, planned: PlannedCall) -> list[str]:
     """What the call would do."""
-    if isinstance(planned.change, CompactDatabase):
-        return _database_lines(scope, statement, planned.change)
+    match planned.change:
+        case CompactDatabase() as database:
+            return _database_lines(scope, statement, database)
+        case CopyTable() as copy:
+            return copy_lines(scope, statement, copy)
+        case MigrateTable() as migration:
+            return migration_lines(scope, statement, migration)
+        case MigrateDatabase() as migrations:
+            return database_migration_lines(scope, statement, migrations)
     call = _call(scope, statement, planned)
     match planned.change:
         case CompactTable() as request:

@@ -128,8 +128,12 @@ def _argument(cursor: Cursor) -> Argument:
     return Argument(name, _value(cursor), position)
 
 
-def _value(cursor: Cursor) -> str | int | float | bool | Parameter | None:
+def _value(
+    cursor: Cursor,
+) -> str | int | float | bool | Parameter | tuple[tuple[str, str], ...] | None:
     token = cursor.peek()
+    if token.upper == "MAP" and cursor.peek(1).text == "(":
+        return _pairs(cursor)
     if token.kind == "string":
         return cursor.string("a value")
     if cursor.accept(":"):
@@ -146,3 +150,18 @@ def _value(cursor: Cursor) -> str | int | float | bool | Parameter | None:
         text = token.text.rstrip("lLsSfFdDbB")
         return sign * int(text) if text.isdigit() else sign * float(text)
     cursor.fail("a value: text in quotes, a number, TRUE, FALSE, NULL or a parameter as `:name`")
+
+
+def _pairs(cursor: Cursor) -> tuple[tuple[str, str], ...]:
+    """Read `map('key', 'value', …)`, of texts."""
+    cursor.next()
+    cursor.expect("(")
+    texts: list[str] = []
+    while not cursor.at(")"):
+        if texts:
+            cursor.expect(",")
+        texts.append(cursor.string("a text in quotes"))
+    if len(texts) % 2:
+        cursor.fail("a value for the last key of the map")
+    cursor.expect(")")
+    return tuple(zip(texts[::2], texts[1::2], strict=True))

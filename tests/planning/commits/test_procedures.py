@@ -16,8 +16,11 @@ from paimon_magics.statements.maintenance import (
     CompactDatabase,
     CompactManifest,
     CompactTable,
+    CopyTable,
     Maintenance,
     MergeBranch,
+    MigrateDatabase,
+    MigrateTable,
     RescaleBuckets,
     RewriteFileIndex,
 )
@@ -134,6 +137,20 @@ OF_DATABASES: list[tuple[str, Maintenance]] = [
     ("sys.compact_database()", CompactDatabase()),
     ("sys.compact_database('d', '.*', 'x', 'k=v')", CompactDatabase("d", ".*", "x", "k=v")),
     ("sys.compact_database(excluding_tables => 'x')", CompactDatabase(excluding_tables="x")),
+    ("sys.copy('d.a', 'b', ' ')", CopyTable("d.a", "b")),
+    (
+        "sys.copy(target_table => 'b', source_table => 'a', where => 'p>1')",
+        CopyTable("a", "b", "p>1"),
+    ),
+    ("sys.migrate_table('hive', 'd.t')", MigrateTable("hive", "d.t")),
+    (
+        "sys.migrate_table('hive', 't', 'a=1, b = 2', FALSE, 'd.u', MAP('b', '3', 'c', ''), 4)",
+        MigrateTable("hive", "t", (("a", "1"), ("b", "3"), ("c", "")), False, "d.u", 4),
+    ),
+    (
+        "sys.migrate_database(database => 'd', source_type => 'hive', options => 'a=1')",
+        MigrateDatabase("hive", "d", (("a", "1"),)),
+    ),
 ]
 
 
@@ -180,6 +197,14 @@ def test_bind_parameters_supply_procedure_arguments() -> None:
         ("mine.sys.rollback('t')", UnknownNameError, "mine.sys", "CALL sys.rollback", "mine"),
         ("sys.repair('t')", UnsupportedStatementError, "nothing to repair", "SHOW TABLES", "sys"),
         ("sys.clear_consumers('t', '(')", InvalidValueError, "`includingConsumers`", ".*", "sys"),
+        ("sys.migrate_table('hive', 't', 'a')", InvalidValueError, "no option", "file.f", "sys"),
+        (
+            "sys.migrate_table('hive', 't', options_map => 'a=1')".replace("'hive', 't',", ""),
+            InvalidValueError,
+            "map('k', 'v')",
+            "sys.migrate_table(",
+            "options_map",
+        ),
         ("sys.mark_partition_done('t', ' ;')", InvalidValueError, "no partition", "day=", "sys"),
         ("sys.create_tag('t')", InvalidValueError, "needs `tag`", "sys.create_tag(table", "sys"),
         ("sys.create_tag('t', NULL)", InvalidValueError, "needs `tag`", "table, tag", "NULL"),
