@@ -199,11 +199,11 @@ def test_bind_parameters_supply_procedure_arguments() -> None:
         ("sys.clear_consumers('t', '(')", InvalidValueError, "`includingConsumers`", ".*", "sys"),
         ("sys.migrate_table('hive', 't', 'a')", InvalidValueError, "no option", "file.f", "sys"),
         (
-            "sys.migrate_table('hive', 't', options_map => 'a=1')".replace("'hive', 't',", ""),
+            "sys.migrate_table('hive', 't', '', true, 'u', 'a=1')",
             InvalidValueError,
             "map('k', 'v')",
             "sys.migrate_table(",
-            "options_map",
+            "'a=1'",
         ),
         ("sys.mark_partition_done('t', ' ;')", InvalidValueError, "no partition", "day=", "sys"),
         ("sys.create_tag('t')", InvalidValueError, "needs `tag`", "sys.create_tag(table", "sys"),
