@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.magics.namespace import Variables
-from paimon_magics.statements.clauses.names import quoted, text_literal
+from paimon_magics.statements.clauses.names import quoted, spelled, text_literal
 from paimon_magics.statements.completion.words import FUNCTIONS, TIME_FUNCTIONS
 
 if TYPE_CHECKING:
@@ -40,6 +40,17 @@ _INSTANT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?Z")
 
 
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*\Z")
+
+
+_TABLE_PARAMETERS = ("table", "source_table", "target_table")
+_BRANCH_PARAMETERS = ("branch", "from_branch", "source_branch", "target_branch")
+_CHOICES = {
+    "compact_strategy": ("full", "minor"),
+    "order_strategy": ("order", "zorder", "hilbert"),
+    "source_type": ("hive",),
+    "time_retained": ("1 d", "7 d", "30 d"),
+}
+"""Values of parameters that are the same for all tables."""
 
 
 _QUOTED_TYPES = ("STRING", "VARCHAR", "CHAR", "DATE", "TIMESTAMP", "BINARY")
@@ -128,6 +139,9 @@ class NameOffers:
                 return matching(typed, _procedures(is_qualified))
             case wants.ProcedureParameters(procedure):
                 return matching(typed, _parameters(procedure))
+            case wants.ArgumentValues(procedure, parameter, table):
+                name, kind = _parameter(procedure, parameter)
+                return matching(typed, self._values(name, kind, table))
 
     def _tables(self, database: str | None) -> Iterator[Offer]:
         if self._known is None:
@@ -255,6 +269,67 @@ class NameOffers:
         moment = _EPOCH + datetime.timedelta(milliseconds=time_ms)
         text = moment.astimezone(rules_of(self._zone)).isoformat(" ", "milliseconds")
         return Offer(self._literal(text, is_text=True), f"{about}, {self._zone}")
+
+    def _values(self, parameter: str, kind: str, table: TableName | None) -> Iterator[Offer]:
+        """Values of a procedure's parameter; numbers and truth stand outside of quotes."""
+        if kind == "bool":
+            yield from (Offer(word) for word in ("true", "false") if not self._expected.quote)
+        elif parameter in _TABLE_PARAMETERS:
+            yield from self._table_texts()
+        elif parameter in _CHOICES:
+            yield from self._texts((choice, "") for choice in _CHOICES[parameter])
+        elif self._known is None:
+            return
+        elif parameter in ("database", "including_databases"):
+            yield from self._texts((name, "database") for name in self._known.databases())
+        elif table is not None:
+            yield from self._values_of_table(parameter, kind, self._full(table))
+
+    def _values_of_table(self, parameter: str, kind: str, table: TableName) -> Iterator[Offer]:
+        known = self._known
+        assert known is not None
+        if parameter in ("tag", "version"):
+            yield from self._texts((tag, "tag") for tag in known.tags(table))
+        if parameter in ("version", "snapshot", "snapshot_id", "nextSnapshotId"):
+            yield from (
+                offer
+                for offer in self._versions(table, snapshots=True)
+                if offer.about != "tag" and (kind == "str" or not self._expected.quote)
+            )
+        elif parameter in _BRANCH_PARAMETERS:
+            names = (*known.branches(table), *(["main"] if "_branch" in parameter else []))
+            yield from self._texts((name, "branch") for name in names)
+        elif parameter == "consumerId":
+            progress = known.consumers(table)
+            yield from self._texts((name, f"goes on with snapshot {id}") for name, id in progress)
+        elif parameter == "partitions":
+            for offer in self._partitions(table):
+                yield from self._texts([(offer.text.replace("/", ","), offer.about)])
+        elif parameter == "timestamp" and not self._expected.quote:
+            for snapshot in known.snapshots(table):
+                about = self._time(snapshot.time_ms, f"snapshot {snapshot.id}")
+                yield Offer(str(snapshot.time_ms), f"{about.text.strip(chr(39))}, {about.about}")
+        elif parameter == "older_than":
+            yield from (offer for offer in self._times(table) if "(" not in offer.text)
+
+    def _table_texts(self) -> Iterator[Offer]:
+        """Names of tables as texts: of the current database, or of the one before the dot."""
+        if self._known is None:
+            return
+        database, dot, _ = self._expected.typed.rpartition(".")
+        if dot:
+            tables = map(spelled, self._known.tables(database.strip("`")))
+            yield from self._texts((f"{database}.{table}", "table") for table in tables)
+            return
+        tables = map(spelled, self._known.tables(self._database))
+        yield from self._texts((table, "table") for table in tables)
+        databases = map(spelled, self._known.databases())
+        yield from self._texts((f"{name}.", "database") for name in databases)
+
+    def _texts(self, texts: Iterable[tuple[str, str]]) -> Iterator[Offer]:
+        """Texts with what is shown beside them, as literals."""
+        for text, about in texts:
+            yield Offer(self._literal(text, is_text=True), about)
 
     def _options(self, of_reads: bool) -> Iterator[Offer]:
         from paimon_magics.planning.options.table_options import OPTIONS
@@ -396,3 +471,15 @@ def _parameters(procedure: str) -> Iterator[Offer]:
     for parameter in definition.parameters if definition is not None else ():
         need = "" if parameter.required else "optional "
         yield Offer(f"{parameter.name} => ", f"{need}{parameter.kind.__name__}")
+
+
+def _parameter(procedure: str, parameter: str | int) -> tuple[str, str]:
+    """The name and the kind of a procedure's parameter, which is written or at a place."""
+    from paimon_magics.planning.commits.procedures import PROCEDURES
+
+    definition = PROCEDURES.get(procedure.lower())
+    parameters = definition.parameters if definition is not None else ()
+    for place, known in enumerate(parameters):
+        if parameter == place or str(parameter).lower() == known.name.lower():
+            return known.name, known.kind.__name__
+    return "", ""

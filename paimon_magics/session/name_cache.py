@@ -115,6 +115,14 @@ class KnownNames:
         """A table's tags."""
         return self._get(("tags", _plain(name)), lambda c: _tags(c, name)) or ()
 
+    def branches(self, name: TableName) -> tuple[str, ...]:
+        """A table's branches besides its main one."""
+        return self._get(("branches", _plain(name)), lambda c: _branches(c, name)) or ()
+
+    def consumers(self, name: TableName) -> tuple[tuple[str, int], ...]:
+        """A table's consumers, with the next snapshot of each."""
+        return self._get(("consumers", _plain(name)), lambda c: _consumers(c, name)) or ()
+
     def tag_times(self, name: TableName) -> tuple[KnownTag, ...]:
         """The latest tags of a table with their snapshots, the newest snapshot first."""
         return self._get(("tag times", _plain(name)), lambda c: _tag_times(c, name)) or ()
@@ -236,6 +244,19 @@ def _tags(catalog: Catalog, name: TableName) -> tuple[str, ...]:
     from paimon_magics.tables.snapshots.chain import list_tags
 
     return tuple(list_tags(load_stored(catalog, _plain(name))))
+
+
+def _branches(catalog: Catalog, name: TableName) -> tuple[str, ...]:
+    from paimon_magics.tables.catalog.stored_tables import load_stored
+    from paimon_magics.tables.snapshots.branches import list_branches
+
+    return tuple(list_branches(load_stored(catalog, replace(_plain(name), branch=None))))
+
+
+def _consumers(catalog: Catalog, name: TableName) -> tuple[tuple[str, int], ...]:
+    from paimon_magics.tables.snapshots.consumers import list_progress
+
+    return tuple(sorted(list_progress(catalog.load(_plain(name))).items()))
 
 
 def _tag_times(catalog: Catalog, name: TableName) -> tuple[KnownTag, ...]:

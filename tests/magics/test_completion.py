@@ -150,7 +150,9 @@ def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Ru
         "INSERT INTO visits VALUES (1, '2026-07-01 04:00:00')"
     )
     run(
-        "%%paimon\nALTER TABLE orders CREATE TAG opening; INSERT INTO orders VALUES (9, 'x', 'wed')"
+        "%%paimon\nALTER TABLE orders CREATE TAG opening;"
+        "INSERT INTO orders VALUES (9, 'x', 'wed');"
+        "CALL sys.create_branch('orders', 'trial'); CALL sys.reset_consumer('orders', 'nightly', 1)"
     )
     session = active_session()
     assert session is not None
@@ -158,6 +160,7 @@ def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Ru
     connected.user_ns.update(today="mon", unit=len, harvest=harvest, pears=pa.table(harvest))
     made = session.history("orders").data.column("commit_time")[0].as_py()
     made = made.astimezone(ZoneInfo(session.spark.conf.get("spark.sql.session.timeZone")))
+    made_ms = round(made.timestamp() * 1000)
     at_two = made.isoformat(" ", "milliseconds")
     pairs = {
         "SELECT * FROM ord|": "orders",
@@ -190,6 +193,18 @@ def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Ru
         "SELECT * FROM orders TIMESTAMP AS OF cur|": "current_timestamp() - INTERVAL 1 DAY",
         "ALTER TABLE orders DELETE TAG |": "opening",
         "CALL sys.rollback(table => 'orders', version => '|')": "opening",
+        "CALL sys.rollback('ord|')": "orders",
+        "CALL sys.copy(source_table => 'shop.`ord|')": "shop.`order items`",
+        "CALL sys.delete_tag('orders', '|')": "opening",
+        "CALL sys.create_tag(table => 'orders', snapshot => |": "2",
+        "CALL sys.rollback_to_timestamp('orders', |": str(made_ms),
+        "CALL sys.merge_branch(table => 'orders', source_branch => 'tr|": "trial",
+        "CALL sys.merge_branch(table => 'orders', target_branch => |": "'main'",
+        "CALL sys.reset_consumer('orders', |": "'nightly'",
+        "CALL sys.mark_partition_done(table => 'orders', partitions => '|": "day=wed",
+        "CALL sys.migrate_table(|": "delete_origin => ",
+        "CALL sys.migrate_table(source_type => 'hive', delete_origin => f|": "false",
+        "CALL sys.compact(compact_strategy => 'm|": "minor",
         "SELECT * FROM orders WHERE day = :to|": "today",
         "DESCRIBE orders it|": "item",
         "SELECT * FROM har|": "harvest",

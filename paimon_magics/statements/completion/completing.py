@@ -32,6 +32,7 @@ from paimon_magics.statements.completion.scopes import (
     segment_at,
 )
 from paimon_magics.statements.completion.wants import (
+    ArgumentValues,
     BindNames,
     Columns,
     Databases,
@@ -181,7 +182,9 @@ class _Place:
         return (Options(of_reads),) if self.last in ("", ",") else ()
 
     def _in_call(self, outer: Line) -> tuple[Want, ...]:
-        """The arguments of CALL, or of a table function, whose first string names the table."""
+        """The arguments of CALL, or of a table function. The first string names the table."""
+        if self.first == "CALL":
+            return self._in_procedure(outer)
         argument = _ARGUMENT.fullmatch(self.line.text)
         key = argument["key"].lower() if argument else ""
         if key == "table" or (self.in_string and not self.last):
@@ -191,13 +194,28 @@ class _Place:
         if key in ("tag", "tag_name", "version", "branch") and table is not None:
             return (Versions(table, snapshots=key == "version"),)
         name = outer.items[-1] if outer.items else None
-        if self.in_string or self.first != "CALL":
-            if table is None or self.last != ",":
-                return ()
-            of_times = isinstance(name, Token) and name.name.lower() == _BETWEEN_TIMES
-            return (Times(table),) if of_times else (Versions(table),)
+        if table is None or self.last != ",":
+            return ()
+        of_times = isinstance(name, Token) and name.name.lower() == _BETWEEN_TIMES
+        return (Times(table),) if of_times else (Versions(table),)
+
+    def _in_procedure(self, outer: Line) -> tuple[Want, ...]:
+        """The arguments of CALL, by name or by position."""
+        name = outer.items[-1] if outer.items else None
         procedure = name.name if isinstance(name, Token) else ""
-        return (ProcedureParameters(procedure),) if self.last in ("", ",") else ()
+        argument = _ARGUMENT.fullmatch(self.line.text)
+        table = _argument_table(self.line)
+        if argument is not None and self.last == "=>":
+            return (ArgumentValues(procedure, argument["key"].lower(), table),)
+        if self.last not in ("", ","):
+            return ()
+        if any(isinstance(item, Token) and item.text == "=>" for item in self.line.items):
+            return (ProcedureParameters(procedure),)
+        place = sum(isinstance(item, Token) and item.text == "," for item in self.line.items)
+        values = ArgumentValues(procedure, place, table)
+        if self.in_string:
+            return (values,)
+        return (values,) if place else (ProcedureParameters(procedure),)
 
     # ---- statements other than queries ----
 
@@ -343,6 +361,23 @@ def _compared_in(line: Line) -> str:
     """The column before the comparison that a line ends with, "" without one."""
     match = _COMPARED.search(line.text)
     return line.names(match, "column")[0] if match else ""
+
+
+def _argument_table(line: Line) -> TableName | None:
+    """The table that the arguments of a CALL name: by `table` or `source_table`, else the first."""
+    items = line.items
+    named = [
+        third.value
+        for first, second, third in zip(items, items[1:], items[2:], strict=False)
+        if isinstance(first, Token)
+        and first.name.lower() in ("table", "source_table")
+        and isinstance(second, Token)
+        and second.text == "=>"
+        and isinstance(third, Token)
+        and third.kind == "string"
+    ]
+    texts = named or _strings(line)
+    return table_name_of(texts[0].split(".")) if texts else None
 
 
 def _strings(line: Line) -> list[str]:

@@ -127,6 +127,16 @@ class ProcedureParameters:
     procedure: str
 
 
+@dataclass(frozen=True, slots=True)
+class ArgumentValues:
+    """Values of a procedure's parameter, by its name or its position; `table` is the table that the
+    CALL has named already."""
+
+    procedure: str
+    parameter: str | int
+    table: TableName | None
+
+
 Want = (
     Keywords
     | Databases
@@ -145,6 +155,7 @@ Want = (
     | BindNames
     | Procedures
     | ProcedureParameters
+    | ArgumentValues
 )
 
 

@@ -7,6 +7,7 @@ import pytest
 from paimon_magics.statements.completion.completing import expected_at
 from paimon_magics.statements.completion.scopes import Seen
 from paimon_magics.statements.completion.wants import (
+    ArgumentValues,
     BindNames,
     Columns,
     Databases,
@@ -62,8 +63,19 @@ def wanted(text: str, kind: type) -> list[Want]:
         ("CALL sys.cr|", "cr", (Procedures(is_qualified=True),)),
         ("CALL sys.create_tag(|", "", (ProcedureParameters("create_tag"),)),
         ("CALL sys.compact((|", "", (ProcedureParameters(""),)),
-        ("CALL sys.create_tag('|", "", (Tables(None), Databases())),
-        ("CALL sys.rollback(table => 't', version => '|')", "", (Versions(T),)),
+        ("CALL sys.create_tag('|", "", (ArgumentValues("create_tag", 0, None),)),
+        ("CALL sys.create_tag('t', |", "", (ArgumentValues("create_tag", 1, T),)),
+        ("CALL sys.create_tag(tag => 'a', |", "", (ProcedureParameters("create_tag"),)),
+        (
+            "CALL sys.rollback(table => 't', version => '|')",
+            "",
+            (ArgumentValues("rollback", "version", T),),
+        ),
+        (
+            "CALL sys.rename_tag(tag => 'a', table => 't', target_tag => '|')",
+            "",
+            (ArgumentValues("rename_tag", "target_tag", T),),
+        ),
         ("SELECT * FROM t VERSION AS OF |", "", (Versions(T),)),
         ("SELECT * FROM paimon_incremental_query('|", "", (Tables(None), Databases())),
         ("SELECT * FROM paimon_incremental_query('t', |", "", (Versions(T),)),
