@@ -71,6 +71,7 @@ STEPS = (
     "branch.begun",  # a new branch has its snapshot and tag, and no schema yet: it is none
     "branch.unnamed",  # a dropped branch has lost its first schema, its other files are there
     "forward.schemas",  # a fast-forward has taken the branch's schemas, none of its snapshots
+    "replace.emptied",  # a table that is replaced has no rows any more, and its old schema
     "drop.detached",  # a dropped table has no name any more, all its files are there
     "drop.schema_removed",  # on a store without folders: only its schemas are removed
     "drop.unnamed",  # there: only files are left whose names no table uses again

@@ -76,6 +76,9 @@ STATEMENTS = (
             "CREATE TABLE [IF NOT EXISTS] t (column TYPE [NOT NULL] [DEFAULT v] [COMMENT 's'], …) "
             "[PARTITIONED BY (…)] [COMMENT 's'] [TBLPROPERTIES ('k' = 'v', …)]",
             "CREATE TABLE t [PARTITIONED BY (…)] [TBLPROPERTIES (…)] AS query",
+            "CREATE TABLE [IF NOT EXISTS] t LIKE other [TBLPROPERTIES (…)]",
+            "CREATE OR REPLACE TABLE t …    -- of columns or a query; history is kept",
+            "REPLACE TABLE t …              -- the same, if there is a table",
         ),
     ),
     StatementHelp(
@@ -191,7 +194,6 @@ REFUSED = (
     "ANALYZE TABLE",
     "SHOW BRANCHES",
     "ALTER TABLE … CREATE BRANCH",
-    "CREATE OR REPLACE TABLE",
 )
 """Statements that are recognized but not offered yet, of those that users look for."""
 

@@ -60,6 +60,10 @@ class OpenTables:
             table = self._tables[name] = self._catalog.load(name)
         return table
 
+    def take(self, table: Table) -> None:
+        """Let its name mean `table` from now on, until `renew`."""
+        self._tables[table.name] = table
+
     def exists(self, name: TableName) -> bool:
         """Whether the catalog has the table, including one that can't be read here."""
         if name in self._tables:

@@ -220,7 +220,8 @@ class CreateTable(StatementText):
     `using` is the provider in lower case, or None. `options` are TBLPROPERTIES and OPTIONS in
     the order written. A `PRIMARY KEY (…)` constraint sets `primary_key`; the option
     'primary-key' stays in `options`. `location` is the LOCATION clause. `must_exist` is true for
-    REPLACE TABLE, which fails if the table does not exist.
+    REPLACE TABLE, which fails if the table does not exist. `like` is the table of CREATE TABLE …
+    LIKE, whose definition is copied.
     """
 
     name: TableName
@@ -236,6 +237,8 @@ class CreateTable(StatementText):
     location: str | None = None
     query: QueryText | None = None
     must_exist: bool = False
+    like: TableName | None = None
+    like_position: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
@@ -158,6 +159,31 @@ def read_manifests_of_older_releases() -> None:
             yield record, partition, is_filtered
 
     manifest_file_manager._read_manifest_records = with_later_fields
+
+
+def read_keys_of_replaced_tables() -> None:
+    """Let pypaimon read manifests of a table that has got another primary key, by CREATE OR REPLACE
+    TABLE. They still name the files that went then, whose keys are no keys of the table, and
+    pypaimon 2.1 can raise ValueError for them. Such keys stay as they are stored. Repeated calls
+    have no effect."""
+    from pypaimon.manifest import manifest_file_manager
+    from pypaimon.table.row.binary_row import BinaryRow
+    from pypaimon.table.row.generic_row import GenericRowDeserializer
+
+    if manifest_file_manager.GenericRowDeserializer is not GenericRowDeserializer:
+        return
+
+    class OfAnyKey(GenericRowDeserializer):  # type: ignore[misc]  # pypaimon has no types
+        @classmethod
+        def from_bytes(cls, bytes_data: bytes, data_fields: list[Any]) -> Any:
+            try:
+                return super().from_bytes(bytes_data, data_fields)
+            except (ValueError, IndexError, struct.error):
+                if len(bytes_data) < len(_ARITY):
+                    raise
+                return BinaryRow(bytes_data, data_fields)
+
+    manifest_file_manager.GenericRowDeserializer = OfAnyKey
 
 
 # The fields of a data file that manifests have since some release up to Paimon 1.0.

@@ -10,6 +10,7 @@ from pypaimon.table.file_store_table import FileStoreTable
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.pypaimon_internals import (
+    read_keys_of_replaced_tables,
     read_manifests_of_older_releases,
     read_statistics_of_row_ids,
     write_nulls_as_java,
@@ -20,6 +21,7 @@ from paimon_magics.tables.stores.store import Store
 MAIN_BRANCH = "main"
 
 # Before any manifest is read.
+read_keys_of_replaced_tables()
 read_manifests_of_older_releases()
 read_statistics_of_row_ids()
 write_nulls_as_java()

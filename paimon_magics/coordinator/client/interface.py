@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from paimon_magics.coordinator.client.administration import Administration
@@ -14,6 +15,7 @@ from paimon_magics.coordinator.protocol.definition_changes import (
     DatabaseCreation,
     DatabaseDrop,
     DefinitionChange,
+    SchemaRestoration,
     TableAlteration,
     TableCreation,
     TableDrop,
@@ -27,6 +29,7 @@ from paimon_magics.planning.commits.requests import (
     Waiting,
 )
 from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.schemas.replacements import TableReplacement
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.removals import TableRemoval
 from paimon_magics.statements.statement import TableName
@@ -278,6 +281,18 @@ class Definitions:
         """Change a table's columns and options, as planned on the schema `base`. Raises what
         `Catalog.alter_table` raises."""
         self._change(TableAlteration(name, tuple(changes), base))
+
+    def replace_table(self, replacement: TableReplacement) -> None:
+        """Replace the definition of a table; its rows go. Raises UnsupportedStatementError for a
+        definition that the table can't get and keep its history, CommitConflictError if the table
+        was changed, or rows were added to it, since the replacement was planned."""
+        created = self._created_at_ms(replacement.name)
+        self._change(replace(replacement, created_at_ms=created))
+
+    def restore_schema(self, name: TableName, schema_id: int, base: int) -> None:
+        """Give a table its earlier schema again, which was replaced by the schema `base`. Raises
+        CommitConflictError if it has another one now."""
+        self._change(SchemaRestoration(name, schema_id, base))
 
     def create_database(
         self, name: str, properties: Mapping[str, str], *, if_not_exists: bool = False

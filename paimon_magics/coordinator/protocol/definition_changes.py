@@ -16,6 +16,7 @@ from typing import Any, get_args
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
+from paimon_magics.planning.schemas.replacements import TableReplacement
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.removals import TableRemoval
 from paimon_magics.statements.statement import TableName
@@ -72,6 +73,15 @@ class TableAlteration:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaRestoration:
+    """A table gets its earlier schema `schema_id` again, as the one after `base_schema_id`."""
+
+    name: TableName
+    schema_id: int
+    base_schema_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseCreation:
     """CREATE DATABASE."""
 
@@ -103,6 +113,8 @@ DefinitionChange = (
     | TableDrop
     | TableRename
     | TableAlteration
+    | TableReplacement
+    | SchemaRestoration
     | DatabaseCreation
     | DatabaseAlteration
     | DatabaseDrop

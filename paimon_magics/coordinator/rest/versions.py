@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any
@@ -27,14 +26,12 @@ from paimon_magics.coordinator.rest.errors import (
     not_offered,
 )
 from paimon_magics.coordinator.runtime.work import Steps
-from paimon_magics.coordinator.service.opening import open_transaction
-from paimon_magics.coordinator.service.publication_watch import publication_of
-from paimon_magics.coordinator.service.served import Context, watch_latest
+from paimon_magics.coordinator.service.replacements import remove_rows
+from paimon_magics.coordinator.service.served import watch_latest
 from paimon_magics.coordinator.service.tags_and_branches import change_versions
 from paimon_magics.errors import UnknownNameError
-from paimon_magics.planning.commits.requests import CommitRequest, OverwritePartitions, is_named_by
+from paimon_magics.planning.commits.requests import is_named_by
 from paimon_magics.planning.schemas.rules import check_schema
-from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import (
     CreateBranch,
     CreateTag,
@@ -51,8 +48,6 @@ from paimon_magics.tables.catalog.rest_documents import (
     string_map,
     text_of,
 )
-from paimon_magics.tables.commits.decoded_request import decoded
-from paimon_magics.tables.commits.fencing import commit_fenced
 from paimon_magics.tables.manifests.partitions import partition_documents
 from paimon_magics.tables.snapshots.branches import branch_exists, forward_to_branch, list_branches
 from paimon_magics.tables.snapshots.chain import (
@@ -68,7 +63,6 @@ from paimon_magics.tables.snapshots.chain import (
 from paimon_magics.tables.snapshots.consumers import forget_progress, keep_progress, list_progress
 from paimon_magics.tables.snapshots.provenance import USER, check_client_properties
 from paimon_magics.tables.table import StoredTable, Table
-from paimon_magics.tables.writing.cleanup import tidy_up
 
 _NOT_MEASURED = -1
 
@@ -93,25 +87,8 @@ def _replace_table(call: Call) -> Any:
         raise not_offered(f"other partition keys for `{name}`: drop it and create it again")
     require_looked_at(context, name, table.location)
     with (yield from context.changing(name)):
-        _remove_rows(context, name)
-        context.recent.forget(table.location)
+        remove_rows(context, name)
         context.catalog.replace_table(name, schema)
-
-
-def _remove_rows(context: Context, name: TableName) -> None:
-    loaded, transaction = open_transaction(context.catalog, name, None)
-    request = CommitRequest(transaction, OverwritePartitions(swallow_newer=True))
-    fence = None if context.fence is None else context.fence()
-    try:
-        commit = decoded(loaded, request)
-        receipt = commit_fenced(commit, context.catalog.publish, fence)
-    finally:
-        tidy_up(loaded, transaction)
-    if context.watch is not None:
-        now_ms = int(time.time() * 1000)
-        publication = publication_of(transaction.file_prefix, commit, receipt, now_ms)
-        if publication is not None:
-            context.watch.note(replace(publication, is_transaction=False))
 
 
 # ---- snapshots ----

@@ -200,6 +200,8 @@ _ACTIONS = {
     "TableDrop": "drop table",
     "TableRename": "rename table",
     "TableAlteration": "alter table",
+    "TableReplacement": "replace table",
+    "SchemaRestoration": "restore schema",
     "DatabaseCreation": "create database",
     "DatabaseAlteration": "alter database",
     "DatabaseDrop": "drop database",

@@ -1,5 +1,5 @@
 """Changes of definitions, for sessions and for clients of the REST catalog: creating, altering,
-renaming and dropping tables and databases.
+replacing, renaming and dropping tables and databases.
 
 Each change requires the permission; a table that a principal may not see looks like a missing
 table. A change is made while no other change uses its names, by a coordinator that owns the
@@ -15,6 +15,8 @@ from the catalog:
   was, is renamed;
 - changes are in the table if they lead from one of its schemas, not before the one on which they
   were planned, to the next;
+- a table to replace whose next schema is the one that was sent is replaced; a schema to restore is
+  restored if the table has the next one;
 - a database to create that exists is created, one to drop that is missing is dropped.
 
 Where none of these holds, the change is made.
@@ -37,6 +39,7 @@ from paimon_magics.coordinator.protocol.definition_changes import (
     DatabaseCreation,
     DatabaseDrop,
     DefinitionChange,
+    SchemaRestoration,
     TableAlteration,
     TableCreation,
     TableDrop,
@@ -47,6 +50,12 @@ from paimon_magics.coordinator.protocol.errors import NotTheirsError
 from paimon_magics.coordinator.protocol.principals import Principal, Scope, check_right
 from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.definitions import Kind
+from paimon_magics.coordinator.service.replacements import (
+    check_replacement,
+    is_replaced,
+    put_back,
+    remove_planned,
+)
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import (
     CommitConflictError,
@@ -56,8 +65,11 @@ from paimon_magics.errors import (
     StatementError,
     TableDamagedError,
     UnknownNameError,
+    UnknownOutcomeError,
 )
+from paimon_magics.faults import reach
 from paimon_magics.planning.schemas.alterations import plan_alter_table
+from paimon_magics.planning.schemas.replacements import TableReplacement
 from paimon_magics.planning.schemas.rules import check_schema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog, not_empty
@@ -107,6 +119,10 @@ class DefinitionChanges:
                 return (yield from self._rename_table(change))
             case TableAlteration():
                 return (yield from self._alter_table(change))
+            case TableReplacement():
+                return (yield from self._replace_table(change))
+            case SchemaRestoration():
+                return (yield from self._restore_schema(change))
             case DatabaseCreation():
                 return (yield from self._create_database(change))
             case DatabaseAlteration():
@@ -177,11 +193,16 @@ class DefinitionChanges:
             return stays.is_done
         if detached is None:
             return False
-        try:  # the name is free: others need not wait
-            self._catalog.delete_detached(detached)
+        self._delete(name, detached)
+        return True
+
+    def _delete(self, name: TableName, detached: Detached | None) -> None:
+        """Delete the files of a table whose name is free: others need not wait."""
+        try:
+            if detached is not None:
+                self._catalog.delete_detached(detached)
         except PaimonMagicsError as error:  # `finish_drops` goes on
             _log.warning("The files of `%s` are not deleted yet: %s", name, error)
-        return True
 
     def _detach(self, change: TableDrop, location: str | None) -> Detached | None:
         """Detach a table from its name. Raises _StaysError for a table that must not be dropped."""
@@ -260,6 +281,55 @@ class DefinitionChanges:
                 if plan_alter_table(schemas[id], change.changes) == schemas[id + 1]:
                     return True
         return False
+
+    def _replace_table(self, change: TableReplacement) -> Steps[bool]:
+        name, context, removal = change.name, self.context, None
+        self._check_writes(name)
+        check_right(self.principal, Scope.CHANGE, name.database or "", name.table)
+        check_schema(change.schema)
+        if change.is_dropped:
+            return (yield from self._replace_by_new(change))
+        try:
+            with (yield from context.changing(name, alters=True)):
+                table = self._catalog.load(name)
+                if self.repeated and is_replaced(table.schema, change):
+                    return True
+                self._check_is_meant(name, change.created_at_ms)
+                check_replacement(table, change)
+                removal = remove_planned(context, change)
+                reach("replace.emptied")
+                base = change.base_schema_id
+                self._catalog.replace_table(name, change.schema, base_schema_id=base)
+        except (PaimonMagicsError, OSError) as error:
+            if removal is not None and not isinstance(error, UnknownOutcomeError):
+                yield from put_back(context, name, removal)
+            raise
+        return True
+
+    def _restore_schema(self, change: SchemaRestoration) -> Steps[bool]:
+        self._check_writes(change.name)
+        with (yield from self.context.changing(change.name, alters=True)):
+            table = self._catalog.load(change.name)
+            if self.repeated and table.schema.schema_id == change.base_schema_id + 1:
+                return True
+            self._catalog.restore_schema(change.name, change.schema_id, change.base_schema_id)
+        return True
+
+    def _replace_by_new(self, change: TableReplacement) -> Steps[bool]:
+        """Drop a table, and create another one in its place."""
+        name = change.name
+        drop = TableDrop(name, created_at_ms=change.created_at_ms)
+        if self.repeated and not self._is_still(name, change.created_at_ms):
+            creation = TableCreation(name, change.schema)
+            return self._is_as_created(creation) or (yield from self._create_table(creation))
+        try:
+            with (yield from self.context.changing(name, drops=True)) as location:
+                detached = self._detach(drop, location)
+                self._catalog.create_table(name, change.schema)
+        except _StaysError as stays:
+            return stays.is_done
+        self._delete(name, detached)
+        return True
 
     # ---- databases ----
 

@@ -8,7 +8,7 @@ not run again: it would also replace rows that were written meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -78,6 +78,7 @@ from paimon_magics.statements.data_types import (
 from paimon_magics.statements.statement import Insert, QueryText, TableName, TextRange
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.write_spec import WriteSpec
 from paimon_magics.tables.writing.writer import write_batches
 
@@ -151,7 +152,7 @@ def run_prepared(scope: StatementScope, insert: Insert, prepared: PreparedWrite)
     run computes the source again. Raises as `run_insert`."""
     return run_again(
         prepared,
-        partial(_write, scope, insert),
+        partial(write_planned, scope, insert),
         lambda outdated: outdated.again(),
         reruns_max=scope.settings.conflict_reruns_max,
         may_run_again=lambda outdated: _may_run_again(outdated.change),
@@ -172,9 +173,14 @@ def _may_run_again(change: InsertChange) -> bool:
     )
 
 
-def _write(
-    scope: StatementScope, insert: Insert, prepared: PreparedWrite, attempts: Attempts
+def write_planned(
+    scope: StatementScope,
+    insert: Insert,
+    prepared: PreparedWrite,
+    attempts: Attempts,
+    published: Callable[[], Table] | None = None,
 ) -> Outcome:
+    """Write and commit a planned INSERT once. `published` is as in `run_write`."""
     rows = _rows_of_values(insert, prepared)
 
     def write(current: PreparedWrite, task: WriteSpec) -> JobWritten:
@@ -193,6 +199,7 @@ def _write(
         insert.text,
         write,
         lambda files: Operation(kind, inserted=files.rows),
+        published,
     )
     kind = "INSERT OVERWRITE" if insert.overwrite else "INSERT INTO"
     done = f"{count_text(files.rows, 'row')} written"

@@ -317,6 +317,7 @@ def pass_to_spark(
             _refuse_paimon(scope, statement)
         case CreateTable(name=name, name_position=position):
             _refuse_shadow(scope, statement, name, position)
+            _refuse_copy(scope, statement)
         case Delete() | Update() | MergeInto():
             _refuse_view(scope, statement)
         case AlterTable(name=name, changes=(RenameTable(new_name=new_name),)):
@@ -398,6 +399,28 @@ def _refuse_shadow(
             statement=statement.text,
             position=position,
         )
+
+
+def _refuse_copy(scope: StatementScope, statement: CreateTable) -> None:
+    """Refuse a table of Spark's own that is to be LIKE one of Paimon's, which Spark lacks."""
+    like = statement.like
+    if like is None or _taken_by_paimon(scope, like) is None:
+        return
+    raise UnsupportedStatementError(
+        f"`{like}` is a Paimon table, which Spark can't copy for USING {statement.using}.",
+        hint=f"Write CREATE TABLE {statement.name} USING {statement.using} AS SELECT * FROM {like} "
+        "WHERE false.",
+        statement=statement.text,
+        position=statement.like_position,
+    )
+
+
+def _taken_by_paimon(scope: StatementScope, name: TableName) -> TableName | None:
+    """The full name of Paimon's table that a name means, None for other names."""
+    if name.catalog not in (None, scope.settings.catalog_name):
+        return None
+    full = scope.full_name(name)
+    return full if is_paimon_table(scope, full) else None
 
 
 def _whole(statement: Statement) -> QueryText:

@@ -1,23 +1,13 @@
-"""CREATE, DROP and ALTER TABLE: changes of definitions in the catalog."""
+"""DROP and ALTER TABLE: changes of definitions in the catalog."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from paimon_magics.errors import UnconfirmedError, UnknownNameError, UnsupportedStatementError
-from paimon_magics.planning.commits.expiry import TIME_RETAINED, retention_note, with_time_retained
-from paimon_magics.planning.formatting import count_text
+from paimon_magics.errors import UnconfirmedError, UnknownNameError
 from paimon_magics.planning.schemas.alterations import Alteration, plan_alteration
-from paimon_magics.planning.schemas.rules import check_stated
-from paimon_magics.planning.schemas.table_schema import plan_create_table
-from paimon_magics.planning.writes.inserts import check_writable, uniqueness_note
-from paimon_magics.session.inserts.insert import run_insert
-from paimon_magics.session.inserts.new_tables import filled
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.queries.declared_types import columns_of_query
-from paimon_magics.session.queries.frames import frame_of_query
-from paimon_magics.session.queries.resolution import tell_of_two
 from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.statements.confirmations import loss_of_alteration
 from paimon_magics.session.statements.handler import (
@@ -39,23 +29,11 @@ from paimon_magics.session.writes.partitions import (
     partition_texts,
     remove_partitions,
 )
-from paimon_magics.spark.queries import known_to_spark
-from paimon_magics.statements.statement import CreateTable, DropTable, Insert, TableName
+from paimon_magics.statements.statement import DropTable, TableName
 from paimon_magics.statements.table_changes import AlterTable, DropPartitions, RenameTable
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 from paimon_magics.tables.manifests.partitions import list_partitions
 from paimon_magics.tables.table import Table
-
-
-def create_table_handler(
-    scope: StatementScope, statement: CreateTable, parameters: Mapping[str, object]
-) -> Handler:
-    """CREATE TABLE, with or without a query."""
-    return Handler(
-        run=lambda: _create_table(scope, statement, parameters),
-        dry_run=lambda: _checked_create(scope, statement, parameters),
-        creates=statement.name,
-    )
 
 
 def drop_table_handler(scope: StatementScope, statement: DropTable) -> Handler:
@@ -100,87 +78,6 @@ def alter_table_handler(
         changed=nothing_changed if renames else lambda: (statement.name,),
         needs=(statement.name,),
     )
-
-
-def _checked_create(
-    scope: StatementScope, statement: CreateTable, parameters: Mapping[str, object]
-) -> str:
-    name = scope.full_name(statement.name)
-    columns = None
-    if statement.query is not None:
-        frame = frame_of_query(scope.filling(), statement.text, statement.query, parameters)
-        columns = columns_of_query(scope, statement.text, statement.query, parameters, frame)
-    with errors_located(statement.text, statement.name_position):
-        schema = plan_create_table(statement, columns)
-        check_stated(schema)
-    kind = "primary-key" if schema.is_primary_key_table else "append"
-    return (
-        f"Would create the {kind} table `{name}` with {count_text(len(schema.columns), 'column')}."
-    )
-
-
-def _create_table(
-    scope: StatementScope, statement: CreateTable, parameters: Mapping[str, object]
-) -> Outcome:
-    name = scope.full_name(statement.name)
-    exists = scope.tables.exists(name)
-    if statement.or_replace and (exists or statement.must_exist):
-        raise UnsupportedStatementError(
-            "Replacing a table is not offered yet.",
-            hint=f"Drop `{name}` first, or use CREATE TABLE IF NOT EXISTS.",
-            statement=statement.text,
-            position=statement.name_position,
-        )
-    if exists and statement.if_not_exists:
-        return done(statement, "CREATE TABLE", name, f"Table `{name}` exists already.")
-    scope.catalog.check_place()  # the coordinator may have gone along when that was moved
-    frame = None
-    query_columns = None
-    if statement.query is not None:
-        frame = frame_of_query(scope.filling(), statement.text, statement.query, parameters)
-        query_columns = columns_of_query(scope, statement.text, statement.query, parameters, frame)
-    with errors_located(statement.text, statement.name_position):
-        schema = with_time_retained(
-            plan_create_table(statement, query_columns), scope.settings.snapshot_time_retained
-        )
-        check_stated(schema)
-        if statement.query is not None:
-            check_writable(name, schema)
-        created = scope.definitions.create_table(
-            name, schema, if_not_exists=statement.if_not_exists
-        )
-    if not created:
-        return done(statement, "CREATE TABLE", name, f"Table `{name}` exists already.")
-    if known_to_spark(scope.spark, [name.database or "", name.object_name]):
-        tell_of_two(scope, name)
-    if statement.query is None:
-        outcome = done(statement, "CREATE TABLE", name, f"Table `{name}` created.")
-    else:
-        outcome = _fill(scope, statement, name, parameters)
-    if schema.stored_option(TIME_RETAINED) is None and (note := retention_note(schema)):
-        outcome.notes = (*outcome.notes, note)
-    if note := uniqueness_note(schema):
-        outcome.notes = (*outcome.notes, note)
-    return outcome
-
-
-def _fill(
-    scope: StatementScope,
-    statement: CreateTable,
-    name: TableName,
-    parameters: Mapping[str, object],
-) -> Outcome:
-    """Write the rows of CREATE TABLE's AS query."""
-    assert statement.query is not None
-    insert = Insert(
-        text=statement.text,
-        offset=statement.offset,
-        target=name,
-        target_position=statement.name_position,
-        overwrite=False,
-        source=statement.query,
-    )
-    return filled(scope, name, lambda: run_insert(scope, insert, parameters))
 
 
 def _drop_table(scope: StatementScope, statement: DropTable) -> Outcome:

@@ -19,11 +19,8 @@ from paimon_magics.session.row_changes.previews import preview_merge
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.settings_checks import check_statement
 from paimon_magics.session.statements.calls import call_handler
-from paimon_magics.session.statements.ddl import (
-    alter_table_handler,
-    create_table_handler,
-    drop_table_handler,
-)
+from paimon_magics.session.statements.creation import create_table_handler
+from paimon_magics.session.statements.ddl import alter_table_handler, drop_table_handler
 from paimon_magics.session.statements.grants import change_grants, show_grants
 from paimon_magics.session.statements.handler import (
     CONFIRM,

@@ -21,6 +21,7 @@ from paimon_magics.session.writes.transactions import ToCommit, begun, transact
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.updated_rows import as_inserted
 from paimon_magics.spark.writing import JobWritten, RowOrder, write_frame
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import (
     CompletedWrite,
     completed,
@@ -81,11 +82,13 @@ def run_write(
     statement: str,
     write: Callable[[PreparedWrite, WriteSpec], JobWritten],
     operation: Callable[[CompletedWrite], Operation],
+    published: Callable[[], Table] | None = None,
 ) -> tuple[PreparedWrite, CommitReceipt, CompletedWrite]:
     """Write planned rows by `write`, and commit them in one transaction. `operation` describes the
     change. Return the plan that was written. If `plans_in_turn` allows it, an append is planned
     again when its turn has come. An overwrite keeps its plan: it replaces what was there
-    before."""
+    before. Rows for a schema that is not stored yet can be committed when `published` has stored
+    it, which is called when all is written; it returns the table."""
     table, base = prepared.table, prepared.base
     in_turn = isinstance(prepared.change, Append) and plans_in_turn(
         table.schema, reads=prepared.read_set is not None
@@ -96,7 +99,8 @@ def run_write(
         current = prepared if transaction.is_on(base) else prepared.again()
         task = write_spec(
             current.table,
-            transaction,
+            # The transaction began on the schema before the one that is written for.
+            transaction if published is None else replace(transaction, base_schema=""),
             overwrite=not isinstance(current.change, Append),
             slots=scope.slots,
             settings=scope.settings,
@@ -121,6 +125,8 @@ def run_write(
             current.read_set,
             job.repeated_attempts,
         )
+        if published is not None:
+            current = replace(current, table=published())
         return to_commit, (current, files)
 
     receipt, (current, files) = transact(scope, transaction, statement, written)

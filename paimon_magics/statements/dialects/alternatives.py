@@ -23,7 +23,6 @@ COMING: dict[str, str] = {
 
 INSTEAD: dict[str, str] = {
     "DELETE": "Write DELETE FROM t WHERE condition.",
-    "REPLACE": "If the table has a primary key, INSERT INTO replaces rows with the same key.",
     "COPY": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`. To write "
     "files, use a frame: session.run(query).dataframe.write.csv(path).",
     "LOAD": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`.",
@@ -63,7 +62,6 @@ INSTEAD: dict[str, str] = {
     "replace its rows.",
     "CREATE OR REPLACE MATERIALIZED": "Write INSERT OVERWRITE t SELECT …, which replaces all rows "
     "of a table at once.",
-    "CREATE TABLE … LIKE": "Copy and adapt the other table's definition from SHOW CREATE TABLE.",
     "CREATE EXTERNAL TABLE": "Write CREATE TABLE: tables are stored in the warehouse. Files "
     "elsewhere are read as parquet.`path`.",
     "CREATE TABLE … UNIQUE": "Declare PRIMARY KEY (column): a row replaces the row with the same "

@@ -20,7 +20,7 @@ from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, word
 
 _NO_NAMES = word_set(
     "TABLE TABLES DATABASE SCHEMA VIEW COLUMN COLUMNS PARTITION SELECT VALUES INTO OVERWRITE FROM "
-    "WHERE SET TO TYPE NULL"
+    "WHERE SET TO TYPE NULL LIKE"
 )
 _UPSERT = (
     "INSERT INTO a table with a primary key replaces the rows of the same key: leave `{0}{rest}` out. "

@@ -57,7 +57,7 @@ def read_create_table(cursor: Cursor, *, or_replace: bool, must_exist: bool = Fa
         cursor.fail("a table's name", hint="OR REPLACE and IF NOT EXISTS exclude each other.")
     name, position = table_name(cursor)
     if cursor.at("LIKE"):
-        raise RefusedHere("CREATE TABLE … LIKE")
+        return _read_like(cursor, name, position, or_replace, if_not_exists)
     table = _Definition()
     if cursor.at("(") and not at_query(cursor):
         _read_columns(cursor, table)
@@ -89,6 +89,42 @@ def read_create_table(cursor: Cursor, *, or_replace: bool, must_exist: bool = Fa
         table.location,
         table.query,
         must_exist,
+    )
+
+
+def _read_like(
+    cursor: Cursor, name: TableName, position: int, or_replace: bool, if_not_exists: bool
+) -> CreateTable:
+    """Read `LIKE table` and its clauses, of which Spark has fewer than for a definition."""
+    if or_replace:
+        cursor.fail(
+            "the columns or a query",
+            hint="LIKE makes new tables only. To replace a table by an empty copy of another one: "
+            f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM other WHERE false.",
+        )
+    cursor.next()
+    like, like_position = table_name(cursor)
+    table = _Definition()
+    while not cursor.at_end:
+        clause = cursor.position, cursor.peek().text
+        if cursor.at_any("PARTITIONED", "COMMENT", "AS", "(") or not _read_clause(cursor, table):
+            cursor.fail_at(
+                clause[0],
+                f"`{clause[1]}` can't follow CREATE TABLE … LIKE.",
+                "After LIKE come USING, LOCATION and TBLPROPERTIES. For other columns or "
+                "partitions, copy and adapt the definition from SHOW CREATE TABLE.",
+            )
+    return CreateTable(
+        cursor.text,
+        cursor.offset,
+        name,
+        position,
+        if_not_exists,
+        options=tuple(table.options),
+        using=table.using,
+        location=table.location,
+        like=like,
+        like_position=like_position,
     )
 
 

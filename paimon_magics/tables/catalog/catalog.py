@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from pypaimon.catalog import catalog_exception as missing
-from pypaimon.schema.schema import Schema
 from pypaimon.schema.schema_manager import SchemaManager
 from pypaimon.schema.table_schema import TableSchema as StoredSchema
 
@@ -44,7 +43,7 @@ from paimon_magics.tables.catalog.names import (
 from paimon_magics.tables.pypaimon_internals import forget_table, sync_table_properties
 from paimon_magics.tables.schema.alterations import altered_schema, schema_changes
 from paimon_magics.tables.schema.history import publish_schema
-from paimon_magics.tables.schema.types import field_from_column
+from paimon_magics.tables.schema.new_schemas import new_schema, schema_after, schema_again
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
@@ -86,7 +85,7 @@ class Catalog(Lookup):
             location = str(self.paimon.get_table_path(identifier(name)))
             with store_errors(f"The creation of `{shown(name)}`"):
                 self._dropped().wait_for_name(shown(name), location)
-        schema = _new_schema(table_schema)
+        schema = new_schema(table_schema)
         if self.metastore == "filesystem":
             manager = self.schema_manager(name)
             if self._publish_schema(name, manager, StoredSchema.from_schema(0, schema)):
@@ -98,14 +97,40 @@ class Catalog(Lookup):
             return self._exists_already(name, if_not_exists)
         return True
 
-    def replace_table(self, name: TableName, table_schema: TableSchema) -> None:
-        """Publish `table_schema` as the table's next schema, regardless of the previous schema.
-        Only for a filesystem catalog. The caller has removed the table's rows."""
+    def replace_table(
+        self, name: TableName, table_schema: TableSchema, *, base_schema_id: int | None = None
+    ) -> None:
+        """Publish `table_schema` as the table's next schema, in place of the present one; not for a
+        rest catalog. The caller has removed the table's rows.
+
+        Raises CommitConflictError if the present schema is not `base_schema_id`, and if it changes
+        again and again.
+        """
         manager = self.schema_manager(name)
         for _ in range(_ALTER_ATTEMPTS):
-            latest = self.load(name).paimon.table_schema.id
-            schema = StoredSchema.from_schema(latest + 1, _new_schema(table_schema))
+            table = self.load(name)
+            if base_schema_id not in (None, table.schema.schema_id):
+                break
+            schema = schema_after(table, table_schema)
             if self._publish_schema(name, manager, schema):
+                if self.metastore == "jdbc":
+                    sync_table_properties(self.paimon, identifier(name), schema)
+                return
+        raise self._changed_meanwhile(name)
+
+    def restore_schema(self, name: TableName, schema_id: int, base_schema_id: int) -> None:
+        """Publish the table's earlier schema `schema_id` again, as its next one; not for a rest
+        catalog. Its columns keep their ids, so that files of that schema are read as before.
+
+        Raises CommitConflictError if the present schema is not `base_schema_id`.
+        """
+        manager = self.schema_manager(name)
+        table = self.load(name)
+        if table.schema.schema_id == base_schema_id:
+            schema = schema_again(table, schema_id)
+            if self._publish_schema(name, manager, schema):
+                if self.metastore == "jdbc":
+                    sync_table_properties(self.paimon, identifier(name), schema)
                 return
         raise self._changed_meanwhile(name)
 
@@ -183,8 +208,7 @@ class Catalog(Lookup):
 
     def _changed_meanwhile(self, name: TableName) -> CommitConflictError:
         return CommitConflictError(
-            f"`{shown(name)}` was not changed: other writers changed it first in each of "
-            f"{_ALTER_ATTEMPTS} attempts.",
+            f"`{shown(name)}` was not changed: other writers changed its definition first.",
             hint="Run the statement again.",
         )
 
@@ -355,16 +379,6 @@ class Catalog(Lookup):
 
     def _dropped(self) -> DroppedFolders:
         return DroppedFolders(self.stores, self.warehouse)
-
-
-def _new_schema(schema: TableSchema) -> Schema:
-    return Schema(
-        fields=[field_from_column(column) for column in schema.columns],
-        partition_keys=list(schema.partition_keys),
-        primary_keys=list(schema.primary_keys),
-        options=dict(schema.options),
-        comment=schema.comment,
-    )
 
 
 def not_empty(database: str, inside: Sequence[str], kind: str = "table") -> StatementError:

@@ -1,0 +1,133 @@
+"""A table whose definition is replaced: `CREATE OR REPLACE TABLE`, in two steps as in Paimon's own
+catalogs: an overwrite that removes all rows, then the new schema, with the next number. Earlier
+snapshots and schemas stay.
+
+If the process dies between the steps, the table is empty and has its old schema: a rollback brings
+its rows back. If the second step fails, that is done here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+
+from paimon_magics.coordinator.runtime.work import Steps
+from paimon_magics.coordinator.service.opening import open_transaction
+from paimon_magics.coordinator.service.publication_watch import publication_of
+from paimon_magics.coordinator.service.served import Context
+from paimon_magics.coordinator.service.tags_and_branches import change_versions
+from paimon_magics.errors import CommitConflictError, PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.planning.commits.requests import CommitRequest, OverwritePartitions
+from paimon_magics.planning.schemas.replacements import TableReplacement, keeps_partitions
+from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.version_changes import RollBackToSnapshot
+from paimon_magics.tables.commits.decoded_request import decoded
+from paimon_magics.tables.commits.fencing import commit_fenced
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.cleanup import tidy_up
+
+_LATEST = OverwritePartitions(swallow_newer=True)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A removal of all rows by the snapshot `after`; `before` was the latest snapshot."""
+
+    before: int
+    after: int
+
+
+def check_replacement(table: Table, change: TableReplacement) -> None:
+    """Raise for a replacement that can't be made in place: UnsupportedStatementError for what it
+    asks, CommitConflictError if the table is no longer as it was planned on."""
+    name = table.name
+    if change.schema.stored_option("path") is not None:
+        raise UnsupportedStatementError(
+            f"`{name}` keeps its location when it is replaced.",
+            hint="Leave out LOCATION and the option 'path'.",
+        )
+    if table.schema.schema_id != change.base_schema_id:
+        raise CommitConflictError(
+            f"`{name}` was changed while this statement was running: it has another definition.",
+            hint="Nothing was changed. Run the statement again.",
+        )
+    if not keeps_partitions(table.schema, change.schema):
+        raise UnsupportedStatementError(
+            f"The new definition of `{name}` has other partition columns.",
+            hint=f"Drop `{name}` and create it again, which loses its history.",
+        )
+
+
+def is_replaced(present: TableSchema, change: TableReplacement) -> bool:
+    """Whether a table's schema is the one that a replacement leads to."""
+
+    def without_ids(schema: TableSchema) -> TableSchema:
+        columns = tuple(replace(column, id=0) for column in schema.columns)
+        return replace(schema, columns=columns, schema_id=0)
+
+    is_next = present.schema_id == change.base_schema_id + 1
+    return is_next and without_ids(present) == without_ids(change.schema)
+
+
+def remove_rows(
+    context: Context,
+    name: TableName,
+    *,
+    base: tuple[int, str] | None = None,
+    change: OverwritePartitions = _LATEST,
+    properties: tuple[tuple[str, str], ...] = (),
+) -> Removal | None:
+    """Remove all rows of a table by an overwrite, which keeps its history. `base` is the snapshot
+    that the removal was planned on, None for the latest one. The caller keeps other changes of the
+    table away.
+
+    Raises CommitConflictError if others have added rows since `base`, unless `change` swallows
+    them. Nothing is removed then.
+    """
+    loaded, transaction = open_transaction(context.catalog, name, base)
+    request = CommitRequest(transaction, change, (), properties)
+    fence = None if context.fence is None else context.fence()
+    try:
+        commit = decoded(loaded, request)
+        receipt = commit_fenced(commit, context.catalog.publish, fence)
+    finally:
+        tidy_up(loaded, transaction)
+        context.recent.forget(loaded.location)
+    if context.watch is not None:
+        now_ms = int(time.time() * 1000)
+        publication = publication_of(transaction.file_prefix, commit, receipt, now_ms)
+        if publication is not None:
+            context.watch.note(replace(publication, is_transaction=False))
+    if receipt.snapshot_id is None:
+        return None
+    return Removal(transaction.base_snapshot_id, receipt.snapshot_id)
+
+
+def remove_planned(context: Context, change: TableReplacement) -> Removal | None:
+    """Remove the rows of a table that is replaced. Raises as `remove_rows` does."""
+    base = None
+    if change.base_snapshot_id is not None:
+        base = change.base_snapshot_id, change.base_manifest_list
+    if not latest_snapshot_id(context.catalog.load(change.name)):
+        return None
+    return remove_rows(
+        context,
+        change.name,
+        base=base,
+        change=OverwritePartitions(swallow_newer=change.swallow_newer),
+        properties=change.properties,
+    )
+
+
+def put_back(context: Context, name: TableName, removal: Removal) -> Steps[None]:
+    """Roll a removal back whose replacement failed, unless others have committed since. A failure
+    is logged: the error of the replacement is more useful."""
+    try:
+        if latest_snapshot_id(context.catalog.load(name)) == removal.after and removal.before:
+            yield from change_versions(context, name, RollBackToSnapshot(removal.before))
+    except PaimonMagicsError as error:
+        _log.warning("The rows of `%s` were not put back: %s", name, error)
