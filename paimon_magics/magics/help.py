@@ -44,6 +44,8 @@ STATEMENTS = (
         (
             "INSERT OVERWRITE t query",
             "INSERT OVERWRITE t PARTITION (c = v, …) query",
+            "INSERT INTO t REPLACE WHERE condition query    -- on partition columns",
+            "INSERT INTO t REPLACE USING (partition columns) query",
             "SET spark.sql.sources.partitionOverwriteMode = dynamic",
         ),
     ),
@@ -93,7 +95,9 @@ STATEMENTS = (
             "ALTER TABLE t SET TBLPROPERTIES ('k' = 'v', …)",
             "ALTER TABLE t UNSET TBLPROPERTIES [IF EXISTS] ('k', …)",
             "ALTER TABLE t RENAME TO new_name",
-            "ALTER TABLE t DROP [IF EXISTS] PARTITION (c = v, …), …",
+            "ALTER TABLE t DROP [IF EXISTS] PARTITION (c = v, …), …    -- also <, <=, >, >=, !=",
+            "ALTER TABLE t ADD [IF NOT EXISTS] PARTITION (c = v, …)    -- has nothing to do",
+            "COMMENT ON TABLE t IS 's' | NULL",
             "ALTER TABLE t CREATE [OR REPLACE] TAG [IF NOT EXISTS] tag [AS OF VERSION n] "
             "[RETAIN n DAYS | HOURS | MINUTES]",
             "ALTER TABLE t REPLACE TAG tag [AS OF VERSION n] [RETAIN n DAYS]",
@@ -143,6 +147,7 @@ STATEMENTS = (
             "SHOW CURRENT NAMESPACE | DATABASE | SCHEMA",
             "SHOW COLUMNS IN t",
             "SHOW PARTITIONS t [PARTITION (c = v, …)]",
+            "SHOW TABLE EXTENDED [IN d] LIKE 'p*' [PARTITION (c = v, …)]",
             "SHOW TBLPROPERTIES t [('k')]",
             "SHOW TAGS t",
             "SHOW CREATE TABLE t",
@@ -172,7 +177,9 @@ STATEMENTS = (
         "show a table's columns, one column, a database, or what was done to a table",
         (
             "DESCRIBE [TABLE] [EXTENDED] t [column]",
+            "DESCRIBE [TABLE] t PARTITION (c = v, …)",
             "DESCRIBE DATABASE d",
+            "DESCRIBE DETAIL t    -- one row: place, files, bytes, keys, options",
             "DESCRIBE HISTORY t",
         ),
     ),

@@ -176,18 +176,22 @@ class CreateTemporaryView(StatementText):
 
 @dataclass(frozen=True, slots=True)
 class PartitionItem:
-    """One item of a PARTITION clause: `dt = 'x'` has a value (its SQL text), `hh` has None."""
+    """One item of a PARTITION clause: `dt = 'x'` has a value (its SQL text), `hh` has None.
+    DROP PARTITION also compares: `dt < 'x'`."""
 
     column: str
     value: str | None
     position: int
+    operator: str = "="
 
 
 @dataclass(frozen=True, slots=True)
 class Insert(StatementText):
     """INSERT INTO | OVERWRITE. `columns` is None without a column list.
 
-    `partition` is None without a PARTITION clause. `INSERT … REPLACE WHERE` is a Refused.
+    `partition` is None without a PARTITION clause. INSERT INTO … REPLACE WHERE and REPLACE USING
+    overwrite, too: partitions that meet the condition `replace_where`, or that have the values of
+    the columns `replace_using` in a row of the source.
     """
 
     target: TableName
@@ -197,6 +201,8 @@ class Insert(StatementText):
     columns: tuple[str, ...] | None = None
     by_name: bool = False
     partition: tuple[PartitionItem, ...] | None = None
+    replace_where: TextRange | None = None
+    replace_using: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +300,15 @@ class ShowTables(StatementText):
 
 
 @dataclass(frozen=True, slots=True)
+class ShowTableExtended(StatementText):
+    """SHOW TABLE EXTENDED [IN database] LIKE 'pattern' [PARTITION (…)]."""
+
+    database: str | None
+    pattern: str
+    partition: tuple[PartitionItem, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ShowViews(StatementText):
     database: str | None = None
     pattern: str | None = None
@@ -339,12 +354,28 @@ class DescribeHistory(StatementText):
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeDetail(StatementText):
+    """DESCRIBE DETAIL name, a statement of Delta Lake."""
+
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshTable(StatementText):
+    """REFRESH [TABLE] name."""
+
+    name: TableName
+    name_position: int
+
+
+@dataclass(frozen=True, slots=True)
 class Describe(StatementText):
-    """DESCRIBE [TABLE] [EXTENDED|FORMATTED] name [column]."""
+    """DESCRIBE [TABLE] [EXTENDED|FORMATTED] name [PARTITION (…)] [column]."""
 
     name: TableName
     extended: bool = False
     column: str | None = None
+    partition: tuple[PartitionItem, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

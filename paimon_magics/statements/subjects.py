@@ -14,6 +14,7 @@ from paimon_magics.statements.statement import (
     Delete,
     Describe,
     DescribeDatabase,
+    DescribeDetail,
     DescribeHistory,
     DropDatabase,
     DropTable,
@@ -22,6 +23,7 @@ from paimon_magics.statements.statement import (
     PassThrough,
     Query,
     QueryText,
+    RefreshTable,
     Refused,
     ShowColumns,
     ShowCreateTable,
@@ -31,6 +33,7 @@ from paimon_magics.statements.statement import (
     ShowOptions,
     ShowPartitions,
     ShowProcedures,
+    ShowTableExtended,
     ShowTables,
     ShowViews,
     StatementText,
@@ -89,6 +92,8 @@ def subject_of(statement: Statement) -> Subject:
             | ShowPartitions(name=name)
             | ShowTags(name=name)
             | DescribeHistory(name=name)
+            | DescribeDetail(name=name)
+            | RefreshTable(name=name)
         ):
             return Subject(name, only_tells=True)
         case (
@@ -102,6 +107,7 @@ def subject_of(statement: Statement) -> Subject:
             | PassThrough()
             | ShowDatabases()
             | ShowGrants()
+            | ShowTableExtended()
             | ShowTables()
             | ShowViews()
             | ShowProcedures()
@@ -160,6 +166,9 @@ Statement = (
     | Describe
     | DescribeDatabase
     | DescribeHistory
+    | DescribeDetail
+    | RefreshTable
+    | ShowTableExtended
     | Refused
     | PassThrough
 )

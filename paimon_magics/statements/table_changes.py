@@ -97,6 +97,14 @@ class DropPartitions:
     if_exists: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """Partition specs to add. They begin with their first row: there is nothing to do for them."""
+
+    specs: tuple[tuple[PartitionItem, ...], ...]
+    if_not_exists: bool = False
+
+
 TableChange = (
     AddColumn
     | DropColumn
@@ -110,6 +118,7 @@ TableChange = (
     | UnsetOptions
     | RenameTable
     | DropPartitions
+    | AddPartitions
 )
 
 

@@ -20,7 +20,12 @@ from paimon_magics.planning.schemas.replacements import TableReplacement
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.removals import TableRemoval
 from paimon_magics.statements.statement import TableName
-from paimon_magics.statements.table_changes import DropPartitions, RenameTable, TableChange
+from paimon_magics.statements.table_changes import (
+    AddPartitions,
+    DropPartitions,
+    RenameTable,
+    TableChange,
+)
 from paimon_magics.statements.types.type_text import from_paimon, to_paimon
 from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.catalog.rest_documents import (
@@ -124,7 +129,7 @@ _CHANGES: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(De
 _TABLE_CHANGES: Mapping[str, type[Any]] = {
     kind.__name__: kind
     for kind in get_args(TableChange)
-    if kind not in (RenameTable, DropPartitions)  # they change no schema
+    if kind not in (RenameTable, DropPartitions, AddPartitions)  # they change no schema
 }
 
 

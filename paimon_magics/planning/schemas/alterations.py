@@ -43,6 +43,7 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.table_changes import (
     AddColumn,
+    AddPartitions,
     DropColumn,
     DropPartitions,
     RenameColumn,
@@ -125,7 +126,7 @@ def _apply(
             for key in keys:
                 schema = unset_option(schema, key, if_exists, has_snapshots)
             return change, schema
-        case RenameTable() | DropPartitions():
+        case RenameTable() | DropPartitions() | AddPartitions():
             raise ValueError(f"{type(change).__name__} changes no definition")
         case _:
             change = replace(change, path=resolve(schema.columns, change.path))

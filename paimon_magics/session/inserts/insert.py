@@ -8,7 +8,7 @@ not run again: it would also replace rows that were written meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -62,7 +62,7 @@ from paimon_magics.session.writes.small_inserts import (
     why_not_logged,
 )
 from paimon_magics.session.writes.transactions import run_again
-from paimon_magics.session.writes.write_jobs import run_job, run_write
+from paimon_magics.session.writes.write_jobs import Finish, run_job, run_write
 from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.data_types import (
@@ -78,7 +78,6 @@ from paimon_magics.statements.data_types import (
 from paimon_magics.statements.statement import Insert, QueryText, TableName, TextRange
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.schema.types import arrow_schema
-from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.write_spec import WriteSpec
 from paimon_magics.tables.writing.writer import write_batches
 
@@ -178,9 +177,9 @@ def write_planned(
     insert: Insert,
     prepared: PreparedWrite,
     attempts: Attempts,
-    published: Callable[[], Table] | None = None,
+    finish: Finish | None = None,
 ) -> Outcome:
-    """Write and commit a planned INSERT once. `published` is as in `run_write`."""
+    """Write and commit a planned INSERT once. `finish` is as in `run_write`."""
     rows = _rows_of_values(insert, prepared)
 
     def write(current: PreparedWrite, task: WriteSpec) -> JobWritten:
@@ -199,7 +198,7 @@ def write_planned(
         insert.text,
         write,
         lambda files: Operation(kind, inserted=files.rows),
-        published,
+        finish,
     )
     kind = "INSERT OVERWRITE" if insert.overwrite else "INSERT INTO"
     done = f"{count_text(files.rows, 'row')} written"

@@ -12,7 +12,7 @@ A table whose partition columns change is another table: the old one is dropped,
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import (
@@ -26,7 +26,7 @@ from paimon_magics.session.inserts.insert import write_planned
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation, provenance
 from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.writes.prepare import GivenRows, prepare_insert
+from paimon_magics.session.writes.prepare import GivenRows, PreparedWrite, prepare_insert
 from paimon_magics.session.writes.small_inserts import inserts_of
 from paimon_magics.spark.handles import DataFrame
 from paimon_magics.statements.statement import CreateTable, Insert
@@ -34,6 +34,7 @@ from paimon_magics.statements.version_changes import RollBackToSnapshot
 from paimon_magics.tables.schema.new_schemas import table_after
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id, latest_state
 from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.table_write import CompletedWrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +156,12 @@ class _Steps:
         self._replacement = _replacement(scope, statement, to)
         self._is_done = False
 
-    def run(self) -> Table:
-        """Remove the rows and store the schema; return the table."""
+    def run(self, written: PreparedWrite, files: CompletedWrite) -> PreparedWrite:
+        """Remove the rows and store the schema; return the plan with the table as it is then."""
         self._scope.definitions.replace_table(self._replacement)
         self._is_done = True
         self._scope.tables.renew()
-        return self._scope.tables.load(self._to.table.name)
+        return replace(written, table=self._scope.tables.load(self._to.table.name))
 
     def undo(self) -> str:
         """Give the table its old schema and rows again; return a sentence if that is not done."""
@@ -202,6 +203,7 @@ def _replaced_by_rows(
         source=statement.query,
     )
     prepared = prepare_insert(scope, insert, {}, GivenRows(rows, mode="static"))
+    prepared = replace(prepared, is_for_next_schema=True)
     try:
         outcome = write_planned(scope, insert, prepared, Attempts(reruns_max=0), steps.run)
     except UnknownOutcomeError:

@@ -71,7 +71,7 @@ from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.query_traits import random_part
 from paimon_magics.statements.statement import Delete, RowChange, Update
-from paimon_magics.tables.compaction.scopes import stored_partitions
+from paimon_magics.tables.compaction.scopes import StoredPartitions, stored_partitions
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.table import Table
@@ -292,7 +292,20 @@ def deleted_partitions(
         return None
     if not schema.is_partitioned:
         return ((),) if condition.upper().strip("() ") == "TRUE" else None
-    stored = stored_partitions(table)
+    return partitions_meeting(scope, delete, table, parameters, stored_partitions(table))
+
+
+def partitions_meeting(
+    scope: StatementScope,
+    delete: Delete,
+    table: Table,
+    parameters: Mapping[str, object],
+    stored: StoredPartitions,
+) -> tuple[PartitionSpec, ...] | None:
+    """Those of the `stored` partitions that meet the DELETE's condition; None for a condition that
+    is about other columns, or wrong."""
+    schema, where = table.schema, delete.selection.condition
+    assert where is not None
     numbers = pa.array(range(len(stored.encoded)), pa.int64())
     rows = pa.table([*stored.values, numbers], names=[*schema.partition_keys, _PARTITION_NUMBER])
     frame = with_char_columns(frame_of_rows(scope.spark, rows), schema.columns)

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from paimon_magics.errors import UnconfirmedError, UnknownNameError
+from paimon_magics.errors import (
+    InvalidValueError,
+    StatementError,
+    UnconfirmedError,
+    UnknownNameError,
+)
 from paimon_magics.planning.schemas.alterations import Alteration, plan_alteration
+from paimon_magics.session.inserts.replacing_inserts import partitions_where
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.statements.confirmations import loss_of_alteration
@@ -29,8 +35,14 @@ from paimon_magics.session.writes.partitions import (
     partition_texts,
     remove_partitions,
 )
-from paimon_magics.statements.statement import DropTable, TableName
-from paimon_magics.statements.table_changes import AlterTable, DropPartitions, RenameTable
+from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.statement import DropTable, PartitionItem, TableName
+from paimon_magics.statements.table_changes import (
+    AddPartitions,
+    AlterTable,
+    DropPartitions,
+    RenameTable,
+)
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 from paimon_magics.tables.manifests.partitions import list_partitions
 from paimon_magics.tables.table import Table
@@ -100,7 +112,7 @@ def _planned_alter(table: Table, statement: AlterTable) -> Alteration:
     changes = [
         change
         for change in statement.changes
-        if not isinstance(change, RenameTable | DropPartitions)
+        if not isinstance(change, RenameTable | DropPartitions | AddPartitions)
     ]
     with errors_located(statement.text, statement.name_position):
         return plan_alteration(table.schema, changes)
@@ -118,8 +130,10 @@ def _alter_table(
                 scope.definitions.rename_table(name, target)
             scope.connection.recent.forget(name)
             return done(statement, "ALTER TABLE", target, f"`{name}` is `{target}` now.")
+        case (AddPartitions() as add,):
+            return _add_partitions(scope, table, statement, add, parameters)
         case (DropPartitions() as drop,):
-            specs = partition_specs(scope, table, statement.text, drop.specs, parameters)
+            specs = _specs_to_drop(scope, table, statement, drop.specs, parameters)
             existing = _existing(table, specs, drop, statement)
             if not existing:
                 return done(statement, "ALTER TABLE", name, "No partition to drop.")
@@ -154,7 +168,86 @@ def _dropped_specs(
         if isinstance(change, DropPartitions)
         for spec in change.specs
     ]
-    return partition_specs(scope, table, statement.text, wanted, parameters)
+    return _specs_to_drop(scope, table, statement, wanted, parameters)
+
+
+def _specs_to_drop(
+    scope: StatementScope,
+    table: Table,
+    statement: AlterTable,
+    wanted: Sequence[Sequence[PartitionItem]],
+    parameters: Mapping[str, object],
+) -> tuple[PartitionSpec, ...]:
+    """The partitions that the clauses of DROP PARTITION name. Those that a comparison chooses are
+    looked for. Raises UnknownNameError where it chooses none, and for an unknown column."""
+    specs: list[PartitionSpec] = []
+    if_exists = any(isinstance(c, DropPartitions) and c.if_exists for c in statement.changes)
+    for spec in wanted:
+        if all(item.operator == "=" for item in spec):
+            specs += partition_specs(scope, table, statement.text, [spec], parameters)
+            continue
+        names = [replace(item, value=None) for item in spec]
+        partition_specs(scope, table, statement.text, [names], parameters)  # checks the columns
+        condition = " AND ".join(f"{quoted(i.column)} {i.operator} {i.value}" for i in spec)
+        with errors_located(statement.text, spec[0].position):
+            chosen = partitions_where(scope, table, None, condition, parameters)
+        if not chosen and not if_exists:
+            raise UnknownNameError(
+                f"`{table.name}` has no partition with {condition}.",
+                hint="SHOW PARTITIONS lists them; DROP IF EXISTS PARTITION ignores missing ones.",
+                statement=statement.text,
+                position=spec[0].position,
+            )
+        specs += chosen
+    return tuple(dict.fromkeys(specs))
+
+
+def _compares(statement: AlterTable) -> bool:
+    """Whether DROP PARTITION has a comparison, which may choose many partitions."""
+    return any(
+        item.operator != "="
+        for change in statement.changes
+        if isinstance(change, DropPartitions)
+        for spec in change.specs
+        for item in spec
+    )
+
+
+def _add_partitions(
+    scope: StatementScope,
+    table: Table,
+    statement: AlterTable,
+    add: AddPartitions,
+    parameters: Mapping[str, object],
+) -> Outcome:
+    """Check ADD PARTITION, for which there is nothing to do: a partition begins with its first
+    row."""
+    specs = partition_specs(scope, table, statement.text, add.specs, parameters)
+    existing = [partition_texts(table, values) for values in _partitions(table)]
+    for spec in specs:
+        missing = [key for key in table.schema.partition_keys if key not in dict(spec)]
+        shown = ", ".join(f"{key} = {value!r}" for key, value in spec)
+        if missing:
+            raise InvalidValueError(
+                f"The partition ({shown}) of `{table.name}` has no value for `{missing[0]}`.",
+                hint="Give every partition column a value: "
+                f"{', '.join(table.schema.partition_keys)}.",
+                statement=statement.text,
+                position=statement.name_position,
+            )
+        if not add.if_not_exists and any(matches(texts, spec) for texts in existing):
+            raise StatementError(
+                f"`{table.name}` has the partition ({shown}) already.",
+                hint="ADD IF NOT EXISTS PARTITION ignores partitions that exist.",
+                statement=statement.text,
+                position=statement.name_position,
+            )
+    message = f"`{table.name}` needs no ADD PARTITION: a partition begins with its first row."
+    return done(statement, "ALTER TABLE", table.name, message)
+
+
+def _partitions(table: Table) -> list[tuple[object, ...]]:
+    return list_partitions(table) if table.schema.is_partitioned else []
 
 
 def _dropped(
@@ -178,7 +271,8 @@ def _unconfirmed_alter(
         return loss
     specs = _dropped_specs(scope, table, statement, parameters)
     # Clauses that each name a single partition need no confirmation.
-    if not any(len(sizes_of_replaced(table, specs=[spec])) > 1 for spec in specs):
+    is_compared = _compares(statement) and len(specs) > 1
+    if not (is_compared or any(len(sizes_of_replaced(table, specs=[s])) > 1 for s in specs)):
         return None
     replaced = Replaced(table, sizes_of_replaced(table, specs=specs))
     return taken_away(statement, f"DROP PARTITION of `{table.name}`", replaced)
@@ -191,7 +285,7 @@ def _existing(
     statement: AlterTable,
 ) -> list[PartitionSpec]:
     """The specs that match a partition; a spec without a match is an error unless IF EXISTS."""
-    partitions = [partition_texts(table, values) for values in list_partitions(table)]
+    partitions = [partition_texts(table, values) for values in _partitions(table)]
     existing = []
     for spec in specs:
         if any(matches(texts, spec) for texts in partitions):

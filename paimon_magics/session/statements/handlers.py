@@ -16,7 +16,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.spark_calls import is_for_spark, pass_to_spark
 from paimon_magics.session.row_changes.merge import PreparedMerge, prepare_merge, run_merge
 from paimon_magics.session.row_changes.previews import preview_merge
-from paimon_magics.session.scope import StatementScope
+from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.settings_checks import check_statement
 from paimon_magics.session.statements.calls import call_handler
 from paimon_magics.session.statements.creation import create_table_handler
@@ -26,6 +26,7 @@ from paimon_magics.session.statements.handler import (
     CONFIRM,
     Handler,
     database_outcome,
+    done,
     explained,
     explanation,
     unconfirmed,
@@ -57,6 +58,7 @@ from paimon_magics.statements.statement import (
     MergeInto,
     PassThrough,
     Query,
+    RefreshTable,
     Refused,
     ShowGrants,
     TruncateTable,
@@ -134,6 +136,8 @@ def handler_of(
             return alter_tags_handler(scope, statement)
         case Call():
             return call_handler(scope, statement, parameters)
+        case RefreshTable():
+            return Handler(run=partial(_refresh, scope, statement), needs=(statement.name,))
         case ChangeGrants():
             return Handler(run=partial(change_grants, scope, statement))
         case ShowGrants():
@@ -170,6 +174,14 @@ def _explain_handler(
         return explanation(scope, statement.text, lines)
 
     return Handler(run=run)
+
+
+def _refresh(scope: StatementScope, statement: RefreshTable) -> Outcome:
+    """REFRESH TABLE: each statement reads the latest snapshot, so that there is nothing to do."""
+    name = scope.load(statement.name, statement.text, statement.name_position).name
+    scope.connection.recent.forget(name)
+    message = f"`{name}` needs no REFRESH: each statement reads its latest snapshot."
+    return done(statement, "REFRESH TABLE", name, message)
 
 
 def _refuse(statement: Refused) -> Never:
@@ -322,9 +334,25 @@ def _drop_database(scope: StatementScope, statement: DropDatabase) -> Outcome:
     return database_outcome(statement, "DROP DATABASE", message)
 
 
+def _use_sparks(scope: StatementScope, statement: UseDatabase) -> Outcome:
+    """USE of Spark's own catalog, for names that Paimon does not have."""
+    with errors_translated(statement.text, 0):
+        scope.spark.sql(statement.text)
+    scope.note(
+        f"This is Spark's current catalog now. A name without a catalog still means Paimon's table "
+        f"in `{scope.database}` first; write {_SPARKS}.default.t for a table of Spark's own."
+    )
+    return database_outcome(statement, "USE", f"Spark's own catalog is `{_SPARKS}`.")
+
+
+_SPARKS = "spark_catalog"
+
+
 def _use(scope: StatementScope, statement: UseDatabase) -> Outcome:
     ours = scope.settings.catalog_name
     database = statement.database
+    if _SPARKS in (statement.catalog, database) and not scope.catalog.database_exists(_SPARKS):
+        return _use_sparks(scope, statement)
     if statement.catalog is not None and statement.catalog != ours:
         raise UnknownNameError(
             f"`{statement.catalog}` is not Paimon's catalog.",

@@ -15,6 +15,11 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.row_changes.logged_changes import LoggedChange
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.inserts.insert import run_insert_of_cell
+from paimon_magics.session.inserts.replacing_inserts import (
+    is_replacing,
+    prepare_replacing,
+    run_replacing,
+)
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.row_changes.delete_update import (
     PreparedChange,
@@ -52,6 +57,7 @@ from paimon_magics.statements.subjects import subject_of
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 from paimon_magics.tables.table import Table
 
+_PARTITIONS_SHOWN = 5
 _CONSTANT_WORDS = ("TRUE", "FALSE", "NULL", "NOT", "AND", "OR", "IS", "IN", "BETWEEN", "LIKE")
 
 
@@ -64,12 +70,17 @@ def insert_handler(
     """INSERT INTO and INSERT OVERWRITE."""
 
     def prepared() -> PreparedWrite:
-        return prepare_insert(scope, insert, parameters)
+        return _prepared(scope, insert, parameters)
+
+    def run() -> Outcome:
+        if is_replacing(insert):
+            return run_replacing(scope, insert, parameters)
+        return run_insert_of_cell(scope, insert, parameters, wait)
 
     # The log keeps small inserts in order: nothing needs to be loaded before a VALUES list.
     changes = insert.overwrite or not insert.source.is_values
     return Handler(
-        run=lambda: run_insert_of_cell(scope, insert, parameters, wait),
+        run=run,
         dry_run=lambda: "Would run. " + " ".join(_insert_lines(scope, insert, parameters)),
         explain=lambda mode: _insert_lines(scope, insert, parameters),
         preview=lambda: replaced_by_insert(prepared()),
@@ -77,6 +88,14 @@ def insert_handler(
         changed=(lambda: (insert.target,)) if changes else nothing_changed,
         needs=(insert.target, *subject_of(insert).sources),
     )
+
+
+def _prepared(
+    scope: StatementScope, insert: Insert, parameters: Mapping[str, object]
+) -> PreparedWrite:
+    if is_replacing(insert):
+        return prepare_replacing(scope, insert, parameters)
+    return prepare_insert(scope, insert, parameters)
 
 
 def truncate_handler(
@@ -110,7 +129,9 @@ def truncate_handler(
 def _unconfirmed_insert(
     scope: StatementScope, insert: Insert, mode: str
 ) -> UnconfirmedError | None:
-    if not insert.overwrite or insert.partition is not None or mode == "dynamic":
+    if not insert.overwrite or is_replacing(insert):
+        return None
+    if insert.partition is not None or mode == "dynamic":
         return None
     table = scope.load(insert.target, insert.text, 0)
     sizes = sizes_of_replaced(table, specs=()) if table.schema.is_partitioned else []
@@ -126,10 +147,14 @@ def _insert_lines(
     merged = column_changes(scope, insert, parameters)
     if merged:  # the rest is planned on the table's new columns
         return [f"Before the rows are written: {note}" for note in merged]
-    prepared = prepare_insert(scope, insert, parameters)
+    prepared = _prepared(scope, insert, parameters)
     table, change = prepared.table, prepared.change
+    replaced = _replaced(change, table.schema)
+    if insert.replace_using:
+        keys = ", ".join(insert.replace_using)
+        replaced = f"the partitions whose {keys} a new row has are replaced"
     lines = [
-        f"{table.name}: {_replaced(change, table.schema)}.",
+        f"{table.name}: {replaced}.",
         f"Distribution: {_distribution(scope, prepared, insert)}.",
     ]
     casts = prepared.changeable()
@@ -151,8 +176,10 @@ def _replaced(change: InsertChange, schema: TableSchema) -> str:
         case OverwritePartitions(specs=()):
             return "the whole table is replaced"
         case OverwritePartitions(specs=specs):
-            shown = ", ".join(f"{key} = {value}" for key, value in specs[0])
-            return f"the partitions with {shown} are replaced"
+            each = [", ".join(f"{key} = {value}" for key, value in spec) for spec in specs]
+            shown = "; ".join(each[:_PARTITIONS_SHOWN])
+            more = "; …" if len(each) > _PARTITIONS_SHOWN else ""
+            return f"the partitions with {shown}{more} are replaced"
 
 
 def _distribution(scope: StatementScope, prepared: PreparedWrite, insert: Insert) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fnmatch
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import assert_never
 
 from paimon_magics.columnar.time_zones import process_zone
@@ -14,6 +12,12 @@ from paimon_magics.planning.reports.view_queries import HISTORY_IN_SQL, history_
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.statements.handler import Handler, listing, position_of
+from paimon_magics.session.statements.table_details import (
+    describe_detail,
+    matching_names,
+    partition_rows,
+    show_table_extended,
+)
 from paimon_magics.session.writes.partitions import (
     PartitionSpec,
     matches,
@@ -26,6 +30,7 @@ from paimon_magics.statements.grammar.calls import NAMESPACE
 from paimon_magics.statements.statement import (
     Describe,
     DescribeDatabase,
+    DescribeDetail,
     DescribeHistory,
     PartitionItem,
     ShowColumns,
@@ -35,6 +40,7 @@ from paimon_magics.statements.statement import (
     ShowOptions,
     ShowPartitions,
     ShowProcedures,
+    ShowTableExtended,
     ShowTables,
     ShowViews,
     TableName,
@@ -60,6 +66,8 @@ Shown = (
     | Describe
     | DescribeDatabase
     | DescribeHistory
+    | DescribeDetail
+    | ShowTableExtended
 )
 """The statements that `show_handler` is for."""
 
@@ -78,7 +86,7 @@ def show_handler(
 def _run(scope: StatementScope, statement: Shown, parameters: Mapping[str, object]) -> Outcome:
     match statement:
         case ShowDatabases():
-            names = _matching(scope.catalog.list_databases(), statement.pattern)
+            names = matching_names(scope.catalog.list_databases(), statement.pattern)
             return listing(scope, statement, "SHOW DATABASES", {"namespace": names})
         case ShowTables():
             return _show_tables(scope, statement)
@@ -107,7 +115,11 @@ def _run(scope: StatementScope, statement: Shown, parameters: Mapping[str, objec
             columns = {"col_name": list(table.schema.column_names)}
             return listing(scope, statement, "SHOW COLUMNS", columns)
         case Describe():
-            return _describe(scope, statement)
+            return _describe(scope, statement, parameters)
+        case ShowTableExtended():
+            return show_table_extended(scope, statement, parameters)
+        case DescribeDetail():
+            return describe_detail(scope, statement)
         case DescribeHistory():
             return history_of(scope, scope.full_name(statement.name))
         case DescribeDatabase():
@@ -130,8 +142,8 @@ def _show_tables(scope: StatementScope, statement: ShowTables) -> Outcome:
         tables = catalog_table_names(scope.catalog)
     else:
         tables = scope.catalog.list_tables(database)
-    names = _matching(tables, statement.pattern)
-    views = _matching(temporary_views(scope.spark), statement.pattern)
+    names = matching_names(tables, statement.pattern)
+    views = matching_names(temporary_views(scope.spark), statement.pattern)
     return listing(
         scope,
         statement,
@@ -148,7 +160,7 @@ def _show_views(scope: StatementScope, statement: ShowViews) -> Outcome:
     """The user's temporary views, which every database has."""
     if statement.database is not None:
         scope.catalog.require_database(statement.database)
-    names = _matching(temporary_views(scope.spark), statement.pattern)
+    names = matching_names(temporary_views(scope.spark), statement.pattern)
     return listing(
         scope,
         statement,
@@ -195,7 +207,8 @@ def _show_options(scope: StatementScope, statement: ShowOptions) -> Outcome:
     table = scope.load(statement.name, statement.text, 0)
     options = dict(descriptions.option_rows(table.schema))
     if statement.key is not None:
-        missing = f"Table {table.name} does not have property: {statement.key}"
+        full = f"{scope.settings.catalog_name}.{table.name}"
+        missing = f"Table {full} does not have property: {statement.key}"
         options = {statement.key: options.get(statement.key, missing)}
     return listing(
         scope,
@@ -205,20 +218,16 @@ def _show_options(scope: StatementScope, statement: ShowOptions) -> Outcome:
     )
 
 
-def _describe(scope: StatementScope, statement: Describe) -> Outcome:
+def _describe(
+    scope: StatementScope, statement: Describe, parameters: Mapping[str, object]
+) -> Outcome:
     full = scope.full_name(statement.name)
     if is_metadata(full):
+        rows: list[tuple[str, str, str | None]]
         schema = metadata_table(scope.catalog, full).schema
-        rows = [(f.name, descriptions.type_text(from_arrow_type(f.type)), "") for f in schema]
+        rows = [(f.name, descriptions.type_text(from_arrow_type(f.type)), None) for f in schema]
     else:
-        try:
-            table = scope.load(statement.name, statement.text, position_of(statement, full))
-        except UnknownNameError as error:
-            if statement.column is not None and statement.name.object_name.upper() == "DETAIL":
-                error.hint = (  # DESCRIBE DETAIL t is a statement of Delta Lake
-                    f"DESCRIBE EXTENDED {statement.column} shows a table's location and options."
-                )
-            raise
+        table = scope.load(statement.name, statement.text, position_of(statement, full))
         if statement.column is not None:
             shown = descriptions.describe_column(table, statement.column)
             return listing(
@@ -228,6 +237,8 @@ def _describe(scope: StatementScope, statement: Describe) -> Outcome:
                 {"info_name": [row[0] for row in shown], "info_value": [row[1] for row in shown]},
             )
         rows = descriptions.describe_rows(table, extended=statement.extended)
+        if statement.partition is not None:
+            rows += partition_rows(scope, table, statement.text, statement.partition, parameters)
     return listing(
         scope,
         statement,
@@ -277,15 +288,3 @@ def _property_rows(scope: StatementScope, statement: DescribeDatabase) -> dict[s
     elif others and statement.extended:
         rows["Properties"] = f"({', '.join(f'({key},{value})' for key, value in others)})"
     return rows
-
-
-def _matching(names: Sequence[str], pattern: str | None) -> list[str]:
-    """The names that match a SHOW pattern of Spark's: `*` for any characters, `|` between
-    alternatives."""
-    if pattern is None:
-        return list(names)
-    alternatives = [
-        re.compile(fnmatch.translate(part.strip().lower().replace("%", "*")))
-        for part in pattern.split("|")
-    ]
-    return [name for name in names if any(a.match(name.lower()) for a in alternatives)]

@@ -80,7 +80,7 @@ class PreparedWrite:
     key replaces an earlier one. `read_set` is what the rows were made of, if they are made of rows
     of the table. With `own_buckets` no two tasks of the frame have rows of one bucket. With
     `marks_unseen` some kinds say that a row is not seen. `changeable` lists the casts that may
-    change values.
+    change values. `is_for_next_schema` says that the schema of `table` is not stored yet.
     """
 
     table: Table
@@ -98,6 +98,7 @@ class PreparedWrite:
     marks_unseen: bool = False
     changeable: Callable[[], tuple[str, ...]] = tuple
     base_manifest_list: str = ""
+    is_for_next_schema: bool = False
 
     @property
     def base(self) -> tuple[int, str]:

@@ -21,7 +21,6 @@ from paimon_magics.session.writes.transactions import ToCommit, begun, transact
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.updated_rows import as_inserted
 from paimon_magics.spark.writing import JobWritten, RowOrder, write_frame
-from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import (
     CompletedWrite,
     completed,
@@ -32,6 +31,10 @@ from paimon_magics.tables.writing.write_spec import WriteSpec
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
+
+
+Finish = Callable[[PreparedWrite, CompletedWrite], PreparedWrite]
+"""Makes the plan to commit of the one that was written, when its files are known."""
 
 
 @contextmanager
@@ -82,13 +85,13 @@ def run_write(
     statement: str,
     write: Callable[[PreparedWrite, WriteSpec], JobWritten],
     operation: Callable[[CompletedWrite], Operation],
-    published: Callable[[], Table] | None = None,
+    finish: Finish | None = None,
 ) -> tuple[PreparedWrite, CommitReceipt, CompletedWrite]:
     """Write planned rows by `write`, and commit them in one transaction. `operation` describes the
     change. Return the plan that was written. If `plans_in_turn` allows it, an append is planned
     again when its turn has come. An overwrite keeps its plan: it replaces what was there
-    before. Rows for a schema that is not stored yet can be committed when `published` has stored
-    it, which is called when all is written; it returns the table."""
+    before. `finish` makes the plan to commit when all is written, or raises an error to commit
+    nothing."""
     table, base = prepared.table, prepared.base
     in_turn = isinstance(prepared.change, Append) and plans_in_turn(
         table.schema, reads=prepared.read_set is not None
@@ -100,7 +103,7 @@ def run_write(
         task = write_spec(
             current.table,
             # The transaction began on the schema before the one that is written for.
-            transaction if published is None else replace(transaction, base_schema=""),
+            replace(transaction, base_schema="") if current.is_for_next_schema else transaction,
             overwrite=not isinstance(current.change, Append),
             slots=scope.slots,
             settings=scope.settings,
@@ -116,6 +119,8 @@ def run_write(
             job = write(current, task)
         files = completed(current.table, task, job.written, snapshot_id, manifests)
         check_losses(scope, current.table, files.losses)
+        if finish is not None:
+            current = finish(current, files)
         to_commit = ToCommit(
             files.messages,
             files.rows,
@@ -125,8 +130,6 @@ def run_write(
             current.read_set,
             job.repeated_attempts,
         )
-        if published is not None:
-            current = replace(current, table=published())
         return to_commit, (current, files)
 
     receipt, (current, files) = transact(scope, transaction, statement, written)

@@ -9,6 +9,7 @@ _EACH_VALUE = (
     "Give every partition column of the list a value. For a range, write DELETE FROM t WHERE …: "
     "it drops whole partitions at once."
 )
+_COMPARISONS = ("=", "==", "<", "<=", ">", ">=", "<>", "!=", "<=>")
 _ONE_OF_THEM = "Leave one of them out."
 
 
@@ -50,24 +51,30 @@ def read_property_key(cursor: Cursor) -> str:
     return key
 
 
-def read_partition(cursor: Cursor, *, values_needed: bool = False) -> tuple[PartitionItem, ...]:
-    """Read `(column [= value], …)`. With `values_needed`, an item without a value is an error."""
+def read_partition(
+    cursor: Cursor, *, values_needed: bool = False, comparisons: bool = False
+) -> tuple[PartitionItem, ...]:
+    """Read `(column [= value], …)`. With `values_needed`, an item without a value is an error. With
+    `comparisons` other operators may be in place of `=`, and a column may occur again."""
     columns: set[str] = set()
 
     def item() -> PartitionItem:
         position = cursor.position
         column = cursor.identifier("a partition column")
-        if column.lower() in columns:
+        if column.lower() in columns and not comparisons:
             cursor.fail_at(position, f"The partition column `{column}` occurs twice.", _ONE_OF_THEM)
         columns.add(column.lower())
-        value = None
-        if cursor.accept_any("=", "=="):
+        value, operator = None, "="
+        if comparisons and cursor.at_any(*_COMPARISONS):
+            operator = cursor.next().text
+            value = cursor.text_until(",", what="the partition's value")
+        elif cursor.accept_any("=", "=="):
             value = cursor.text_until(",", what="the partition's value")
         elif values_needed:
             cursor.fail("`=`", hint=_EACH_VALUE)
         elif not cursor.at_any(",", ")"):
             cursor.fail("`=`, `,` or `)`")
-        return PartitionItem(column, value, position)
+        return PartitionItem(column, value, position, "=" if operator == "==" else operator)
 
     return cursor.in_brackets(item)
 

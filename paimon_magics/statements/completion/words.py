@@ -99,6 +99,7 @@ TABLE_EXPECTED = (
     "INSERT (?:INTO|OVERWRITE)(?: TABLE)?|UPDATE|DELETE FROM|MERGE INTO|MERGE .* USING"
     "|(?!CREATE ).* TABLE(?: IF EXISTS)?|DESC(?:RIBE)?(?: EXTENDED)?"
     "|SHOW (?:PARTITIONS|TBLPROPERTIES|TAGS|BRANCHES|COLUMNS (?:IN|FROM))"
+    "|REFRESH TABLE|COMMENT ON TABLE|DESC(?:RIBE)? (?:DETAIL|HISTORY)"
     "|(?:CREATE OR )?REPLACE TABLE|CREATE TABLE(?: IF NOT EXISTS)? @ LIKE"
 )
 """What is followed by a table's name."""
@@ -127,7 +128,8 @@ VERSION_EXPECTED = "ALTER TABLE .* OF VERSION"
 FOLLOWING: dict[str, tuple[str, ...]] = {
     "INSERT": ("INTO", "OVERWRITE"),
     "INSERT (?:INTO|OVERWRITE)(?: TABLE)? @(?: .*)?": (
-        "VALUES", "SELECT", "PARTITION (", "BY NAME", "WITH", "TABLE",
+        "VALUES", "SELECT", "PARTITION (", "BY NAME", "WITH", "TABLE", "REPLACE WHERE",
+        "REPLACE USING (",
     ),
     "DELETE": ("FROM",),
     "MERGE": ("INTO",),
@@ -154,7 +156,7 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
         "SET TBLPROPERTIES (", "UNSET TBLPROPERTIES (", "DROP PARTITION (", "CREATE TAG",
         "REPLACE TAG", "DELETE TAG", "RENAME TAG",
     ),
-    "ALTER TABLE @ ADD": ("COLUMNS (", "COLUMN"),
+    "ALTER TABLE @ ADD": ("COLUMNS (", "COLUMN", "PARTITION (", "IF NOT EXISTS PARTITION ("),
     "ALTER TABLE @ SET": ("TBLPROPERTIES (",),
     "ALTER TABLE @ UNSET": ("TBLPROPERTIES (", "TBLPROPERTIES IF EXISTS ("),
     "ALTER TABLE @ DROP": ("COLUMN", "PARTITION (", "IF EXISTS PARTITION ("),
@@ -175,12 +177,20 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "TRUNCATE TABLE @(?: .*)?": ("PARTITION (",),
     "SHOW": (
         "TABLES", "DATABASES", "COLUMNS IN", "PARTITIONS", "TBLPROPERTIES", "TAGS", "CREATE TABLE",
+        "TABLE EXTENDED LIKE",
     ),
     "SHOW TABLES": ("IN", "LIKE"),
     "SHOW TABLES IN @": ("LIKE",),
     "SHOW DATABASES": ("LIKE",),
     "SHOW COLUMNS": ("IN",),
     "SHOW CREATE": ("TABLE",),
+    "SHOW TABLE": ("EXTENDED LIKE",),
+    "SHOW TABLE EXTENDED": ("LIKE", "IN"),
+    "DESC(?:RIBE)? TABLE @": ("PARTITION (",),
+    "REFRESH": ("TABLE",),
+    "COMMENT": ("ON TABLE", "ON DATABASE"),
+    "COMMENT ON": ("TABLE", "DATABASE"),
+    "COMMENT ON (?:TABLE|DATABASE) @": ("IS",),
 }  # fmt: skip
 """The keywords that may follow. The first pattern that fits counts."""
 

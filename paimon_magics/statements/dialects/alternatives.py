@@ -44,8 +44,7 @@ INSTEAD: dict[str, str] = {
     "CACHE": "Keep a result in the notebook: %%paimon -t arrow -o rows.",
     "LOCK": "It is not needed: a statement is committed whole or not at all.",
     "CREATE": "CREATE TEMPORARY VIEW v AS SELECT … names a query for this Spark session.",
-    "COMMENT": "Write ALTER TABLE t SET TBLPROPERTIES ('comment' = '…'), or ALTER TABLE t "
-    "ALTER COLUMN c COMMENT '…'.",
+    "COMMENT": "Write COMMENT ON TABLE t IS '…', or ALTER TABLE t ALTER COLUMN c COMMENT '…'.",
     "ALTER DATABASE … SET LOCATION": "A database is found by its name, in a folder of the "
     "warehouse. Connect to a warehouse at that location.",
     "RESTORE": "CALL sys.rollback(table => 't', version => '3') rolls a table back to that "
@@ -76,9 +75,9 @@ INSTEAD: dict[str, str] = {
     "ALTER TABLE … ADD CONSTRAINT": "A primary key must be set in CREATE TABLE: create a new table "
     "with PRIMARY KEY (column), and copy the rows.",
     "ALTER TABLE … SET": "Write ALTER TABLE t SET TBLPROPERTIES ('key' = 'value').",
-    "ALTER TABLE … ADD PARTITION": "A partition begins with its first row: INSERT INTO t PARTITION "
-    "(day = '2026-01-31') …",
-    "INSERT … REPLACE WHERE": "Write INSERT OVERWRITE t PARTITION (day = '2026-01-31') SELECT ….",
+    "INSERT … REPLACE ON": "Write MERGE INTO t USING (SELECT …) AS s ON t.id = s.id WHEN MATCHED "
+    "THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *. REPLACE WHERE and REPLACE USING replace "
+    "whole partitions.",
     "IDENTIFIER": "Write the name. In Python, session.table(name) takes it from a variable.",
 }
 """Hints by the beginning of the statement that is not offered; the longest match counts."""

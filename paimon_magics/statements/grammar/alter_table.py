@@ -17,6 +17,7 @@ from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
 from paimon_magics.statements.statement import PartitionItem
 from paimon_magics.statements.table_changes import (
     AddColumn,
+    AddPartitions,
     AlterTable,
     DropColumn,
     DropPartitions,
@@ -81,11 +82,10 @@ def _two_words(cursor: Cursor) -> str:
 
 def _add(cursor: Cursor) -> tuple[TableChange, ...]:
     if not cursor.accept_any("COLUMN", "COLUMNS"):
-        if cursor.at_any("PARTITION", "CONSTRAINT", "IF", "PRIMARY", "CHECK"):
-            partition = cursor.at_any("PARTITION", "IF")
-            raise RefusedHere(
-                "ALTER TABLE … ADD PARTITION" if partition else "ALTER TABLE … ADD CONSTRAINT"
-            )
+        if cursor.at("PARTITION") or cursor.at("IF", "NOT", "EXISTS", "PARTITION"):
+            return (_add_partitions(cursor),)
+        if cursor.at_any("CONSTRAINT", "PRIMARY", "CHECK"):
+            raise RefusedHere("ALTER TABLE … ADD CONSTRAINT")
         cursor.fail("COLUMN or COLUMNS")
     if cursor.at("IF", "NOT", "EXISTS"):
         raise RefusedHere("ALTER TABLE … ADD COLUMN IF NOT EXISTS")
@@ -120,10 +120,25 @@ def _drop(cursor: Cursor) -> tuple[TableChange, ...]:
     return changes
 
 
+def _add_partitions(cursor: Cursor) -> AddPartitions:
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    specs = []
+    while cursor.accept("PARTITION"):
+        specs.append(read_partition(cursor, values_needed=True))
+        if cursor.at("LOCATION"):
+            cursor.fail(
+                "PARTITION or the end of the statement",
+                hint="A partition has no location of its own: its files are in the table's folder. "
+                "Leave LOCATION out, and write the rows by INSERT INTO.",
+            )
+        cursor.accept(",")
+    return AddPartitions(tuple(specs), if_not_exists)
+
+
 def _drop_partitions(cursor: Cursor, if_exists: bool) -> DropPartitions:
     def partition() -> tuple[PartitionItem, ...]:
         cursor.expect("PARTITION")
-        return read_partition(cursor, values_needed=True)
+        return read_partition(cursor, values_needed=True, comparisons=True)
 
     partitions = cursor.listed(partition)
     cursor.accept("PURGE")

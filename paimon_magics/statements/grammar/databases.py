@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from paimon_magics.statements.clauses.properties import read_properties, read_property_keys
+from paimon_magics.statements.clauses.properties import (
+    read_partition,
+    read_properties,
+    read_property_keys,
+)
 from paimon_magics.statements.grammar.calls import NAMESPACE
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS
@@ -14,6 +18,7 @@ from paimon_magics.statements.statement import (
     ShowCurrent,
     ShowDatabases,
     ShowProcedures,
+    ShowTableExtended,
     ShowTables,
     ShowViews,
     UseDatabase,
@@ -117,6 +122,18 @@ def read_show_tables(cursor: Cursor) -> ShowTables:
     database = _database(cursor) if cursor.accept_any("FROM", "IN") else None
     pattern = _pattern(cursor)
     return ShowTables(cursor.text, cursor.offset, database, pattern)
+
+
+def read_show_table_extended(cursor: Cursor) -> ShowTableExtended:
+    """Read what follows SHOW TABLE EXTENDED."""
+    database = _database(cursor) if cursor.accept_any("FROM", "IN") else None
+    pattern = _pattern(cursor)
+    if pattern is None:
+        cursor.fail("LIKE and a pattern in quotes", hint="Write LIKE '*' for all tables.")
+    partition = None
+    if cursor.accept("PARTITION"):
+        partition = read_partition(cursor, values_needed=True)
+    return ShowTableExtended(cursor.text, cursor.offset, database, pattern, partition)
 
 
 def read_show_views(cursor: Cursor) -> ShowViews:

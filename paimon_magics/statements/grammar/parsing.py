@@ -67,9 +67,9 @@ _REFUSED: tuple[tuple[str, ...], ...] = (
     ("ANALYZE", "TABLES"),
     ("EXECUTE", "IMMEDIATE"),
     ("SHOW", "BRANCHES"),
-    ("SHOW", "TABLE", "EXTENDED"),
 )
 _BEFORE_REFUSED = word_set("FROM INTO OVERWRITE TABLE UPDATE TAGS BRANCHES")
+_QUERY_BEGINS = ("SELECT", "VALUES", "WITH", "FROM", "TABLE")
 _KIND_WITHOUT = frozenset({"FROM", "INTO"})
 
 Reader = Callable[[Cursor], Statement]
@@ -175,7 +175,15 @@ def _explain(cursor: Cursor) -> Explain:
     return Explain(cursor.text, cursor.offset, mode, inner)
 
 
+def _refresh(cursor: Cursor) -> Statement:
+    if cursor.accept("TABLE"):
+        return tables.read_refresh(cursor)
+    return pass_through(cursor)
+
+
 def _comment_on(cursor: Cursor) -> Statement:
+    if cursor.accept("TABLE"):
+        return tables.read_comment_on_table(cursor)
     if cursor.accept_any(*databases.DATABASE_WORDS):
         return databases.read_comment_on_database(cursor)
     return pass_through(cursor)
@@ -283,6 +291,7 @@ _SHOW_READERS: dict[tuple[str, ...], Reader] = {
     ("SCHEMAS",): databases.read_show_databases,
     ("NAMESPACES",): databases.read_show_databases,
     ("TABLES",): databases.read_show_tables,
+    ("TABLE", "EXTENDED"): databases.read_show_table_extended,
     ("VIEWS",): databases.read_show_views,
     ("PROCEDURES",): databases.read_show_procedures,
     ("CURRENT", "NAMESPACE"): databases.read_show_current,
@@ -320,6 +329,9 @@ def _describe(cursor: Cursor) -> Statement:
     if cursor.at("HISTORY") and second.kind in IDENTIFIER_KINDS:
         cursor.next()
         return tables.read_describe_history(cursor)
+    if cursor.at("DETAIL") and second.kind in IDENTIFIER_KINDS:
+        cursor.next()
+        return tables.read_describe_detail(cursor)
     if cursor.at("TABLE") and second.kind in IDENTIFIER_KINDS:
         cursor.next()
     return tables.read_describe_table(cursor)
@@ -384,6 +396,7 @@ _READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
     (("GRANT",), read_grant),
     (("REVOKE",), read_revoke),
     (("COMMENT", "ON"), _comment_on),
+    (("REFRESH",), _refresh),
 )
 
 
@@ -410,9 +423,12 @@ def read_insert(cursor: Cursor, with_index: int | None = None) -> Insert:
     partition: tuple[PartitionItem, ...] | None = None
     by_name = False
     parameters: tuple[str, ...] = ()
+    where: TextRange | None = None
+    using: tuple[str, ...] = ()
     while True:
         if cursor.at("REPLACE"):
-            raise RefusedHere("INSERT … REPLACE WHERE")
+            where, using = _replaced(cursor, overwrite, partition is not None)
+            break
         if partition is None and cursor.accept("PARTITION"):
             parameters = bind_parameters(cursor.at_index(cursor.index, _closing(cursor)))
             partition = read_partition(cursor)
@@ -432,12 +448,36 @@ def read_insert(cursor: Cursor, with_index: int | None = None) -> Insert:
         cursor.offset,
         target,
         position,
-        overwrite == "OVERWRITE",
+        overwrite == "OVERWRITE" or where is not None or bool(using),
         source,
         columns,
         by_name,
         partition,
+        where,
+        using,
     )
+
+
+def _replaced(
+    cursor: Cursor, overwrite: str, has_partition: bool
+) -> tuple[TextRange | None, tuple[str, ...]]:
+    """Read `REPLACE WHERE condition` or `REPLACE USING (column, …)`."""
+    if overwrite == "OVERWRITE" or has_partition:
+        other = "PARTITION" if has_partition else "INSERT OVERWRITE"
+        cursor.fail(
+            "VALUES, SELECT, TABLE or another query",
+            hint=f"REPLACE and {other} exclude each other: write INSERT INTO t REPLACE WHERE …",
+        )
+    cursor.next()
+    if cursor.at("ON"):
+        raise RefusedHere("INSERT … REPLACE ON")
+    if cursor.accept("USING"):
+        return None, cursor.in_brackets(lambda: cursor.identifier("a partition column"))
+    if not cursor.accept("WHERE"):
+        cursor.fail("WHERE or USING")
+    start = cursor.position
+    cursor.text_until(*_QUERY_BEGINS, what="a condition on partition columns")
+    return TextRange(start, cursor.last_end), ()
 
 
 def _source(

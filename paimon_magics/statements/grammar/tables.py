@@ -18,15 +18,23 @@ from paimon_magics.statements.statement import (
     ColumnDefinition,
     CreateTable,
     Describe,
+    DescribeDetail,
     DescribeHistory,
     DropTable,
     QueryText,
+    RefreshTable,
     ShowColumns,
     ShowCreateTable,
     ShowOptions,
     ShowPartitions,
     TableName,
     TruncateTable,
+)
+from paimon_magics.statements.table_changes import (
+    AlterTable,
+    SetOptions,
+    TableChange,
+    UnsetOptions,
 )
 from paimon_magics.statements.types.sql_types import read_type
 
@@ -197,14 +205,44 @@ def read_describe_table(cursor: Cursor) -> Describe:
     """Read what follows DESCRIBE [TABLE]."""
     extended = bool(cursor.accept_any("EXTENDED", "FORMATTED"))
     name, _ = table_name(cursor)
+    column = partition = None
     if cursor.at("PARTITION", "("):
-        raise RefusedHere("DESCRIBE … PARTITION")
-    column = None
+        cursor.next()
+        partition = read_partition(cursor, values_needed=True)
     if cursor.peek().kind in IDENTIFIER_KINDS and not cursor.at("AS"):
         column = ".".join(read_path(cursor))
     if cursor.at("AS", "JSON"):
         raise RefusedHere("DESCRIBE … AS JSON")
-    return Describe(cursor.text, cursor.offset, name, extended, column)
+    if partition is not None and column is not None:
+        cursor.fail_at(
+            cursor.position,
+            "DESCRIBE takes a PARTITION or a column, not both.",
+            "Leave one of them out.",
+        )
+    return Describe(cursor.text, cursor.offset, name, extended, column, partition)
+
+
+def read_describe_detail(cursor: Cursor) -> DescribeDetail:
+    """Read what follows DESCRIBE DETAIL."""
+    name, _ = table_name(cursor)
+    return DescribeDetail(cursor.text, cursor.offset, name)
+
+
+def read_refresh(cursor: Cursor) -> RefreshTable:
+    """Read what follows REFRESH TABLE."""
+    name, position = table_name(cursor)
+    return RefreshTable(cursor.text, cursor.offset, name, position)
+
+
+def read_comment_on_table(cursor: Cursor) -> AlterTable:
+    """Read what follows COMMENT ON TABLE: a change of the option `comment`."""
+    name, position = table_name(cursor)
+    if not cursor.accept("IS"):
+        cursor.fail("IS and the comment in quotes")
+    change: TableChange = UnsetOptions(("comment",), if_exists=True)
+    if not cursor.accept("NULL"):
+        change = SetOptions((("comment", cursor.string("the comment in quotes, or NULL")),))
+    return AlterTable(cursor.text, cursor.offset, name, position, (change,))
 
 
 def _read_columns(cursor: Cursor, table: _Definition) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +50,14 @@ def stored_partitions(table: Table) -> StoredPartitions:
     np.maximum.at(newest, np.asarray(codes.indices), created)
     values = decode_rows(codes.dictionary, types) if types else []
     return StoredPartitions(codes.dictionary, values, newest)
+
+
+def partitions_of(table: Table, encoded: Iterable[bytes]) -> StoredPartitions:
+    """Partitions by their serialized values. When they were written is not known: 0."""
+    types = [arrow_type(table.schema.column(key).type) for key in table.schema.partition_keys]
+    distinct = pa.array(sorted(set(encoded)), pa.large_binary())
+    values = decode_rows(distinct, types) if types else []
+    return StoredPartitions(distinct, values, np.zeros(len(distinct), dtype=np.int64))
 
 
 def partitions_of_specs(table: Table, stored: StoredPartitions, text: str) -> _Bools:

@@ -22,6 +22,7 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.table_changes import (
     AddColumn,
+    AddPartitions,
     DropColumn,
     DropPartitions,
     RenameColumn,
@@ -162,5 +163,5 @@ def _translated(change: TableChange) -> list[Any]:
                 else SchemaChange.remove_option(key)
                 for key in keys
             ]
-        case RenameTable() | DropPartitions():
+        case RenameTable() | DropPartitions() | AddPartitions():
             raise ValueError(f"{type(change).__name__} changes no schema")

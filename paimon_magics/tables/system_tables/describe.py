@@ -40,15 +40,15 @@ def create_statement(table: Table) -> str:
     return "\n".join(lines)
 
 
-def describe_rows(table: Table, *, extended: bool = False) -> list[tuple[str, str, str]]:
+def describe_rows(table: Table, *, extended: bool = False) -> list[tuple[str, str, str | None]]:
     """The rows (col_name, data_type, comment) of DESCRIBE [EXTENDED]."""
     schema = table.schema
-    rows = [_described(column) for column in schema.columns]
+    rows: list[tuple[str, str, str | None]] = [_described(column) for column in schema.columns]
     if schema.partition_keys:
         rows += [("# Partition Information", "", ""), ("# col_name", "data_type", "comment")]
         rows += [_described(schema.column(key)) for key in schema.partition_keys]
     if extended:
-        details = [
+        details: list[tuple[str, str | None]] = [
             ("Name", f"paimon.{table.name}"),
             ("Type", "MANAGED"),
             ("Location", table.location),
@@ -98,8 +98,8 @@ def type_text(data_type: DataType) -> str:
             return to_spark_sql(data_type).lower().replace(", ", ",")
 
 
-def _described(column: Column) -> tuple[str, str, str]:
-    return column.name, type_text(column.type), column.comment or ""
+def _described(column: Column) -> tuple[str, str, str | None]:
+    return column.name, type_text(column.type), column.comment
 
 
 def _column_sql(column: Column) -> str:

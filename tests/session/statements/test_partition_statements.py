@@ -1,0 +1,243 @@
+"""Statements about partitions: INSERT … REPLACE, ADD and DROP PARTITION, DESCRIBE and SHOW of them;
+and REFRESH, COMMENT ON TABLE, DESCRIBE DETAIL, USE spark_catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paimon_magics import Session
+from paimon_magics.errors import (
+    PaimonMagicsError,
+    UnconfirmedError,
+    UnknownNameError,
+)
+from tests.session.rows import rows
+
+pytestmark = pytest.mark.spark
+
+ROWS = [(1, "a", "x"), (2, "b", "y"), (3, "c", "z")]
+ALL = "SELECT * FROM t ORDER BY id"
+KINDS = "SELECT commit_kind FROM t$snapshots ORDER BY snapshot_id"
+
+
+@pytest.fixture
+def t(session: Session) -> Session:
+    """A session with a table of three partitions."""
+    session.run(
+        "CREATE TABLE t (id INT, v STRING, day STRING) PARTITIONED BY (day);"
+        "INSERT INTO t VALUES (1, 'a', 'x'), (2, 'b', 'y'), (3, 'c', 'z')"
+    )
+    return session
+
+
+# ---- INSERT … REPLACE
+
+
+@pytest.mark.parametrize(
+    ("clause", "values", "expected"),
+    [
+        ("REPLACE WHERE day = 'x'", "(7, 'n', 'x')", [(2, "b", "y"), (3, "c", "z"), (7, "n", "x")]),
+        ("REPLACE WHERE day < 'z'", "(7, 'n', 'x')", [(3, "c", "z"), (7, "n", "x")]),
+        ("REPLACE WHERE day IN ('x', 'n')", "(7, 'n', 'n')", [*ROWS[1:], (7, "n", "n")]),
+        ("REPLACE WHERE day = 'n'", "(7, 'n', 'n')", [*ROWS, (7, "n", "n")]),
+        ("REPLACE WHERE true", "(7, 'n', 'n')", [(7, "n", "n")]),
+        ("BY NAME REPLACE WHERE t.day >= :day", None, [(1, "a", "x"), (8, "by", "y")]),
+        ("REPLACE USING (day)", "(7, 'n', 'x'), (8, 'n', 'n')",
+         [*ROWS[1:], (7, "n", "x"), (8, "n", "n")]),
+    ],
+)  # fmt: skip
+def test_insert_replaces_the_partitions_of_its_clause(
+    t: Session, clause: str, values: str | None, expected: list[tuple[object, ...]]
+) -> None:
+    source = f"VALUES {values}" if values else "SELECT 'y' AS day, 8 AS id, 'by' AS v"
+    parameters = {"day": "y"} if ":day" in clause else None
+    outcome = t.run(f"INSERT INTO t {clause} {source}", parameters)
+    assert rows(t, ALL) == sorted(expected)
+    assert outcome.kind == "INSERT REPLACE"
+    assert len(rows(t, KINDS)) == 2
+
+
+def test_insert_replaces_by_some_partition_columns(session: Session) -> None:
+    session.run(
+        "CREATE TABLE t (id INT, day STRING, hour INT) PARTITIONED BY (day, hour);"
+        "INSERT INTO t VALUES (1, 'x', 1), (2, 'x', 2), (3, 'y', 1)"
+    )
+    session.run("INSERT INTO t REPLACE USING (day) SELECT 7, 'x', 5")
+    assert rows(session, ALL) == [(3, "y", 1), (7, "x", 5)]
+    session.run("INSERT INTO t REPLACE USING (day, hour) SELECT 8, 'y', 1")
+    assert rows(session, ALL) == [(7, "x", 5), (8, "y", 1)]
+    session.run("INSERT INTO t REPLACE USING (day) SELECT * FROM t WHERE false")
+    assert len(rows(session, ALL)) == 2
+    session.run("INSERT INTO t REPLACE WHERE day = 'x' SELECT * FROM t WHERE false")
+    assert rows(session, ALL) == [(8, "y", 1)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("INSERT INTO t REPLACE WHERE day = 'x' SELECT 4, 'c', 'y'", "partition (day = 'y')"),
+        ("INSERT INTO t REPLACE WHERE id = 3 SELECT 5, 'c', 'y'", "not choose whole partitions"),
+        ("INSERT INTO t REPLACE WHERE dya = 'x' SELECT 5, 'c', 'y'", "dya"),
+        ("INSERT INTO t REPLACE WHERE SELECT 5, 'c', 'y'", "a condition on partition columns"),
+        ("INSERT INTO t REPLACE day = 'x' SELECT 5, 'c', 'y'", "WHERE or USING"),
+        ("INSERT OVERWRITE t REPLACE WHERE day = 'x' SELECT 5, 'c', 'y'", "exclude each other"),
+        ("INSERT INTO t PARTITION (day = 'x') REPLACE WHERE day = 'x' SELECT 5, 'c'", "exclude"),
+        ("INSERT INTO t REPLACE USING (id) SELECT 5, 'c', 'y'", "MERGE INTO default.t AS t"),
+        ("INSERT INTO t REPLACE USING (nope) SELECT 5, 'c', 'y'", "no column `nope`"),
+        ("INSERT INTO t REPLACE USING () SELECT 5, 'c', 'y'", "a partition column"),
+        ("INSERT INTO t REPLACE WHERE day = 'x' SELECT 5, 'c'", "3 columns"),
+        ("INSERT INTO t REPLACE ON t.id = s.id SELECT 5, 'c', 'y'", "MERGE INTO"),
+        ("INSERT INTO t REPLACE WHERE day = 'x' SELECT 1 / 0, 'c', 'x'", "zero"),
+    ],
+)  # fmt: skip
+def test_wrong_replacing_insert_leaves_table_and_files(
+    t: Session, warehouse: Path, statement: str, said: str
+) -> None:
+    before = {path for path in warehouse.rglob("*") if path.is_file()}
+    with pytest.raises(PaimonMagicsError) as refusal:
+        t.run(statement)
+    assert said in f"{refusal.value.message} {refusal.value.hint}"
+    assert rows(t, ALL) == ROWS
+    assert {path for path in warehouse.rglob("*") if path.is_file()} == before
+
+
+def test_replacing_insert_is_planned_explained_and_previewed(t: Session) -> None:
+    statement = "INSERT INTO t REPLACE WHERE day >= 'y' SELECT 5, 'c', 'y'"
+    plan = rows(t, f"EXPLAIN {statement}")[0][0]
+    assert "the partitions with day = y; day = z are replaced" in plan
+    assert [lost["partition"] for lost in t.preview(statement).to_pylist()] == ["day=y", "day=z"]
+    assert t.run(statement, dry_run=True).message.startswith("Would run.")
+    using = "INSERT INTO t REPLACE USING (day) SELECT 5, 'c', 'y'"
+    assert "whose day a new row has" in rows(t, f"EXPLAIN {using}")[0][0]
+    assert rows(t, ALL) == ROWS
+
+
+# ---- ADD and DROP PARTITION
+
+
+def test_partition_to_add_begins_with_its_first_row(t: Session) -> None:
+    outcome = t.run("ALTER TABLE t ADD PARTITION (day = 'n')")
+    assert "begins with its first row" in outcome.message
+    t.run("ALTER TABLE t ADD IF NOT EXISTS PARTITION (day = 'x') PARTITION (day = 'n')")
+    assert len(rows(t, KINDS)) == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("ALTER TABLE t ADD PARTITION (day = 'x')", "IF NOT EXISTS"),
+        ("ALTER TABLE t ADD PARTITION (dya = 'x')", "`day`"),
+        ("ALTER TABLE t ADD PARTITION (day)", "`=`"),
+        ("ALTER TABLE t ADD PARTITION (day = 'n') LOCATION '/x'", "Leave LOCATION out"),
+        ("ALTER TABLE t DROP PARTITION (day > 'zz')", "no partition with `day` > 'zz'"),
+        ("ALTER TABLE t DROP PARTITION (id > 1)", "`id` is not a partition column"),
+        ("ALTER TABLE t DROP PARTITION (day >)", "the partition's value"),
+        ("DESCRIBE t PARTITION (day = 'n')", "no partition (day = 'n')"),
+        ("DESCRIBE t PARTITION (day = 'x') id", "not both"),
+        ("SHOW TABLE EXTENDED", "LIKE"),
+        ("SHOW TABLE EXTENDED LIKE 't' PARTITION (day = 'n')", "no partition"),
+        ("SHOW TABLE EXTENDED LIKE 'nope' PARTITION (day = 'n')", "No table of `default` matches"),
+        ("SHOW TABLE EXTENDED IN nope LIKE '*'", "nope"),
+        ("DESCRIBE DETAIL nope", "no table `nope`"),
+        ("REFRESH TABLE nope", "no table `nope`"),
+        ("COMMENT ON TABLE nope IS 'x'", "no table `nope`"),
+        ("COMMENT ON TABLE t 'x'", "IS and the comment"),
+    ],
+)
+def test_wrong_statement_about_a_partition_names_the_next_step(
+    t: Session, statement: str, said: str
+) -> None:
+    with pytest.raises(PaimonMagicsError) as refusal:
+        t.run(statement)
+    assert said in f"{refusal.value.message} {refusal.value.hint}"
+    assert rows(t, ALL) == ROWS
+
+
+def test_partitions_are_dropped_by_comparison(t: Session) -> None:
+    statement = "ALTER TABLE t DROP PARTITION (day >= 'y')"
+    assert len(t.preview(statement).to_pylist()) == 2
+    with pytest.raises(UnconfirmedError, match="2 partitions"):
+        t.run(statement, confirm=False)
+    t.run("ALTER TABLE t DROP IF EXISTS PARTITION (day > 'zz')")
+    assert rows(t, ALL) == ROWS
+    t.run(statement, confirm=True)
+    assert rows(t, ALL) == ROWS[:1]
+
+
+def test_partitions_are_dropped_by_a_range_of_dates(session: Session) -> None:
+    session.run("CREATE TABLE t (id INT, day DATE, kind STRING) PARTITIONED BY (day, kind)")
+    session.run(
+        "INSERT INTO t SELECT id, date_add(DATE'2026-01-01', CAST(id AS INT)), "
+        "IF(id % 2 = 0, 'a', 'b') FROM range(6)"
+    )
+    session.run(
+        "ALTER TABLE t DROP PARTITION (day >= '2026-01-02', day < '2026-01-05', kind = 'a')"
+    )
+    assert [row[0] for row in rows(session, ALL)] == [0, 1, 3, 4, 5]
+    session.run(
+        "ALTER TABLE t DROP PARTITION (day < :d), PARTITION (day > '2026-01-05')",
+        {"d": "2026-01-03"},
+    )
+    assert [row[0] for row in rows(session, ALL)] == [3, 4]
+
+
+# ---- what is known of tables
+
+
+def test_describe_tells_of_a_partition(t: Session) -> None:
+    described = dict(row[:2] for row in rows(t, "DESCRIBE TABLE t PARTITION (day = 'x')"))
+    assert described["Partition Values"] == "[day=x]"
+    assert (described["Stored Rows"], described["Files"]) == ("1", "1")
+    assert ("id", "int", None) in rows(t, "DESCRIBE t")
+
+
+def test_show_table_extended_describes_tables_and_partitions(t: Session) -> None:
+    t.run("CREATE TABLE tt (id INT NOT NULL) COMMENT 'about'")
+    t.run("CREATE OR REPLACE TEMPORARY VIEW tv AS SELECT 1 AS one")
+    shown = rows(t, "SHOW TABLE EXTENDED LIKE 't*'")
+    assert [row[:3] for row in shown] == [
+        ("default", "t", False),
+        ("default", "tt", False),
+        ("", "tv", True),
+    ]
+    assert "Partition Columns: [`day`]" in shown[0][3] and "Comment: about" in shown[1][3]
+    assert " |-- id: int (nullable = false)" in shown[1][3]
+    (part,) = rows(t, "SHOW TABLE EXTENDED IN default LIKE 't' PARTITION (day = 'y')")
+    assert part[3].startswith("Partition Values: [day=y]\nStored Rows: 1\n")
+
+
+def test_describe_detail_is_one_row(t: Session, warehouse: Path) -> None:
+    (row,) = t.run("DESCRIBE DETAIL t").to_pylist()
+    assert (row["name"], row["numFiles"], row["storedRows"]) == ("default.t", 3, 3)
+    assert row["partitionColumns"] == ["day"] and str(warehouse) in row["location"]
+
+
+def test_comment_on_table_is_its_comment(t: Session) -> None:
+    t.run("COMMENT ON TABLE t IS 'about'")
+    assert "COMMENT 'about'" in rows(t, "SHOW CREATE TABLE t")[0][0]
+    t.run("COMMENT ON TABLE t IS NULL")
+    assert "COMMENT" not in rows(t, "SHOW CREATE TABLE t")[0][0]
+
+
+def test_refresh_has_nothing_to_do(t: Session) -> None:
+    assert "needs no REFRESH" in t.run("REFRESH TABLE t").message
+
+
+@pytest.fixture
+def in_spark_catalog(session: Session) -> Iterator[Session]:
+    yield session
+    session.spark.sql("USE spark_catalog.default")
+
+
+def test_use_of_sparks_catalog_keeps_paimons_names(in_spark_catalog: Session) -> None:
+    session = in_spark_catalog
+    session.run("CREATE TABLE t (id INT)")
+    outcome = session.run("USE spark_catalog")
+    assert "still means Paimon's table" in outcome.notes[0]
+    session.run("INSERT INTO t VALUES (1)")
+    assert rows(session, "SELECT * FROM t") == [(1,)]
+    with pytest.raises(UnknownNameError):
+        session.run("USE nope_catalog")
