@@ -17,6 +17,8 @@ STEPS = (
     "begin.stored",  # the transaction is stored, its client has no answer yet
     "statement.begun",  # a statement has its transaction, and has written nothing
     "statement.written",  # its files are written, no commit is requested
+    "load.noted",  # a COPY INTO has noted its files in the table's history, nothing is committed
+    "load.committed",  # it is committed, the history of loaded files is not complete
     "epoch.noted",  # a stream's epoch has its transaction, which is noted; nothing is written
     "epoch.committed",  # it is committed, and Spark does not know it yet
     "attempt.noted",  # a task has noted where it will write, and has written nothing

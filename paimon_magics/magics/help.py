@@ -72,6 +72,18 @@ STATEMENTS = (
         ),
     ),
     StatementHelp(
+        "COPY INTO",
+        "load files into a table, each once; or write rows into files",
+        (
+            "COPY INTO t [(columns)] FROM 'path' FILE_FORMAT = (TYPE = CSV | JSON | PARQUET | ORC "
+            "| AVRO [, option = value, …]) [PATTERN = 'regex'] [FILES = ('a.csv', …)] "
+            "[FORCE = TRUE] [ON_ERROR = ABORT_STATEMENT | CONTINUE | SKIP_FILE] "
+            "[REJECTED_ROWS = table] [VALIDATE [ALL | n ROWS]]",
+            "COPY INTO 'path' FROM t | (query) FILE_FORMAT = (TYPE = … [, option = value, …]) "
+            "[OVERWRITE = TRUE] [PARTITION BY (column, …)] [SINGLE = TRUE]",
+        ),
+    ),
+    StatementHelp(
         "CREATE TABLE",
         "make a table, empty or from a query",
         (
@@ -197,7 +209,6 @@ STATEMENTS = (
 """The statements that are offered. Anything else goes to Spark, if it names no Paimon table."""
 
 REFUSED = (
-    "COPY INTO",
     "ANALYZE TABLE",
     "SHOW BRANCHES",
     "ALTER TABLE … CREATE BRANCH",

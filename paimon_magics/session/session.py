@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from paimon_magics.boundary import knows_other_words, short_errors
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.session.connection import Connection
+from paimon_magics.session.copying.from_python import CopySurface
 from paimon_magics.session.frontend import somebody_is_there
 from paimon_magics.session.inserts.insert import WriteMode, insert_rows, write_frame_to
 from paimon_magics.session.inserts.new_tables import WantedTable, option_text, write_to_new
@@ -61,13 +62,14 @@ _OTHER_WORDS = {
     **dict.fromkeys(("tables", "list_tables", "show_tables"), "run('SHOW TABLES')"),
     **dict.fromkeys(("snapshots", "log"), "history(name)"),
     **dict.fromkeys(("stop", "disconnect", "shutdown"), "close()"),
+    **dict.fromkeys(("copy", "load_files", "export"), "copy_into(target, source, type)"),
     "commit": "run(text), whose statements are committed by themselves",
 }
 
 
 @short_errors
 @knows_other_words(_OTHER_WORDS)
-class Session:
+class Session(CopySurface):
     """Runs statements on one warehouse. Made by `connect`; stays open until `close`.
 
     Several threads may use one session, each with its own frames. They share the current database,
@@ -154,11 +156,8 @@ class Session:
         frames: Mapping[str, object] | None = None,
     ) -> Outcome:
         """Return what the statements of `text` would delete, a row for each partition; for a
-        DELETE, UPDATE or MERGE of rows, at most 10 of them. Writes nothing.
-
-        Supports these, INSERT OVERWRITE, TRUNCATE, DROP PARTITION and DROP TABLE; raises
-        UnsupportedStatementError for others.
-        """
+        DELETE, UPDATE, MERGE or COPY INTO a table, at most 10 of their rows. Writes nothing.
+        Raises UnsupportedStatementError for statements that delete nothing."""
         return self._planned(dry_runs.preview_of, text, parameters, frames)
 
     def check_confirmed(
@@ -452,9 +451,8 @@ class Session:
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session that jobs run in. While this session is open, PySpark's own calls on it
-        read Paimon's tables and refuse to change them: see docs/coming-from-pyspark.md. Raises
-        SetupError in a forked child."""
+        """The Spark session that jobs run in. PySpark's own calls on it read Paimon's tables and
+        refuse to change them (docs/coming-from-pyspark.md). Raises SetupError in a forked child."""
         check_process(self._connection.is_inherited)
         return self._connection.spark
 

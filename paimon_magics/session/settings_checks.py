@@ -14,6 +14,7 @@ from paimon_magics.planning.reads.spark_settings import (
 )
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.statements.clauses.names import text_literal
+from paimon_magics.statements.copying import CopyIntoTable
 from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.statement import (
     AlterDatabase,
@@ -35,6 +36,7 @@ _VERBS: Mapping[type, str] = {
     Delete: "DELETE",
     Update: "UPDATE",
     MergeInto: "MERGE",
+    CopyIntoTable: "COPY INTO",
 }
 _VARIABLE = re.compile(r"\$\{(?:\w+?:)?[^\s'\"`\\]+?\}")
 

@@ -2,5 +2,6 @@
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
-__all__ = ["DataFrame", "SparkSession", "StreamingQuery"]
+__all__ = ["DataFrame", "SparkSession", "StreamingQuery", "StructType"]

@@ -14,6 +14,7 @@ from pyspark.sql import types as spark_types
 
 from paimon_magics.planning.row_changes.merged_updates import ALL_SEEN
 from paimon_magics.planning.writes.losses import added_losses
+from paimon_magics.planning.writes.row_origins import added_origins
 from paimon_magics.spark.session_settings import Values, statement_settings
 from paimon_magics.tables.writing.write_spec import Written
 
@@ -67,6 +68,7 @@ def all_written(parts: Sequence[Written]) -> Written:
         odd_floats=frozenset[str]().union(*(part.odd_floats for part in parts)),
         unseen=sum((part.unseen for part in parts), ALL_SEEN),
         losses=added_losses(loss for part in parts for loss in part.losses),
+        origins=added_origins(part.origins for part in parts),
     )
 
 

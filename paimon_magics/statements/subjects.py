@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
+from paimon_magics.statements.copying import CopyIntoFiles, CopyIntoTable
 from paimon_magics.statements.statement import (
     AlterDatabase,
     ChangeGrants,
@@ -67,7 +68,7 @@ class Subject:
 def subject_of(statement: Statement) -> Subject:
     """Return the statement's subject. EXPLAIN has none, because it runs no statement."""
     match statement:
-        case Query(query=query) | CreateTemporaryView(query=query):
+        case Query(query=query) | CreateTemporaryView(query=query) | CopyIntoFiles(query=query):
             return Subject(query=query)
         case Insert(target=name, source=query) | MergeInto(target=name, source=query):
             return Subject(name, query)
@@ -81,6 +82,8 @@ def subject_of(statement: Statement) -> Subject:
             | DropTable(name=name)
             | TruncateTable(name=name)
         ):
+            return Subject(name)
+        case CopyIntoTable(target=name):
             return Subject(name)
         case Refused(name=optional_name):
             return Subject(optional_name)
@@ -141,6 +144,8 @@ Statement = (
     | Delete
     | Update
     | MergeInto
+    | CopyIntoTable
+    | CopyIntoFiles
     | TruncateTable
     | CreateTable
     | DropTable

@@ -162,7 +162,11 @@ def test_every_metadata_table_is_documented() -> None:
 
 
 @pytest.mark.spark
-def test_the_examples_of_statements_run(session: Session) -> None:
+def test_the_examples_of_statements_run(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "files").mkdir()
+    monkeypatch.chdir(tmp_path / "files")
     for example in examples(offered_and_refused()[0]):
         for statement, _ in split_cell(example):
             kept = ChangeGrants | ShowGrants | AlterDatabase  # by a coordinator

@@ -358,10 +358,10 @@ CASES: list[Case] = [
     (
         "COPY INTO",
         "COPY INTO orders FROM '/x'",
-        UnsupportedStatementError,
-        ("COPY",),
-        "csv.`path`",
-        "COPY",
+        StatementSyntaxError,
+        ("FILE_FORMAT",),
+        "TYPE = CSV",
+        None,
     ),
     (
         "ANALYZE",

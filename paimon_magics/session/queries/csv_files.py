@@ -40,7 +40,7 @@ def with_guesses(
     separator = options.get("sep", ",")
     if not path or len(separator) != 1:
         return {**options, **guessed}
-    quotes = unset(_quoting(path, separator))
+    quotes = unset(quoting(path, separator))
     if "multiLine" in quotes:
         scope.note("Some values contain line breaks, so one task read each file as a whole.")
     return {**options, **guessed, **quotes}
@@ -70,9 +70,9 @@ def _reading_note(path: str, guessed: Mapping[str, str]) -> str:
 # and Spark would silently cut such rows in two.
 
 
-def _quoting(path: str, separator: str) -> dict[str, str]:
-    """Return options of Spark's reader for the files at a local path, pattern or folder; decided by
-    the first 4 MiB of the first file."""
+def quoting(path: str, separator: str) -> dict[str, str]:
+    """Return the options about quotes for Spark's reader of the files at a local path, pattern or
+    folder; decided by the first 4 MiB of the first file."""
     text = _beginning(path)
     if '"' not in text:
         return {}

@@ -14,7 +14,7 @@ import io
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -49,7 +49,9 @@ _OF_ENDING = {
     **{"csv": "csv", "tsv": "csv", "parquet": "parquet", "orc": "orc", "avro": "avro"},
     **{"json": "json", "jsonl": "json", "ndjson": "json", "txt": "text"},
 }
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+"""What a URI begins with."""
+
 _PATTERN = re.compile(r"[*?\[{]")
 
 
@@ -103,7 +105,7 @@ def frame_of_files(scope: StatementScope, files: FileRelation) -> DataFrame:
     """
     set_keys = {key.lower() for key, _ in files.options}
     options = dict(files.options)
-    is_here = not _SCHEME.match(files.path) and runs_here(scope.spark)
+    is_here = not SCHEME.match(files.path) and runs_here(scope.spark)
     path = _found_here(files.path) if is_here else files.path
     if files.format == "csv":
         local_path = path.removeprefix("file://") if is_here else ""
@@ -120,7 +122,7 @@ def frame_of_files(scope: StatementScope, files: FileRelation) -> DataFrame:
         ours = translate(error)
         condition = getattr(error, "getCondition", lambda: "")()
         if condition == "PATH_NOT_FOUND":
-            raise _missing(files.path) from error
+            raise missing_file(files.path) from error
         if condition == "PARQUET_TYPE_ILLEGAL":
             raise _unknown_type(files.path, path, ours) from error
         if isinstance(ours, TableDamagedError):  # the footer can't be read
@@ -158,14 +160,15 @@ def _found_here(path: str) -> str:
         if os.path.exists(whole) and _PATTERN.search(whole):
             whole = re.sub(r"([*?\[\]{}\\])", r"\\\1", whole)
         elif not glob.glob(whole):
-            raise _missing(path)
+            raise missing_file(path)
     return f"file://{whole}"
 
 
-def _missing(path: str) -> UnknownNameError:
+def missing_file(path: str) -> UnknownNameError:
+    """The error for a path where there is nothing, with a similar name."""
     whole = Path(os.path.abspath(os.path.expanduser(path)))
     hint = "Check the path."
-    if not _SCHEME.match(path):
+    if not SCHEME.match(path):
         if whole.parent.is_dir():
             hint = (
                 likely_meant(whole.name, (entry.name for entry in whole.parent.iterdir())) or hint
@@ -257,6 +260,23 @@ def _staged(scope: StatementScope, path: str) -> str:
         objects = _objects(store, path)
         if not objects:
             raise UnknownNameError(f"There is no file or folder `{path}`.", hint="Check the path.")
+    return _copied(scope, path, objects)
+
+
+def copied_files(scope: StatementScope, folder: str, paths: Sequence[str]) -> str:
+    """Copy objects of a folder of an object store; return the `file:` URI of the folder with the
+    copies. Adds a note. Raises SetupError if the store refuses, or if Spark runs on other machines,
+    InvalidValueError for more bytes than the disk can spare."""
+    if folder.partition("://")[0] not in OBJECT_SCHEMES or not runs_here(scope.spark):
+        raise SetupError(f"Spark has no jar for the store of `{folder}`.", hint=f"{_JARS}.")
+    store = cast("ObjectStore", scope.catalog.stores.of(folder))
+    with store_errors(f"Copying `{folder}` to this machine"):
+        objects = {path[len(folder) :].lstrip("/"): store.open(path) for path in paths}
+    return _copied(scope, folder, objects)
+
+
+def _copied(scope: StatementScope, path: str, objects: dict[str, ObjectReader]) -> str:
+    with store_errors(f"Copying `{path}` to this machine"):
         size_bytes = sum(reader.seek(0, io.SEEK_END) for reader in objects.values())
         owned = OwnedFolder("files")
         _check_disk(path, size_bytes, owned.path)

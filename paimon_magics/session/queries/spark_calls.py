@@ -357,13 +357,14 @@ def _is_sparks(scope: StatementScope, name: TableName) -> bool:
 
 def _refuse_paimon(scope: StatementScope, statement: PassThrough) -> None:
     word = statement.text.split(None, 1)[0].upper()
+    kind = "INSERT OVERWRITE DIRECTORY" if word == "INSERT" else word
     for name, position in statement.names:
         if name.catalog in (None, scope.settings.catalog_name) and is_paimon_table(
             scope, scope.full_name(name)
         ):
             raise UnsupportedStatementError(
-                f"{word} is not offered for Paimon's table `{name}`.",
-                hint=instead_of(word),
+                f"{kind} is not offered for Paimon's table `{name}`.",
+                hint=instead_of(kind),
                 statement=statement.text,
                 position=position,
             )

@@ -25,7 +25,7 @@ from paimon_magics.session.statements.compaction import (
     run_rescale,
 )
 from paimon_magics.session.statements.confirmations import loss_of_change
-from paimon_magics.session.statements.copies import (
+from paimon_magics.session.statements.table_copies import (
     copied_tables,
     copy_lines,
     database_migration_lines,

@@ -19,6 +19,7 @@ from paimon_magics.session.row_changes.previews import preview_merge
 from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.settings_checks import check_statement
 from paimon_magics.session.statements.calls import call_handler
+from paimon_magics.session.statements.copy_into import export_handler, load_handler
 from paimon_magics.session.statements.creation import create_table_handler
 from paimon_magics.session.statements.ddl import alter_table_handler, drop_table_handler
 from paimon_magics.session.statements.grants import change_grants, show_grants
@@ -43,6 +44,7 @@ from paimon_magics.session.statements.show import Shown, show_handler
 from paimon_magics.session.statements.tags_and_branches import alter_tags_handler, show_tags
 from paimon_magics.session.writes.outcomes import rows_taken
 from paimon_magics.session.writes.prepare import distribution
+from paimon_magics.statements.copying import CopyIntoFiles, CopyIntoTable
 from paimon_magics.statements.dialects.alternatives import refused
 from paimon_magics.statements.statement import (
     AlterDatabase,
@@ -122,6 +124,10 @@ def handler_of(
             return row_change_handler(scope, statement, parameters, wait)
         case MergeInto():
             return _merge_handler(scope, statement, parameters)
+        case CopyIntoTable():
+            return load_handler(scope, statement)
+        case CopyIntoFiles():
+            return export_handler(scope, statement, parameters)
         case TruncateTable():
             return truncate_handler(scope, statement, parameters)
         case CreateTemporaryView():

@@ -34,6 +34,7 @@ from paimon_magics.planning.writes.inserts import (
     match_columns,
     static_partition_columns,
 )
+from paimon_magics.planning.writes.row_origins import ORIGIN
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.queries.frames import frame_of_query
@@ -110,7 +111,8 @@ class PreparedWrite:
 class GivenRows:
     """A frame that replaces an INSERT's source. `mode`, static or dynamic, replaces Spark's
     partitionOverwriteMode; `are_own` says that a program gave the rows. A frame whose last column
-    is KIND has changes of rows (`with_changes`)."""
+    is KIND has changes of rows (`with_changes`); one whose last column is ORIGIN has the number of
+    each row's origin there."""
 
     frame: DataFrame
     mode: str | None = None
@@ -137,7 +139,9 @@ def prepare_insert(
             value_names=partial(_value_names, insert, schema),
         )  # fmt: skip
     kinds = rows is not None and frame.columns[-1] == KIND
-    sources = match_columns(insert, schema, frame.columns[:-1] if kinds else frame.columns)
+    origins = [ORIGIN] if rows is not None and frame.columns[-1] == ORIGIN else []
+    names = frame.columns[:-1] if kinds or origins else frame.columns
+    sources = match_columns(insert, schema, names)
     bound = bind(insert.source.parameters, parameters, insert.text, scope.zone)
     constants = partition_constants(scope, schema, static, bound, insert.text)
     fixed = zip(schema.columns, sources, strict=True)
@@ -152,7 +156,7 @@ def prepare_insert(
         projection = partial(project, scope.spark, frame, columns, values, constants)
         is_given = insert.source.is_values or (rows is not None and rows.are_own)
         losses = [] if is_given and is_exact else lossy_columns(frame, taken)
-        projected = projection(more=losses)
+        projected = projection(more=[*losses, *origins])
     mode = None if rows is None else rows.mode
     change = change_of(scope, insert, schema, constants, mode)
     made_of(projected, frame)

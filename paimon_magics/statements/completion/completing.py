@@ -151,6 +151,10 @@ class _Place:
             if columns:
                 return (PartitionValues((Seen("", target),), columns),)
             return (PartitionColumns(target),) if self.last in ("", ",") else ()
+        if self.first == "COPY" and outer.text.endswith(" FILE_FORMAT ="):
+            return (Keywords(words.FILE_OPTIONS),) if self.last in ("", ",") else ()
+        if self.first == "COPY" and target is not None and " FROM" not in outer.text:
+            return (Columns((Seen("", target),)),)
         if self.first == "CALL" or last in words.TABLE_FUNCTIONS:
             return self._in_call(outer)
         if last == "USING" and not self.qualifiers:

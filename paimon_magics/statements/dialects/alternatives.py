@@ -23,10 +23,12 @@ COMING: dict[str, str] = {
 
 INSTEAD: dict[str, str] = {
     "DELETE": "Write DELETE FROM t WHERE condition.",
-    "COPY": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`. To write "
-    "files, use a frame: session.run(query).dataframe.write.csv(path).",
-    "LOAD": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`.",
-    "EXPORT": "Fetch the rows and write them: outcome.to_arrow(), outcome.to_pandas().",
+    "COPY": "Write COPY INTO t FROM 'path' FILE_FORMAT = (TYPE = CSV); or COPY INTO 'path' FROM t "
+    "FILE_FORMAT = (TYPE = PARQUET) to write files.",
+    "LOAD": "Write COPY INTO t FROM 'path' FILE_FORMAT = (TYPE = CSV).",
+    "EXPORT": "Write COPY INTO 'path' FROM t FILE_FORMAT = (TYPE = PARQUET).",
+    "INSERT OVERWRITE DIRECTORY": "Write COPY INTO 'path' FROM (SELECT …) FILE_FORMAT = (TYPE = "
+    "PARQUET) OVERWRITE = TRUE.",
     "VACUUM": "Unneeded files are removed when snapshots expire, according to the table's options "
     "'snapshot.time-retained' and 'snapshot.num-retained.max'.",
     "OPTIMIZE": "Write CALL sys.compact('t').",

@@ -83,7 +83,8 @@ def misread(
         message, hint = "The statement ends too early.", hint or "Complete it."
     elif not message:
         message = f"The statement can't be read at `{tokens[stopped].text}`."
-    guess = _guess(tokens, stopped, statement)
+    is_copy = bool(tokens) and tokens[0].upper == "COPY"  # its parser knows better than a query's
+    guess = None if is_copy else _guess(tokens, stopped, statement)
     if guess is not None:
         message = guess.message or message
         place = tokens[guess.index].start if guess.index < len(tokens) else position

@@ -20,6 +20,7 @@ from paimon_magics.statements.grammar import databases as databases
 from paimon_magics.statements.grammar import tables as tables
 from paimon_magics.statements.grammar.alter_table import read_alter_table
 from paimon_magics.statements.grammar.calls import read_call, read_show_tags
+from paimon_magics.statements.grammar.copying import read_copy
 from paimon_magics.statements.grammar.delete_update import read_delete, read_update
 from paimon_magics.statements.grammar.grants import read_grant, read_revoke, read_show_grants
 from paimon_magics.statements.grammar.merges import read_merge
@@ -58,7 +59,6 @@ _KEYWORDS_NEAR = sorted(
     | word_set("TRUNCATE REPLACE DELETE UPDATE MERGE CALL ANALYZE CACHE SET RESET REFRESH FROM")
 )
 _REFUSED: tuple[tuple[str, ...], ...] = (
-    ("COPY", "INTO"),
     ("CREATE", "INDEX"),
     ("CREATE", "MATERIALIZED", "VIEW"),
     ("CREATE", "OR", "REPLACE", "MATERIALIZED", "VIEW"),
@@ -125,7 +125,7 @@ def _parsed(text: str, offset: int, tokens: tuple[Token, ...]) -> Statement:
 def _statement(cursor: Cursor) -> Statement:
     for words in _REFUSED:
         if cursor.at(*words):
-            kind = " ".join(w for w in words if w not in _KIND_WITHOUT or words[0] == "COPY")
+            kind = " ".join(words)
             raise RefusedHere(kind)
     if cursor.at("WITH"):
         return _with(cursor)
@@ -382,6 +382,7 @@ _READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
     (("DELETE",), read_delete),
     (("UPDATE",), read_update),
     (("MERGE",), read_merge),
+    (("COPY", "INTO"), read_copy),
     (("CREATE",), _create),
     (("REPLACE", "TABLE"), partial(_create_table, or_replace=True, must_exist=True)),
     (("DROP",), _drop),

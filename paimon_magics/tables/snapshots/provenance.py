@@ -25,6 +25,8 @@ OWN_PROPERTIES = frozenset(
     )
 )
 """The properties by which coordinators find out what they have done. Clients can't set them."""
+LOAD = "load"
+"""The property, without the prefix, of a snapshot of COPY INTO: the id of the load."""
 _USERS_MAX = 50
 
 

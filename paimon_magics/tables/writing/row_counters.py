@@ -24,6 +24,7 @@ from paimon_magics.planning.writes.losses import (
     ColumnLoss,
     added_losses,
 )
+from paimon_magics.planning.writes.row_origins import ORIGIN, OriginCounts, added_origins
 
 
 class ChangedTwiceError(Exception):
@@ -89,6 +90,24 @@ def _counted(texts: pa.Array) -> list[ColumnLoss]:
         texts = pa.concat_arrays([texts.filter(pc.invert(begun)), left])
         texts = texts.filter(pc.not_equal(texts, ""))
     return losses
+
+
+# Counts the written rows of each origin.
+
+
+@dataclass(slots=True)
+class RowOrigins:
+    """Counts the rows of one writer by their origin."""
+
+    counts: OriginCounts = field(default=())
+
+    def noted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The same rows, after they are counted. Rows without ORIGIN are not."""
+        if ORIGIN in rows.schema.names:
+            found, numbers = np.unique(np.asarray(rows.column(ORIGIN)), return_counts=True)
+            pairs = zip(found.tolist(), numbers.tolist(), strict=True)
+            self.counts = added_origins((self.counts, tuple(pairs)))
+        return rows
 
 
 # Rows of an UPDATE without visible effect: a writer leaves them out and counts them.

@@ -19,6 +19,7 @@ from paimon_magics.planning.row_changes.merged_updates import ALL_SEEN, UnseenCo
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.file_rules import changelog_file_rules, data_file_rules
 from paimon_magics.planning.writes.losses import ColumnLoss
+from paimon_magics.planning.writes.row_origins import OriginCounts
 from paimon_magics.settings import Settings
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.schema.history import identity_of, is_other_table
@@ -190,7 +191,7 @@ class CompletedWrite:
     """What a transaction commits: the messages of its writers, the number of their rows, and the
     number, bytes and buckets of their data and changelog files. `files_each` is the greatest number
     of data files of a bucket. `unseen` are rows of an UPDATE without visible effect, `losses`
-    values that were rounded or cut."""
+    values that were rounded or cut, `origins` the rows by where they come from."""
 
     messages: tuple[bytes, ...]
     rows: int
@@ -200,6 +201,7 @@ class CompletedWrite:
     files_each: int
     unseen: UnseenCounts = ALL_SEEN
     losses: tuple[ColumnLoss, ...] = ()
+    origins: OriginCounts = ()
 
 
 def completed(
@@ -249,6 +251,7 @@ def completed(
         files_each=max(counts.values(), default=0),
         unseen=written.unseen,
         losses=written.losses,
+        origins=written.origins,
     )
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.row_changes.merged_updates import ALL_SEEN, UnseenCounts
 from paimon_magics.planning.writes.losses import ColumnLoss
+from paimon_magics.planning.writes.row_origins import OriginCounts
 from paimon_magics.tables.writing.bucket_assignment import (
     BucketRule,
 )
@@ -72,7 +73,7 @@ class Written:
     `index_files` belong to the messages, see `dynamic_buckets.put_index_files`. The columns
     `odd_floats` had NaN or -0.0, which makes bounds wrong, see `float_bounds.mend_messages`. For
     `unseen`, the rows of an UPDATE without visible effect, and `losses`, the values that were
-    rounded or cut, see `row_counters`.
+    rounded or cut, see `row_counters`; `origins` are the rows by where they come from.
     """
 
     messages: tuple[bytes, ...]
@@ -81,3 +82,4 @@ class Written:
     odd_floats: frozenset[str] = frozenset()
     unseen: UnseenCounts = ALL_SEEN
     losses: tuple[ColumnLoss, ...] = ()
+    origins: OriginCounts = ()

@@ -37,7 +37,7 @@ from paimon_magics.tables.writing.own_writers import (
     PostponedWriter,
 )
 from paimon_magics.tables.writing.python_writer import PythonWriter
-from paimon_magics.tables.writing.row_counters import LossyRows, UnseenRows
+from paimon_magics.tables.writing.row_counters import LossyRows, RowOrigins, UnseenRows
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
 if TYPE_CHECKING:
@@ -139,11 +139,11 @@ def _write_batches(
     schema = task.arrow_schema()
     index_files: tuple[IndexWritten, ...] = ()
     rows = 0
-    unseen, lossy = UnseenRows(), LossyRows()
+    unseen, lossy, origins = UnseenRows(), LossyRows(), RowOrigins()
     changes = [change for change in (task.conversion, task.file_indexes) if change is not None]
     try:
         for batch in map(unseen.written, gathered(batches)):
-            conformed = conform(lossy.noted(batch), schema)
+            conformed = conform(origins.noted(lossy.noted(batch)), schema)
             if not conformed.num_rows:
                 continue
             writer.begin(conformed)
@@ -175,7 +175,9 @@ def _write_batches(
             change.remove(messages)
         raise ended_error()
     odd_floats = frozenset(writer.odd_floats.found)
-    return Written(messages, rows, index_files, odd_floats, unseen.counts, lossy.counts)
+    return Written(
+        messages, rows, index_files, odd_floats, unseen.counts, lossy.counts, origins.counts
+    )
 
 
 class _Writer:

@@ -96,6 +96,10 @@ def wanted(text: str, kind: type) -> list[Want]:
         (f"{MERGE} WHEN NOT MATCHED THEN INSERT (id, |", "", (Columns((Seen("t", T),)),)),
         (f"{MERGE} WHEN MATCHED THEN UPDATE SET |", "", (Columns((Seen("t", T),)),)),
         (f"{MERGE} WHEN MATCHED THEN UPDATE SET v = s.v, |", "", (Columns((Seen("t", T),)),)),
+        ("COPY INTO |", "", (Tables(None), Databases())),
+        ("COPY INTO shop.orders (id, |", "", (Columns((Seen("", ORDERS),)),)),
+        ("COPY INTO t FROM |", "", ()),
+        ("COPY INTO '/x' FROM |", "", (Tables(None), Databases())),
         ("DELETE FROM |", "", (Tables(None), Databases())),
         ("DELETE FROM shop.or|", "or", (Tables("shop"),)),
         ("DELETE FROM shop.orders o WHERE o.|", "", (Columns((Seen("o", ORDERS),)),)),
@@ -207,6 +211,11 @@ def test_completion_offers_values_of_the_compared_column(text: str) -> None:
         ("CREATE TABLE t (a |", "BIGINT", "SELECT"),
         ("CREATE TABLE t (a INT) |", "PARTITIONED BY (", "BIGINT"),
         ("SHOW |", "TABLES", "WHERE"),
+        ("COPY INTO t |", "FROM", "WHERE"),
+        ("COPY INTO t FROM '/x' |", "FILE_FORMAT = (TYPE = CSV)", "OVERWRITE = TRUE"),
+        ("COPY INTO t FROM '/x' FILE_FORMAT = (TYPE = CSV, |", "SKIP_HEADER = 1", "FROM"),
+        ("COPY INTO t FROM '/x' ON_ERROR = |", "SKIP_FILE", "FORCE = TRUE"),
+        ("COPY INTO '/x' FROM t |", "OVERWRITE = TRUE", "FORCE = TRUE"),
     ],
 )
 def test_completion_offers_keywords_valid_at_the_cursor(

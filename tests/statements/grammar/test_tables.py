@@ -384,7 +384,6 @@ def test_with_before_an_insert_belongs_to_its_source():
     ("text", "kind", "name"),
     [
         ("DELETE FROM t WITH ('a' = 'b') WHERE x = 1", "DELETE … WITH options", T),
-        ("COPY INTO db.t FROM '/x' FILE_FORMAT = (TYPE = CSV)", "COPY INTO", DB_T),
         ("ANALYZE TABLE db.t COMPUTE STATISTICS", "ANALYZE TABLE", DB_T),
         ("EXECUTE IMMEDIATE 'SELECT a FROM t'", "EXECUTE IMMEDIATE", None),
         ("execute immediate :text USING 1", "EXECUTE IMMEDIATE", None),

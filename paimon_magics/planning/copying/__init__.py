@@ -1,0 +1,1 @@
+"""COPY INTO: the options of files, the history of loaded files, the rows of its answer."""

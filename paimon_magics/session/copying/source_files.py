@@ -1,0 +1,213 @@
+"""The files that COPY INTO loads: found at a path, with their sizes and times of change, and copied
+beside Spark where it can't read their store."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from paimon_magics.errors import (
+    InvalidValueError,
+    PaimonMagicsError,
+    UnknownNameError,
+    UnsupportedStatementError,
+)
+from paimon_magics.session.queries.file_relations import SCHEME, copied_files, missing_file
+from paimon_magics.session.scope import StatementScope
+from paimon_magics.spark.sessions import runs_here
+from paimon_magics.statements.copying import CopyIntoTable
+from paimon_magics.tables.stores.store import Store, store_errors
+
+_PATTERN = re.compile(r"[*?\[]")
+_SHOWN_FILES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file to load: `path` as the load history has it, a plain path of this machine or a URI as
+    `place`, its size in bytes and its time of change in epoch milliseconds."""
+
+    path: str
+    place: str
+    size_bytes: int
+    modified_ms: int
+
+    @property
+    def name(self) -> str:
+        """The file's name without its folder."""
+        return self.place.rpartition("/")[2]
+
+    @property
+    def state(self) -> tuple[int, int]:
+        """What shows that the file was not changed."""
+        return self.size_bytes, self.modified_ms
+
+
+def source_files(scope: StatementScope, copy: CopyIntoTable) -> list[SourceFile]:
+    """Return the files that a statement names, by name. Files in folders below, and hidden ones, do
+    not count.
+
+    Raises UnknownNameError if there is nothing, or no file that PATTERN matches.
+    """
+    pattern = _compiled(copy)
+    try:
+        places = list(_places(scope, copy))
+    except PaimonMagicsError as error:
+        raise _located(copy, error) from error
+    shown = [place for place in places if not place.rpartition("/")[2].startswith(("_", "."))]
+    if copy.files is not None:
+        shown = places
+    matching = [place for place in shown if pattern.search(place.rpartition("/")[2])]
+    if not matching:
+        raise _located(copy, _no_file(copy, shown))
+    store = _store(scope, matching[0])
+    with store_errors(f"Looking at the files of `{copy.path}`"):
+        return [file for place in sorted(matching) if (file := _file(store, place)) is not None]
+
+
+def check_unchanged(scope: StatementScope, files: Sequence[SourceFile]) -> None:
+    """Raise InvalidValueError if a file was changed, so that it is unknown what was read of it."""
+    if not files:
+        return
+    store = _store(scope, files[0].place)
+    for file in files:
+        with store_errors(f"Looking at `{file.place}`"):
+            now = _file(store, file.place)
+        if now is None or now.state != file.state:
+            did = "removed" if now is None else "changed"
+            raise InvalidValueError(
+                f"`{file.place}` was {did} while it was loaded.",
+                hint="Nothing was written. Run the statement again when the files are complete; "
+                "write a file under another name first, and rename it.",
+            )
+
+
+def copied(scope: StatementScope, files: Sequence[SourceFile]) -> list[str]:
+    """Copy the files of an object store beside Spark, which can't read it; return the paths of the
+    copies, in order. Raises as `copied_files`."""
+    # Of URIs, whose `//` commonpath would cut.
+    folder = os.path.commonprefix([file.place for file in files]).rpartition("/")[0]  # noqa: RUF071
+    root = copied_files(scope, folder, [file.place for file in files])
+    return [f"{root}/{file.place[len(folder) :].lstrip('/')}" for file in files]
+
+
+def _compiled(copy: CopyIntoTable) -> re.Pattern[str]:
+    try:
+        return re.compile(copy.pattern or "")
+    except re.error as error:
+        hint = "Write a regular expression, such as PATTERN = '.*\\.csv'."
+        if copy.pattern and copy.pattern.startswith("*"):
+            hint = f"`*` alone is no regular expression, and FROM takes such patterns. {hint}"
+        raise InvalidValueError(
+            f"PATTERN = '{copy.pattern}' is no regular expression: {error}.",
+            hint=hint,
+            statement=copy.text,
+            position=max(copy.text.find(str(copy.pattern)), 0),
+        ) from error
+
+
+def _places(scope: StatementScope, copy: CopyIntoTable) -> Iterator[str]:
+    """The places of all files at the statement's path."""
+    path = copy.path
+    is_local = not SCHEME.match(path) or path.startswith("file:")
+    if is_local:
+        if not runs_here(scope.spark):
+            raise UnsupportedStatementError(
+                f"Spark runs on another machine, which does not have `{path}`.",
+                hint="Put the files into a store that both reach, and name its URI.",
+            )
+        plain = re.sub(r"^file:/*", "/", path)
+        path = os.path.abspath(os.path.expanduser(plain))
+    path = path.rstrip("/") or "/"
+    if copy.files is not None:
+        yield from _listed(scope, copy, path, copy.files)
+    elif is_local:
+        yield from _local(copy.path, path)
+    else:
+        yield from _stored(scope, copy.path, path)
+
+
+def _listed(
+    scope: StatementScope, copy: CopyIntoTable, path: str, names: Iterable[str]
+) -> Iterator[str]:
+    for name in dict.fromkeys(names):
+        place = f"{path}/{name}"
+        if _store(scope, path).size(place) is None or os.path.isdir(place):
+            raise UnknownNameError(
+                f"There is no file `{name}` at `{copy.path}`.",
+                hint="Nothing was loaded. FILES has paths below the one after FROM.",
+            )
+        yield place
+
+
+def _local(shown: str, path: str) -> Iterator[str]:
+    exists = os.path.exists(path)
+    found = [path] if exists or not _PATTERN.search(path) else sorted(glob.glob(path))
+    if not exists and (found == [path] or not found):
+        raise missing_file(shown)
+    for place in found:
+        if os.path.isdir(place):
+            yield from (entry.path for entry in os.scandir(place) if entry.is_file())
+        else:
+            yield place
+
+
+def _stored(scope: StatementScope, shown: str, path: str) -> Iterator[str]:
+    """The files of another store: one file, those of a folder, or those that a pattern fits."""
+    store = _store(scope, path)
+    with store_errors(f"Listing `{shown}`"):
+        if _PATTERN.search(path):
+            fixed = path[: cast("re.Match[str]", _PATTERN.search(path)).start()].rpartition("/")[0]
+            every = store.files_below(fixed)
+            found = [place for place in every if _fits(place, path)]
+        elif (names := store.names(path)) or store.size(path) is None:
+            found = [f"{path}/{name}" for name in names]
+        else:
+            found = [path]
+    if not found:
+        raise UnknownNameError(f"There is no file or folder `{shown}`.", hint="Check the path.")
+    yield from found
+
+
+def _fits(place: str, pattern: str) -> bool:
+    """Whether a pattern names a file or its folder."""
+    names = place if place.count("/") == pattern.count("/") else place.rpartition("/")[0]
+    same_depth = names.count("/") == pattern.count("/")
+    return same_depth and fnmatch.fnmatchcase(names, pattern)
+
+
+def _file(store: Store, place: str) -> SourceFile | None:
+    size_bytes, modified_ms = store.size(place), store.modified_ms(place)
+    if size_bytes is None or modified_ms is None:
+        return None
+    path = place if SCHEME.match(place) else f"file:{place}"
+    return SourceFile(path, place, size_bytes, modified_ms)
+
+
+def _store(scope: StatementScope, place: str) -> Store:
+    return scope.catalog.stores.of(place)
+
+
+def _no_file(copy: CopyIntoTable, shown: Sequence[str]) -> UnknownNameError:
+    names = [place.rpartition("/")[2] for place in shown]
+    if copy.pattern is None or not names:
+        return UnknownNameError(
+            f"`{copy.path}` has no files.",
+            hint="Files in folders below it, and names that begin with _ or a dot, do not count. "
+            f"A pattern names those of its folders: FROM '{copy.path.rstrip('/')}/*/'.",
+        )
+    listed = ", ".join(names[:_SHOWN_FILES]) + (", …" if len(names) > _SHOWN_FILES else "")
+    return UnknownNameError(
+        f"PATTERN = '{copy.pattern}' matches none of the {len(names):,} files of `{copy.path}`.",
+        hint=f"It is a regular expression for the files' names, such as {listed}.",
+    )
+
+
+def _located(copy: CopyIntoTable, error: PaimonMagicsError) -> PaimonMagicsError:
+    error.statement, error.position = copy.text, copy.path_position
+    return error

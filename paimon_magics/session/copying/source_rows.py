@@ -1,0 +1,278 @@
+"""The rows of the files of a COPY INTO, in the columns of its table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import (
+    InvalidValueError,
+    PaimonMagicsError,
+    SetupError,
+    TableDamagedError,
+    UnknownNameError,
+    nearest,
+)
+from paimon_magics.planning.copying.file_formats import ReadOptions
+from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
+from paimon_magics.session.copying.source_files import SourceFile, copied
+from paimon_magics.session.queries.csv_files import quoting
+from paimon_magics.session.scope import StatementScope, located
+from paimon_magics.spark.copied_rows import (
+    RECORD,
+    Origins,
+    SourceRows,
+    first_lines,
+    origins_of,
+    plain_path,
+    read_files,
+    text_schema,
+    with_nulls,
+    without_record,
+)
+from paimon_magics.spark.failures import translate
+from paimon_magics.spark.files import lacks_file_system
+from paimon_magics.spark.types import spark_type
+from paimon_magics.statements.copying import CopyIntoTable
+from paimon_magics.statements.data_types import AtomicType
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import DataFrame, StructType
+
+_SHOWN_MAX = 5
+
+
+def rows_of_files(
+    scope: StatementScope,
+    copy: CopyIntoTable,
+    schema: TableSchema,
+    options: ReadOptions,
+    files: Sequence[SourceFile],
+    *,
+    tolerant: bool,
+) -> tuple[SourceRows, Origins]:
+    """Return the lazy rows of files, and the numbers of the files. With `tolerant`, lines that
+    can't be read are rows with a RECORD; otherwise they end the job.
+
+    Raises UnknownNameError for a column that the table lacks, InvalidValueError for files without
+    any column of the table, and for a first line that would become a row though it has names.
+    """
+    targets = _targets(copy, schema)
+    reading = _Reading(scope, copy, options, files, tolerant)
+    with _read_errors(copy):
+        rows = reading.by_name(targets) if options.by_name else reading.by_position(targets)
+        origins = origins_of(rows.frame, reading.places)
+        rows = replace(rows, frame=origins.of(rows.frame))
+    return rows, origins
+
+
+def _targets(copy: CopyIntoTable, schema: TableSchema) -> list[Column]:
+    """The columns of the table that the statement loads."""
+    if copy.columns is None:
+        return list(schema.columns)
+    by_name = {column.name.lower(): column for column in schema.columns}
+    found: list[Column] = []
+    for name in copy.columns:
+        column = by_name.get(name.lower())
+        position = max(copy.text.find(name, copy.target_position), 0)
+        if column is None:
+            raise UnknownNameError(
+                f"Column '{name}' does not exist in target table `{copy.target}`.",
+                hint=nearest(name, schema.column_names, what="columns"),
+                statement=copy.text,
+                position=position,
+            )
+        if column in found:
+            raise InvalidValueError(
+                f"Duplicate columns in column list: {name}.",
+                hint="Leave one of them out.",
+                statement=copy.text,
+                position=position,
+            )
+        found.append(column)
+    return found
+
+
+@dataclass
+class _Reading:
+    """Reads files. `places` are theirs, by the paths that Spark reads."""
+
+    scope: StatementScope
+    copy: CopyIntoTable
+    options: ReadOptions
+    files: Sequence[SourceFile]
+    tolerant: bool
+    places: dict[str, str] = field(default_factory=dict)
+
+    def by_position(self, targets: Sequence[Column]) -> SourceRows:
+        """CSV files whose columns are those of the table, in order."""
+        schema = text_schema([f"_c{number}" for number in range(len(targets))], {})
+        frame = self._texts(schema)
+        if not self.options.header_is_set:
+            self._check_first_line(targets)
+        return self._rows(frame, targets)
+
+    def by_name(self, targets: Sequence[Column]) -> SourceRows:
+        """Files whose columns have names. Columns that the files lack get their default or NULL."""
+        if self.options.type == "JSON":
+            own = {
+                column.name: spark_type(column.type)
+                for column in targets
+                if not isinstance(column.type, AtomicType)
+            }
+            frame = self._texts(text_schema([column.name for column in targets], own))
+            self._check_keys(targets)
+            return self._rows(frame, targets)
+        frame = self._read(self._sparks() | {"inferSchema": "false"})
+        names = frame.columns
+        columns = self._matched(targets, names)
+        if self.options.type == "CSV":
+            frame = self._texts(text_schema(names, {}))
+        more = [RECORD] if RECORD in frame.columns else []
+        numbered = frame.toDF(*(f"c{number}" for number in range(len(names))), *more)
+        chosen = [f"c{number}" for number in columns]
+        return self._rows(numbered.select(*chosen, *more), list(columns.values()))
+
+    def _rows(self, frame: DataFrame, columns: Sequence[Column]) -> SourceRows:
+        options = self.options
+        return SourceRows(frame, tuple(columns), options.is_text, options.replaces_characters)
+
+    def _sparks(self) -> dict[str, str]:
+        """The options of Spark's reader."""
+        options = self.options
+        sparks = dict(options.spark)
+        if options.type == "CSV":
+            sparks["header"] = "true" if options.has_header else "false"
+            if options.by_name:
+                sparks["enforceSchema"] = "false"  # each file's header is compared
+            if not {"escape", "multiLine"} & sparks.keys() and not _is_elsewhere(self.files):
+                sparks |= quoting(self.files[0].place, sparks.get("sep", ","))
+        return sparks
+
+    def _texts(self, schema: StructType) -> DataFrame:
+        """The rows of text files with the schema of `text_schema`; RECORD if `tolerant`."""
+        sparks = self._sparks() | {"columnPruning": "false"}  # else Spark counts no values
+        if self.tolerant:
+            sparks |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RECORD}
+        else:
+            sparks["mode"], schema = "FAILFAST", without_record(schema)
+        return with_nulls(self._read(sparks, schema), self.options.nulls)
+
+    def _read(self, options: Mapping[str, str], schema: StructType | None = None) -> DataFrame:
+        """The frame of the files; of copies where Spark has no jar for their store."""
+        scope, kind = self.scope, self.options.type.lower()
+        paths = list(self.places) or [file.place for file in self.files]
+        try:
+            frame = read_files(scope.spark, kind, paths, options, schema)
+        except Exception as error:
+            if self.places or not lacks_file_system(error):
+                raise
+            paths = copied(scope, self.files)
+            frame = read_files(scope.spark, kind, paths, options, schema)
+        places = (file.place for file in self.files)
+        self.places = dict(zip(map(plain_path, paths), places, strict=True))
+        return frame
+
+    def _first_lines(self) -> list[str]:
+        options = {
+            key: self.options.spark[key] for key in ("encoding",) if key in self.options.spark
+        }
+        return first_lines(self.scope.spark, next(iter(self.places)), options)
+
+    def _check_first_line(self, targets: Sequence[Column]) -> None:
+        """Raise InvalidValueError for a first line with the names of the table's columns."""
+        lines = self._first_lines()
+        separator = self.options.spark.get("sep", ",")
+        quote = self.options.spark.get("quote", '"')
+        values = (
+            [value.strip().strip(quote) for value in lines[0].split(separator)] if lines else []
+        )
+        names = {column.name.lower() for column in targets}
+        if values and all(value.lower() in names for value in values):
+            raise InvalidValueError(
+                f"The first line of `{self.files[0].name}` has names of columns: "
+                f"{', '.join(values[:_SHOWN_MAX])}.",
+                hint="Nothing was written. SKIP_HEADER = 1 in FILE_FORMAT leaves the line out, "
+                "PARSE_HEADER = TRUE matches columns by these names. SKIP_HEADER = 0 loads it as a "
+                "row.",
+                statement=self.copy.text,
+                position=self.copy.format.position,
+            )
+
+    def _check_keys(self, targets: Sequence[Column]) -> None:
+        """Raise InvalidValueError for JSON without any key that is a column. As for Spark and the
+        connector, keys have the case of the column's name."""
+        text = " ".join(self._first_lines())
+        if "{" not in text or any(f'"{column.name}"' in text for column in targets):
+            return
+        if self.options.spark.get("multiLine") == "true":
+            return  # the first lines need not have a key
+        raise self._no_column(targets, f"`{text[:80]}`")
+
+    def _matched(self, targets: Sequence[Column], names: Sequence[str]) -> dict[int, Column]:
+        """The table's columns by the places of their values in the files."""
+        places = {name.lower(): number for number, name in enumerate(names)}
+        found = {
+            places[column.name.lower()]: column
+            for column in targets
+            if column.name.lower() in places
+        }
+        if not found:
+            raise self._no_column(targets, ", ".join(f"`{name}`" for name in names[:_SHOWN_MAX]))
+        more = [name for number, name in enumerate(names) if number not in found]
+        lacking = [column.name for column in targets if column not in found.values()]
+        if more:
+            shown = ", ".join(f"`{name}`" for name in more[:_SHOWN_MAX])
+            self.scope.note(
+                f"{count_text(len(more), 'column')} of the files left out, which the table lacks: "
+                f"{shown}{', …' if len(more) > _SHOWN_MAX else ''}."
+            )
+        if lacking:
+            shown = ", ".join(f"`{name}`" for name in lacking[:_SHOWN_MAX])
+            self.scope.note(f"The files have no {shown}: the default, or NULL, is stored.")
+        return found
+
+    def _no_column(self, targets: Sequence[Column], shown: str) -> InvalidValueError:
+        listed = ", ".join(f"`{column.name}`" for column in targets[:_SHOWN_MAX])
+        return InvalidValueError(
+            f"`{self.files[0].name}` has no column of `{self.copy.target}`: it has {shown}.",
+            hint=f"Nothing was written. The table's are {listed}"
+            + (", in this case. " if self.options.type == "JSON" else ". ")
+            + f"To rename columns, write INSERT INTO {self.copy.target} SELECT a AS b FROM "
+            f"{self.options.type.lower()}.`path`.",
+            statement=self.copy.text,
+            position=self.copy.path_position,
+        )
+
+
+def _is_elsewhere(files: Sequence[SourceFile]) -> bool:
+    return not files[0].place.startswith("/")
+
+
+@contextmanager
+def _read_errors(copy: CopyIntoTable) -> Iterator[None]:
+    """Raise our errors for Spark's, about the statement's path."""
+    try:
+        yield
+    except PaimonMagicsError:
+        raise
+    except Exception as error:
+        ours = translate(error)
+        kind = copy.format.type
+        if kind == "AVRO" and "avro" in str(error).lower():
+            raise SetupError(
+                "Spark reads no Avro files here: its package spark-avro is missing.",
+                hint="Start Spark with spark.jars.packages = org.apache.spark:spark-avro_2.13 of "
+                "its own version.",
+            ) from error
+        if isinstance(ours, TableDamagedError):  # the footer can't be read
+            raise InvalidValueError(
+                f"`{copy.path}` can't be read as {kind}: {ours.message}",
+                hint="Nothing was written. Correct TYPE, or name the files with PATTERN.",
+                statement=copy.text,
+                position=copy.path_position,
+            ) from error
+        raise located(ours, copy.text, copy.path_position) from error
