@@ -25,6 +25,14 @@ from paimon_magics.session.statements.compaction import (
     run_rescale,
 )
 from paimon_magics.session.statements.confirmations import loss_of_change
+from paimon_magics.session.statements.file_indexes import file_index_lines, run_file_index_rewriting
+from paimon_magics.session.statements.handler import Handler, Standing, no_preview
+from paimon_magics.session.statements.removals import (
+    removal_lines,
+    removal_preview,
+    run_removal,
+    unconfirmed_removal,
+)
 from paimon_magics.session.statements.table_copies import (
     copied_tables,
     copy_lines,
@@ -36,14 +44,6 @@ from paimon_magics.session.statements.table_copies import (
     run_copy,
     run_database_migration,
     run_migration,
-)
-from paimon_magics.session.statements.file_indexes import file_index_lines, run_file_index_rewriting
-from paimon_magics.session.statements.handler import Handler, Standing, no_preview
-from paimon_magics.session.statements.removals import (
-    removal_lines,
-    removal_preview,
-    run_removal,
-    unconfirmed_removal,
 )
 from paimon_magics.session.statements.tags_and_branches import (
     branch_merge_lines,

@@ -39,7 +39,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation
 from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.statements.compaction import chosen_partitions
-from paimon_magics.session.statements.ddl import create_table_handler
+from paimon_magics.session.statements.creation import create_table_handler
 from paimon_magics.session.statements.handler import taken_away, unconfirmed
 from paimon_magics.session.writes.outcomes import Replaced
 from paimon_magics.session.writes.transactions import ToCommit, begun, transact
