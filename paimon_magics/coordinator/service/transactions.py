@@ -225,12 +225,8 @@ class Transactions:
         check_adopted_id(id)
         self._worker.own()
         table, transaction = adopted_transaction(self._catalog, document)
-        if is_named and not transaction.file_prefix.startswith(names_of(owner)):
-            # Whoever may read the table's folder knows the names of others' transactions.
-            raise NotTheirsError(
-                f"The transaction belongs to somebody else, not to {owner}.",
-                hint="Only its owner may use it.",
-            )
+        if is_named:
+            _check_owner(transaction, owner)
         request = None if request_for is None else request_for(transaction)
         if request is not None:
             check_names(decoded(table, request))
@@ -375,6 +371,16 @@ class Transactions:
                 hint="Nothing was written. Run the statement again.",
             )
         return id, transaction, answer
+
+
+def _check_owner(transaction: Transaction, owner: str) -> None:
+    """Raise NotTheirsError for a transaction of somebody else. Whoever may read a table's folder
+    knows the names of the transactions that write to it."""
+    if not transaction.file_prefix.startswith(names_of(owner)):
+        raise NotTheirsError(
+            f"The transaction belongs to somebody else, not to {owner}.",
+            hint="Only its owner may use it.",
+        )
 
 
 def _not_opened(table: TableName, answer: Answer, now_ms: int) -> PaimonMagicsError:

@@ -153,21 +153,29 @@ def handler_of(
         case CreateDatabase() | AlterDatabase():
             return Handler(run=partial(_change_database, scope, statement))
         case DropDatabase():
-            return Handler(
-                run=partial(_drop_database, scope, statement),
-                unconfirmed=lambda mode: _unconfirmed_drop(scope, statement),
-            )
+            return _drop_database_handler(scope, statement)
         case UseDatabase():
             return Handler(run=partial(_use, scope, statement))
         case Explain():
             return _explain_handler(scope, statement, parameters)
         case Refused():
-            refuse = partial(_refuse, statement)
-            return Handler(run=refuse, dry_run=refuse)
+            return _refusal(statement)
         case PassThrough():
             return Handler(run=partial(pass_to_spark, scope, statement, parameters))
         case _:
             assert_never(statement)
+
+
+def _drop_database_handler(scope: StatementScope, statement: DropDatabase) -> Handler:
+    return Handler(
+        run=partial(_drop_database, scope, statement),
+        unconfirmed=lambda mode: _unconfirmed_drop(scope, statement),
+    )
+
+
+def _refusal(statement: Refused) -> Handler:
+    refuse = partial(_refuse, statement)
+    return Handler(run=refuse, dry_run=refuse)
 
 
 def _explain_handler(
