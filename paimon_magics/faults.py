@@ -43,6 +43,7 @@ STEPS = (
     "expiry.snapshot_removed",  # the first of them is removed
     "expiry.changelogs_decided",  # like `expiry.decided`, for changelogs
     "expiry.changelog_data_removed",  # a changelog's files are removed, its manifests are not
+    "orphans.deleted",  # some orphans are deleted, others wait
     "abort.stored",  # the abort is stored, the files still exist
     "tag.renamed",  # the tag has both its new name and the old one
     "log.sealed",  # inserts have their numbers, none is in the log
