@@ -48,6 +48,14 @@ _TRY = {
     "NUMERIC_VALUE_OUT_OF_RANGE": "try_cast(value AS TYPE) is NULL for such values",
 }
 _MISREAD = ("PARSE_SYNTAX_ERROR", "INVALID_STATEMENT_OR_CLAUSE", "INVALID_SET_SYNTAX")
+_METADATA_COLUMNS = (
+    "__paimon_file_path",
+    "__paimon_row_index",
+    "__paimon_partition",
+    "__paimon_bucket",
+    "__paimon_search_score",
+)
+"""Source: `PaimonMetadataColumn`. The columns of row ids are offered."""
 _PATTERN = "yyyy for the year, MM for the month, dd, HH, mm and ss: 'yyyy-MM-dd HH:mm:ss'"
 _CORRECT = "Correct the statement."
 _HINTS = {
@@ -211,6 +219,14 @@ def _wrong_name(
     """The error for a column, function, type, parameter, setting or table that Spark does not know;
     None for other conditions."""
     match kind:
+        case _ if kind.startswith("UNRESOLVED_COLUMN") and _metadata_column(parameters):
+            return UnsupportedStatementError(
+                f"`{_metadata_column(parameters)}` is a metadata column of Paimon's connector, "
+                "and no column here.",
+                hint="The system table `$files` has the paths, partitions and buckets of a table's "
+                "files. With 'row-tracking.enabled' = 'true' a row has the column `_ROW_ID`.",
+                **place,
+            )
         case _ if kind.startswith(("UNRESOLVED_COLUMN", "UNRESOLVED_USING_COLUMN")):
             text = f"There is no column {parameters.get('objectName', '')}."
             hint = _proposal(parameters.get("objectName", ""), parameters.get("proposal", ""))
@@ -405,6 +421,12 @@ def _check_failed(message: str) -> InvalidValueError:
         text[:1].upper() + text[1:] + ("" if text.endswith(".") else "."),
         hint="Nothing was written. Filter or correct those rows in the statement.",
     )
+
+
+def _metadata_column(parameters: dict[str, str]) -> str:
+    """The metadata column of Paimon's connector that an unknown name means; "" for any other."""
+    name = parameters.get("objectName", "").rpartition(".")[2].strip("`")
+    return name if name.lower() in _METADATA_COLUMNS else ""
 
 
 def _proposal(wanted: str, proposal: str) -> str:

@@ -13,6 +13,7 @@ from paimon_magics.errors import UnconfirmedError, UnknownNameError, nearest
 from paimon_magics.planning.reads.predicates import condition_text
 from paimon_magics.planning.row_changes.merges import PlannedClause
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.queries.newest_partitions import with_newest_partitions
 from paimon_magics.session.queries.spark_calls import is_for_spark, pass_to_spark
 from paimon_magics.session.row_changes.merge import PreparedMerge, prepare_merge, run_merge
 from paimon_magics.session.row_changes.previews import preview_merge
@@ -112,6 +113,7 @@ def handler_of(
     wait: str | None = None,
 ) -> Handler:
     """The handler of a statement, which is checked as by `check_statement`."""
+    statement = with_newest_partitions(scope, statement)
     check_statement(scope, statement)
     if isinstance(statement, Shown):
         return show_handler(scope, statement, parameters)

@@ -198,6 +198,40 @@ def _clause_of(tokens: Sequence[Token], at: int) -> str:
     return ""
 
 
+# `sys.max_pt('t')`: the greatest value of a table's first partition column, as text. A statement
+# that has it is read again with the text in its place, so that no other files are planned.
+
+
+@dataclass(frozen=True, slots=True)
+class NewestPartition:
+    """A call of `max_pt` in a statement, and its argument; None for one that is no text."""
+
+    range: TextRange
+    table: str | None
+
+
+def newest_partitions(text: str) -> tuple[NewestPartition, ...]:
+    """The calls of `max_pt`, `sys.max_pt` and `CATALOG.sys.max_pt` in a statement."""
+    if "max_pt" not in text.lower():
+        return ()
+    tokens = tokenize(text)
+    calls = []
+    for at, token in enumerate(tokens[:-1]):
+        if token.kind != "word" or token.upper != "MAX_PT" or tokens[at + 1].text != "(":
+            continue
+        first = at
+        while first >= 2 and tokens[first - 1].text == ".":
+            first -= 2
+        qualifiers = [each.name.lower() for each in tokens[first:at:2]]
+        end = next((i for i in range(at + 2, len(tokens)) if tokens[i].text == ")"), None)
+        if end is None or qualifiers[-1:] not in ([], ["sys"]):
+            continue
+        argument = tokens[at + 2] if end == at + 3 and tokens[at + 2].kind == "string" else None
+        place = TextRange(tokens[first].start, tokens[end].end)
+        calls.append(NewestPartition(place, None if argument is None else argument.value))
+    return tuple(calls)
+
+
 # Columns that a table has but `*` does not show: the ids and sequence numbers of its rows.
 #
 # Spark's own hidden columns do not survive a view, so that the view of such a table has them as
