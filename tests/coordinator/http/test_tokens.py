@@ -537,3 +537,35 @@ def test_user_cannot_release_leases_of_another_user(process: Process, command: A
     assert leased() == before + 1
     lease(ana)
     assert leased() == before
+
+
+def test_upkeep_takes_the_right_to_maintain_and_tags_that_to_alter(
+    process: Process, command: Any
+) -> None:
+    keeper = command("add", "keeper", "--allow=maintain=default.orders")
+    editor = command("add", "editor", "--allow=alter=default.orders")
+    changes = {
+        "keeper": {"kind": "ClearConsumers", "including": "nobody", "excluding": None},
+        "editor": {"kind": "DeleteTags", "tags": ["nothing"]},
+    }
+    statuses = {
+        (name, kind): ask(
+            process,
+            token,
+            "POST",
+            "/v1/tables/versions",
+            {
+                "table": {"database": "default", "table": "orders"},
+                "change": change,
+                "repeated": False,
+            },
+        ).status_code
+        for name, token in (("keeper", keeper), ("editor", editor))
+        for kind, change in changes.items()
+    }
+    assert statuses == {
+        ("keeper", "keeper"): 200,
+        ("keeper", "editor"): 403,
+        ("editor", "keeper"): 403,
+        ("editor", "editor"): 200,
+    }
