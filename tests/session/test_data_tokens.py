@@ -5,6 +5,7 @@ that statements outlive several."""
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -106,6 +107,27 @@ def test_session_has_no_lasting_key_and_reads_writes_and_changes(
         assert rows(session, "SELECT * FROM shop.orders") == [(1, "a"), (2, "b")]
         assert rows(session, "SELECT * FROM shop.keyed") == [(1, "A"), (2, "B"), (3, "c")]
         assert len(rows(session, "SELECT * FROM shop.keyed$files")) >= 1
+
+
+@pytest.mark.usefixtures("filled")
+def test_streams_and_their_consumers_run_with_keys_of_the_coordinator(
+    spark: SparkSession, coordinator: Process, bucket: Bucket, tmp_path: Path
+) -> None:
+    with connected(spark, coordinator, token(coordinator, "owner", "write")) as session:
+        session.run("CREATE TABLE shop.copy (k INT, v STRING)")
+        for _ in range(2):
+            stream = session.write_stream(
+                session.stream("shop.orders", **{"consumer-id": "copying"}),
+                "shop.copy",
+                checkpoint=str(tmp_path / "checkpoint"),
+                trigger="available-now",
+            )
+            assert stream.wait(120)
+        assert rows(session, "SELECT * FROM shop.copy") == [(1, "a"), (2, "b")]
+        query = str(stream.query.id)
+    assert bucket.objects("warehouse/shop.db/copy/.streams") == [
+        f"warehouse/shop.db/copy/.streams/{query}"
+    ]
 
 
 @pytest.mark.usefixtures("filled")

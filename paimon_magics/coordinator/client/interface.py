@@ -103,6 +103,14 @@ class CoordinatorClient(Protocol):
         """
         return ""
 
+    def note_epoch(self, transaction: Transaction, query_id: str, epoch: int) -> bool:
+        """Note beside the table that a streaming query writes an epoch in a transaction.
+
+        Returns False if the caller has to note it. Raises SetupError for the query of somebody
+        else, and CommitConflictError if the query has gone on to a later epoch.
+        """
+        return False
+
     def end(self, transaction: Transaction, key: str) -> bool:
         """End a transaction of a process that died; `key_of` returned its key.
 

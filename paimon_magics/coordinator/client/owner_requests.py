@@ -73,6 +73,10 @@ _STATEMENT_ERRORS = {
 _OWNER_ERRORS = {kind.__name__: kind for kind in (NoOwnerError, BrokeOffError, NotStartedError)}
 
 
+class UnknownEndpointError(UnknownNameError):
+    """The coordinator has no such endpoint: it is of an earlier version."""
+
+
 @dataclass(frozen=True, slots=True)
 class BinaryBody:
     """A body other than a JSON document, with its headers."""
@@ -431,6 +435,8 @@ def _error_of(
             return UnknownOutcomeError(message, hint=hint)
         case 401:
             return SetupError(message, hint=hint or "Connect with the coordinator's token.")
+        case 404 if kind == "NotFound":
+            return UnknownEndpointError(message, hint=hint)
         case 404:
             return UnknownNameError(message, hint=hint)
         case 409 if kind == "Outdated" or kind == OutdatedPlanError.__name__:

@@ -19,7 +19,12 @@ from typing import Any
 from urllib.parse import quote
 
 from paimon_magics.coordinator.client.administration import Administration, Ask
-from paimon_magics.coordinator.client.owner_requests import BinaryBody, Requests, broke_off
+from paimon_magics.coordinator.client.owner_requests import (
+    BinaryBody,
+    Requests,
+    UnknownEndpointError,
+    broke_off,
+)
 from paimon_magics.coordinator.client.read_leases import ReadLeases
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.coordinator.client.starting import Finder
@@ -200,6 +205,15 @@ class RemoteCoordinator:
     def key_of(self, transaction: Transaction) -> str:
         """See `CoordinatorClient.key_of`."""
         return self.transactions.id_of(transaction)
+
+    def note_epoch(self, transaction: Transaction, query_id: str, epoch: int) -> bool:
+        """See `CoordinatorClient.note_epoch`. A coordinator of an earlier version notes nothing."""
+        document = {"query": query_id, "epoch": epoch} | _adoption(transaction)
+        try:
+            self._transaction(self.transactions.id_of(transaction), "epoch", document)
+        except UnknownEndpointError:
+            return False
+        return True
 
     def end(self, transaction: Transaction, key: str) -> bool:
         """See `CoordinatorClient.end`."""

@@ -45,10 +45,10 @@ class Level(IntEnum):
 
 
 # What the levels may neither write nor delete, below a table's folder and those of its branches.
-# `.attempts` tells the coordinator what to remove.
+# `.attempts` tells the coordinator what to remove, `.streams` what streams pass over.
 _PROTECTED: dict[Level, tuple[str, ...]] = {
     Level.ADD: ("branch/*",),
-    Level.COMMIT: ("schema/*", ".attempts/*", _OWN),
+    Level.COMMIT: ("schema/*", ".attempts/*", ".streams/*", _OWN),
 }
 # What COMMIT may delete and not write. The hints beside are written by who expires.
 _DELETED_ONLY = ("snapshot/snapshot-*",)

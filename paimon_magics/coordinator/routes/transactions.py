@@ -47,6 +47,7 @@ from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.transactions import PlaceOf, Purpose, check_adopted_id
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.planning.formatting import count_text
+from paimon_magics.tables.commits.epochs import EpochNote
 from paimon_magics.tables.snapshots.provenance import USER, check_client_properties
 
 _COMMIT_SECONDS = 3_600.0  # clients give up long before
@@ -69,6 +70,7 @@ def transaction_routes(
         Route("/v1/transactions/{id}/abort", handlers.abort, methods=["POST"]),
         Route("/v1/transactions/{id}/sweep", handlers.sweep, methods=["POST"]),
         Route("/v1/transactions/{id}/compactions", handlers.compactions, methods=["POST"]),
+        Route("/v1/transactions/{id}/epoch", handlers.epoch, methods=["POST"]),
     ]
 
 
@@ -245,6 +247,30 @@ class _Handlers:
         ]
         granted = await run_in_threadpool(self._coordinator.compactions.claim, id, wanted)
         return JSONResponse({"granted": list(granted)})
+
+    async def epoch(self, request: Request) -> Response:
+        id = await self._own(request)
+        body = await json_body(request)
+        query, number = str(member(body, "query", str)), int(member(body, "epoch", int))
+        principal = principal_of(request)
+
+        def note() -> Response:
+            transaction = self._stored.opened(id)
+            if transaction is None and id != _NONE and "transaction" in body:
+                document = member(body, "transaction", dict)
+                transaction = self._transactions.brought(id, document)
+            if transaction is None:
+                return answer_response(Unknown())
+            name = transaction.table
+            check_begins(principal, name, self._coordinator.load)
+            may_replace = principal.may_on(Scope.CHANGE, name.database or "", name.table)
+            owner = principal.name or ""
+            self._transactions.note_epoch(
+                query, EpochNote(number, transaction, id, owner), may_replace=may_replace
+            )
+            return JSONResponse({"status": "noted"})
+
+        return await run_in_threadpool(note)
 
     async def _own(self, request: Request, or_with: Scope | None = None) -> str:
         """The id of the path's transaction. Raises NotTheirsError unless it belongs to the sender,

@@ -72,6 +72,7 @@ from paimon_magics.planning.writes.inserts import takes_one_at_a_time
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.decoded_request import check_names, decoded
+from paimon_magics.tables.commits.epochs import EpochNote, note_epoch, noted_epoch
 from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.snapshots.provenance import noted_files
@@ -311,6 +312,37 @@ class Transactions:
         if state is None or state.phase is not Phase.COMMITTED or state.digest != digest:
             return None
         return self._worker.sweep(request)
+
+    def brought(self, id: str, document: Any) -> Transaction:
+        """The transaction in the document of a client, for an id that is unknown here. Raises
+        InvalidValueError for one that no coordinator can have opened."""
+        check_adopted_id(id)
+        return adopted_transaction(self._catalog, document)[1]
+
+    def note_epoch(self, query_id: str, note: EpochNote, *, may_replace: bool) -> None:
+        """Note beside the table that a query writes an epoch; see `tables.commits.epochs`.
+
+        A note decides what a stream passes over, so a query belongs to the first who notes it, and
+        to those who `may_replace` the rows of the table. Raises NotTheirsError for the query of
+        somebody else, and CommitConflictError if the query has gone on to a later epoch.
+        """
+        self._worker.own()
+        table = self._catalog.load(note.transaction.table)
+        before = noted_epoch(table, query_id)
+        if before is not None and not may_replace and before.owner not in ("", note.owner):
+            raise NotTheirsError(
+                f"The streaming query {query_id} into `{table.name}` belongs to {before.owner}, "
+                f"not to {note.owner}.",
+                hint="Start the stream with a new checkpoint, or ask for the permission `change` "
+                "on the table.",
+            )
+        if before is not None and before.epoch > note.epoch:
+            raise CommitConflictError(
+                f"The streaming query {query_id} into `{table.name}` has gone on to epoch "
+                f"{before.epoch:,}: epoch {note.epoch:,} is not written again.",
+                hint="Nothing was written. See where else the stream of this checkpoint runs.",
+            )
+        note_epoch(table, query_id, note)
 
     def _check_turn(self, name: TableName, ticket: str) -> None:
         if self._stored.opened(ticket) is not None:

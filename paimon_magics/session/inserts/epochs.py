@@ -2,7 +2,9 @@
 
 Spark runs the last epoch of a query again after a restart, with the same number and the same rows.
 Before anything of an epoch can be committed, its transaction is noted beside the table
-(`tables.commits.epochs`). When the epoch comes again, the note says what to look for:
+(`tables.commits.epochs`). A coordinator writes the note: it takes that of a query from the query's
+owner alone, and the keys of sessions may write no notes. When the epoch comes again, the note says
+what to look for:
 
 | it died | then |
 |---|---|
@@ -35,7 +37,6 @@ from paimon_magics.tables.commits.epochs import (
     epoch_properties,
     note_epoch,
     noted_epoch,
-    remove_old_notes,
 )
 from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.table import Table
@@ -105,8 +106,9 @@ def write_epoch(
         frame = with_changes(frame, ROW_KINDS)
 
     def begun(transaction: Transaction) -> None:
-        key = scope.committer.key_of(transaction)
-        note_epoch(table, query_id, EpochNote(number, transaction, key))
+        if not scope.committer.note_epoch(transaction, query_id, number):
+            key = scope.committer.key_of(transaction)
+            note_epoch(table, query_id, EpochNote(number, transaction, key))
         reach("epoch.noted")
 
     epoch = Epoch(begun, epoch_properties(query_id, number))
@@ -121,7 +123,6 @@ def _is_done(scope: StatementScope, table: Table, query_id: str, number: int) ->
     """Whether an epoch is committed. If not, no later commit of it is possible."""
     note = noted_epoch(table, query_id)
     if note is None:
-        remove_old_notes(table)
         last = committed_epoch(table, query_id) if number else None
         return last is not None and last >= number
     if note.epoch < number:

@@ -36,11 +36,12 @@ _ID = re.compile(r"[0-9A-Za-z-]{1,100}")
 @dataclass(frozen=True, slots=True)
 class EpochNote:
     """The last epoch that a query began to write, and its transaction. `key` identifies the
-    transaction at the coordinator."""
+    transaction at the coordinator, `owner` is the user that it knows the query by; "" without."""
 
     epoch: int
     transaction: Transaction
     key: str
+    owner: str = ""
 
 
 def noted_epoch(table: Table, query_id: str) -> EpochNote | None:
@@ -53,7 +54,8 @@ def noted_epoch(table: Table, query_id: str) -> EpochNote | None:
     try:
         note: dict[str, Any] = json.loads(body)
         transaction = Transaction(table=table.name, **note["transaction"])
-        return EpochNote(int(note["epoch"]), transaction, str(note["key"]))
+        owner = str(note.get("owner", ""))
+        return EpochNote(int(note["epoch"]), transaction, str(note["key"]), owner)
     except (ValueError, KeyError, TypeError) as error:
         raise TableDamagedError(
             f"The note of a stream, {path}, can't be read: {error}.",
@@ -63,13 +65,17 @@ def noted_epoch(table: Table, query_id: str) -> EpochNote | None:
 
 
 def note_epoch(table: Table, query_id: str, note: EpochNote) -> None:
-    """Replace the note of a query."""
+    """Replace the note of a query. The first one removes notes of other queries that have not
+    written for a long time."""
+    path = _path(table, query_id)
+    if table.store.read(path) is None:
+        remove_old_notes(table)
     document = asdict(note.transaction)
     # Earlier versions read no other members; an epoch's transaction is only looked up by its note.
     del document["table"], document["base_manifest_list"], document["base_schema"]
-    body = json.dumps({"epoch": note.epoch, "key": note.key, "transaction": document}).encode()
+    members = {"epoch": note.epoch, "key": note.key, "owner": note.owner, "transaction": document}
     table.store.make_folder(_folder(table))
-    table.store.write(_path(table, query_id), body)
+    table.store.write(path, json.dumps(members).encode())
 
 
 def remove_old_notes(table: Table, now_ms: float | None = None) -> None:

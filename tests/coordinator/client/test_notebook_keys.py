@@ -1,10 +1,12 @@
 """A session with a coordinator needs no keys that could harm a warehouse: what docs/deployment.md
-denies to notebooks, they don't do."""
+denies to notebooks, and the hub that is shipped with it, they don't do."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -21,16 +23,17 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-_DENIED = ("schema", "snapshot", "tag", "branch", "manifest", "changelog", "statistics")
 _KEY = "notebook"
+_POLICY = Path(__file__).parents[3] / "deploy" / "hub" / "docker" / "notebooks.json"
 
 
 class Denied:
-    """Denies to the notebook's key what the documentation's policy denies."""
+    """Denies to the notebook's key what the policy of the hub's notebooks does not allow."""
 
     def __init__(self) -> None:
         self.requests: list[str] = []
         self.written: set[str] = set()
+        self._statements = json.loads(_POLICY.read_text())["Statement"]
 
     def __call__(self, environment: dict[str, Any], hand_on: Any) -> Reply:
         method, path = environment["REQUEST_METHOD"], environment["PATH_INFO"]
@@ -39,18 +42,29 @@ class Denied:
             "POST",
             "DELETE",
         ):
-            parts = path.split("/")
-            below = parts[5] if len(parts) > 5 and parts[3].endswith(".db") else ""
+            key = "/".join(path.split("/")[2:])
             deletes = method == "DELETE" or "delete" in parse_qs(
                 environment["QUERY_STRING"], keep_blank_values=True
             )
-            named = not below or parts[-1].startswith("pm-") or parts[-1] == ""
-            if deletes or not named or below in _DENIED or ".paimon-magics" in parts:
+            if not self._may("s3:DeleteObject" if deletes else "s3:PutObject", key):
                 if not deletes:
                     self.requests.append(f"{method} {path}")
                 return Reply.error("403 Forbidden", "AccessDenied")
-            self.written.add("/".join(parts[2:]))
+            self.written.add(key)
         return hand_on()  # type: ignore[no-any-return]
+
+    def _may(self, action: str, key: str) -> bool:
+        effects = {each["Effect"] for each in self._statements if _concerns(each, action, key)}
+        return effects == {"Allow"}
+
+
+def _concerns(statement: dict[str, Any], action: str, key: str) -> bool:
+    if action not in [statement["Action"], *statement["Action"]]:
+        return False
+    resources = statement.get("Resource") or statement["NotResource"]
+    every = [resources] if isinstance(resources, str) else resources
+    matches = any(fnmatchcase(f"arn:aws:s3:::lake/{key}", pattern) for pattern in every)
+    return matches if "Resource" in statement else not matches
 
 
 @pytest.fixture
@@ -74,7 +88,7 @@ def process(bucket: Bucket, tmp_path: Path) -> Iterator[Process]:
 
 
 def test_statements_run_with_keys_that_cannot_change_definitions(
-    spark: SparkSession, server: S3Server, bucket: Bucket, process: Process
+    spark: SparkSession, server: S3Server, bucket: Bucket, process: Process, tmp_path: Path
 ) -> None:
     denied = server.between = Denied()
     catalog = {**bucket.options, "s3.access-key": _KEY}
@@ -98,6 +112,13 @@ def test_statements_run_with_keys_that_cannot_change_definitions(
         )
         session.write(pd.DataFrame({"k": [1]}), "frames", create=True)
         assert [r["k"] for r in session.run("SELECT k FROM t ORDER BY k").to_arrow().to_pylist()]
+        stream = session.write_stream(
+            session.stream("t", **{"consumer-id": "copying"}),
+            "frames",
+            checkpoint=tmp_path / "checkpoint",
+            trigger="available-now",
+        )
+        assert stream.wait(120)
         session.run("DROP TABLE frames; DROP DATABASE shop CASCADE")
     assert denied.requests == []
     outside = [path for path in denied.written if ".db/" not in path]
@@ -107,5 +128,6 @@ def test_statements_run_with_keys_that_cannot_change_definitions(
         "bucket",
         "dt",
         ".attempts",
+        "consumer",
         "index",
     }

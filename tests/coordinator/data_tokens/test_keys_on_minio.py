@@ -1,5 +1,6 @@
 """Keys that a coordinator hands out, at a store that enforces them."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from tests.coordinator.commands import done
 from tests.coordinator.process import Process, wait_until
 
 SECONDS = 12
+HUB = Path(__file__).parents[3] / "deploy" / "hub"
 ROWS = pa.schema([("k", pa.int64()), ("v", pa.string())])
 OWN = f"bucket-0/{names_of('some')}x"
 CHANGED = pa.table({"k": [2], "v": ["b"]}, schema=ROWS)
@@ -160,6 +162,7 @@ def test_key_of_a_writer_writes_what_their_scope_takes(
     names = (
         *(OWN, "bucket-0/n", "manifest/n", "snapshot/EARLIEST", "snapshot/snapshot-99"),
         *("schema/n", "schema", "snapshot", "tag", "tag/tag-n", ".attempts/n.open"),
+        ".streams/n",
         *("branch/branch-b/schema/schema-0", ".paimon-magics-table"),
     )
     done = {
@@ -277,6 +280,53 @@ def test_names_in_the_audit_table_are_listed_by_administrators_alone(lake: Lake)
         assert is_refused(lambda prefix=prefix: lists(prefix)), prefix
     assert not is_refused(lambda: lists("shop.db/orders/"))
     assert not is_refused(lambda: lists("ops.db/another/"))
+
+
+def test_keys_of_the_hubs_notebooks_put_no_object_that_hides_a_table(lake: Lake) -> None:
+    own = lake.bucket.options
+    sts = botocore.session.Session().create_client(
+        "sts",
+        endpoint_url=own["s3.endpoint"],
+        region_name="us-east-1",
+        aws_access_key_id=own["s3.access-key"],
+        aws_secret_access_key=own["s3.secret-key"],
+    )
+    policy = (
+        (HUB / "docker" / "notebooks.json").read_text().replace(":::lake", f":::{lake.bucket.name}")
+    )
+    role = "arn:x:ignored:in:minio:role"
+    compact = json.dumps(json.loads(policy), separators=(",", ":"))
+    key = sts.assume_role(RoleArn=role, RoleSessionName="notebook", Policy=compact)["Credentials"]
+    store = lake.client(
+        {
+            "s3.endpoint": own["s3.endpoint"],
+            "s3.region": "us-east-1",
+            "s3.access-key": key["AccessKeyId"],
+            "s3.secret-key": key["SecretAccessKey"],
+            "s3.session.token": key["SessionToken"],
+        }
+    )
+    table = "warehouse/shop.db/orders"
+    hiding = (
+        *(
+            "schema",
+            "snapshot",
+            "manifest",
+            "bucket-0",
+            "index",
+            ".attempts",
+            ".streams",
+            ".streams/n",
+        ),
+        *("snapshot/LATEST", "bucket-0/n", ".paimon-magics-table", "consumer/n"),
+    )
+    for path in (*(f"{table}/{name}" for name in hiding), table, "warehouse/.paimon-magics"):
+        assert is_refused(lambda path=path: obstore.put(store, path, b"x")), path
+    written = [f"{table}/{name}" for name in (OWN, "index/pm-n", "consumer/consumer-n")]
+    for path in [*written, "warehouse/.paimon-magics-n"]:
+        assert not is_refused(lambda path=path: obstore.put(store, path, b"x")), path
+    assert is_refused(lambda: obstore.delete(store, written[0]))
+    obstore.delete(lake.bucket.store, [*written, "warehouse/.paimon-magics-n"])
 
 
 def test_exchange_of_the_stores_keys_says_how_long_the_old_ones_are_needed(
