@@ -328,6 +328,18 @@ class TestHolds:
         assert answers(run(EMPTY, HoldRequested("h", 1, 0))[1]) == {1: Granted(0)}
 
 
+def test_batch_that_takes_too_long_is_cut_in_halves_and_a_single_record_is_not() -> None:
+    queue, _ = run(EMPTY, Arrived((insert(1, rows=3), insert(2, rows=3), insert(3, rows=4)), 0))
+    assert queue.flushing == Batch(1, 3, 10, 30, 0)
+    queue, effects = run(queue, FlushFailed("long", 1, large=True))
+    assert effects == [BeginFlush(Batch(1, 2, 5, 15, 0))]
+    assert queue.sealed == (Batch(3, 3, 5, 15, 0),)
+    assert queue.failures == 0
+    queue, _ = run(queue, Published(1, 2), FlushFailed("long", 3, large=True))
+    assert queue.sealed == (Batch(3, 3, 5, 15, 0),), "it is tried again"
+    assert queue.failures == 1
+
+
 def test_a_closed_table_takes_and_loads_nothing_until_it_is_opened() -> None:
     queue, effects = run(
         EMPTY, Arrived((insert(1),), 0), Closed("lost", 1), Arrived((insert(2),), 2), Ticked(500)

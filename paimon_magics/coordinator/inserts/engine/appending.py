@@ -252,6 +252,7 @@ class Turn:
         keys = [insert.key for insert in inserts if insert.key]
         remembered = log.remembered(table.id, keys) if keys else {}
         by_ask = {next(numbers): insert for insert in inserts}
+        table.user = inserts[-1].user
         arrivals = tuple(_arrival(ask, insert, remembered) for ask, insert in by_ask.items())
         queue, effects = step(table.queue, Arrived(arrivals, now_ms))
         chain = table.chain

@@ -16,6 +16,15 @@ from dataclasses import replace
 from functools import partial
 
 from paimon_magics.coordinator.inserts.admission.items import Done
+from paimon_magics.coordinator.inserts.engine.lanes import (
+    LONG_MS,
+    LONG_SLOTS,
+    QUICK_MS,
+    QUICK_SLOTS,
+    Lane,
+    LongLoadError,
+    Place,
+)
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
 from paimon_magics.coordinator.inserts.engine.recovery import recovered
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue, dropped, shown
@@ -45,7 +54,7 @@ from paimon_magics.coordinator.store.database import StoreLostError
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError
 
-_LOADERS = 4
+_LOADERS = QUICK_SLOTS + LONG_SLOTS + 2  # outcomes and dead letters don't wait for loads
 _OPENERS = 4
 _AGAIN_MS = 1_000
 
@@ -79,6 +88,8 @@ class LoadPool:
         self._lose = lose
         self._buried = buried
         self._loads = runtime.pool("loads", _LOADERS)
+        self._quick = Lane(QUICK_SLOTS, QUICK_MS, runtime.clock)
+        self._long = Lane(LONG_SLOTS, LONG_MS, runtime.clock)
         self.pool = runtime.pool("tables", _OPENERS)
         self._noting = threading.RLock()
 
@@ -94,13 +105,46 @@ class LoadPool:
         self.pool.run("flusher", self._loader.flusher.warm_up)
 
     def load(self, table: TableQueue, effect: BeginFlush) -> None:
-        """Load a batch."""
+        """Load a batch when it is its user's turn."""
         if not table.is_open:  # its rows were acknowledged before this process began
             check: Callable[[], str | Exception] = partial(self._open_for_loading, table)
             checked = partial(self._checked, table, effect)
             self.pool.effect(f"checking {table.name}", check, self._lost, checked)
             return
-        self._run(table, self._loader.load(table.name, table.id, effect.batch))
+        lane = self._long if table.is_long else self._quick
+        lane.enter(table.user or table.id, partial(self._load, table, effect))
+
+    def _load(self, table: TableQueue, effect: BeginFlush, place: Place) -> None:
+        batch = effect.batch
+        if table.is_long and batch.first == batch.last:
+            place.has_limit = False  # a record is not cut
+        loading = self._loader.load(table.name, table.id, batch, place)
+
+        def deliver(events: _Events | None) -> None:
+            place.end()
+            is_long = events is None or (table.is_long and place.lasted_ms > QUICK_MS / 2)
+            if is_long is not table.is_long:
+                self._owner.put(Done(partial(setattr, table, "is_long", is_long)))
+            if events is None:
+                self._owner.put(Done(partial(self.load, table, effect)))
+            else:
+                self._deliver(table, events)
+
+        self._loads.run_steps(
+            f"loading {table.name}",
+            self._loaded(table, loading),
+            partial(self._crashed, table),
+            deliver,
+        )
+
+    def _loaded(self, table: TableQueue, loading: Steps[Loaded]) -> Steps[_Events | None]:
+        """Load a batch; None if it begins again in the lane of long loads."""
+        try:
+            return (yield from self._outcome(table, loading))
+        except LongLoadError as error:
+            if not table.is_long:
+                return None
+            return (FlushFailed(str(error), self._now_ms(), large=True),)
 
     def settle(self, table: TableQueue, effect: SettleFlush) -> None:
         """Determine the outcome of a batch."""

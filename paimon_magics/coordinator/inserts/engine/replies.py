@@ -118,6 +118,7 @@ class TableQueue:
     `id` is the table's UUID, `name` its present name. `chain` is that of its last record in the
     log. `is_open` says that the log registry names this log for the table; earlier items are
     `parked`, None if nobody is opening it. `mode` is the table's mode, None before an insert.
+    `user` has sent the last insert, `is_long` says that its loads last long: see `lanes`.
     `noted` grows with the registry's note (`loading._noted`); only `LoadPool` sets it.
     """
 
@@ -128,6 +129,8 @@ class TableQueue:
     is_open: bool = False
     parked: list[Insert | TableRequest] | None = None
     mode: Mode | None = None
+    user: str = ""
+    is_long: bool = False
     noted: int = 0
 
     def take_parked(self) -> Sequence[Insert | TableRequest]:

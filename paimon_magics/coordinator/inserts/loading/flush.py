@@ -11,7 +11,9 @@ after that, `settle` finds its commit, or ends it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from paimon_magics.coordinator.core.values import (
     Aborted,
@@ -115,6 +117,16 @@ class NotYetKnownError(Exception):
     """The outcome of a batch can't be determined now."""
 
 
+class Loading(Protocol):
+    """The place of a load among the loads of other tables."""
+
+    def check(self) -> None:
+        """Raise if the load has to give up its place."""
+
+    def end(self) -> None:
+        """Give up the place."""
+
+
 class BatchLoader:
     """Loads batches of any tables. Safe for several threads; one batch of a table at a time.
 
@@ -140,9 +152,10 @@ class BatchLoader:
         self._ids = coordinator.table_ids
         self._definitions = Definitions()
 
-    def load(self, name: TableName, table_id: str, batch: Batch) -> Steps[Loaded]:
-        """Load a batch. Raises NotLoadedError and StuckError; after any other error the outcome of
-        the batch is unknown.
+    def load(self, name: TableName, table_id: str, batch: Batch, place: Loading) -> Steps[Loaded]:
+        """Load a batch, in a place that ends when its files are written. Raises NotLoadedError,
+        StuckError, and what `place.check` raises; after any other error the outcome of the batch is
+        unknown.
         """
         try:
             table = self._table(name, table_id, batch)
@@ -157,7 +170,13 @@ class BatchLoader:
         except PaimonMagicsError as error:
             raise _not_loaded(error) from error
         reach("flush.begun")
-        result, request = self._prepared(table, table_id, batch, id, transaction)
+
+        def lasts() -> None:
+            self._transactions.heartbeat(id)
+            place.check()
+
+        result, request = self._prepared(table, table_id, batch, (id, transaction), lasts)
+        place.end()  # a commit takes turns of its own
         dead = tuple((lsn, why) for lsn, why, _ in result.unfit)
         if request is None:
             self._give_up(id)
@@ -276,13 +295,20 @@ class BatchLoader:
     # ---- the steps of a flush ----
 
     def _prepared(
-        self, table: Table, table_id: str, batch: Batch, id: str, transaction: Transaction
+        self,
+        table: Table,
+        table_id: str,
+        batch: Batch,
+        opened: tuple[str, Transaction],
+        lasts: Callable[[], object],
     ) -> tuple[FlushResult, CommitRequest | None]:
-        """Write the batch's files, and note the flush in the log. Ends the transaction if that
-        fails. Raises NotLoadedError if it is certain that nothing was noted.
+        """Write the batch's files, and note the flush in the log. `lasts` is called meanwhile. Ends
+        the transaction if that fails. Raises NotLoadedError if it is certain that nothing was
+        noted.
         """
+        id, _ = opened
         try:
-            return self._prepare(table, table_id, batch, id, transaction)
+            return self._prepare(table, table_id, batch, opened, lasts)
         except BaseException as error:
             self._give_up(id)
             if isinstance(error, WriteFailedError):
@@ -298,15 +324,21 @@ class BatchLoader:
             raise
 
     def _prepare(
-        self, table: Table, table_id: str, batch: Batch, id: str, transaction: Transaction
+        self,
+        table: Table,
+        table_id: str,
+        batch: Batch,
+        opened: tuple[str, Transaction],
+        lasts: Callable[[], object],
     ) -> tuple[FlushResult, CommitRequest | None]:
         """Write the batch's files, and note the flush in the log."""
+        id, transaction = opened
         task = write_spec(table, transaction, overwrite=False, slots=1, settings=self._settings)
         segments = self._log.read(table_id, batch.first, batch.last)
         base, span = transaction.base_snapshot_id, (batch.first, batch.last)
         schemas = self._definitions.of(table)
         job = FlushJob(task, keyed_read(table, base), schemas, table.schema, segments, *span)
-        result = self.flusher.write(job, meanwhile=lambda: self._transactions.heartbeat(id))
+        result = self.flusher.write(job, meanwhile=lasts)
         at_ms = self._now_ms()
         dead = [DeadLetter(table_id, lsn, why, at_ms, body) for lsn, why, body in result.unfit]
         request = None

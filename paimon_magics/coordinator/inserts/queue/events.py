@@ -62,13 +62,15 @@ class Published:
 @dataclass(frozen=True, slots=True)
 class FlushFailed:
     """The batch is certainly not in the table. `permanent` if its rows are the reason, `refused` if
-    the store denies access, which lasts until somebody changes something.
+    the store denies access, which lasts until somebody changes something, `large` if loading it
+    took too long.
     """
 
     why: str
     now_ms: int
     permanent: bool = False
     refused: bool = False
+    large: bool = False
 
 
 @dataclass(frozen=True, slots=True)

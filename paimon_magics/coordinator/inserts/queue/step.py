@@ -229,6 +229,9 @@ def _answer_waiters(
 def _failed(queue: Queue, event: FlushFailed) -> tuple[Queue, list[Effect]]:
     batch = queue.flushing
     assert batch is not None
+    if event.large and batch.first < batch.last:
+        halves = (*_halves(batch), *queue.sealed)
+        return _before_it(replace(queue, flushing=None, unsettled=False, sealed=halves))
     failures = queue.failures + 1
     queue = replace(_waits(queue, event), flushing=None, unsettled=False)
     if not event.permanent or failures < _FAILURES_MAX:
