@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from concurrent.futures import Future
 
 from starlette.requests import Request
@@ -92,7 +92,7 @@ def _removal_route(context: Context) -> Route:
         await check_named(request, scope, name, context.catalog.load)
         shown = f"trial of {removal}" if is_trial else str(removal)
         report(request.scope, detail=shown)
-        key = principal_of(request).name, id
+        key = principal_of(request).name, id, name, removal, is_trial
         receipt = await run_steps(
             recent.once(key, remove(context, name, removal, is_trial=is_trial))
         )
@@ -107,15 +107,14 @@ def _removal_route(context: Context) -> Route:
 
 
 class _RecentRemovals:
-    """The last removals by their principal and id, under way or ended well. For any thread."""
+    """The last removals by their principal, id and content, under way or ended well. For any
+    thread."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str | None, str], Future[RemovalReceipt]] = OrderedDict()
+        self._known: OrderedDict[Hashable, Future[RemovalReceipt]] = OrderedDict()
         self._turn = threading.Lock()
 
-    def once(
-        self, key: tuple[str | None, str], steps: Steps[RemovalReceipt]
-    ) -> Steps[RemovalReceipt]:
+    def once(self, key: Hashable, steps: Steps[RemovalReceipt]) -> Steps[RemovalReceipt]:
         """The receipt of the removal with this key; the first caller carries it out."""
         with self._turn:
             known = self._known.get(key)
