@@ -152,6 +152,11 @@ def _coordinator_metrics(coordinator: Coordinator) -> Iterator[Metric]:
     yield _gauge("compacted_buckets", "Buckets that open transactions compact.", compacted)
     expired = upkeep.expired
     yield _counter("expired_snapshots", "Snapshots that were expired since the start.", expired)
+    yield _counter(
+        "expired_partitions",
+        "Partitions that were expired since the start.",
+        upkeep.expired_partitions,
+    )
     errors = coordinator.recent_errors.total
     yield _counter("errors", "What went wrong since the start, warnings included.", errors)
     yield _counter(

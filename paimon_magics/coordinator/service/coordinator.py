@@ -159,6 +159,7 @@ class Coordinator:
             self.watching,
             self.leases,
         )
+        self.upkeep.drop_partitions = self.transactions.drop_partitions
         self.commits = CommitPool(self.state_thread, self.worker, self.watching)
         if ownership is not None:
             ownership.when_lost(self.depose)

@@ -1,5 +1,6 @@
-"""Upkeep of tables after commits: snapshots expire by Paimon's options, and the files that
-overwritten snapshots leave are removed. At the start, interrupted drops of tables are finished.
+"""Upkeep of tables after commits: snapshots and partitions expire by Paimon's options, and the
+files that overwritten snapshots leave are removed. At the start, interrupted drops of tables are
+finished.
 
 A separate thread does it some seconds after a commit, one table and a bounded number of snapshots
 at a time, so that no commit waits for it. Right before the decision, it asks what must stay: the
@@ -12,9 +13,10 @@ known again after its next commit.
 
 from __future__ import annotations
 
+import datetime
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -27,10 +29,17 @@ from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.commits.expiry import ExpiryRules
+from paimon_magics.planning.commits.partition_expiry import PartitionExpiry
 from paimon_magics.planning.commits.publications import Publication
+from paimon_magics.planning.formatting import shortened
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fencing import DeposedError
+from paimon_magics.tables.commits.replaced_partitions import (
+    Spec,
+    expired_partitions,
+    spec_of,
+)
 from paimon_magics.tables.expiry.expire_snapshots import can_expire, carry_out
 from paimon_magics.tables.expiry.expired_files import remove_overwritten
 from paimon_magics.tables.schema.history import is_other_table
@@ -42,6 +51,13 @@ _LEFT = "Files of overwritten snapshots could not be removed"
 _DROPPED_LEFT = "Files of dropped tables could not be removed"
 _AGAIN_MS = 60_000  # after a failure
 _DROPS_EVERY_MS = 600_000
+
+_NEVER_MS = 2**62
+_SHOWN_MAX = 500
+
+DropPartitions = Callable[[Table, Sequence[Spec], tuple[int, str]], int | None]
+"""Drops partitions of a table, as they were found in the state that is given; returns the id of the
+snapshot."""
 
 _Key = str | tuple[str, str | None]
 """A table's location and branch, _OVERWRITTEN or _DROPPED."""
@@ -69,7 +85,9 @@ class Upkeep:
     owner knows what is being read. In a pause nothing is removed: an administrator may be copying
     the warehouse.
 
-    `expired` counts the snapshots that were removed since the start, `failures` the failed runs.
+    `expired` counts the snapshots that were removed since the start, `expired_partitions` the
+    partitions, `failures` the failed runs. `drop_partitions` commits what has expired; until it is
+    set, no partition does.
     `problem` names each piece of work whose last run failed, with its reason, "" without one.
     """
 
@@ -96,7 +114,9 @@ class Upkeep:
         self._due: dict[_Key, _Job] = {}
         self._loop: Loop | None = None
         self._stopping = False
-        self.expired = 0
+        self.expired = self.expired_partitions = 0
+        self.drop_partitions: DropPartitions | None = None
+        self._partitions_checked_ms: dict[tuple[str, str | None], int] = {}
         self.failures = 0
         self._problems: dict[_Key, str] = {}  # of each piece of work, until its next success
 
@@ -199,6 +219,11 @@ class Upkeep:
             table = self._catalog.load(name)
         except UnknownNameError:
             return None
+        if table.schema.stored_option("partition.expiration-time") is not None:
+            # Work of its own: whatever is wrong with partitions, snapshots expire.
+            problem, run = f"Partitions of `{name}` could not expire", partial(self._age, name)
+            key = f"partitions {table.location}", name.branch
+            self._plan(key, _Job(problem, run, self._now_ms(), str(name)))
         try:
             return self._expire_of(table)
         except DeposedError:
@@ -207,6 +232,44 @@ class Upkeep:
             if self._is_replaced(table):  # its files went during the work
                 return None
             raise
+
+    def _age(self, name: TableName) -> None:
+        """Drop the partitions of a table that have expired, if there still is the table."""
+        try:
+            table = self._catalog.load(name)
+        except UnknownNameError:
+            return
+        self._expire_partitions(table)
+
+    def _expire_partitions(self, table: Table) -> None:
+        """Drop the partitions that have expired, at most once in the table's check interval:
+        Paimon's `PartitionExpire`, which its writers call after their commits.
+
+        If the process dies here, the next commit's upkeep does it.
+        """
+        rules = None if table.schema.write_only else PartitionExpiry.of(table.schema)
+        if rules is None or self.drop_partitions is None:
+            return
+        place, now_ms = (table.location, table.name.branch), self._now_ms()
+        if now_ms - self._partitions_checked_ms.get(place, -_NEVER_MS) < rules.check_ms:
+            return
+        now = datetime.datetime.fromtimestamp(now_ms / 1000).astimezone()
+        gone, base = expired_partitions(table, rules, now)
+        if gone:
+            self._check_owner()
+            specs = [spec_of(table, partition) for partition in gone]
+            snapshot_id = self.drop_partitions(table, specs, base)
+            self.expired_partitions += len(gone)
+            shown = ", ".join("/".join(f"{k}={v}" for k, v in spec) for spec in specs)
+            _log.info(
+                "%d partitions of `%s` are older than 'partition.expiration-time' and were dropped "
+                "by snapshot %s: %s",
+                len(gone),
+                table.name,
+                snapshot_id,
+                shortened(shown, _SHOWN_MAX),
+            )
+        self._partitions_checked_ms[place] = now_ms
 
     def _is_replaced(self, table: Table) -> bool:
         """Whether a table was dropped or renamed since it was loaded."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -37,6 +37,7 @@ from paimon_magics.coordinator.core.values import (
     Suspended,
     TransactionState,
     Unknown,
+    reason_of,
 )
 from paimon_magics.coordinator.protocol.documents import digest_of, request_body, transaction_of
 from paimon_magics.coordinator.protocol.errors import (
@@ -57,6 +58,7 @@ from paimon_magics.errors import (
     InvalidValueError,
     OutdatedPlanError,
     PaimonMagicsError,
+    SetupError,
 )
 from paimon_magics.planning.commits.requests import (
     BATCH_COMMIT_IDENTIFIER,
@@ -75,10 +77,11 @@ from paimon_magics.tables.commits.decoded_request import check_names, decoded
 from paimon_magics.tables.commits.epochs import EpochNote, note_epoch, noted_epoch
 from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
-from paimon_magics.tables.snapshots.provenance import noted_files
+from paimon_magics.tables.snapshots.provenance import PREFIX, noted_files
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import attempts_of, tidy_up, was_committed
 
+_UPKEEP = "paimon-magics coordinator"
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -186,6 +189,23 @@ class Transactions:
             raise
         place.taken_by(begun[0])
         return begun
+
+    def drop_partitions(
+        self, table: Table, specs: Sequence[Sequence[tuple[str, str | None]]], base: tuple[int, str]
+    ) -> int | None:
+        """Remove partitions as they were in the state `base`, by a commit of the coordinator's own;
+        return its snapshot's id. Raises SetupError where others have written them since, or the
+        commit failed otherwise."""
+        id, transaction, _ = self.begin(
+            table.name, base[0], _UPKEEP, Origin(engine=_UPKEEP), base_manifest_list=base[1]
+        )
+        noted = {"engine": _UPKEEP, "user": _UPKEEP, "operation": "EXPIRE PARTITIONS"}
+        properties = tuple((PREFIX + key, value) for key, value in noted.items())
+        change = OverwritePartitions(tuple(map(tuple, specs)))
+        answer = self.commit(id, CommitRequest(transaction, change, (), properties))
+        if not isinstance(answer, Committed):
+            raise SetupError(f"The commit was not made: {reason_of(answer)}.")
+        return answer.receipt.snapshot_id
 
     def heartbeat(self, id: str) -> Answer:
         """Renew a transaction's lease."""

@@ -56,7 +56,7 @@ class StoredPartition:
 @dataclass(frozen=True, slots=True)
 class PartitionExpiry:
     """The rules by which partitions of a table expire. `time` reads a text; None is Paimon's usual
-    form."""
+    form. `check_ms` is how often expired partitions are looked for after commits."""
 
     keys: tuple[str, ...]
     age_ms: float
@@ -64,6 +64,7 @@ class PartitionExpiry:
     pattern: str | None
     time: re.Pattern[str] | None
     count_max: int
+    check_ms: float = 0
 
     @classmethod
     def of(
@@ -102,6 +103,7 @@ class PartitionExpiry:
             pattern=pattern,
             time=None if formatter is None else _expression(formatter),
             count_max=count_max,
+            check_ms=schema.parsed("partition.expiration-check-interval", duration_ms, 0.0),
         )
 
     def expired(

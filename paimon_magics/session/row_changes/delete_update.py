@@ -54,7 +54,6 @@ from paimon_magics.session.writes.exactness import is_strict
 from paimon_magics.session.writes.outcomes import NOTHING_WRITTEN, finished, of_write, with_losses
 from paimon_magics.session.writes.partitions import (
     PartitionSpec,
-    partition_texts,
     remove_partitions,
 )
 from paimon_magics.session.writes.prepare import PreparedWrite
@@ -71,6 +70,7 @@ from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.query_traits import random_part
 from paimon_magics.statements.statement import Delete, RowChange, Update
+from paimon_magics.tables.commits.replaced_partitions import partition_texts
 from paimon_magics.tables.compaction.scopes import StoredPartitions, stored_partitions
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id

@@ -32,7 +32,6 @@ from paimon_magics.session.writes.partitions import (
     PartitionSpec,
     matches,
     partition_specs,
-    partition_texts,
     remove_partitions,
 )
 from paimon_magics.statements.clauses.names import quoted
@@ -43,7 +42,7 @@ from paimon_magics.statements.table_changes import (
     DropPartitions,
     RenameTable,
 )
-from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
+from paimon_magics.tables.commits.replaced_partitions import partition_texts, sizes_of_replaced
 from paimon_magics.tables.manifests.partitions import list_partitions
 from paimon_magics.tables.table import Table
 

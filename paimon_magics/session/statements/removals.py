@@ -31,7 +31,6 @@ from paimon_magics.session.provenance import Operation, provenance
 from paimon_magics.session.statements.compaction import ProcedureCall
 from paimon_magics.session.statements.handler import Standing, unconfirmed
 from paimon_magics.session.writes.outcomes import Replaced, rows_back, rows_taken
-from paimon_magics.session.writes.partitions import PartitionSpec, partition_texts
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.spark.job_watching import doing
 from paimon_magics.statements.removals import (
@@ -46,13 +45,14 @@ from paimon_magics.statements.removals import (
     TableRemoval,
 )
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.commits.replaced_partitions import PartitionSize, sizes_of_replaced
+from paimon_magics.tables.commits.replaced_partitions import (
+    PartitionSize,
+    expired_partitions,
+    sizes_of_replaced,
+    spec_of,
+)
 from paimon_magics.tables.expiry.holders import RemovalReceipt
 from paimon_magics.tables.expiry.orphan_files import UnexistingFiles, unexisting_files
-from paimon_magics.tables.manifests.columns import creation_instants
-from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
-from paimon_magics.tables.manifests.partitions import partition_values
-from paimon_magics.tables.snapshots.latest import latest_snapshot, state_of
 from paimon_magics.tables.snapshots.time_travel import moment_ms
 from paimon_magics.tables.table import Table
 
@@ -357,11 +357,11 @@ def _committed(
 
 def _run_partitions(call: ProcedureCall, removal: ExpirePartitions) -> Outcome:
     table, expired, base = _expired_partitions(call, removal)
+    null = table.schema.partition_default_name
+    specs = [spec_of(table, partition) for partition in expired]
     shown = [
-        ", ".join(
-            f"{key}={value}" for key, value in _spec(table, p, table.schema.partition_default_name)
-        )
-        for p in expired
+        ", ".join(f"{key}={null if value is None else value}" for key, value in spec)
+        for spec in specs
     ]
     rows = _texts("expired_partitions", shown or ["No expired partitions."])
     sizes = _sizes(table, expired)
@@ -369,7 +369,7 @@ def _run_partitions(call: ProcedureCall, removal: ExpirePartitions) -> Outcome:
     outcome.table = str(table.name)
     outcome.message = f"`{table.name}`: no partition is old enough."
     if expired:
-        change = OverwritePartitions(tuple(_spec(table, each, None) for each in expired))
+        change = OverwritePartitions(tuple(specs))
         outcome.snapshot_id, outcome.commit_kind = _committed(call, table, change, (), base)
         outcome.message = (
             f"`{table.name}`: {rows_taken(sizes)} removed (snapshot {outcome.snapshot_id})."
@@ -388,13 +388,7 @@ def _partitions_line(table: Table, expired: Sequence[StoredPartition]) -> str:
 def _sizes(table: Table, expired: Sequence[StoredPartition]) -> list[PartitionSize]:
     if not expired:
         return []
-    return sizes_of_replaced(table, specs=[_spec(table, each, None) for each in expired])
-
-
-def _spec(table: Table, partition: StoredPartition, null: str | None) -> PartitionSpec:
-    keys = table.schema.partition_keys
-    values = (null if value is None else value for value in partition.values)
-    return tuple(zip(keys, values, strict=True))
+    return sizes_of_replaced(table, specs=[spec_of(table, each) for each in expired])
 
 
 def _expired_partitions(
@@ -415,21 +409,8 @@ def _expired_partitions(
                 hint="Give expiration_time => '7 d', or set the table's option "
                 "'partition.expiration-time'.",
             )
-    snapshot = latest_snapshot(table.paimon)
-    if snapshot is None:
-        return table, [], (0, "")
-    files = live_files(ManifestCache(table.paimon), snapshot, ("creation_time", "file_name"))
-    values, of_files = partition_values(table.paimon, files)
-    created = creation_instants(files).to_pylist()
-    updated = [0] * len(values)
-    for at, created_ms in zip(of_files, created, strict=True):
-        updated[int(at)] = max(updated[int(at)], created_ms or 0)
-    partitions = [
-        StoredPartition(tuple(partition_texts(table, each).values()), at_ms)
-        for each, at_ms in zip(values, updated, strict=True)
-    ]
     now = datetime.datetime.now(rules_of(call.scope.zone))
-    return table, rules.expired(partitions, now), state_of(snapshot)
+    return table, *expired_partitions(table, rules, now)
 
 
 # CALL sys.remove_unexisting_files.

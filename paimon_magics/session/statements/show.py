@@ -22,7 +22,6 @@ from paimon_magics.session.writes.partitions import (
     PartitionSpec,
     matches,
     partition_specs,
-    partition_texts,
 )
 from paimon_magics.spark.views import temporary_views
 from paimon_magics.statements.clauses.names import table_text
@@ -46,6 +45,7 @@ from paimon_magics.statements.statement import (
     TableName,
 )
 from paimon_magics.tables.catalog.marks import database_mark
+from paimon_magics.tables.commits.replaced_partitions import partition_texts
 from paimon_magics.tables.manifests.partitions import list_partitions, partition_name
 from paimon_magics.tables.schema.types import from_arrow_type
 from paimon_magics.tables.system_tables import describe as descriptions

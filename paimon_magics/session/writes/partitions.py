@@ -24,7 +24,6 @@ from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import tokenize
 from paimon_magics.statements.queries.query_text import bind_parameters
 from paimon_magics.statements.statement import PartitionItem, TableName, TruncateTable
-from paimon_magics.tables.manifests.partitions import partition_value_text
 from paimon_magics.tables.table import Table
 
 PartitionSpec = tuple[tuple[str, str | None], ...]
@@ -112,16 +111,6 @@ def truncate_specs(
     if statement.partition is None:
         return ()
     return partition_specs(scope, table, statement.text, [statement.partition], parameters)
-
-
-def partition_texts(table: Table, values: Sequence[object]) -> dict[str, str | None]:
-    """A partition's values as text, in the form that PARTITION clauses are evaluated to."""
-    texts: dict[str, str | None] = {}
-    for key, value in zip(table.schema.partition_keys, values, strict=True):
-        data_type = table.schema.column(key).type
-        zone = "Z" if getattr(data_type, "name", "") == "TIMESTAMP_LTZ" else ""
-        texts[key] = None if value is None else partition_value_text(value, data_type) + zone
-    return texts
 
 
 def matches(texts: Mapping[str, str | None], spec: PartitionSpec) -> bool:

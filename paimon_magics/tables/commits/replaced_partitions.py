@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
+from paimon_magics.planning.commits.partition_expiry import PartitionExpiry, StoredPartition
 from paimon_magics.tables.commits.changes import typed_partition
+from paimon_magics.tables.manifests.columns import creation_instants
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
-from paimon_magics.tables.manifests.partitions import partition_values
-from paimon_magics.tables.snapshots.latest import latest_snapshot
+from paimon_magics.tables.manifests.partitions import partition_value_text, partition_values
+from paimon_magics.tables.snapshots.latest import latest_snapshot, state_of
 from paimon_magics.tables.table import Table
 
 Spec = tuple[tuple[str, str | None], ...]
@@ -61,6 +65,41 @@ def sizes_of_replaced(
         PartitionSize(values[at], int(counts[at]), int(sizes[at]), int(rows[at]), at in merged)
         for at in chosen
     ]
+
+
+def expired_partitions(
+    table: Table, rules: PartitionExpiry, now: datetime.datetime
+) -> tuple[list[StoredPartition], tuple[int, str]]:
+    """The partitions of the latest snapshot that expire by the rules, and the `state_of` that
+    snapshot. `now` has the zone whose clocks count. Reads all manifests."""
+    snapshot = latest_snapshot(table.paimon)
+    if snapshot is None:
+        return [], state_of(None)
+    files = live_files(ManifestCache(table.paimon), snapshot, ("creation_time", "file_name"))
+    values, of_files = partition_values(table.paimon, files)
+    updated = np.zeros(len(values), np.int64)
+    created = pc.fill_null(creation_instants(files), 0)
+    np.maximum.at(updated, of_files, np.asarray(created).astype(np.int64))
+    partitions = [
+        StoredPartition(tuple(partition_texts(table, each).values()), int(at_ms))
+        for each, at_ms in zip(values, updated, strict=True)
+    ]
+    return rules.expired(partitions, now), state_of(snapshot)
+
+
+def partition_texts(table: Table, values: Sequence[object]) -> dict[str, str | None]:
+    """A partition's values as text, in the form of an overwrite's specs."""
+    texts: dict[str, str | None] = {}
+    for key, value in zip(table.schema.partition_keys, values, strict=True):
+        data_type = table.schema.column(key).type
+        zone = "Z" if getattr(data_type, "name", "") == "TIMESTAMP_LTZ" else ""
+        texts[key] = None if value is None else partition_value_text(value, data_type) + zone
+    return texts
+
+
+def spec_of(table: Table, partition: StoredPartition) -> Spec:
+    """The spec of an overwrite that removes a partition."""
+    return tuple(zip(table.schema.partition_keys, partition.values, strict=True))
 
 
 def _chosen(

@@ -87,6 +87,58 @@ def test_old_snapshots_expire_after_a_commit(process: Process, catalog: Catalog)
     assert [receipt.snapshot_id for receipt in receipts] == [1, 2, 3, 4, 5, 6]
 
 
+AGED = (
+    "CREATE TABLE t (k INT, v STRING) PARTITIONED BY (v) TBLPROPERTIES "
+    "('partition.expiration-time' = '7 d', 'partition.expiration-check-interval' = '{}'{})"
+)
+
+
+def commit_days(process: Process, catalog: Catalog, *days: str) -> None:
+    client = process.client()
+    transaction = client.begin(TABLE)
+    messages = write(catalog, transaction, [{"k": 1, "v": day} for day in days])
+    client.commit(CommitRequest(transaction, Append(), messages))
+
+
+def days(catalog: Catalog) -> list[object]:
+    return sorted(row["v"] for row in read(catalog))  # type: ignore[type-var]
+
+
+def test_old_partitions_are_dropped_after_a_commit_that_says_why(process: Process) -> None:
+    catalog = create_table(process.warehouse, AGED.format("1 h", ""))
+    commit_days(process, catalog, "2020-01-01", "2999-01-01", "junk")
+    until(lambda: days(catalog) == ["2999-01-01", "junk"])
+    table = catalog.load(TABLE)
+    latest = table.paimon.snapshot_manager().get_latest_snapshot()
+    assert (latest.id, latest.commit_kind) == (2, "OVERWRITE")
+    noted = {key.rpartition(".")[2]: text for key, text in latest.properties.items()}
+    assert noted["operation"] == "EXPIRE PARTITIONS" and "coordinator" in noted["user"]
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    metrics = httpx.get(process.address + "/metrics", headers=headers, trust_env=False).text
+    assert "paimon_coordinator_expired_partitions_total 1.0" in metrics
+    commit_days(process, catalog, "2020-01-02")  # the interval is not over
+    time.sleep(0.5)
+    assert days(catalog) == ["2020-01-02", "2999-01-01", "junk"]
+
+
+@pytest.mark.parametrize(
+    "option", [", 'write-only' = 'true'", ", 'partition.timestamp-formatter' = 'EEE'"]
+)
+def test_partitions_stay_where_their_table_leaves_them_to_others(
+    process: Process, option: str
+) -> None:
+    """Or can't say how old they are: that is a problem of upkeep, and snapshots expire."""
+    more = f"{option}, 'snapshot.num-retained.min' = '1', 'snapshot.time-retained' = '1 ms'"
+    catalog = create_table(process.warehouse, AGED.format("1 ms", more))
+    for number in range(3):
+        commit_days(process, catalog, f"2020-01-0{number + 1}")
+    if "EEE" in option:
+        until(lambda: "'EEE'" in problem_of(process))
+        until(lambda: 1 not in snapshots(catalog))
+    time.sleep(0.3)
+    assert len(days(catalog)) == 3
+
+
 def test_failed_expiry_is_a_problem_until_it_succeeds(process: Process, catalog: Catalog) -> None:
     """That of another table changes nothing about it."""
     client, other = process.client(), TableName("other", "default")
