@@ -29,6 +29,7 @@ from paimon_magics.planning.commits.requests import (
     CommitRequest,
     Compact,
     CompactManifests,
+    MergeFrom,
     OverwritePartitions,
     OverwriteTouched,
     Transaction,
@@ -194,6 +195,8 @@ def _change_document(change: Change) -> dict[str, Any]:
             return {"kind": "compact-manifests"}
         case CompactManifests(target_bytes=target):
             return {"kind": "compact-manifests", "target_bytes": target}
+        case MergeFrom(branch=branch):
+            return {"kind": "merge-from", "branch": branch}
         case OverwriteTouched(swallow_newer=swallow, only_unchanged=only_unchanged):
             document = {"kind": "overwrite-touched", "swallow_newer": swallow}
             return {**document, "only_unchanged": True} if only_unchanged else document
@@ -216,6 +219,8 @@ def _change_of(document: Mapping[str, Any]) -> Change:
         case "compact-manifests":
             is_given = document.get("target_bytes") is not None
             return CompactManifests(member(document, "target_bytes", int) if is_given else None)
+        case "merge-from":
+            return MergeFrom(member(document, "branch", str))
         case "overwrite-touched":
             only_unchanged = "only_unchanged" in document and member(
                 document, "only_unchanged", bool

@@ -17,6 +17,7 @@ from paimon_magics.planning.commits.requests import (
     CommitRequest,
     Compact,
     CompactManifests,
+    MergeFrom,
     OverwritePartitions,
     OverwriteTouched,
 )
@@ -51,6 +52,8 @@ def check_commits(
             needed = Scope.CHANGE
         case Append():
             needed = Scope.INSERT if request.read_set is None else Scope.CHANGE
+        case MergeFrom():
+            needed = Scope.INSERT
         case Compact() | CompactManifests():
             needed = _compacting(principal, name)
     check_table(principal, needed, name, load)
@@ -69,7 +72,7 @@ def _changes_rows(table: Table, request: CommitRequest) -> bool:
     messages = decoded(table, request).messages
     is_keyed = table.schema.is_primary_key_table
     match request.change:
-        case CompactManifests():
+        case CompactManifests() | MergeFrom():
             return bool(messages)
         case Compact(moves_keys=True):
             return True

@@ -157,10 +157,20 @@ class CompactManifests:
     target_bytes: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class MergeFrom:
+    """Add the files of another branch of the table that the table, or the branch, lacks. There must
+    be no messages: the files are found when it is committed, so that none is added twice. `branch`
+    is `main` for the table itself.
+    """
+
+    branch: str
+
+
 InsertChange = Append | OverwritePartitions | OverwriteTouched
 """A change that adds or replaces rows."""
 
-Change = InsertChange | Compact | CompactManifests
+Change = InsertChange | Compact | CompactManifests | MergeFrom
 
 
 @dataclass(frozen=True, slots=True)

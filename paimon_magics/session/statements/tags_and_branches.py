@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import InvalidTableError, PaimonMagicsError
-from paimon_magics.planning.commits.read_sets import RowSearch, read_rows
-from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.planning.commits.requests import Append, CommitRequest, MergeFrom
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation, provenance
@@ -22,7 +21,7 @@ from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.statements.compaction import ProcedureCall
 from paimon_magics.session.statements.confirmations import loss_of_change
 from paimon_magics.session.statements.handler import Handler, listing
-from paimon_magics.session.writes.transactions import begun, committed, run_again
+from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.statements.maintenance import MergeBranch
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.subjects import Statement
@@ -50,10 +49,10 @@ from paimon_magics.statements.version_changes import (
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.commits.branch_merging import BranchMerge, plan_branch_merge
 from paimon_magics.tables.snapshots.chain import list_tags
-from paimon_magics.tables.snapshots.latest import state_of
+from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.snapshots.provenance import ROLLED_BACK_FROM
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt, require_branches
-from paimon_magics.tables.table import MAIN_BRANCH, Table
+from paimon_magics.tables.table import MAIN_BRANCH, Table, publishes_itself
 
 
 def alter_tags_handler(scope: StatementScope, statement: AlterTags) -> Handler:
@@ -133,27 +132,40 @@ def _changed(
 
 def run_branch_merge(call: ProcedureCall, request: MergeBranch) -> Outcome:
     """Run CALL sys.merge_branch. It returns true, also where there was nothing to merge."""
-    return run_again(
-        _planned_merge(call, request),
-        lambda plan, attempts: _merged(call, request, plan, attempts),
-        lambda _: _planned_merge(call, request),
-        reruns_max=call.scope.settings.conflict_reruns_max,
-        may_run_again=lambda _: True,
+    scope = call.scope
+    target, plan = _planned_merge(call, request)
+    outcome = call.outcome(target)
+    receipt = None
+    if plan.files:
+        transaction = begun(scope, target.name, None, Attempts(reruns_max=0))
+        operation = Operation("MERGE BRANCH", inserted=plan.rows)
+        properties = provenance(scope, call.text, operation, rows=plan.rows, files=plan.files)
+        change = MergeFrom(request.source)
+        receipt = committed(scope, CommitRequest(transaction, change, properties=properties))
+    if receipt is None or receipt.snapshot_id is None:
+        outcome.message = f"`{target.name}` has all rows of the branch `{request.source}`."
+        return outcome
+    outcome.snapshot_id, outcome.commit_kind = receipt.snapshot_id, receipt.commit_kind
+    outcome.message = (
+        f"{count_text(receipt.delta_rows, 'row')} of the branch `{request.source}` added to "
+        f"`{target.name}` (snapshot {receipt.snapshot_id})."
     )
+    return outcome
 
 
 def branch_merge_lines(call: ProcedureCall, request: MergeBranch) -> list[str]:
     """What CALL sys.merge_branch would add."""
-    plan = _planned_merge(call, request)
+    target, plan = _planned_merge(call, request)
     if not plan.files:
-        return [f"{call.name}: branch `{request.target}` has all rows of `{request.source}`."]
+        return [f"{target.name}: has all rows of the branch `{request.source}`."]
     return [
-        f"{call.name}: would add {count_text(plan.rows, 'row')} of "
-        f"{count_text(plan.files, 'file')} of branch `{request.source}` to `{request.target}`."
+        f"{target.name}: would add {count_text(plan.rows, 'row')} of "
+        f"{count_text(plan.files, 'file')} of the branch `{request.source}`."
     ]
 
 
-def _planned_merge(call: ProcedureCall, request: MergeBranch) -> BranchMerge:
+def _planned_merge(call: ProcedureCall, request: MergeBranch) -> tuple[Table, BranchMerge]:
+    """The branch that gets the rows, and what it would get now."""
     table = call.load()
     with call.errors_located():
         if table.name.branch is not None:
@@ -161,44 +173,13 @@ def _planned_merge(call: ProcedureCall, request: MergeBranch) -> BranchMerge:
                 f"`{table.name}` is a branch: branches belong to the table.",
                 hint=f"Name the table, `{table.name.database}.{table.name.table}`.",
             )
-        source, target = (_branch(call, table, name) for name in (request.source, request.target))
-        return plan_branch_merge(source, target, call.scope.manifests)
-
-
-def _branch(call: ProcedureCall, table: Table, branch: str) -> Table:
-    if branch == MAIN_BRANCH:
-        return call.scope.catalog.load(table.name)
-    require_branches(load_stored(call.scope.catalog, table.name), [branch])
-    return call.scope.catalog.load(replace(table.name, branch=branch))
-
-
-def _merged(
-    call: ProcedureCall, request: MergeBranch, plan: BranchMerge, attempts: Attempts
-) -> Outcome:
-    scope = call.scope
-    target = None if request.target == MAIN_BRANCH else request.target
-    name = replace(call.name, branch=target)
-    rows = pa.table({"result": pa.array([True])})
-    outcome = Outcome.of_rows(scope.spark, call.text, "CALL", rows)
-    outcome.table = str(name)
-    if not plan.files:
-        outcome.message = f"`{name}` has all rows of the branch `{request.source}`."
-        return outcome
-    base = state_of(plan.base)
-    transaction = begun(scope, name, base, attempts)
-    # What others add meanwhile could be the same rows: then the merge is planned again.
-    read = read_rows(base[0], RowSearch(adds_missing=True), manifest_list=base[1])
-    operation = Operation("MERGE BRANCH", inserted=plan.rows)
-    properties = provenance(scope, call.text, operation, rows=plan.rows, files=plan.files)
-    receipt = committed(
-        scope, CommitRequest(transaction, Append(), plan.messages, properties, read)
-    )
-    outcome.snapshot_id, outcome.commit_kind = receipt.snapshot_id, receipt.commit_kind
-    outcome.message = (
-        f"{count_text(plan.rows, 'row')} of {count_text(plan.files, 'file')} of the branch "
-        f"`{request.source}` added to `{name}` (snapshot {receipt.snapshot_id})."
-    )
-    return outcome
+        names = [each for each in (request.source, request.target) if each != MAIN_BRANCH]
+        if not publishes_itself(table):
+            require_branches(load_stored(call.scope.catalog, table.name), names)
+        branch = None if request.target == MAIN_BRANCH else request.target
+        target = call.scope.catalog.load(replace(table.name, branch=branch))
+        latest = latest_snapshot(target.paimon)
+        return target, plan_branch_merge(target, request.source, latest)
 
 
 def show_tags(scope: StatementScope, statement: ShowTags) -> Outcome:

@@ -9,18 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pypaimon.schema.schema_manager import SchemaManager
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.errors import InvalidTableError, UnsupportedStatementError
+from paimon_magics.errors import (
+    InvalidTableError,
+    UnknownNameError,
+    UnsupportedStatementError,
+    nearest,
+)
+from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.partitions import partition_values
+from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
-from paimon_magics.tables.table import Table, publishes_itself
-from paimon_magics.tables.writing.commit_messages import write_message
+from paimon_magics.tables.stores.allowed_paths import is_plain_name
+from paimon_magics.tables.table import MAIN_BRANCH, Table, branch_names, publishes_itself
 from paimon_magics.tables.writing.data_file_metas import stored_metas
 
 _ADDING = ("APPEND", "ANALYZE")
@@ -28,59 +38,85 @@ _ADDING = ("APPEND", "ANALYZE")
 
 @dataclass(frozen=True, slots=True)
 class BranchMerge:
-    """What a merge adds to a branch whose latest snapshot is pypaimon's `base`: the messages of
-    `files` files with `rows` rows."""
+    """What a merge adds: the messages of `files` files with `rows` rows."""
 
-    base: Any
-    messages: tuple[bytes, ...]
+    messages: tuple[CommitMessage, ...]
     files: int
     rows: int
 
 
-def plan_branch_merge(
-    source: Table, target: Table, manifests: Callable[[Table], ManifestCache]
-) -> BranchMerge:
-    """Find the files of `source` that `target` lacks; both are branches of one table.
+def plan_branch_merge(target: Table, branch: str, latest: Any) -> BranchMerge:
+    """Find the files of a branch that `target`, at pypaimon's snapshot `latest`, lacks. Both are
+    branches of one table; `main` is the table itself.
 
     Raises UnsupportedStatementError for tables whose rows are not only added, and InvalidTableError
     for branches that have no snapshots, have changed rows since they were one, or have other
     columns. Nothing is written.
     """
+    source = _Source.of(target, branch)
     _check_tables(source, target)
-    theirs, ours = latest_snapshot(source.paimon), latest_snapshot(target.paimon)
-    for table, latest in ((source, theirs), (target, ours)):
-        if latest is None:
+    theirs = latest_snapshot(target.paimon, branch)
+    for name, newest in ((source.name, theirs), (target.name, latest)):
+        if newest is None:
             raise InvalidTableError(
-                f"`{table.name}` has no snapshot, so it can't be merged.",
+                f"`{name}` has no snapshot, so it can't be merged.",
                 hint="Write to it first.",
             )
-    shared = _shared(source, theirs, target, ours)
-    for table, latest in ((source, theirs), (target, ours)):
-        _check_history(table, shared, latest)
-    files = _lacking(live_files(manifests(source), theirs), live_files(manifests(target), ours))
+    shared = _shared(source, theirs, target, latest)
+    _check_history(source.name, shared, theirs, source.snapshot)
+    _check_history(target.name, shared, latest, partial(read_snapshot, target.paimon))
+    manifests = ManifestCache(target.paimon)  # all branches share a folder of manifests
+    files = _lacking(live_files(manifests, theirs), live_files(manifests, latest))
     _check_files(source, target, files)
-    messages = tuple(write_message(target.paimon, each) for each in _messages(target, files))
     rows = int(np.asarray(files["row_count"]).sum())
-    return BranchMerge(ours, messages, files.num_rows, rows)
+    return BranchMerge(tuple(_messages(target, files)), files.num_rows, rows)
 
 
-def _check_tables(source: Table, target: Table) -> None:
-    for table in (source, target):
-        if publishes_itself(table):
-            raise UnsupportedStatementError(
-                f"`{table.name}` belongs to a REST catalog, which merges no branches.",
-                hint="INSERT INTO the table what the branch has.",
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The branch that is merged: its newest schema, and how its snapshots and schemas are read."""
+
+    name: TableName
+    schema: TableSchema
+    schemas: SchemaManager
+    snapshot: Callable[[int], Any]
+
+    @classmethod
+    def of(cls, target: Table, branch: str) -> _Source:
+        paimon = target.paimon
+        name = replace(target.name, branch=None if branch == MAIN_BRANCH else branch)
+        schemas = SchemaManager(paimon.file_io, paimon.table_path, branch)
+        is_name = branch == MAIN_BRANCH or is_plain_name(branch, "branch-")
+        newest = schemas.latest() if is_name else None
+        if newest is None:
+            raise UnknownNameError(
+                f"There is no branch `{branch}` of `{replace(target.name, branch=None)}`.",
+                hint=nearest(branch, branch_names(paimon), what="branches"),
             )
+        return cls(name, schema_of(newest), schemas, partial(_snapshot_of_branch, paimon, branch))
+
+
+def _snapshot_of_branch(paimon: Any, branch: str, snapshot_id: int) -> Any:
+    return read_snapshot(paimon, snapshot_id, branch)
+
+
+def _check_tables(source: _Source, target: Table) -> None:
+    if publishes_itself(target):
+        raise UnsupportedStatementError(
+            f"`{target.name}` belongs to a REST catalog, which merges no branches.",
+            hint="INSERT INTO the table what the branch has.",
+        )
+    for name, schema in ((source.name, source.schema), (target.name, target.schema)):
         reason = ""
-        if table.schema.is_primary_key_table:
+        if schema.is_primary_key_table:
             reason = "has a primary key: the rows of both have to be merged by their keys"
-        elif table.schema.data_evolution_enabled:
+        elif schema.data_evolution_enabled:
             reason = "has 'data-evolution.enabled' = 'true': its files have some columns only"
-        elif table.schema.deletion_vectors_enabled:
+        elif schema.deletion_vectors_enabled:
             reason = "has deletion vectors: rows of files that both have may be deleted in one"
         if reason:
             raise UnsupportedStatementError(
-                f"`{table.name}` {reason}.",
+                f"`{name}` {reason}.",
                 hint="INSERT INTO the table what the branch has, or CALL sys.fast_forward.",
             )
     if source.schema.row_tracking_enabled != target.schema.row_tracking_enabled:
@@ -95,10 +131,10 @@ def _check_tables(source: Table, target: Table) -> None:
         )
 
 
-def _shared(source: Table, theirs: Any, target: Table, ours: Any) -> int:
+def _shared(source: _Source, theirs: Any, target: Table, ours: Any) -> int:
     """The id of the last snapshot that both have; 0 if they have none in common."""
     for snapshot_id in range(min(theirs.id, ours.id), 0, -1):
-        first = read_snapshot(source.paimon, snapshot_id)
+        first = source.snapshot(snapshot_id)
         second = read_snapshot(target.paimon, snapshot_id)
         if first is None or second is None:
             return 0
@@ -107,9 +143,11 @@ def _shared(source: Table, theirs: Any, target: Table, ours: Any) -> int:
     return 0
 
 
-def _check_history(table: Table, shared: int, latest: Any) -> None:
+def _check_history(
+    name: TableName, shared: int, latest: Any, snapshot_of: Callable[[int], Any]
+) -> None:
     for snapshot_id in range(shared + 1, latest.id + 1):
-        snapshot = latest if snapshot_id == latest.id else read_snapshot(table.paimon, snapshot_id)
+        snapshot = latest if snapshot_id == latest.id else snapshot_of(snapshot_id)
         if snapshot is None:
             problem = f"its snapshot {snapshot_id} has expired, so what it changed is unknown"
         elif snapshot.commit_kind not in _ADDING:
@@ -117,8 +155,8 @@ def _check_history(table: Table, shared: int, latest: Any) -> None:
         else:
             continue
         raise InvalidTableError(
-            f"`{table.name}` can't be merged: {problem}. Since the branches were one, both must "
-            "only have added rows.",
+            f"`{name}` can't be merged: {problem}. Since the branches were one, both must only "
+            "have added rows.",
             hint="INSERT INTO the one branch what the other has.",
         )
 
@@ -135,9 +173,9 @@ def _names(files: pa.Table) -> Iterator[tuple[Any, ...]]:
     return zip(*columns, strict=True)
 
 
-def _check_files(source: Table, target: Table, files: pa.Table) -> None:
+def _check_files(source: _Source, target: Table, files: pa.Table) -> None:
     for schema_id in sorted(set(files["schema_id"].to_pylist())):
-        first = source.paimon.schema_manager.get_schema(schema_id)
+        first = source.schemas.get_schema(schema_id)
         second = target.paimon.schema_manager.get_schema(schema_id)
         if first is None or second is None or first.fields != second.fields:
             raise InvalidTableError(

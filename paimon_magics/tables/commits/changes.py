@@ -30,9 +30,11 @@ from paimon_magics.planning.commits.requests import (
     Change,
     Compact,
     CompactManifests,
+    MergeFrom,
     OverwritePartitions,
     OverwriteTouched,
 )
+from paimon_magics.tables.commits.branch_merging import plan_branch_merge
 from paimon_magics.tables.commits.message_checks import check_compaction, check_rows
 from paimon_magics.tables.manifests.names import ADD, DELETE
 from paimon_magics.tables.table import Table
@@ -76,6 +78,8 @@ def plan_changes(table: Table, change: Change, messages: Sequence[CommitMessage]
         return _compact(table, messages)
     if isinstance(change, CompactManifests):
         return _compact_manifests(messages)
+    if isinstance(change, MergeFrom):
+        return _merge_from(table, change, messages)
     check_rows(table, messages)
     match change:
         case Append(makes_snapshot=makes_snapshot):
@@ -174,6 +178,22 @@ def _compact_manifests(messages: Sequence[CommitMessage]) -> PlanChanges:
     def plan(latest: Any) -> Changes:
         exists = latest is not None
         return Changes("COMPACT", (), (), (), (), is_checked=False, makes_snapshot=exists)
+
+    return plan
+
+
+def _merge_from(table: Table, change: MergeFrom, messages: Sequence[CommitMessage]) -> PlanChanges:
+    """The files that only the other branch has: they are compared with those of the snapshot that
+    the commit comes after, so that there is no conflict."""
+    if messages:
+        raise InvalidValueError("A change `merge-from` takes no messages.")
+
+    def plan(latest: Any) -> Changes:
+        merge = plan_branch_merge(table, change.branch, latest)
+        entries = _entries(table, merge.messages, "new_files", ADD)
+        return Changes(
+            "APPEND", entries, (), (), (), is_checked=False, makes_snapshot=bool(entries)
+        )
 
     return plan
 

@@ -22,6 +22,7 @@ from paimon_magics.planning.commits.requests import (
     CommitRequest,
     Compact,
     CompactManifests,
+    MergeFrom,
     OverwritePartitions,
     OverwriteTouched,
     Transaction,
@@ -60,7 +61,7 @@ def overwrite_check(
     """
     only_unchanged = False
     match request.change:
-        case Append() | Compact() | CompactManifests():
+        case Append() | Compact() | CompactManifests() | MergeFrom():
             return None
         case OverwriteTouched(swallow_newer=True) | OverwritePartitions(swallow_newer=True):
             return None

@@ -81,9 +81,10 @@ def has_state(table: Table, state: tuple[int, str], latest: Any) -> bool | None:
     return None if snapshot is None else state_of(snapshot) == state
 
 
-def read_snapshot(paimon: Any, snapshot_id: int) -> Any:
-    """A snapshot as pypaimon's Snapshot; None if it does not exist, or no longer."""
-    return _read(paimon, paimon.snapshot_manager(), snapshot_id)
+def read_snapshot(paimon: Any, snapshot_id: int, branch: str | None = None) -> Any:
+    """A snapshot of a table, or of `branch`, as pypaimon's Snapshot; None if it does not exist, or
+    no longer."""
+    return _read(paimon, _manager(paimon, branch), snapshot_id)
 
 
 def required_snapshot(
