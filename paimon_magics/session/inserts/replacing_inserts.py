@@ -25,11 +25,12 @@ from paimon_magics.session.inserts.insert import write_planned
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.row_changes.delete_update import deleted_partitions, partitions_meeting
 from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.writes.partitions import PartitionSpec, partition_texts
+from paimon_magics.session.writes.partitions import PartitionSpec
 from paimon_magics.session.writes.prepare import PreparedWrite, prepare_insert
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import Delete, Insert
+from paimon_magics.tables.commits.replaced_partitions import partition_texts
 from paimon_magics.tables.compaction.scopes import StoredPartitions, partitions_of
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import CompletedWrite

@@ -184,7 +184,7 @@ def _copied(scope: StatementScope, statement: Call, planned: _Copying, target: T
     if snapshot is None:
         outcome.message = f"`{source.name}` has no rows, so none were copied."
         return outcome
-    with _kept(scope, source, snapshot.id):
+    with _leased(scope, source, snapshot.id):
         plan = _plan(scope, planned, target)
         base = state_of(latest_snapshot(target.paimon))
         transaction = begun(scope, target.name, base, Attempts(reruns_max=0))
@@ -234,7 +234,7 @@ def _write(
 
 
 @contextmanager
-def _kept(scope: StatementScope, table: Table, snapshot_id: int) -> Iterator[None]:
+def _leased(scope: StatementScope, table: Table, snapshot_id: int) -> Iterator[None]:
     """Keep a snapshot from expiring while the body runs; those of branches don't expire here."""
     if table.name.branch is not None:
         yield
@@ -287,13 +287,13 @@ def run_migration(scope: StatementScope, statement: Call, request: MigrateTable)
     outcome.notes = created.notes
     if request.parallelism is not None:
         outcome.notes = (*outcome.notes, "`parallelism` has no effect: a Spark job migrates.")
-    kept = _dropped(scope, planned) if request.delete_origin else ""
-    stays = kept or not request.delete_origin
+    reason = _dropped(scope, planned) if request.delete_origin else ""
+    stays = reason or not request.delete_origin
     outcome.message = f"`{planned.target}` has the rows of {origin.name} ({origin.provider})" + (
         f", which {'stays' if stays else 'was dropped'}."
     )
-    if kept:
-        outcome.notes = (*outcome.notes, kept)
+    if reason:
+        outcome.notes = (*outcome.notes, reason)
     return outcome
 
 

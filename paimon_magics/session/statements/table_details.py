@@ -15,7 +15,7 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.statements.handler import listing
-from paimon_magics.session.writes.partitions import PartitionSpec, partition_specs, partition_texts
+from paimon_magics.session.writes.partitions import PartitionSpec, partition_specs
 from paimon_magics.spark.views import temporary_views
 from paimon_magics.statements.statement import (
     DescribeDetail,
@@ -24,7 +24,11 @@ from paimon_magics.statements.statement import (
     TableName,
 )
 from paimon_magics.tables.catalog.stored_tables import load_stored
-from paimon_magics.tables.commits.replaced_partitions import PartitionSize, sizes_of_replaced
+from paimon_magics.tables.commits.replaced_partitions import (
+    PartitionSize,
+    partition_texts,
+    sizes_of_replaced,
+)
 from paimon_magics.tables.schema.history import created_at_ms
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.system_tables.describe import option_rows, type_text
