@@ -185,6 +185,15 @@ STATEMENTS = (
         ),
     ),
     StatementHelp(
+        "ANALYZE TABLE",
+        "count rows, values and distinct values, and keep the numbers with the table",
+        (
+            "ANALYZE TABLE t COMPUTE STATISTICS [FOR COLUMNS c, … | FOR ALL COLUMNS]",
+            "ANALYZE TABLE t COMPUTE STATISTICS NOSCAN    -- rows of an append table, without a "
+            "job",
+        ),
+    ),
+    StatementHelp(
         "DESCRIBE",
         "show a table's columns, one column, a database, or what was done to a table",
         (
@@ -209,7 +218,6 @@ STATEMENTS = (
 """The statements that are offered. Anything else goes to Spark, if it names no Paimon table."""
 
 REFUSED = (
-    "ANALYZE TABLE",
     "SHOW BRANCHES",
     "ALTER TABLE … CREATE BRANCH",
 )

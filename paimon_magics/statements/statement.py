@@ -361,6 +361,17 @@ class DescribeDetail(StatementText):
 
 
 @dataclass(frozen=True, slots=True)
+class AnalyzeTable(StatementText):
+    """ANALYZE TABLE name COMPUTE STATISTICS [NOSCAN | FOR COLUMNS … | FOR ALL COLUMNS]. `columns`
+    is None for all columns, and () without FOR."""
+
+    name: TableName
+    name_position: int
+    columns: tuple[str, ...] | None = ()
+    no_scan: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RefreshTable(StatementText):
     """REFRESH [TABLE] name."""
 

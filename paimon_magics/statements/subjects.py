@@ -8,6 +8,7 @@ from typing import assert_never
 from paimon_magics.statements.copying import CopyIntoFiles, CopyIntoTable
 from paimon_magics.statements.statement import (
     AlterDatabase,
+    AnalyzeTable,
     ChangeGrants,
     CreateDatabase,
     CreateTable,
@@ -79,6 +80,7 @@ def subject_of(statement: Statement) -> Subject:
         case (
             AlterTable(name=name)
             | AlterTags(name=name)
+            | AnalyzeTable(name=name)
             | DropTable(name=name)
             | TruncateTable(name=name)
         ):
@@ -173,6 +175,7 @@ Statement = (
     | DescribeHistory
     | DescribeDetail
     | RefreshTable
+    | AnalyzeTable
     | ShowTableExtended
     | Refused
     | PassThrough

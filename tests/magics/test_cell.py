@@ -280,7 +280,7 @@ FAILING = [
     ("SELECT amount FROM orders", UnknownNameError),
     ("SELECT 'open", StatementSyntaxError),
     ("SELECT raise_error('no') FROM orders", JobError),
-    ("ANALYZE TABLE orders COMPUTE STATISTICS", UnsupportedStatementError),
+    ("SHOW BRANCHES orders", UnsupportedStatementError),
     ("INSERT INTO orders VALUES ('x', 'y', 'z')", InvalidValueError),
 ]
 

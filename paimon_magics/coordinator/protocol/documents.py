@@ -23,6 +23,7 @@ from paimon_magics.coordinator.protocol.json_text import dataclass_members, memb
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.read_sets import ReadSet, RowSearch
 from paimon_magics.planning.commits.requests import (
+    Analyze,
     Append,
     Change,
     CommitReceipt,
@@ -191,6 +192,8 @@ def _change_document(change: Change) -> dict[str, Any]:
         case Compact(left_out=left_out, moves_keys=moves):
             moved = {"moves_keys": True} if moves else {}
             return {"kind": "compact", "left_out": _encoded(left_out), **moved}
+        case Analyze(statistics=statistics):
+            return {"kind": "analyze", "statistics": statistics}
         case CompactManifests(target_bytes=None):
             return {"kind": "compact-manifests"}
         case CompactManifests(target_bytes=target):
@@ -216,6 +219,8 @@ def _change_of(document: Mapping[str, Any]) -> Change:
             return Compact(
                 _decoded(document, "left_out"), moves_keys=document.get("moves_keys") is True
             )
+        case "analyze":
+            return Analyze(member(document, "statistics", str))
         case "compact-manifests":
             is_given = document.get("target_bytes") is not None
             return CompactManifests(member(document, "target_bytes", int) if is_given else None)

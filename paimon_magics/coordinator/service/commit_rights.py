@@ -13,6 +13,7 @@ from typing import Any
 from paimon_magics.coordinator.protocol.principals import Principal, Scope
 from paimon_magics.coordinator.protocol.visibility import Load, check_table
 from paimon_magics.planning.commits.requests import (
+    Analyze,
     Append,
     CommitRequest,
     Compact,
@@ -54,7 +55,7 @@ def check_commits(
             needed = Scope.INSERT if request.read_set is None else Scope.CHANGE
         case MergeFrom():
             needed = Scope.INSERT
-        case Compact() | CompactManifests():
+        case Compact() | CompactManifests() | Analyze():
             needed = _compacting(principal, name)
     check_table(principal, needed, name, load)
     if needed is not Scope.CHANGE and _changes_rows(load(name), request):
@@ -72,7 +73,7 @@ def _changes_rows(table: Table, request: CommitRequest) -> bool:
     messages = decoded(table, request).messages
     is_keyed = table.schema.is_primary_key_table
     match request.change:
-        case CompactManifests() | MergeFrom():
+        case CompactManifests() | MergeFrom() | Analyze():
             return bool(messages)
         case Compact(moves_keys=True):
             return True

@@ -109,8 +109,8 @@ class OverwritePartitions:
     """Replace all rows in the partitions that match one of `specs`; () is the whole table.
 
     A spec has a pair (partition column, value) for some or all partition columns; the value is
-    text as Paimon writes it, None for NULL. With more than one spec, rows are only removed: there
-    must be no files to add. With `swallow_newer`, rows that others added after the transaction's
+    text as Paimon writes it, None for NULL. Files to add must be in partitions that are replaced.
+    With `swallow_newer`, rows that others added after the transaction's
     base are replaced too.
     """
 
@@ -167,10 +167,18 @@ class MergeFrom:
     branch: str
 
 
+@dataclass(frozen=True, slots=True)
+class Analyze:
+    """Keep table statistics, JSON as in Paimon's `Statistics`: a snapshot of the kind ANALYZE with
+    the same files. There must be no messages."""
+
+    statistics: str
+
+
 InsertChange = Append | OverwritePartitions | OverwriteTouched
 """A change that adds or replaces rows."""
 
-Change = InsertChange | Compact | CompactManifests | MergeFrom
+Change = InsertChange | Compact | CompactManifests | MergeFrom | Analyze
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,13 +31,15 @@ def stored_default(column: str, data_type: DataType, text: str | None) -> str | 
     text = text.strip()
     value = default_text(text)
     if not isinstance(data_type, AtomicType) or data_type.name in ("VARIANT", "BLOB", "TIME"):
-        raise _refused(column, text, "Columns of this type can't have a default.")
+        hint = "Columns of this type can't have a default: give the value in the INSERT."
+        raise _refused(column, text, hint)
     quoted = _LITERAL.fullmatch(text)
     if quoted and ("\\" in value or "'" in value or '"' in value):
         raise _refused(column, text, "A default can't contain quotes or backslashes.")
     if family_of(data_type) in ("text", "binary"):
         if not quoted:
-            raise _refused(column, text, "Write a literal in quotes; expressions are not stored.")
+            hint = "Write a literal in quotes; give the value of an expression in the INSERT."
+            raise _refused(column, text, hint)
         if data_type.parameters and len(value) > data_type.parameters[0]:
             raise _refused(column, text, f"It is longer than {data_type.parameters[0]}.")
     elif not _fits(data_type, value):

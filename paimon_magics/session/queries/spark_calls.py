@@ -364,12 +364,10 @@ def _refuse_paimon(scope: StatementScope, statement: PassThrough) -> None:
         ):
             raise UnsupportedStatementError(
                 f"{kind} is not offered for Paimon's table `{name}`.",
-                hint=instead_of(kind),
+                hint=instead_of(kind, name),
                 statement=statement.text,
                 position=position,
             )
-        if word == "OPTIMIZE" and not _is_sparks(scope, name):
-            scope.load(name, statement.text, position)  # raises: there is no such table
 
 
 def _refuse_view(scope: StatementScope, statement: Delete | Update | MergeInto) -> None:

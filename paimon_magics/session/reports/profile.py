@@ -34,9 +34,11 @@ from paimon_magics.tables.manifests.live_files import live_files
 from paimon_magics.tables.manifests.partitions import partition_values
 from paimon_magics.tables.reading.data_read import DataRead
 from paimon_magics.tables.schema.history import TableSchemas
+from paimon_magics.tables.snapshots.analyzed import TableStatistics, table_statistics
 from paimon_magics.tables.snapshots.targets import TableState
 
 _FILES, _JOB, _NOWHERE = "file statistics", "Spark job", "not known"
+_ANALYZED = "ANALYZE"
 _EXACT_VALUES_MAX = 2_000_000
 """Up to this many values, of all columns together, distinct values are counted, not estimated."""
 _EXACT, _ESTIMATED = "distinct", "≈distinct"
@@ -82,12 +84,16 @@ def profile_of(
         ]
     stored = manifests.stored_rows
     is_exact = stored is not None and stored * len(targets) <= _EXACT_VALUES_MAX
-    title = _EXACT if is_exact else _ESTIMATED
+    analyzed = None if wants_job else manifests.analyzed
+    title = _EXACT if is_exact and not (analyzed and analyzed.is_current) else _ESTIMATED
     counts = {column.name: _COUNTS[title] for column in targets}
     counts |= dict.fromkeys(partitions, _COUNTS[_EXACT])
     counted: Mapping[str, Any] = {}
     if wants_job:
         rows, counted = _counted(scope, name, _query(targets, counts, title))
+    if analyzed is not None and analyzed.is_current:
+        rows = analyzed.rows if rows is None else rows
+        counted = _of_analysis(columns, known, analyzed, scope.zone)
     drawn = []
     for column in columns:
         row = _row(column, known.get(column.name, Bounds()), counted, rows, scope.zone)
@@ -112,6 +118,8 @@ def profile_of(
         )
     if None in profile.column(5).to_pylist() and effort is not Effort.DISTINCT:
         notes.append(_COUNT_ALL.format(shown))
+    if analyzed is not None:
+        notes.append(_note_on(analyzed, shown))
     notes += _moments(columns, scope.zone)
     # Without a job, the query would give more than the rows if statistics are lacking.
     query = f"{_query(columns, counts, title)} FROM {table_text(name)})"
@@ -130,7 +138,8 @@ def _moments(columns: Sequence[Column], zone: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Manifests:
-    """The values that manifests have: the rows in files, None if unknown, and the table's rows,
+    """What is stored beside the rows. `analyzed` is what ANALYZE found, None for nothing. The
+    values that manifests have: the rows in files, None if unknown, and the table's rows,
     None if files hide rows of each other; then also the bounds of columns, and how many values each
     partition column has."""
 
@@ -138,6 +147,43 @@ class _Manifests:
     rows: int | None = None
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     partitions: Mapping[str, int] = field(default_factory=dict)
+    analyzed: TableStatistics | None = None
+
+
+def _of_analysis(
+    columns: Sequence[Column], known: Mapping[str, Bounds], analyzed: TableStatistics, zone: str
+) -> dict[str, dict[str, Any]]:
+    """The profile rows of the columns that were analyzed. Bounds are those of the files."""
+    rows = {}
+    for column in columns:
+        found = analyzed.columns.get(column.name)
+        bounds = known.get(column.name, Bounds())
+        if found is None:
+            continue
+        least, greatest = (
+            _text(bound, column, zone) if bounds.is_exact and bound is not None else None
+            for bound in (bounds.least, bounds.greatest)
+        )
+        rows[column.name] = {
+            "column": column.name,
+            "type": to_spark_sql(column.type),
+            "nulls": found.get("nullCount") if bounds.nulls is None else bounds.nulls,
+            "min": least,
+            "max": greatest,
+            _ESTIMATED: found.get("distinctCount"),
+            "from": _ANALYZED,
+        }
+    return rows
+
+
+def _note_on(analyzed: TableStatistics, shown: str) -> str:
+    what = f"ANALYZE looked at snapshot {analyzed.snapshot_id}"
+    if analyzed.is_current:
+        return f"{what}, whose rows are those of now; its numbers of distinct values are estimates."
+    return (
+        f"{what}, and rows have changed since: its numbers are not shown. To count anew: ANALYZE "
+        f"TABLE {shown} COMPUTE STATISTICS FOR ALL COLUMNS."
+    )
 
 
 def _of_manifests(
@@ -152,11 +198,12 @@ def _of_manifests(
     folder = scope.manifests(table)
     files = live_files(folder, snapshot)
     stored = sum(files["row_count"].to_pylist())
+    analyzed = table_statistics(table, snapshot)
     if needs_merge:
-        return _Manifests(stored)
+        return _Manifests(stored, analyzed=analyzed)
     bounds = column_bounds(files, TableSchemas(table.paimon).columns, read.schema.columns)
     partitions = _partition_counts(table.paimon, read.schema.partition_keys, files)
-    return _Manifests(stored, stored, bounds, partitions)
+    return _Manifests(stored, stored, bounds, partitions, analyzed)
 
 
 def _partition_counts(paimon: Any, keys: Sequence[str], files: pa.Table) -> dict[str, int]:
@@ -240,7 +287,7 @@ def _row(
     profile = counted.get(column.name)
     base = {"column": column.name, "type": to_spark_sql(column.type)}
     if profile is not None:
-        return {**profile, "from": _JOB}
+        return {"from": _JOB, **profile}
     if rows == 0:
         return {**base, "nulls": 0, "from": _FILES}
     exact = bounds.is_exact

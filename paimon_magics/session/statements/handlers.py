@@ -19,6 +19,7 @@ from paimon_magics.session.row_changes.merge import PreparedMerge, prepare_merge
 from paimon_magics.session.row_changes.previews import preview_merge
 from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.settings_checks import check_statement
+from paimon_magics.session.statements.analysis import analyze_handler
 from paimon_magics.session.statements.calls import call_handler
 from paimon_magics.session.statements.copy_into import export_handler, load_handler
 from paimon_magics.session.statements.creation import create_table_handler
@@ -49,6 +50,7 @@ from paimon_magics.statements.copying import CopyIntoFiles, CopyIntoTable
 from paimon_magics.statements.dialects.alternatives import refused
 from paimon_magics.statements.statement import (
     AlterDatabase,
+    AnalyzeTable,
     ChangeGrants,
     CreateDatabase,
     CreateTable,
@@ -144,6 +146,8 @@ def handler_of(
             return alter_tags_handler(scope, statement)
         case Call():
             return call_handler(scope, statement, parameters)
+        case AnalyzeTable():
+            return analyze_handler(scope, statement)
         case RefreshTable():
             return Handler(run=partial(_refresh, scope, statement), needs=(statement.name,))
         case ChangeGrants():

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.statements.statement import Refused
+from paimon_magics.statements.statement import Refused, TableName
 
 COMING: dict[str, str] = {
     "UPSERT": "INSERT INTO a table with a primary key is an upsert: a row replaces the row with "
@@ -29,17 +29,19 @@ INSTEAD: dict[str, str] = {
     "EXPORT": "Write COPY INTO 'path' FROM t FILE_FORMAT = (TYPE = PARQUET).",
     "INSERT OVERWRITE DIRECTORY": "Write COPY INTO 'path' FROM (SELECT …) FILE_FORMAT = (TYPE = "
     "PARQUET) OVERWRITE = TRUE.",
-    "VACUUM": "Unneeded files are removed when snapshots expire, according to the table's options "
-    "'snapshot.time-retained' and 'snapshot.num-retained.max'.",
-    "OPTIMIZE": "Write CALL sys.compact('t').",
+    "VACUUM": "Snapshots expire, with the files that only they need, by the table's options: "
+    "ALTER TABLE {t} SET TBLPROPERTIES ('snapshot.time-retained' = '7 d').",
+    "SUMMARIZE": "Write %paimon profile {t} in a cell of its own; or ANALYZE TABLE {t} COMPUTE "
+    "STATISTICS FOR ALL COLUMNS, and read {t}$statistics.",
     "CREATE ROLE": "A role begins with its first grant: GRANT READ ON db.* TO ROLE analysts.",
     "DROP ROLE": "REVOKE what it has: SHOW GRANTS TO ROLE analysts lists that.",
     "EXECUTE IMMEDIATE": "Run the text itself as a statement. In Python, session.run(text) "
     "runs a text that a program has put together.",
     "EXPLAIN ANALYZE": "It would run the statement. EXPLAIN FORMATTED shows the plan; run the "
     "statement to see how long it takes.",
-    "ANALYZE TABLE": "It is not needed: Paimon stores row counts, bounds and sizes with each file. "
-    "%paimon profile t shows more.",
+    "ANALYZE TABLES": "Name each table: ANALYZE TABLE t COMPUTE STATISTICS FOR ALL COLUMNS.",
+    "ANALYZE TABLE … PARTITION": "Paimon keeps statistics of the whole table: leave PARTITION out. "
+    "SELECT * FROM t$partitions has the rows, files and bytes of each partition.",
     "REFRESH": "It is not needed: a query reads the table's latest snapshot.",
     "MSCK": "It is not needed: a table's partitions are in its snapshots.",
     "REPAIR": "It is not needed: a table's partitions are in its snapshots.",
@@ -49,8 +51,6 @@ INSTEAD: dict[str, str] = {
     "COMMENT": "Write COMMENT ON TABLE t IS '…', or ALTER TABLE t ALTER COLUMN c COMMENT '…'.",
     "ALTER DATABASE … SET LOCATION": "A database is found by its name, in a folder of the "
     "warehouse. Connect to a warehouse at that location.",
-    "RESTORE": "CALL sys.rollback(table => 't', version => '3') rolls a table back to that "
-    "snapshot.",
     "CREATE INDEX": "Tables have no indexes. To find rows faster, use the primary key, partitions "
     "and the option 'file-index.bloom-filter.columns'.",
     "DROP INDEX": "Tables have no indexes.",
@@ -59,19 +59,26 @@ INSTEAD: dict[str, str] = {
     "CREATE TABLE … CLUSTERED BY": "Write TBLPROPERTIES ('bucket' = '4', 'bucket-key' = 'id').",
     "CREATE TABLE … GENERATED": "Leave it out, and compute the column in the INSERT. A column may "
     "have a DEFAULT.",
+    "CREATE TABLE … GENERATED AS IDENTITY": "Leave it out, and number the rows: INSERT INTO {t} "
+    "SELECT row_number() OVER (ORDER BY …) + (SELECT coalesce(max(id), 0) FROM {t}), …; or use "
+    "uuid() in a STRING column.",
     "CREATE MATERIALIZED": "Write CREATE TABLE t AS SELECT …, and INSERT OVERWRITE t SELECT … to "
     "replace its rows.",
     "CREATE OR REPLACE MATERIALIZED": "Write INSERT OVERWRITE t SELECT …, which replaces all rows "
     "of a table at once.",
-    "CREATE EXTERNAL TABLE": "Write CREATE TABLE: tables are stored in the warehouse. Files "
-    "elsewhere are read as parquet.`path`.",
+    "CREATE EXTERNAL TABLE": "Write CREATE TABLE {t}: tables are stored in the warehouse. Files "
+    "elsewhere are loaded by CREATE TABLE {t} AS SELECT * FROM parquet.`path`.",
     "CREATE TABLE … UNIQUE": "Declare PRIMARY KEY (column): a row replaces the row with the same "
     "key.",
     "CREATE TABLE … REFERENCES": "Leave it out: foreign keys are not checked.",
     "CREATE TABLE … FOREIGN": "Leave it out: foreign keys are not checked.",
-    "CREATE TABLE … CHECK": "Leave it out, and filter the rows in the INSERT. NOT NULL is checked.",
-    "CREATE TABLE … CLUSTER BY": "Leave it out. PARTITIONED BY (column) and the option 'bucket' "
-    "define the layout of the rows.",
+    "CREATE TABLE … CHECK": "Leave it out, and filter the rows: INSERT INTO {t} SELECT … WHERE the "
+    "condition. NOT NULL is checked.",
+    "CREATE TABLE … CLUSTER BY": "Leave it out, and sort the rows of an append table: CALL "
+    "sys.compact(table => '{t}', order_strategy => 'zorder', order_by => 'a,b'). PARTITIONED BY "
+    "(column) and the option 'bucket' define the layout of new rows.",
+    "ALTER TABLE … CLUSTER BY": "To sort the rows of an append table: CALL sys.compact(table => "
+    "'{t}', order_strategy => 'zorder', order_by => 'a,b').",
     "CREATE TABLE … PARTITIONED BY": "Partitions are columns: add a column, such as day DATE, and "
     "write PARTITIONED BY (day).",
     "ALTER TABLE … ADD CONSTRAINT": "A primary key must be set in CREATE TABLE: create a new table "
@@ -92,7 +99,8 @@ _LISTED = "%paimon help lists the offered statements."
 
 def refused(statement: Refused) -> UnsupportedStatementError:
     """Return the error for `statement`."""
-    name, hint = statement.name, instead_of(statement.kind)
+    name = statement.name
+    hint = instead_of(statement.kind, name)
     if "BRANCH" in statement.kind:
         hint = (
             "Use CALL sys.create_branch, sys.rename_branch, sys.delete_branch or sys.fast_forward; "
@@ -107,7 +115,9 @@ def refused(statement: Refused) -> UnsupportedStatementError:
     )
 
 
-def instead_of(kind: str) -> str:
-    """The alternative to a statement of this kind, found by its first words."""
+def instead_of(kind: str, name: TableName | None = None) -> str:
+    """The alternative to a statement of this kind, found by its first words; for the table `name`,
+    as far as it is known."""
     prefixes = [words for words in INSTEAD if kind.startswith(words)]
-    return INSTEAD[max(prefixes, key=len)] if prefixes else _LISTED
+    hint = INSTEAD[max(prefixes, key=len)] if prefixes else _LISTED
+    return hint.replace("{t}", "t" if name is None else str(name))

@@ -23,6 +23,7 @@ from paimon_magics.statements.grammar.calls import read_call, read_show_tags
 from paimon_magics.statements.grammar.copying import read_copy
 from paimon_magics.statements.grammar.delete_update import read_delete, read_update
 from paimon_magics.statements.grammar.grants import read_grant, read_revoke, read_show_grants
+from paimon_magics.statements.grammar.habits import read_optimize, read_restore
 from paimon_magics.statements.grammar.merges import read_merge
 from paimon_magics.statements.grammar.spark_passthrough import pass_through
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
@@ -63,12 +64,12 @@ _REFUSED: tuple[tuple[str, ...], ...] = (
     ("CREATE", "MATERIALIZED", "VIEW"),
     ("CREATE", "OR", "REPLACE", "MATERIALIZED", "VIEW"),
     ("DROP", "INDEX"),
-    ("ANALYZE", "TABLE"),
     ("ANALYZE", "TABLES"),
+    ("SUMMARIZE",),
     ("EXECUTE", "IMMEDIATE"),
     ("SHOW", "BRANCHES"),
 )
-_BEFORE_REFUSED = word_set("FROM INTO OVERWRITE TABLE UPDATE TAGS BRANCHES")
+_BEFORE_REFUSED = word_set("FROM INTO OVERWRITE TABLE UPDATE TAGS BRANCHES SUMMARIZE")
 _QUERY_BEGINS = ("SELECT", "VALUES", "WITH", "FROM", "TABLE")
 _KIND_WITHOUT = frozenset({"FROM", "INTO"})
 
@@ -398,6 +399,9 @@ _READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
     (("REVOKE",), read_revoke),
     (("COMMENT", "ON"), _comment_on),
     (("REFRESH",), _refresh),
+    (("OPTIMIZE",), read_optimize),
+    (("RESTORE",), read_restore),
+    (("ANALYZE", "TABLE"), tables.read_analyze),
 )
 
 

@@ -15,6 +15,7 @@ from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS
 from paimon_magics.statements.queries.query_text import at_query, read_query
 from paimon_magics.statements.statement import (
+    AnalyzeTable,
     ColumnDefinition,
     CreateTable,
     Describe,
@@ -234,6 +235,22 @@ def read_refresh(cursor: Cursor) -> RefreshTable:
     return RefreshTable(cursor.text, cursor.offset, name, position)
 
 
+def read_analyze(cursor: Cursor) -> AnalyzeTable:
+    """Read what follows ANALYZE TABLE."""
+    name, position = table_name(cursor)
+    if cursor.at("PARTITION"):
+        raise RefusedHere("ANALYZE TABLE … PARTITION")
+    cursor.expect("COMPUTE", "STATISTICS")
+    columns: tuple[str, ...] | None = ()
+    no_scan = cursor.accept("NOSCAN")
+    if not no_scan and cursor.accept("FOR", "ALL", "COLUMNS"):
+        columns = None
+    elif not no_scan and cursor.accept("FOR"):
+        cursor.expect("COLUMNS")
+        columns = cursor.listed(lambda: cursor.identifier("a column's name"))
+    return AnalyzeTable(cursor.text, cursor.offset, name, position, columns, no_scan)
+
+
 def read_comment_on_table(cursor: Cursor) -> AlterTable:
     """Read what follows COMMENT ON TABLE: a change of the option `comment`."""
     name, position = table_name(cursor)
@@ -376,12 +393,20 @@ def read_details(cursor: Cursor, statement: str, *, positioned: bool = False) ->
             cursor.index += 2
             cursor.accept("NOT", "ENFORCED")
             details.is_key = True
+        elif _at_identity(cursor):
+            raise RefusedHere(f"{statement} … GENERATED AS IDENTITY")
         elif cursor.at_any("GENERATED", "CHECK", "UNIQUE", "REFERENCES", "COLLATE"):
             raise RefusedHere(f"{statement} … {cursor.peek().upper}")
         elif positioned and cursor.at_any("FIRST", "AFTER"):
             details.first, details.after = read_position(cursor)
         else:
             return details
+
+
+def _at_identity(cursor: Cursor) -> bool:
+    """Whether GENERATED ALWAYS, or BY DEFAULT, AS IDENTITY comes next; or the word alone."""
+    always = cursor.at("GENERATED", "ALWAYS", "AS", "IDENTITY")
+    return always or cursor.at("GENERATED", "BY", "DEFAULT", "AS", "IDENTITY")
 
 
 def read_position(cursor: Cursor) -> tuple[bool, str | None]:

@@ -26,6 +26,7 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import InvalidValueError, TableDamagedError
 from paimon_magics.planning.commits.requests import (
+    Analyze,
     Append,
     Change,
     Compact,
@@ -80,6 +81,8 @@ def plan_changes(table: Table, change: Change, messages: Sequence[CommitMessage]
         return _compact_manifests(messages)
     if isinstance(change, MergeFrom):
         return _merge_from(table, change, messages)
+    if isinstance(change, Analyze):
+        return _analyze(messages)
     check_rows(table, messages)
     match change:
         case Append(makes_snapshot=makes_snapshot):
@@ -168,6 +171,13 @@ def _compact(table: Table, messages: Sequence[CommitMessage]) -> PlanChanges:
         makes_snapshot=bool(entries or changelog or index_deletes or index_adds),
     )
     return lambda _: changes
+
+
+def _analyze(messages: Sequence[CommitMessage]) -> PlanChanges:
+    if messages:
+        raise InvalidValueError("A commit of statistics has no messages.")
+    kept = Changes("ANALYZE", (), (), (), (), is_checked=False, makes_snapshot=True)
+    return lambda _: kept
 
 
 def _compact_manifests(messages: Sequence[CommitMessage]) -> PlanChanges:

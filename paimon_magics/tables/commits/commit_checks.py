@@ -18,6 +18,7 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError, OutdatedPlanError, PaimonMagicsError
 from paimon_magics.planning.commits.requests import (
+    Analyze,
     Append,
     CommitRequest,
     Compact,
@@ -61,7 +62,7 @@ def overwrite_check(
     """
     only_unchanged = False
     match request.change:
-        case Append() | Compact() | CompactManifests() | MergeFrom():
+        case Append() | Compact() | CompactManifests() | MergeFrom() | Analyze():
             return None
         case OverwriteTouched(swallow_newer=True) | OverwritePartitions(swallow_newer=True):
             return None

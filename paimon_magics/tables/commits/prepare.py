@@ -36,6 +36,7 @@ from paimon_magics.tables.commits.dynamic_keys import (
     hash_entries,
     united_entries,
 )
+from paimon_magics.tables.commits.new_statistics import NewStatistics
 from paimon_magics.tables.manifests.hash_indexes import HashIndexes
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests
@@ -102,6 +103,7 @@ class SnapshotPreparation:
         self._names = names
         self._rules = MergeRules.of(table.schema)
         self._only_manifests = isinstance(request.change, CompactManifests)
+        self._analyzed = NewStatistics(table, request.change, names)
         if isinstance(request.change, CompactManifests):
             self._rules = self._rules.for_all(request.change.target_bytes)
         self._lists = ManifestListManager(table.paimon)
@@ -163,7 +165,7 @@ class SnapshotPreparation:
             None if latest is None else latest.uuid,
             entries,
             frozenset(name for name in self._names.issued if name in named),
-            tuple(index_paths),
+            (*index_paths, *self._analyzed.paths(snapshot.statistics)),
             tuple(superseded),
         )
 
@@ -261,7 +263,10 @@ class SnapshotPreparation:
         return others | carried_properties(before) | dict(self._properties)
 
     def _statistics(self, latest: Any) -> str | None:
-        """The table statistics of the latest snapshot, unless the schema has changed since."""
+        """The table statistics that are committed, or else those of the latest snapshot, unless the
+        schema has changed since."""
+        if self._analyzed.is_given:
+            return self._analyzed.written(latest)
         if latest is None or latest.statistics is None:
             return None
         folder = self._paimon.path_factory().statistics_path()

@@ -44,6 +44,7 @@ class MetadataNames:
     def __init__(self, token: str) -> None:
         self._token = token
         self.issued: list[str] = []
+        self._statistics = 0
 
     def manifest(self) -> str:
         """The name of the next manifest."""
@@ -56,6 +57,11 @@ class MetadataNames:
     def index_manifest(self) -> str:
         """The name of the next index manifest."""
         return self._next("index-manifest")
+
+    def statistics(self) -> str:
+        """The name of the next file of table statistics, which is in a folder of its own."""
+        self._statistics += 1
+        return f"stats-{self._token}-{self._statistics - 1}"
 
     def _next(self, kind: str) -> str:
         self.issued.append(f"{kind}-{self._token}-{len(self.issued)}")

@@ -241,3 +241,26 @@ def test_use_of_sparks_catalog_keeps_paimons_names(in_spark_catalog: Session) ->
     assert rows(session, "SELECT * FROM t") == [(1,)]
     with pytest.raises(UnknownNameError):
         session.run("USE nope_catalog")
+
+
+# ---- statements of other table formats
+
+
+def test_optimize_compacts_and_restore_rolls_back(t: Session) -> None:
+    t.run("INSERT INTO t VALUES (9, 'n', 'x')")
+    planned = t.run("OPTIMIZE t WHERE day = 'x' ZORDER BY (id)", dry_run=True)
+    assert (
+        planned.message
+        == t.run(
+            "CALL sys.compact(table => 't', where => \"day = 'x'\", order_strategy => 'zorder', "
+            "order_by => 'id')",
+            dry_run=True,
+        ).message
+    )
+    t.run("OPTIMIZE t")
+    with pytest.raises(UnconfirmedError):
+        t.run("RESTORE TABLE t TO VERSION AS OF 1", confirm=False)
+    t.run("RESTORE TABLE t TO VERSION AS OF 1", confirm=True)
+    assert rows(t, ALL) == ROWS
+    with pytest.raises(PaimonMagicsError, match="snapshot 9"):
+        t.run("RESTORE t VERSION AS OF 9")

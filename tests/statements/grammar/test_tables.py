@@ -430,7 +430,6 @@ def test_unsupported_statements_are_refused_by_name(text, kind, name):
         ("CACHE TABLE orders", ["orders"]),
         ("CACHE LAZY TABLE c AS SELECT * FROM shop.orders", ["c", "shop.orders"]),
         ("UNCACHE TABLE IF EXISTS orders", ["orders"]),
-        ("OPTIMIZE shop.orders", ["shop.orders"]),
         ("MSCK REPAIR TABLE orders", ["orders"]),
         ("SHOW FUNCTIONS", []),
         ("SHOW CATALOGS", []),
