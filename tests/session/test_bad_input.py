@@ -515,7 +515,7 @@ NEWCOMERS: list[tuple[str, str, str]] = [
     ("CREATE TABLE u (id BIGINT GENERATED ALWAYS AS IDENTITY)", "IDENTITY", "FROM u)"),
     ("CREATE TABLE u (id INT) CLUSTER BY (id)", "CLUSTER BY", "table => 'u'"),
     ("CREATE EXTERNAL TABLE u (id INT)", "EXTERNAL", "CREATE TABLE u AS SELECT"),
-    ("RESTORE TABLE orders TO TIMESTAMP AS OF '2026-01-01'", "VERSION", "HISTORY orders"),
+    ("RESTORE TABLE orders TO TIMESTAMP AS OF '2026-01-01'", "TIMESTAMP", "HISTORY orders"),
     ("CREATE TABLE u (id INT DEFAULT 1 + 1)", "`id`", "literal"),
     ("CREATE TABLE u (a ARRAY<INT> DEFAULT array(1))", "`a`", "in the INSERT"),
     ("CREATE TABLE u (id INT UNIQUE)", "UNIQUE", "PRIMARY KEY"),

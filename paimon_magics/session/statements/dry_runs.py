@@ -27,7 +27,7 @@ from paimon_magics.statements.subjects import Explain, Statement
 from paimon_magics.tables.manifests.partitions import partition_name
 
 _WORDS = re.compile(
-    r"\b(?:overwrite|truncate|drop|alter|delete|update|merge|call|replace)\b", re.IGNORECASE
+    r"\b(?:overwrite|truncate|drop|alter|delete|update|merge|call|replace|restore)\b", re.IGNORECASE
 )
 _MODE = re.compile(r"partitionOverwriteMode\s*=\s*['\"`]?(\w+)", re.IGNORECASE)
 _MODE_KEY = "spark.sql.sources.partitionOverwriteMode"

@@ -51,6 +51,9 @@ INSTEAD: dict[str, str] = {
     "COMMENT": "Write COMMENT ON TABLE t IS '…', or ALTER TABLE t ALTER COLUMN c COMMENT '…'.",
     "ALTER DATABASE … SET LOCATION": "A database is found by its name, in a folder of the "
     "warehouse. Connect to a warehouse at that location.",
+    "RESTORE TABLE … TO TIMESTAMP": "Find its snapshot by DESCRIBE HISTORY {t}, and write RESTORE "
+    "TABLE {t} TO VERSION AS OF that; or CALL sys.rollback_to_timestamp('{t}', milliseconds since "
+    "1970).",
     "CREATE INDEX": "Tables have no indexes. To find rows faster, use the primary key, partitions "
     "and the option 'file-index.bloom-filter.columns'.",
     "DROP INDEX": "Tables have no indexes.",

@@ -4,14 +4,9 @@ Delta Lake and its kin write them. They become the CALL of that procedure."""
 from __future__ import annotations
 
 from paimon_magics.statements.clauses.names import table_name, table_text
-from paimon_magics.statements.lexing.cursor import Cursor
+from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import Argument, Call
-
-_MOMENT = (
-    "For a moment, find its snapshot by DESCRIBE HISTORY {0}, and write RESTORE TABLE {0} TO "
-    "VERSION AS OF that; or CALL sys.rollback_to_timestamp('{0}', milliseconds since 1970)."
-)
 
 
 def read_optimize(cursor: Cursor) -> Call:
@@ -37,7 +32,7 @@ def read_restore(cursor: Cursor) -> Call:
     name, position = table_name(cursor)
     cursor.accept("TO")
     if cursor.at("TIMESTAMP"):
-        cursor.fail("VERSION AS OF", hint=_MOMENT.format(table_text(name)))
+        raise RefusedHere("RESTORE TABLE … TO TIMESTAMP")
     cursor.expect("VERSION", "AS", "OF")
     at = cursor.position
     token = cursor.peek()
