@@ -169,10 +169,10 @@ def errors_by_file(spark: SparkSession, checked: DataFrame) -> dict[str, FileErr
         F.min_by(ERROR, F.when(F.col(ERROR).isNotNull(), F.col("number"))).alias("first"),
     )
     with cancellable(spark):
-        found = counted.collect()
+        counts = counted.collect()
     return {
         plain_path(unquote(row[_FILE])): FileErrors(row["rows"], row["errors"], row["first"])
-        for row in found
+        for row in counts
     }
 
 
@@ -243,7 +243,8 @@ def loaded_frame(rows: SourceRows, source: DataFrame) -> DataFrame:
     columns = []
     for name, column in rows.pairs:
         value = F.col(quoted(name))
-        is_text = isinstance(source.schema[name].dataType, T.StringType)
+        # Other types refuse such a text by themselves.
+        is_text = isinstance(spark_type(column.type), T.StringType)
         if rows.is_text and is_text and not rows.replaces_characters:
             message = f"{CHECK_FAILED}column `{column.name}` has {_UNDECODED}"
             failed = F.raise_error(F.lit(message))

@@ -344,10 +344,18 @@ def _of_text(value: SparkColumn, target: AtomicType) -> SparkColumn | None:
                 return None
             wide = value.try_cast(spark_types.DecimalType(_DECIMAL_DIGITS_MAX, most))
             lost = _of_decimal(wide, spark_types.DecimalType(_DECIMAL_DIGITS_MAX, most), target)
+            # Most texts are short enough to be seen without DECIMALs.
+            point = F.instr(value, ".")
+            may_be = (point > 0) & (F.length(value) - point > scale)
+            may_be |= F.contains(F.lower(value), F.lit("e"))
+            lost = None if lost is None else F.when(may_be, lost)
         case AtomicType(name="DATE"):
             lost = _of_timestamp(
                 value.try_cast("timestamp_ntz"), spark_types.TimestampNTZType(), target
             )
+            # A time of day follows a blank or a T; other texts need no cast.
+            may_be = F.contains(value, F.lit(" ")) | F.contains(value, F.lit("T"))
+            lost = None if lost is None else F.when(may_be, lost)
         case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ", parameters=(digits,)):
             # The zone that a text names does not matter here.
             instant = value.try_cast("timestamp")

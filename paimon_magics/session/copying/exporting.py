@@ -195,15 +195,15 @@ def _check_target(scope: StatementScope, copy: CopyIntoFiles, target: _Target) -
     warehouse = str(scope.catalog.warehouse).rstrip("/")
     if target.is_local:
         warehouse = os.path.realpath(warehouse)
-        kept = [warehouse, os.path.realpath("."), os.path.realpath(os.path.expanduser("~"))]
+        guarded = [warehouse, os.path.realpath("."), os.path.realpath(os.path.expanduser("~"))]
     else:
-        kept = [warehouse]
+        guarded = [warehouse]
         if target.place.count("/") < 3:
             raise InvalidValueError(
                 f"`{copy.path}` is a whole bucket.", hint="Name a folder below it."
             )
     is_inside = target.place.startswith(f"{warehouse}/")
-    above = next((k for k in kept if f"{k}/".startswith(f"{target.place.rstrip('/')}/")), None)
+    above = next((k for k in guarded if f"{k}/".startswith(f"{target.place.rstrip('/')}/")), None)
     if is_inside or above == warehouse:
         raise InvalidValueError(
             f"`{copy.path}` is a place of the warehouse {warehouse}, whose files are tables'.",

@@ -207,8 +207,8 @@ class _Load:
         rows, self.origins = self._rows(files, tolerant=bool(self._errors()))
         source = good_rows(checked_rows(rows)) if self._errors() else rows.frame
         insert = _insert_of(copy, rows)
-        given = GivenRows(loaded_frame(rows, source))
-        prepared = prepare_insert(scope, insert, {}, given)
+        new_rows = GivenRows(loaded_frame(rows, source))
+        prepared = prepare_insert(scope, insert, {}, new_rows)
         prepared.check()
         read = None if copy.force else read_rows(
             plan.state[0], RowSearch(), manifest_list=plan.state[1]
@@ -249,8 +249,8 @@ class _Load:
         rows, origins = self._rows(self.plan.to_load, tolerant=True)
         frame = checked_rows(rows)
         with errors_translated(self.copy.text, self.copy.path_position):
-            found = errors_by_file(self.scope.spark, frame)
-        self.seen = _by_place(found, origins)
+            by_path = errors_by_file(self.scope.spark, frame)
+        self.seen = _by_place(by_path, origins)
         if self.copy.rejected is not None and self._errors():
             bad = rejected_rows(frame, rows, self.id)
             keep_rejected(self.scope, self.copy.rejected, bad)
@@ -360,8 +360,8 @@ def _validated(scope: StatementScope, copy: CopyIntoTable, plan: LoadPlan) -> Ou
         if copy.validated_rows is not None:
             frame = frame.limit(copy.validated_rows)
         with errors_translated(copy.text, copy.path_position):
-            found = errors_by_file(scope.spark, frame)
-        seen = _by_place(found, origins)
+            by_path = errors_by_file(scope.spark, frame)
+        seen = _by_place(by_path, origins)
         names = {file.place: file.name for file in plan.to_load}
         results = checked(names, seen)
     answer = answer_of(scope, copy, [*results, *skipped(file.name for file in plan.known)])
@@ -378,9 +378,9 @@ def _insert_of(copy: CopyIntoTable, rows: SourceRows) -> Insert:
     return Insert(copy.text, copy.offset, copy.target, copy.target_position, False, source, names)
 
 
-def _by_place(found: Mapping[str, FileErrors], origins: Origins) -> dict[str, FileErrors]:
+def _by_place(by_path: Mapping[str, FileErrors], origins: Origins) -> dict[str, FileErrors]:
     """What was found, by the places of the files."""
-    return {origins.by_path[path]: errors for path, errors in found.items()}
+    return {origins.by_path[path]: errors for path, errors in by_path.items()}
 
 
 def _rows_refused(

@@ -147,10 +147,10 @@ def _listed(
 
 def _local(shown: str, path: str) -> Iterator[str]:
     exists = os.path.exists(path)
-    found = [path] if exists or not _PATTERN.search(path) else sorted(glob.glob(path))
-    if not exists and (found == [path] or not found):
+    places = [path] if exists or not _PATTERN.search(path) else sorted(glob.glob(path))
+    if not exists and (places == [path] or not places):
         raise missing_file(shown)
-    for place in found:
+    for place in places:
         if os.path.isdir(place):
             yield from (entry.path for entry in os.scandir(place) if entry.is_file())
         else:
@@ -164,14 +164,14 @@ def _stored(scope: StatementScope, shown: str, path: str) -> Iterator[str]:
         if _PATTERN.search(path):
             fixed = path[: cast("re.Match[str]", _PATTERN.search(path)).start()].rpartition("/")[0]
             every = store.files_below(fixed)
-            found = [place for place in every if _fits(place, path)]
+            places = [place for place in every if _fits(place, path)]
         elif (names := store.names(path)) or store.size(path) is None:
-            found = [f"{path}/{name}" for name in names]
+            places = [f"{path}/{name}" for name in names]
         else:
-            found = [path]
-    if not found:
+            places = [path]
+    if not places:
         raise UnknownNameError(f"There is no file or folder `{shown}`.", hint="Check the path.")
-    yield from found
+    yield from places
 
 
 def _fits(place: str, pattern: str) -> bool:

@@ -74,7 +74,7 @@ def _targets(copy: CopyIntoTable, schema: TableSchema) -> list[Column]:
     if copy.columns is None:
         return list(schema.columns)
     by_name = {column.name.lower(): column for column in schema.columns}
-    found: list[Column] = []
+    columns: list[Column] = []
     for name in copy.columns:
         column = by_name.get(name.lower())
         position = max(copy.text.find(name, copy.target_position), 0)
@@ -85,15 +85,15 @@ def _targets(copy: CopyIntoTable, schema: TableSchema) -> list[Column]:
                 statement=copy.text,
                 position=position,
             )
-        if column in found:
+        if column in columns:
             raise InvalidValueError(
                 f"Duplicate columns in column list: {name}.",
                 hint="Leave one of them out.",
                 statement=copy.text,
                 position=position,
             )
-        found.append(column)
-    return found
+        columns.append(column)
+    return columns
 
 
 @dataclass
@@ -215,15 +215,15 @@ class _Reading:
     def _matched(self, targets: Sequence[Column], names: Sequence[str]) -> dict[int, Column]:
         """The table's columns by the places of their values in the files."""
         places = {name.lower(): number for number, name in enumerate(names)}
-        found = {
+        matches = {
             places[column.name.lower()]: column
             for column in targets
             if column.name.lower() in places
         }
-        if not found:
+        if not matches:
             raise self._no_column(targets, ", ".join(f"`{name}`" for name in names[:_SHOWN_MAX]))
-        more = [name for number, name in enumerate(names) if number not in found]
-        lacking = [column.name for column in targets if column not in found.values()]
+        more = [name for number, name in enumerate(names) if number not in matches]
+        lacking = [column.name for column in targets if column not in matches.values()]
         if more:
             shown = ", ".join(f"`{name}`" for name in more[:_SHOWN_MAX])
             self.scope.note(
@@ -233,7 +233,7 @@ class _Reading:
         if lacking:
             shown = ", ".join(f"`{name}`" for name in lacking[:_SHOWN_MAX])
             self.scope.note(f"The files have no {shown}: the default, or NULL, is stored.")
-        return found
+        return matches
 
     def _no_column(self, targets: Sequence[Column], shown: str) -> InvalidValueError:
         listed = ", ".join(f"`{column.name}`" for column in targets[:_SHOWN_MAX])

@@ -29,7 +29,16 @@ _ERRORS = {
 }
 
 
-def load_handler(scope: StatementScope, copy: CopyIntoTable) -> Handler:
+def copy_handler(
+    scope: StatementScope, copy: CopyIntoTable | CopyIntoFiles, parameters: Mapping[str, object]
+) -> Handler:
+    """COPY INTO, both ways."""
+    if isinstance(copy, CopyIntoTable):
+        return _load_handler(scope, copy)
+    return _export_handler(scope, copy, parameters)
+
+
+def _load_handler(scope: StatementScope, copy: CopyIntoTable) -> Handler:
     """COPY INTO a table."""
 
     def run() -> Outcome:
@@ -48,7 +57,7 @@ def load_handler(scope: StatementScope, copy: CopyIntoTable) -> Handler:
     )
 
 
-def export_handler(
+def _export_handler(
     scope: StatementScope, copy: CopyIntoFiles, parameters: Mapping[str, object]
 ) -> Handler:
     """COPY INTO files."""

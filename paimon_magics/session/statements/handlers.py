@@ -21,7 +21,7 @@ from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.settings_checks import check_statement
 from paimon_magics.session.statements.analysis import analyze_handler
 from paimon_magics.session.statements.calls import call_handler
-from paimon_magics.session.statements.copy_into import export_handler, load_handler
+from paimon_magics.session.statements.copy_into import copy_handler
 from paimon_magics.session.statements.creation import create_table_handler
 from paimon_magics.session.statements.ddl import alter_table_handler, drop_table_handler
 from paimon_magics.session.statements.grants import change_grants, show_grants
@@ -128,10 +128,8 @@ def handler_of(
             return row_change_handler(scope, statement, parameters, wait)
         case MergeInto():
             return _merge_handler(scope, statement, parameters)
-        case CopyIntoTable():
-            return load_handler(scope, statement)
-        case CopyIntoFiles():
-            return export_handler(scope, statement, parameters)
+        case CopyIntoTable() | CopyIntoFiles():
+            return copy_handler(scope, statement, parameters)
         case TruncateTable():
             return truncate_handler(scope, statement, parameters)
         case CreateTemporaryView():
@@ -297,6 +295,13 @@ def _clause(merge: MergeInto, clause: PlannedClause) -> str:
 
 
 # CREATE DATABASE, DROP DATABASE and USE.
+
+
+def _drop_database_handler(scope: StatementScope, statement: DropDatabase) -> Handler:
+    return Handler(
+        run=partial(_drop_database, scope, statement),
+        unconfirmed=lambda mode: _unconfirmed_drop(scope, statement),
+    )
 
 
 def _unconfirmed_drop(scope: StatementScope, statement: DropDatabase) -> UnconfirmedError | None:

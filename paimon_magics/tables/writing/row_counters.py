@@ -104,8 +104,8 @@ class RowOrigins:
     def noted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The same rows, after they are counted. Rows without ORIGIN are not."""
         if ORIGIN in rows.schema.names:
-            found, numbers = np.unique(np.asarray(rows.column(ORIGIN)), return_counts=True)
-            pairs = zip(found.tolist(), numbers.tolist(), strict=True)
+            origins, numbers = np.unique(np.asarray(rows.column(ORIGIN)), return_counts=True)
+            pairs = zip(origins.tolist(), numbers.tolist(), strict=True)
             self.counts = added_origins((self.counts, tuple(pairs)))
         return rows
 
