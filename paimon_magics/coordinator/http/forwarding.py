@@ -88,7 +88,7 @@ def _forwarded(scope: Scope, peers: Peers) -> Scope:
         changed["scheme"] = {"http": "ws", "https": "wss"}[proto] if is_socket else proto
     hops = ",".join(headers.getlist("x-forwarded-for")).split(",")[-_HOPS_MAX:]
     for hop in reversed([hop.strip().strip('"') for hop in hops]):
-        client = _address_in(hop)
+        client = address_in(hop)
         if client is None:  # the addresses before it come from an unknown writer
             break
         changed["client"] = (client, 0)
@@ -97,7 +97,7 @@ def _forwarded(scope: Scope, peers: Peers) -> Scope:
     return changed
 
 
-def _address_in(hop: str) -> str | None:
+def address_in(hop: str) -> str | None:
     """The address in a member of X-Forwarded-For, which may have a port."""
     for text in (hop, hop.rsplit(":", 1)[0].strip("[]")):
         try:

@@ -30,8 +30,10 @@ from paimon_magics.coordinator.protocol.errors import BrokeOffError
 
 _log = logging.getLogger(__name__)
 PASSED_ON = "paimon-coordinator-passed-on"
-"""The header of requests that a coordinator has passed on."""
+"""The header of requests that a coordinator has passed on: by what the owner knows that one, see
+`ownership.introductions`."""
 
+_MARK = "1"  # of a standby that the owner does not know
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 # The names of headers in ASGI are in lower case.
 _CHANNEL = {b"paimon-channel", b"paimon-offset"}
@@ -50,10 +52,11 @@ class Relay:
     """Passes requests on to one owner. For one event loop.
 
     `address` is the owner's URL with its path prefix, `root` the path prefix here. `tls` has the
-    certificates to trust.
+    certificates to trust. `mark` is sent in `PASSED_ON`.
     """
 
-    def __init__(self, address: str, root: str, tls: ssl.SSLContext) -> None:
+    def __init__(self, address: str, root: str, tls: ssl.SSLContext, mark: str = _MARK) -> None:
+        self.mark = mark
         self.address = address
         self._root = root
         self._tls = tls
@@ -76,7 +79,10 @@ class Relay:
         """Ask the owner for a path with a request's token. None if it does not answer."""
         timeout = dict.fromkeys(("connect", "pool", "read", "write"), _CONNECT_SECONDS)
         request = httpx.Request(
-            "GET", self.address + path, headers=_headers(scope), extensions={"timeout": timeout}
+            "GET",
+            self.address + path,
+            headers=_headers(scope, self.mark),
+            extensions={"timeout": timeout},
         )
         try:
             return await self._http.send(request)
@@ -115,7 +121,7 @@ class Relay:
         address = self.address.replace("http", "ws", 1) + self._target(scope)
         named = [
             (name.decode("latin-1"), value.decode("latin-1"))
-            for name, value in _headers(scope)
+            for name, value in _headers(scope, self.mark)
             if not name.startswith(_SOCKETS_OWN)
         ]
         try:
@@ -164,7 +170,7 @@ class Relay:
         return httpx.Request(
             scope["method"],
             self._base,
-            headers=_headers(scope),
+            headers=_headers(scope, self.mark),
             content=_body(receive) if has_body else None,
             # The unchanged target: a URL object would be written differently.
             extensions={"timeout": timeout, "target": path + self._target(scope).encode()},
@@ -239,7 +245,7 @@ async def _to_client(inner: ClientConnection, send: Send) -> None:
         await send({"type": "websocket.send", kind: part})
 
 
-def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
+def _headers(scope: Scope, mark: str) -> list[tuple[bytes, bytes]]:
     """The headers of a relayed request: its own, who sent it, and the mark."""
     passed = [(name, value) for name, value in scope["headers"] if name not in _HOP_BY_HOP]
     hops = [value for name, value in passed if name == b"x-forwarded-for"]
@@ -249,7 +255,7 @@ def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
     own = {
         b"x-forwarded-for": b", ".join(hops),
         b"x-forwarded-proto": scheme,
-        PASSED_ON.encode(): b"1",
+        PASSED_ON.encode(): mark.encode(),
     }
     return [*((name, value) for name, value in passed if name not in own), *own.items()]
 

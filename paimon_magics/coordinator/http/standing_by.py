@@ -79,6 +79,8 @@ class StandingBy:
         self._accepts = accepts
         self._may_trust = may_trust
         self._tls = tls
+        self.mark = ""
+        """By what the owner knows this standby; "" before it does."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lease: Lease | None = None
         self._owner: ASGIApp | None = None
@@ -304,6 +306,8 @@ class StandingBy:
             self._relay = None
         if self._relay is None and address and self._may_trust(address):
             self._relay = Relay(address, self._root, self._tls)
+        if self._relay is not None and self.mark:
+            self._relay.mark = self.mark
         return self._relay
 
     def _knows(self, scope: Scope) -> bool:

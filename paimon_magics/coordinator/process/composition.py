@@ -36,6 +36,7 @@ from paimon_magics.coordinator.http.authorisation import (
 from paimon_magics.coordinator.http.forwarding import is_loopback
 from paimon_magics.coordinator.http.limits import ClientLimits
 from paimon_magics.coordinator.http.oidc import IssuedTokens, Issuer, IssuerKeys
+from paimon_magics.coordinator.http.relayed import FromStandbys
 from paimon_magics.coordinator.http.stored_grants import GrantedRights, StoredGrants
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
@@ -43,6 +44,7 @@ from paimon_magics.coordinator.inserts.log.log import DiskReserve, Log, table_na
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
+from paimon_magics.coordinator.ownership.introductions import Introductions
 from paimon_magics.coordinator.ownership.lease import Owner
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.pairing import Pairing
@@ -384,7 +386,7 @@ class _Composition:
             stream = InsertStream(inserts.entry)
             path = "/v1/inserts/{database}/{table}/stream"
             routes += [*inserts.routes(), WebSocketRoute(path, stream)]
-        return application(
+        app = application(
             parts,
             _authoriser(options, place, self.secret, tokens, grants),
             request_bytes_max=options.request_bytes_max,
@@ -392,6 +394,11 @@ class _Composition:
             root=place.root,
             limits=_client_limits(options, place.network),
         )
+        if ownership is None or options.embedded:
+            return app
+        files = catalog.stores.of(catalog.warehouse)
+        clock = coordinator.runtime.clock
+        return FromStandbys(app, Introductions(files, catalog.warehouse, clock))
 
     def _backup_routes(self) -> list[BaseRoute]:
         """The route that makes a backup of SQLite files; nobody restores an embedded one's."""

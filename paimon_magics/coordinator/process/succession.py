@@ -28,6 +28,7 @@ from starlette.types import ASGIApp
 from paimon_magics.coordinator.client.addresses import trusting
 from paimon_magics.coordinator.http.forwarding import Forwarding, is_loopback
 from paimon_magics.coordinator.http.standing_by import StandingBy
+from paimon_magics.coordinator.ownership.introductions import introduce, key_of
 from paimon_magics.coordinator.ownership.lease import Lease
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
@@ -172,6 +173,7 @@ class Succession:
         if self.parts is not None:
             self._watch(self.parts)
             return
+        self._introduce()
         # Others have the length of a lease to take over before this coordinator tries again.
         self._pause_ms = self._lease_ms
         with ExitStack() as ending:
@@ -186,6 +188,21 @@ class Succession:
         self._database.stop()
         self.app.become(parts.app)
         self._pause_ms, self._writable_ms = _LOOK_MS, self._runtime.clock.steady_ms()
+
+    def _introduce(self) -> None:
+        """Let the owner know whose word on clients to believe; without, this one counts as their
+        address."""
+        place = self._place
+        if self.app.mark:
+            return
+        key = key_of(place.folder.token_file)
+        try:
+            warehouse = place.catalog.warehouse
+            introduce(place.catalog.stores.of(warehouse), warehouse, key)
+        except PaimonMagicsError as error:
+            _log.info("The owner does not know this standby yet: %s", error)
+        else:
+            self.app.mark = key
 
     def _taken_over(self, ending: ExitStack) -> OwnerParts:
         ownership = ownership_of(self._options, self._place, ending)
