@@ -7,6 +7,7 @@ from typing import Any
 
 from pypaimon.table.file_store_table import FileStoreTable
 
+from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.pypaimon_internals import (
@@ -19,6 +20,9 @@ from paimon_magics.tables.stores.allowed_paths import AllowedPaths
 from paimon_magics.tables.stores.store import Store
 
 MAIN_BRANCH = "main"
+
+ATTEMPTS_FOLDER = ".attempts"
+"""The folder in a table's folder with the notes of task attempts: see `writing.attempts`."""
 
 # Before any manifest is read.
 read_keys_of_replaced_tables()
@@ -84,6 +88,27 @@ def branch_folder(table: Table) -> str:
     root = str(table.paimon.table_path).rstrip("/")
     branch = table.paimon.current_branch()
     return root if branch == MAIN_BRANCH else f"{root}/branch/branch-{branch}"
+
+
+def write_beside(table: Table, path: str, content: bytes) -> None:
+    """Write a file into a folder that is, or will be, in the folder of a table or its branch.
+
+    Raises UnknownNameError for a table that was dropped or renamed: its folder must not come back,
+    as nobody would remove it, and no table could be renamed to its name.
+    """
+    try:
+        table.store.make_folder(path.rpartition("/")[0], has_parent=True)
+        table.store.write(path, content)
+    except FileNotFoundError as error:
+        raise gone(table) from error
+
+
+def gone(table: Table) -> UnknownNameError:
+    """The error for a table whose folder is no longer there."""
+    return UnknownNameError(
+        f"`{table.name}` was dropped or renamed meanwhile. Nothing was written.",
+        hint="SHOW TABLES lists the existing tables.",
+    )
 
 
 def branch_names(paimon: Any) -> list[str]:

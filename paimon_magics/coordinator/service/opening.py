@@ -12,7 +12,7 @@ from paimon_magics.tables.commits.commit import check_can_publish
 from paimon_magics.tables.schema.history import creation_of, identity_of
 from paimon_magics.tables.snapshots.latest import latest_state, read_snapshot, state_of
 from paimon_magics.tables.stores.store import store_errors
-from paimon_magics.tables.table import Table
+from paimon_magics.tables.table import Table, gone
 from paimon_magics.tables.writing.attempts import open_attempts
 from paimon_magics.tables.writing.cleanup import attempts_of
 
@@ -44,7 +44,10 @@ def open_on(table: Table, base: tuple[int, str] | None, owner: str = "") -> Tran
         base_id, base_name = latest_state(table) if base is None else _stored(table, *base)
         creation = creation_of(table)
         if folder is not None:
-            open_attempts(table.store, folder)
+            try:
+                open_attempts(table.store, folder)
+            except FileNotFoundError as error:
+                raise gone(table) from error
     return Transaction(
         table=table.name,
         commit_user=commit_user,

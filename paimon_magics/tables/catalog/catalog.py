@@ -31,7 +31,7 @@ from paimon_magics.planning.schemas.alterations import plan_alteration
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.table_changes import TableChange
-from paimon_magics.tables.catalog.detached import Detached, DroppedFolders
+from paimon_magics.tables.catalog.detached import Detached, DroppedFolders, remove_remains
 from paimon_magics.tables.catalog.lookup import Lookup
 from paimon_magics.tables.catalog.names import (
     check_new_table,
@@ -160,6 +160,7 @@ class Catalog(Lookup):
         if self.metastore != "rest":
             # pypaimon would move the table into a folder that is already there.
             path = self.paimon.get_table_path(identifier(new_name))
+            remove_remains(self.stores.of(path), path)
             if self.paimon.file_io.exists(path):
                 raise InvalidTableError(
                     f"`{shown(name)}` can't become `{shown(new_name)}`: {path} exists already.",

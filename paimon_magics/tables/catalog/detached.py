@@ -35,6 +35,7 @@ from paimon_magics.errors import CommitConflictError, PaimonMagicsError
 from paimon_magics.faults import reach
 from paimon_magics.tables.stores.paths import canonical_location, local_path
 from paimon_magics.tables.stores.store import Store, Stores
+from paimon_magics.tables.table import ATTEMPTS_FOLDER
 
 _log = logging.getLogger(__name__)
 _FOLDER = ".paimon-magics/dropped"
@@ -389,3 +390,16 @@ def _detached(record: dict[str, object], path: str, *, is_moved: bool) -> Detach
     texts = tuple(map(str, outside)) if isinstance(outside, list) else ()
     label, location = (str(record.get(key) or "") for key in ("label", "location"))
     return Detached(label, location, path, is_moved, texts, record.get("is_database") is True)
+
+
+def remove_remains(store: Store, location: str) -> None:
+    """Remove a folder with nothing in it but notes that earlier versions wrote after the table of
+    that name had been renamed or dropped."""
+    notes = f"{location}/{ATTEMPTS_FOLDER}"
+    if store.names(location) or store.folders(location) != [ATTEMPTS_FOLDER]:
+        return
+    names = store.names(notes)
+    if not store.folders(notes) and all(name.endswith(".open") for name in names):
+        store.delete(f"{notes}/{name}" for name in names)
+        store.remove_if_empty(notes)
+        store.remove_if_empty(location)

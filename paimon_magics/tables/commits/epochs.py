@@ -23,7 +23,7 @@ from paimon_magics.errors import InvalidValueError, TableDamagedError
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX, noted
-from paimon_magics.tables.table import Table, branch_folder
+from paimon_magics.tables.table import Table, branch_folder, write_beside
 
 _KEPT_DAYS = 90
 _KEPT_NOTES_MIN = 100
@@ -74,8 +74,7 @@ def note_epoch(table: Table, query_id: str, note: EpochNote) -> None:
     # Earlier versions read no other members; an epoch's transaction is only looked up by its note.
     del document["table"], document["base_manifest_list"], document["base_schema"]
     members = {"epoch": note.epoch, "key": note.key, "owner": note.owner, "transaction": document}
-    table.store.make_folder(_folder(table))
-    table.store.write(path, json.dumps(members).encode())
+    write_beside(table, path, json.dumps(members).encode())
 
 
 def remove_old_notes(table: Table, now_ms: float | None = None) -> None:

@@ -12,7 +12,7 @@ import json
 from paimon_magics.errors import InvalidValueError, TableDamagedError
 from paimon_magics.planning.reads.stream_points import check_consumer_name
 from paimon_magics.tables.stores.corruption import parsing
-from paimon_magics.tables.table import Table, branch_folder
+from paimon_magics.tables.table import Table, branch_folder, write_beside
 
 _PREFIX = "consumer-"
 
@@ -66,11 +66,10 @@ def keep_progress(table: Table, consumer_id: str, next_snapshot: int) -> None:
             "snapshots are numbered from 1.",
             hint="Give the number of the snapshot that the consumer reads next.",
         )
-    folder = _folder(table)
-    with parsing(f"The consumers of `{table.name}` in {folder}", "Remove that file."):
-        table.store.make_folder(folder)
+    path = _path(table, consumer_id)
     body = json.dumps({"nextSnapshot": next_snapshot}, indent=2).encode()
-    table.store.write(_path(table, consumer_id), body)
+    with parsing(f"The consumers of `{table.name}` in {_folder(table)}", "Remove that file."):
+        write_beside(table, path, body)
 
 
 def forget_progress(table: Table, consumer_id: str) -> None:

@@ -116,10 +116,12 @@ class HdfsStore:
         """See `Store.delete_folder`."""
         self._delete(folder, True)
 
-    def make_folder(self, folder: str) -> None:
+    def make_folder(self, folder: str, *, has_parent: bool = False) -> None:
         """See `Store.make_folder`."""
+        if has_parent and self._status(folder.rpartition("/")[0]) is None:
+            raise FileNotFoundError(f"There is no folder for {folder}.")
         with self._failures("created", folder):
-            self._client().mkdirs(_inside(folder), create_parent=True)
+            self._client().mkdirs(_inside(folder), create_parent=not has_parent)
 
     def remove_if_empty(self, folder: str) -> bool:
         """See `Store.remove_if_empty`."""

@@ -130,14 +130,16 @@ class LocalStore:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path) if os.path.islink(path) else shutil.rmtree(path)
 
-    def make_folder(self, folder: str) -> None:
+    def make_folder(self, folder: str, *, has_parent: bool = False) -> None:
         """See `Store.make_folder`."""
         path = _local(folder)
         while True:
             try:
-                os.makedirs(path, exist_ok=True)
+                os.mkdir(path) if has_parent else os.makedirs(path, exist_ok=True)
             except FileExistsError as error:
-                if os.path.exists(path) and not os.path.isdir(path):
+                if os.path.isdir(path):
+                    return
+                if os.path.exists(path):
                     raise NotADirectoryError(error.errno, "a file is in its place", path) from error
                 continue  # it existed, and was removed before the check
             return

@@ -332,7 +332,7 @@ class ObjectStore:
         status = self.status(path)
         return None if status is None else status[0]
 
-    def make_folder(self, folder: str) -> None:
+    def make_folder(self, folder: str, *, has_parent: bool = False) -> None:
         """See `Store.make_folder`: there are no folders."""
 
     def remove_if_empty(self, folder: str) -> bool:

@@ -160,8 +160,9 @@ class Store(Protocol):
     def delete_folder(self, folder: str) -> None:
         """Delete a folder with all that it holds, even if others remove files from it meanwhile."""
 
-    def make_folder(self, folder: str) -> None:
-        """Create a folder, which may already exist. Does nothing in a store without folders."""
+    def make_folder(self, folder: str, *, has_parent: bool = False) -> None:
+        """Create a folder, which may already exist. Does nothing in a store without folders. With
+        `has_parent` only in a folder that exists: raises FileNotFoundError without one."""
 
     def remove_if_empty(self, folder: str) -> bool:
         """Remove a folder if it is empty; return whether it is removed. Always True in a store

@@ -40,6 +40,7 @@ from paimon_magics.errors import JobError, PaimonMagicsError
 from paimon_magics.faults import reach
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.store import Store, open_store
+from paimon_magics.tables.table import ATTEMPTS_FOLDER
 
 try:
     import fcntl
@@ -197,10 +198,11 @@ def writing_attempt(
 
 
 def open_attempts(store: Store, stem: str) -> None:
-    """Allow attempts of a transaction to begin."""
+    """Allow attempts of a transaction to begin. Raises FileNotFoundError for a table that was
+    dropped or renamed: its folder must not come back."""
     folder = stem.rpartition("/")[0]
     while True:
-        store.make_folder(folder)
+        store.make_folder(folder, has_parent=True)
         try:
             store.write(f"{stem}.{_OPEN}", b"1")
         except FileNotFoundError:  # another transaction ended and removed the empty folder
