@@ -129,7 +129,7 @@ def application(
     if parts.trail is not None:
         metrics.add(partial(audit_metrics, parts.trail))
         parts.monitor.add("its audit log", parts.trail.facts)
-    forms = None if inserts is None else DeadLetterForms(inserts.group, inserts.letters)
+    forms = None if inserts is None else DeadLetterForms(inserts.group, authoriser.principal)
     handlers = _Handlers(parts, metrics.registry, forms)
     own: list[BaseRoute] = [
         *handlers.routes(),
@@ -152,6 +152,8 @@ def application(
     guarded_routes = guarded(own, coordinator.load, parts.trail, threads)
     app = _routed([*guarded_routes, *authoriser.routes()])
     behind: ASGIApp = WhileInPlace(app, f"{root}/v1/", lambda: coordinator.misplaced)
+    if forms is not None:
+        forms.app = behind
     if inserts is not None:  # it passes on what it can't answer, such as a missing warehouse
         behind = QuickInserts(behind, inserts.entry, root)
     return Guard(behind, authoriser, request_bytes_max, root, limits, parts.trail, threads)
@@ -232,16 +234,17 @@ class _Handlers:
                 f"The time zone `{named}` is not known.",
                 "Name one as Europe/Berlin or +05:30.",
             )
-        page = await run_in_threadpool(self._page, principal_of(request), zone)
+        reader = "" if self.forms is None else self.forms.reader(request)
+        page = await run_in_threadpool(self._page, principal_of(request), reader, zone)
         return HTMLResponse(page, headers=HEADERS)
 
-    def _page(self, principal: Principal, zone: str) -> str:
+    def _page(self, principal: Principal, reader: str, zone: str) -> str:
         parts = self.parts
         health = parts.monitor.now()
         letters: list[tuple[object, ...]] = []
         if self.forms is not None and health.is_store_readable:
             may_change = principal.may_everywhere(Scope.CHANGE)
-            letters = self.forms.rows(principal.name or "", zone, may_change=may_change)
+            letters = self.forms.rows(reader, zone, may_change=may_change)
         compacted = [] if parts.compactions is None else compaction_rows(parts.compactions)
         group = None if parts.inserts is None else parts.inserts.group
         coordinator, warehouse = parts.coordinator, parts.warehouse

@@ -10,14 +10,17 @@ import html
 import json
 import secrets
 import time
-from collections.abc import Sequence
-from urllib.parse import parse_qs, urlencode
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from urllib.parse import parse_qs, quote, urlencode
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Scope
 
 from paimon_magics.columnar.time_zones import UTC
+from paimon_magics.coordinator.http.answers import no_endpoint
 from paimon_magics.coordinator.http.limits import run_in_threadpool
 from paimon_magics.coordinator.http.pages import Markup, moment_text, notice
 from paimon_magics.coordinator.inserts.admission.validator import TableInfo
@@ -25,6 +28,8 @@ from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.log.log import DeadLetter
 from paimon_magics.coordinator.inserts.log.records import Format, Record, read_segment
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer
+from paimon_magics.coordinator.protocol.principals import PRINCIPAL, Principal
+from paimon_magics.coordinator.protocol.request_id import HEADER as REQUEST_ID
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry, validated_stream
 from paimon_magics.coordinator.routes.insert_requests import answer_of, named_by, table_of
 from paimon_magics.errors import PaimonMagicsError, UnknownNameError
@@ -37,6 +42,10 @@ _PATH = "/dead-letters"
 _FIELDS = ("who", "database", "table", "record", "until")  # of a form, besides its proof
 _GOOD_SECONDS = 900
 _SHOWN_MAX = 200
+_READERS_MAX = 1_000
+_NO_NAMES = frozenset(
+    {b"accept", b"cache-control", b"pragma", b"referer", b"user-agent", REQUEST_ID}
+)
 
 
 class DeadLetterRoutes:
@@ -135,19 +144,42 @@ class DeadLetterForms:
     A browser's cookie only allows reading the page. So each form carries a proof, made for the
     letter and the reader of the page, and valid for a quarter of an hour. Nobody can make a proof
     without reading the page, so no other site can press the button.
+
+    A button sends the request that the reader could have sent, with what identified them when they
+    read the page: whether that is still good, what they may do, and the audit log are the same.
+    `sender_of` finds the sender of a connection, `app` answers requests behind the guard.
     """
 
-    def __init__(self, group: GroupCommit, letters: DeadLetterRoutes) -> None:
+    def __init__(
+        self,
+        group: GroupCommit,
+        sender_of: Callable[[HTTPConnection], Awaitable[Principal | None]],
+    ) -> None:
         self._group = group
-        self._letters = letters
+        self._sender_of = sender_of
         self._secret = secrets.token_bytes(32)
+        self._readers: OrderedDict[str, Scope] = OrderedDict()
+        self.app: ASGIApp = no_endpoint
 
     def routes(self) -> list[Route]:
         """The route of the buttons. It is open to all, since each form carries its own proof."""
         return [Route(_PATH, self.act, methods=["POST"])]
 
+    def reader(self, page: HTTPConnection) -> str:
+        """A name for who reads the page."""
+        named = [(name, value) for name, value in page.scope["headers"] if name not in _NO_NAMES]
+        digest = hmac.new(self._secret, repr(sorted(named)).encode(), hashlib.sha256)
+        reader = digest.hexdigest()
+        kept = ("type", "method", "path", "root_path", "scheme", "server", "client")
+        scope = {key: page.scope[key] for key in kept if key in page.scope}
+        self._readers[reader] = {**scope, "query_string": b"", "headers": named}
+        self._readers.move_to_end(reader)
+        while len(self._readers) > _READERS_MAX:
+            self._readers.popitem(last=False)
+        return reader
+
     def rows(self, who: str, zone: str, *, may_change: bool) -> list[tuple[object, ...]]:
-        """The oldest letters, in `LETTER_COLUMNS`, for the reader `who`; with buttons if they
+        """The oldest letters, in `LETTER_COLUMNS`, for the `reader` who; with buttons if they
         `may_change` something, which lead back to the page in `zone`."""
         tables = self._group.tables
         rows: list[tuple[object, ...]] = []
@@ -175,17 +207,48 @@ class DeadLetterForms:
             return notice(
                 403, "The button has expired, or belongs to another page.", "Reload the page."
             )
+        page = self._readers.get(fields["who"])
         try:
-            table_info = await self._letters.table(fields["database"], fields["table"])
-            act = self._letters.retry if action == "retry" else self._letters.discard
-            answer = await act(table_info, fields["record"])
+            sender = None if page is None else await self._sender_of(HTTPConnection(dict(page)))
         except PaimonMagicsError as error:
-            return notice(400, error.message, error.hint)
-        if answer.status_code == 200:
+            return notice(503, error.message, error.hint)
+        if sender is None:
+            return notice(
+                403, "Your token is no longer good here.", "Open the page with a new token."
+            )
+        status, body = await self._sent(request.scope, sender, fields, action)
+        if status == 200:
             zone = fields.get("zone", UTC)
             return RedirectResponse("./" if zone == UTC else f"./?{urlencode({'zone': zone})}", 303)
-        refusal = json.loads(bytes(answer.body))["error"]
-        return notice(answer.status_code, refusal["message"], refusal["hint"])
+        refusal = json.loads(body)["error"]
+        return notice(status, refusal["message"], refusal["hint"])
+
+    async def _sent(
+        self, scope: Scope, sender: Principal, fields: dict[str, str], action: str
+    ) -> tuple[int, bytes]:
+        """The status and body of the answer to a button's request, in the name of `sender`."""
+        method, end = ("POST", "/retry") if action == "retry" else ("DELETE", "")
+        table = f"/v1/inserts/{fields['database']}/{fields['table']}"
+        path = f"{scope.get('root_path', '')}{table}/dead-letters/{fields['record']}{end}"
+        kept = ("type", "asgi", "http_version", "scheme", "server", "client", "root_path")
+        own = [(name, value) for name, value in scope["headers"] if name == REQUEST_ID]
+        sent = {
+            **{key: scope[key] for key in kept if key in scope},
+            **{"method": method, "path": path, "raw_path": quote(path).encode()},
+            **{"query_string": b"", "headers": own, PRINCIPAL: sender},
+        }
+        status, parts = 500, list[bytes]()
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            parts.append(message.get("body", b""))
+
+        await self.app(sent, receive, send)
+        return status, b"".join(parts)
 
     def _form(self, who: str, database: str, table: str, lsn: int, zone: str) -> Markup:
         values = [who, database, table, str(lsn), str(int(time.time()) + _GOOD_SECONDS)]

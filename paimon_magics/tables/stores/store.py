@@ -186,7 +186,7 @@ class _RefusedStore:
             "HDFS, or a REST catalog. The tables in this store can be read.",
         )
 
-    def _refuse(self, *_: Any) -> Any:
+    def _refuse(self, *_: Any, **__: Any) -> Any:
         self.check()
 
     create = write = read = names = delete = modified_ms = size = _refuse

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import json
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -169,6 +171,60 @@ SCHEMA = {
     "primaryKeys": [],
     "options": {},
 }
+
+
+def test_buttons_of_the_page_are_requests_of_its_reader(process: Process, catalog: Catalog) -> None:
+    process.start()
+    inserts = "/v1/inserts/default/t"
+    ada = named(process, "ada", "write")
+    for number in range(3):
+        ask(process, ada, "POST", inserts, {"rows": [[number, "x"]]})
+    schema = Path(catalog.load(TABLE).location) / "schema"
+    changed = json.loads((schema / "schema-0").read_text())
+    changed["id"], changed["fields"][1]["type"] = 1, "INT"
+    process.kill()
+    (schema / "schema-1").write_text(json.dumps(changed))
+    process.start()
+    ask(process, ada, "POST", f"{inserts}/flush", {"wait_ms": 30_000})
+
+    def letters() -> list[int]:
+        answer = ask(process, process.token(), "GET", f"{inserts}/dead-letters").json()
+        return [letter["lsn"] for letter in answer["dead_letters"]]
+
+    assert letters() == [1, 2, 3]
+    page = ask(process, ada, "GET", "/").text
+    forms = [
+        dict(re.findall(r'name="(\w+)" value="([^"]*)"', form))
+        for form in re.findall(r'<form method="post".*?</form>', page)
+    ]
+
+    def press(form: dict[str, str], button: str) -> int:
+        fields = {key: value for key, value in form.items() if key not in ("retry", "discard")}
+        with httpx.Client(trust_env=False) as browser:
+            address = f"{process.address}/dead-letters"
+            return browser.post(address, data={**fields, button: "1"}).status_code
+
+    assert press(forms[0], "discard") == 303
+    assert press(forms[1], "retry") == 400
+    ask(process, process.token(), "POST", "/v1/tokens/ada/allow", {"allow": ["insert"]})
+    wait_until(lambda: press(forms[1], "discard") == 403)
+    ask(process, process.token(), "DELETE", "/v1/tokens/ada")
+    wait_until(lambda: ask(process, ada, "GET", "/v1/principal").status_code == 401)
+    assert press(forms[1], "discard") == 403
+    assert letters() == [2, 3], "who may not, and whose token was revoked, discards no rows"
+
+    def kept() -> set[tuple[object, ...]]:
+        names = ("action", "user_name", "outcome", "database_name", "table_name")
+        rows = [row for row in entries(catalog) if "letter" in row["action"]]
+        return {tuple(row[name] for name in names) for row in rows}
+
+    of_table = ("default", "t")
+    expected = {
+        ("discard dead letter", "ada", "done", *of_table),
+        ("retry dead letter", "ada", "refused", *of_table),
+        ("discard dead letter", "ada", "refused", *of_table),
+    }
+    wait_until(lambda: kept() >= expected)
 
 
 def test_audit_log_keeps_every_commit_after_a_kill(tmp_path: Path, catalog: Catalog) -> None:
