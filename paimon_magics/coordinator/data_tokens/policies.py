@@ -172,7 +172,7 @@ def session_policy(
         denied = [f"{tables}branch/*", f"{root}{warehouse.below('.paimon-magics*')}"]
         statements += [
             _allow([*_READ, *_PUT], adds),
-            {"Effect": "Deny", "Action": _PUT[:1], "NotResource": own},
+            {"Effect": "Deny", "Action": _PUT, "NotResource": own},
             _deny(_PUT[:1], denied),
         ]
     for database, table in reach.hidden:

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,39 @@ def test_names_in_the_audit_table_are_listed_by_administrators_alone(lake: Lake)
         assert is_refused(lambda prefix=prefix: lists(prefix)), prefix
     assert not is_refused(lambda: lists("shop.db/orders/"))
     assert not is_refused(lambda: lists("ops.db/another/"))
+
+
+@pytest.mark.parametrize("allow", ["insert", "insert=shop.orders"])
+def test_key_that_adds_neither_sees_nor_ends_uploads_of_others(lake: Lake, allow: str) -> None:
+    token, own = lake.token("uploads", allow), lake.bucket.options
+    keys = [
+        lake.ask(token, "/v1/data-token").json()["options"],
+        lake.ask(token, "/v1/paimon/databases/shop/tables/orders/token").json()["token"],
+    ]
+    root = client_of({**own, "s3.region": "us-east-1"})
+    mine = f"warehouse/shop.db/orders/bucket-0/{names_of('uploads')}1"
+    for key in keys:
+        client = client_of(key)
+        for path in (mine, "warehouse/shop.db/orders/bucket-0/pm-of-somebody-else"):
+            named = {"Bucket": lake.bucket.name, "Key": path}
+            named["UploadId"] = root.create_multipart_upload(**named)["UploadId"]
+            for act in (client.list_parts, client.abort_multipart_upload):
+                refused = is_refused(partial(act, **named))
+                assert refused == (path != mine), (act, path)
+            if path != mine:
+                root.abort_multipart_upload(**named)
+
+
+def client_of(key: dict[str, str]) -> Any:
+    return botocore.session.Session().create_client(
+        "s3",
+        endpoint_url=key["s3.endpoint"],
+        region_name=key["s3.region"],
+        aws_access_key_id=key["s3.access-key"],
+        aws_secret_access_key=key["s3.secret-key"],
+        aws_session_token=key.get("s3.session.token"),
+        config=Config(s3={"addressing_style": "path"}),
+    )
 
 
 def test_keys_of_the_hubs_notebooks_put_no_object_that_hides_a_table(lake: Lake) -> None:
