@@ -170,13 +170,6 @@ def handler_of(
             assert_never(statement)
 
 
-def _drop_database_handler(scope: StatementScope, statement: DropDatabase) -> Handler:
-    return Handler(
-        run=partial(_drop_database, scope, statement),
-        unconfirmed=lambda mode: _unconfirmed_drop(scope, statement),
-    )
-
-
 def _refusal(statement: Refused) -> Handler:
     refuse = partial(_refuse, statement)
     return Handler(run=refuse, dry_run=refuse)

@@ -50,8 +50,8 @@ from paimon_magics.tables.snapshots.latest import (
 )
 from paimon_magics.tables.snapshots.tagged import tagged_snapshots
 from paimon_magics.tables.stores.paths import FileStatus, local_path
-from paimon_magics.tables.table import Table, branch_names
-from paimon_magics.tables.writing.attempts import ATTEMPTS_FOLDER, unsettled_prefixes
+from paimon_magics.tables.table import ATTEMPTS_FOLDER, Table, branch_names
+from paimon_magics.tables.writing.attempts import unsettled_prefixes
 from paimon_magics.tables.writing.commit_messages import write_message
 from paimon_magics.tables.writing.data_file_metas import stored_metas
 

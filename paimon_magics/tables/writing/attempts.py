@@ -47,9 +47,6 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
-ATTEMPTS_FOLDER = ".attempts"
-"""The folder of a table's notes."""
-
 _OPEN = "open"
 _ENDED = "ended"
 _ID_CHARACTERS = 12
