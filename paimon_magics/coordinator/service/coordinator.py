@@ -153,11 +153,7 @@ class Coordinator:
         )
         self.upkeep = Upkeep(catalog, store, self.state_thread, ownership, self.turns, self.guard)
         self.transactions = Transactions(
-            catalog,
-            self.state_thread,
-            self.worker,
-            self.watching,
-            self.leases,
+            catalog, self.state_thread, self.worker, self.watching, self.leases
         )
         self.upkeep.drop_partitions = self.transactions.drop_partitions
         self.commits = CommitPool(self.state_thread, self.worker, self.watching)

@@ -258,12 +258,7 @@ class Transactions:
             return Committed(commit)
         if request is not None and self._lost_its_place(id, table, request):
             self.adopt(id, owner, document, None, origin, is_named=is_named)
-            raise CommitConflictError(
-                f"The statement on `{table.name}` began at another coordinator, and has lost its "
-                "place among small inserts. Its commit would lose rows that were acknowledged "
-                "after it began.",
-                hint="Nothing was committed. Run the statement again.",
-            )
+            raise _lost_place(table.name)
         epoch = self._worker.epoch
         if epoch is None:
             return Unknown()
@@ -423,6 +418,14 @@ class Transactions:
                 hint="Nothing was written. Run the statement again.",
             )
         return id, transaction, answer
+
+
+def _lost_place(table: TableName) -> CommitConflictError:
+    return CommitConflictError(
+        f"The statement on `{table}` began at another coordinator, and has lost its place among "
+        "small inserts. Its commit would lose rows that were acknowledged after it began.",
+        hint="Nothing was committed. Run the statement again.",
+    )
 
 
 def _check_owner(transaction: Transaction, owner: str) -> None:

@@ -5,7 +5,7 @@ The type checker proves that every kind has a handler.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Never, assert_never
 
@@ -106,6 +106,18 @@ def run_statement(
     return outcome
 
 
+_Plain = (
+    CreateTemporaryView
+    | ChangeGrants
+    | ShowGrants
+    | ShowTags
+    | CreateDatabase
+    | AlterDatabase
+    | UseDatabase
+    | PassThrough
+)
+
+
 def handler_of(
     scope: StatementScope,
     statement: Statement,
@@ -132,8 +144,6 @@ def handler_of(
             return copy_handler(scope, statement, parameters)
         case TruncateTable():
             return truncate_handler(scope, statement, parameters)
-        case CreateTemporaryView():
-            return Handler(run=partial(create_view, scope, statement, parameters))
         case CreateTable():
             return create_table_handler(scope, statement, parameters)
         case DropTable():
@@ -148,24 +158,35 @@ def handler_of(
             return analyze_handler(scope, statement)
         case RefreshTable():
             return Handler(run=partial(_refresh, scope, statement), needs=(statement.name,))
-        case ChangeGrants():
-            return Handler(run=partial(change_grants, scope, statement))
-        case ShowGrants():
-            return Handler(run=partial(show_grants, scope, statement))
-        case ShowTags():
-            return Handler(run=partial(show_tags, scope, statement))
-        case CreateDatabase() | AlterDatabase():
-            return Handler(run=partial(_change_database, scope, statement))
         case DropDatabase():
             return _drop_database_handler(scope, statement)
-        case UseDatabase():
-            return Handler(run=partial(_use, scope, statement))
         case Explain():
             return _explain_handler(scope, statement, parameters)
         case Refused():
             return _refusal(statement)
+        case _:
+            return Handler(run=_plain_run(scope, statement, parameters))
+
+
+def _plain_run(
+    scope: StatementScope, statement: _Plain, parameters: Mapping[str, object]
+) -> Callable[[], Outcome]:
+    """What runs a statement that has no plan to show and asks nothing."""
+    match statement:
+        case CreateTemporaryView():
+            return partial(create_view, scope, statement, parameters)
+        case ChangeGrants():
+            return partial(change_grants, scope, statement)
+        case ShowGrants():
+            return partial(show_grants, scope, statement)
+        case ShowTags():
+            return partial(show_tags, scope, statement)
+        case CreateDatabase() | AlterDatabase():
+            return partial(_change_database, scope, statement)
+        case UseDatabase():
+            return partial(_use, scope, statement)
         case PassThrough():
-            return Handler(run=partial(pass_to_spark, scope, statement, parameters))
+            return partial(pass_to_spark, scope, statement, parameters)
         case _:
             assert_never(statement)
 

@@ -20,7 +20,7 @@ ROLLED_BACK_FROM = PREFIX + "rolled-back-from"
 OWN_PROPERTIES = frozenset(
     PREFIX + key
     for key in (
-        *("epoch", "republished", "rolled-back-from"),
+        *("epoch", "republished"),
         *("log", "log.first", "log.last", "log.dead", "log.label"),
     )
 )
