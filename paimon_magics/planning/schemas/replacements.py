@@ -52,6 +52,25 @@ def replacing_schema(present: TableSchema, highest_id: int, wanted: TableSchema)
     return replace(wanted, columns=tuple(columns), schema_id=present.schema_id + 1)
 
 
+def has_replaced(before: TableSchema, after: TableSchema) -> bool:
+    """Whether the schema `after` took the place of `before`, the one before it, so that rows of
+    `before` don't fit it. An ALTER TABLE keeps keys and partition columns, and does not both add
+    and drop columns; a column that it adds may be NULL."""
+    old, new = ({column.id for column in schema.columns} for schema in (before, after))
+    needs = any(not column.type.nullable and column.id not in old for column in after.columns)
+    return (
+        needs
+        or (bool(old - new) and bool(new - old))
+        or _ids_of(before, before.primary_keys) != _ids_of(after, after.primary_keys)
+        or _ids_of(before, before.partition_keys) != _ids_of(after, after.partition_keys)
+    )
+
+
+def _ids_of(schema: TableSchema, names: tuple[str, ...]) -> list[int]:
+    ids = {column.name: column.id for column in schema.columns}
+    return [ids.get(name, -1) for name in names]
+
+
 def keeps_partitions(present: TableSchema, wanted: TableSchema) -> bool:
     """Whether the table can get this schema and keep its history: Paimon identifies a partition by
     the values of its columns as they are stored, so that these columns must stay as they are."""

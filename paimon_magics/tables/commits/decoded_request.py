@@ -11,8 +11,9 @@ from typing import Any
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.errors import CommitConflictError, InvalidValueError
+from paimon_magics.errors import CommitConflictError, InvalidValueError, LayoutChangedError
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Compact
+from paimon_magics.tables.schema.history import identity_of
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import LeftTo, remove_uncommitted
@@ -97,7 +98,7 @@ def _written_names(message: CommitMessage) -> list[tuple[Any, str]]:
 
 def decoded(table: Table, request: CommitRequest) -> DecodedRequest:
     """Decode a request to commit to `table`. Raises InvalidValueError for a message that can't be
-    read."""
+    read, LayoutChangedError if the table's definition was replaced since it was written."""
     change = request.change
     bodies = change.left_out if isinstance(change, Compact) else ()
     try:
@@ -105,12 +106,24 @@ def decoded(table: Table, request: CommitRequest) -> DecodedRequest:
             messages = list(read_messages(table.paimon, request.messages))
             left_out = list(read_messages(table.paimon, bodies))
     except Exception as error:
+        base_schema = request.transaction.base_schema
+        if base_schema not in ("", identity_of(table.paimon.table_schema)):
+            raise replaced_since(table) from error
         raise InvalidValueError(
             f"A commit message for `{table.name}` can't be read: {error}",
             hint="Messages are in the form of Paimon's CommitMessageSerializer, version 14.",
         ) from error
     positions = [at for at, message in enumerate(messages) if not message.is_empty()]
     return DecodedRequest(table, request, [messages[at] for at in positions], positions, left_out)
+
+
+def replaced_since(table: Table) -> LayoutChangedError:
+    """The error for rows that were written before the table's definition was replaced."""
+    return LayoutChangedError(
+        f"The definition of `{table.name}` was replaced since these rows were written: they do not "
+        "fit the table any more.",
+        hint="Nothing was written. Run the statement again.",
+    )
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from pypaimon.write.commit_message import CommitMessage
@@ -16,9 +17,11 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.schemas.option_changes import layout_change
+from paimon_magics.planning.schemas.replacements import has_replaced
 from paimon_magics.tables.commits.decoded_request import (
     COMPACTION_PARTS,
     ROW_PARTS,
+    replaced_since,
     written_files,
 )
 from paimon_magics.tables.schema.alterations import schema_of
@@ -61,13 +64,20 @@ def check_messages(
 
 
 def check_layout(table: Table, schema_ids: Iterable[int]) -> None:
-    """Raise LayoutChangedError if an option that is fixed on a table with data differs between the
-    table and a schema that files were written with. It may have changed while there was no data.
+    """Raise LayoutChangedError for files of a schema that the table's schema does not follow by
+    ALTER TABLE alone: it was replaced since, or an option that is fixed on a table with data was
+    changed while there was no data.
     """
     newest = table.schema
-    for schema_id in sorted({*schema_ids} - {newest.schema_id}):
-        schema = table.paimon.schema_manager.get_schema(schema_id)
-        key = "" if schema is None else layout_change(schema_of(schema), newest)
+    ids = sorted({*schema_ids} - {newest.schema_id})
+    if not ids:
+        return
+    stored = map(table.paimon.schema_manager.get_schema, range(ids[0], newest.schema_id + 1))
+    schemas = [schema_of(schema) for schema in stored if schema is not None]
+    if any(has_replaced(before, after) for before, after in pairwise(schemas)):
+        raise replaced_since(table)
+    for schema in schemas:
+        key = layout_change(schema, newest) if schema.schema_id in ids else ""
         if key:
             raise LayoutChangedError(
                 f"The option '{key}' of `{table.name}` was changed since these rows were written: "

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from paimon_magics import Session, connect, faults
@@ -346,3 +349,70 @@ def test_coordinator_replaces_tables(
         assert [row[2] for row in health] == ["APPEND", "OVERWRITE", "OVERWRITE", "OVERWRITE"]
         session.run("CREATE OR REPLACE TABLE t (id INT, v STRING) PARTITIONED BY (v)", confirm=True)
         assert rows(session, SNAPSHOTS) == []
+
+
+KEYED = "TBLPROPERTIES ('primary-key' = '{}', 'bucket' = '1')"
+REPLACED = {
+    "other columns": ("(a BIGINT, b BIGINT)", "(a STRING, b DATE)"),
+    "a column that is not null": ("(a BIGINT, b BIGINT)", "(a BIGINT, c BIGINT NOT NULL)"),
+    "one other column": ("(a BIGINT, b BIGINT)", "(a BIGINT, c BIGINT)"),
+    "another key": (
+        f"(a BIGINT NOT NULL, b BIGINT NOT NULL) {KEYED.format('a')}",
+        f"(a BIGINT NOT NULL, b BIGINT NOT NULL) {KEYED.format('b')}",
+    ),
+    "a key of another type": (
+        f"(a BIGINT NOT NULL, b BIGINT) {KEYED.format('a')}",
+        f"(a STRING NOT NULL, b BIGINT) {KEYED.format('a')}",
+    ),
+    "no key any more": (
+        f"(a BIGINT NOT NULL, b BIGINT) {KEYED.format('a')}",
+        "(a BIGINT, b STRING)",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REPLACED)
+def test_insert_under_way_does_not_bring_rows_of_the_replaced_table(
+    session: Session, tmp_path: Path, kind: str
+) -> None:
+    before, after = REPLACED[kind]
+    session.run(f"CREATE TABLE t {before}")
+    started, allowed = tmp_path / "started", tmp_path / "allowed"
+
+    def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        started.touch()
+        while not allowed.exists():
+            time.sleep(0.05)
+        yield from batches
+
+    frame = (
+        session.spark.range(2).selectExpr("id AS a", "id AS b").mapInArrow(wait, "a LONG, b LONG")
+    )
+    results: list[object] = []
+
+    def insert() -> None:
+        try:
+            results.append(
+                session.run("INSERT INTO t SELECT * FROM frame", frames={"frame": frame})
+            )
+        except PaimonMagicsError as error:
+            results.append(error)
+
+    thread = threading.Thread(target=insert)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not started.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    session.run(f"CREATE OR REPLACE TABLE t {after}", confirm=True)
+    allowed.touch()
+    thread.join(120)
+    (result,) = results
+    left = rows(session, "SELECT * FROM t")
+    if isinstance(result, PaimonMagicsError):
+        assert "can't be read" not in result.message
+        assert left == []
+    else:  # it was planned again for the new table
+        assert sorted(map(str, (row[0] for row in left))) == ["0", "1"]
+        assert None not in {value for row in left for value in row}
+    session.run("CALL sys.compact('t')")
+    assert rows(session, "SELECT * FROM t") == left
