@@ -139,7 +139,7 @@ def _write_notes(table: Table, *, compacts: bool) -> tuple[str, ...]:
     if idle:
         shown = ", ".join(f"'{key}'" for key in idle)
         notes.append(
-            f"Not applied here; other engines apply them when they compact or commit: {shown}."
+            f"Not applied by a statement; others apply them when they compact or commit: {shown}."
         )
     return tuple(notes)
 
