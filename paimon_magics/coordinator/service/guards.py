@@ -151,11 +151,12 @@ class TableGuard:
         """See `Guard.decided`."""
         at_ms = self.now_ms()
         with self._turns(table.location), self._leases.closing(table, at_ms) as floor:
-            if floor is None:
+            if floor is None and not is_trial:
                 return False, None
             needed = self._state_thread.stored.first_needed(table.location, table.name.branch)
             self.check()
-            return True, decide(table, rules, min(floor, needed), at_ms, is_trial=is_trial)
+            floor = needed if floor is None else min(floor, needed)
+            return True, decide(table, rules, floor, at_ms, is_trial=is_trial)
 
     def moment(self, table: Table) -> Moment:
         """See `Guard.moment`. Raises SetupError for a table whose commits are stopped."""

@@ -76,7 +76,10 @@ def remove(
 ) -> Steps[RemovalReceipt]:
     """Remove what a CALL asks for. Raises errors of ours for what can't be removed, with nothing
     removed; NotOwnerError and PausedError; and CommitConflictError where others keep removing
-    files of the table meanwhile."""
+    files of the table meanwhile.
+
+    Snapshots and changelogs are removed when readers had the time to say what they read. A trial
+    does not wait for that."""
     guard = context.guard
     if context.fence is not None:
         guard.own()
@@ -92,10 +95,12 @@ def remove(
     match removal:
         case ExpireSnapshots():
             rules = snapshot_rules(table, removal, guard.now_ms())
-            yield guard.ready()
+            if not is_trial:
+                yield guard.ready()
             return _expire(guard, table, rules, is_trial=is_trial)
         case ExpireChangelogs():
-            yield guard.ready()
+            if not is_trial:
+                yield guard.ready()
             return _expire_changelogs(guard, table, removal, is_trial=is_trial)
         case ExpireTags():
             return (yield from _expire_tags(context, table, removal, is_trial=is_trial))
@@ -104,7 +109,8 @@ def remove(
             before_ms = orphans_before_ms(table, removal, guard.now_ms())
             return (yield from _remove_orphans(context, table, before_ms, is_trial=is_trial))
         case PurgeFiles():
-            yield guard.ready()
+            if not is_trial:
+                yield guard.ready()
             return (yield from _purge(context, table, is_trial=is_trial))
     assert_never(removal)
 

@@ -64,7 +64,7 @@ from paimon_magics.statements.maintenance import (
     RescaleBuckets,
     RewriteFileIndex,
 )
-from paimon_magics.statements.removals import Removal, RemoveOrphanFiles
+from paimon_magics.statements.removals import PurgeFiles, Removal, RemoveOrphanFiles, RowRemoval
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import Call, Parameter
 from paimon_magics.tables.manifests.merging import ManifestCounts, counted_manifests
@@ -98,12 +98,16 @@ def call_handler(
         explain=lambda mode: _lines(scope, statement, planned()),
         preview=preview,
         unconfirmed=lambda mode: _unconfirmed(scope, statement, planned()),
-        changed=lambda: _changed(scope, planned()),
+        changed=lambda: _changed(scope, statement, planned()),
     )
 
 
-def _changed(scope: StatementScope, call: PlannedCall) -> tuple[TableName, ...]:
-    return copied_tables(scope, call.change) if isinstance(call.change, CopyTable) else ()
+def _changed(scope: StatementScope, statement: Call, call: PlannedCall) -> tuple[TableName, ...]:
+    """The tables whose waiting rows are loaded first: of a copy, and of a removal of rows."""
+    if isinstance(call.change, CopyTable):
+        return copied_tables(scope, call.change)
+    removes_rows = isinstance(call.change, PurgeFiles | RowRemoval)
+    return (_table(scope, statement, call),) if removes_rows else ()
 
 
 def _unconfirmed(

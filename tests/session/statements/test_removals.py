@@ -7,9 +7,11 @@ import datetime
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import (
     InvalidTableError,
@@ -326,3 +328,17 @@ def test_wrong_call_names_the_mistake_and_removes_nothing(
     assert message in caught.value.message
     assert hint in caught.value.hint
     assert sorted(folder(orders).rglob("*")) == before
+
+
+def test_rows_that_wait_to_be_loaded_go_with_their_partition(spark: Any, tmp_path: Path) -> None:
+    """They were acknowledged before, so none of them may come back."""
+    with paimon_magics.connect(tmp_path / "w", spark=spark, coordinator="embedded") as session:
+        session.run(
+            "CREATE TABLE orders (id INT, day STRING) PARTITIONED BY (day) "
+            "TBLPROPERTIES ('auto_batch_load' = 'true')"
+        )
+        session.run("INSERT INTO orders VALUES (1, '2020-01-01')")
+        outcome = session.run(PARTITIONS.format(""), confirm=True)
+        assert outcome.to_pylist() == [{"expired_partitions": "day=2020-01-01"}]
+        time.sleep(1)
+        assert rows(session, "SELECT id FROM orders") == []
