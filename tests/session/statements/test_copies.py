@@ -175,3 +175,17 @@ def test_copy_that_would_be_wrong_is_refused_and_leaves_no_table(
         events.run(f"CALL sys.copy({call})")
     assert caught.value.hint
     assert rows(events, "SHOW TABLES") == tables
+
+
+def test_files_of_a_large_table_are_copied_by_tasks(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paimon_magics.session.statements.copies._IN_PROCESS_BYTES_MAX", 0)
+    session.run(
+        "CREATE TABLE marked (k INT NOT NULL, v STRING, p INT NOT NULL) PARTITIONED BY (p) "
+        "TBLPROPERTIES ('primary-key' = 'k,p', 'bucket' = '2', "
+        "'deletion-vectors.enabled' = 'true');"
+        "INSERT INTO marked SELECT id, 'v', id % 3 FROM range(30);"
+        "DELETE FROM marked WHERE k < 10; CALL sys.copy('marked', 'copy')"
+    )
+    assert rows(session, "SELECT count(*), min(k), max(k) FROM copy") == [(20, 10, 29)]
