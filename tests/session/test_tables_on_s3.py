@@ -67,6 +67,23 @@ def test_rows_of_a_primary_key_are_merged(session: Session, bucket: Bucket) -> N
     assert left_behind(bucket) == []
 
 
+def test_procedures_copy_and_mark_files_in_the_bucket(session: Session, bucket: Bucket) -> None:
+    session.run(
+        "CREATE TABLE a (k INT NOT NULL, p STRING) PARTITIONED BY (p) TBLPROPERTIES "
+        "('deletion-vectors.enabled' = 'true');"
+        "INSERT INTO a VALUES (1, 'x'), (2, 'x'), (3, 'y/z'); DELETE FROM a WHERE k = 1;"
+        "CALL sys.copy('a', 'b'); CALL sys.mark_partition_done('b', 'p=y/z');"
+        "CALL sys.reset_consumer('b', 'c', 1)"
+    )
+    session.run("CALL sys.mark_partition_done('b', 'p=y/z')")
+    session.run("DROP TABLE a", confirm=True)
+    assert rows(session, "SELECT * FROM b ORDER BY k") == [(2, "x"), (3, "y/z")]
+    assert rows(session, "SELECT * FROM b$consumers") == [("c", 1)]
+    session.run("CALL sys.clear_consumers('b')")
+    assert rows(session, "SELECT * FROM b$consumers") == []
+    assert left_behind(bucket) == []
+
+
 CHANGED = {
     "keyed": "'primary-key' = 'k', 'bucket' = '2'",
     "append": "'bucket' = '-1'",
