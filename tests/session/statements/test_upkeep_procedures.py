@@ -198,3 +198,30 @@ def test_procedure_that_is_not_offered_gives_the_reason(
     with pytest.raises(UnsupportedStatementError, match=reason) as caught:
         events.run(f"CALL sys.{call}")
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        ("reset_consumer('event', 'c', 1)", UnknownNameError, "no table `event`"),
+        ("reset_consumer('events', 'a/b', 1)", InvalidValueError, "a/b"),
+        ("reset_consumer('events', '', 1)", InvalidValueError, "consumer"),
+        ("reset_consumer('events', 'c', 0)", UnknownNameError, "snapshot 0"),
+        ("reset_consumer('events', 'c', 'two')", InvalidValueError, "`nextSnapshotId`"),
+        ("reset_consumer('events')", InvalidValueError, "needs `consumerId`"),
+        ("reset_consumer('events', consumer => 'c')", InvalidValueError, "mixed"),
+        ("reset_consumer(table => 'events', consumer => 'c')", UnknownNameError, "`consumer`"),
+        ("clear_consumers('events', '[')", InvalidValueError, "regular expression"),
+        ("clear_consumers('events$snapshots')", PaimonMagicsError, "snapshots"),
+        ("trigger_tag_automatic_creation()", InvalidValueError, "needs `table`"),
+        ("trigger_tag_automatic_creation('nope.events')", UnknownNameError, "`nope`"),
+        ("repair_earliest_snapshot('events', 9)", UnknownNameError, "one of 1 to 3"),
+    ],
+)
+def test_mistaken_upkeep_is_named_with_the_next_step(
+    events: Session, call: str, error: type[PaimonMagicsError], message: str
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        events.run(f"CALL sys.{call}")
+    assert caught.value.hint, caught.value.message
+    assert consumers(events) == []
