@@ -8,14 +8,16 @@ or is NULL where the column takes none.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
+import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from paimon_magics.planning.copying.results import FileErrors
 from paimon_magics.planning.schemas.table_schema import Column
@@ -26,6 +28,7 @@ from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.types import spark_type
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.tables.stores.avro_records import avro_batches, avro_schema
 
 ERROR = "__paimon_magics_error"
 """Why a row can't be loaded; NULL if it can."""
@@ -33,11 +36,15 @@ ERROR = "__paimon_magics_error"
 RECORD = "__paimon_magics_record"
 """The line of a file that can't be read."""
 
+FILE_URI = "__paimon_magics_file_uri"
+"""The URI of a row's file, where Spark's own readers don't tell it."""
+
 _FILE = "__paimon_magics_file"
 _PATH = "_metadata.file_path"
 _REPLACEMENT = "\ufffd"  # what Java's decoders put in place of bytes that are no characters
 _SHOWN_MAX = 200
 _FIRST_LINES = 3
+_TASKS_MAX = 200
 _UNDECODED = "bytes that are not characters of its encoding"
 
 
@@ -75,6 +82,40 @@ def read_files(
         frame = load_files(reader if schema is None else reader.schema(schema), paths)
         frame.schema  # noqa: B018 - Spark Connect looks for the files only now
         return frame
+
+
+def read_avro(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """The lazy frame of Avro files on this machine, with the columns of the first one and FILE_URI,
+    without Spark's package for them. Raises what `avro_schema` raises."""
+    schema = avro_schema(paths[0])
+    with_uri = schema.append(pa.field(FILE_URI, pa.string()))
+    numbers = spark.range(0, len(paths), 1, min(len(paths), _TASKS_MAX))
+    tasks = AvroTasks(tuple(paths), schema.serialize().to_pybytes())
+    spark_schema = from_arrow_schema(with_uri, prefer_timestamp_ntz=True)
+    return numbers.mapInArrow(tasks, spark_schema)
+
+
+@dataclass(frozen=True, slots=True)
+class AvroTasks:
+    """Runs in the task: reads the files with the numbers that it gets."""
+
+    paths: tuple[str, ...]
+    schema: bytes
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of the files, with FILE_URI."""
+        schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                path = self.paths[number]
+                uri = file_uri(path)
+                for rows in avro_batches(path, schema):
+                    yield rows.append_column(FILE_URI, pa.array([uri] * rows.num_rows, pa.string()))
+
+
+def file_uri(path: str) -> str:
+    """The URI of a file on this machine, as Spark writes it."""
+    return f"file://{quote(path)}"
 
 
 def text_schema(names: Iterable[str], own_types: Mapping[str, T.DataType]) -> T.StructType:
@@ -119,7 +160,11 @@ def checked_rows(rows: SourceRows) -> DataFrame:
         line = F.substring(F.col(RECORD), 1, _SHOWN_MAX)
         malformed = F.concat(F.lit("Malformed record: "), line)
         error = F.when(F.col(RECORD).isNotNull(), malformed).otherwise(error)
-    return frame.select("*", F.col(_PATH).alias(_FILE), error.alias(ERROR))
+    return frame.select("*", _uri(frame).alias(_FILE), error.alias(ERROR))
+
+
+def _uri(frame: DataFrame) -> SparkColumn:
+    return F.col(FILE_URI) if FILE_URI in frame.columns else F.col(_PATH)
 
 
 def _error(
@@ -208,7 +253,7 @@ class Origins:
 
     def of(self, frame: DataFrame) -> DataFrame:
         """The frame with the number of each row's file as the last column."""
-        text = F.concat(F.col(_PATH), F.lit(self.salt)) if self.salt else F.col(_PATH)
+        text = F.concat(_uri(frame), F.lit(self.salt)) if self.salt else _uri(frame)
         return frame.select("*", F.crc32(text.cast("binary")).alias(ORIGIN))
 
 
@@ -218,7 +263,7 @@ def origins_of(frame: DataFrame, places: Mapping[str, str]) -> Origins:
     # A local path is `file:/x` in a file's metadata, or `file:///x`, as in the list of files.
     files = {
         form: places[plain_path(unquote(uri))]
-        for uri in frame.inputFiles()
+        for uri in frame.inputFiles() or map(file_uri, places)
         for form in (uri, uri.replace("file:///", "file:/", 1))
     }
     salt = ""

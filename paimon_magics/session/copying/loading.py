@@ -20,6 +20,7 @@ from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.errors import (
     InvalidValueError,
     JobError,
+    OutdatedPlanError,
     PaimonMagicsError,
     SetupError,
     TableDamagedError,
@@ -164,6 +165,7 @@ class _Load:
     origins: Origins | None = None
     pending: PendingLoad | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    copies: dict[str, str] = field(default_factory=dict)
 
     def run(self, attempts: Attempts) -> Outcome:
         """Check the rows where ON_ERROR asks for it, write the good ones, and commit."""
@@ -184,7 +186,7 @@ class _Load:
         except (InvalidValueError, JobError, TableDamagedError) as error:
             self._forget()
             raise self._explained(error) from error
-        except BaseException:
+        except PaimonMagicsError:  # certainly not committed; after any other error it may be
             self._forget()
             raise
         reach("load.committed")
@@ -218,8 +220,19 @@ class _Load:
             read_set=read,
             base_snapshot_id=plan.state[0],
             base_manifest_list=plan.state[1],
-            again=lambda: self.prepared(_planned_again(scope, copy)),
+            again=self._again,
         )
+
+    def _again(self) -> PreparedWrite:
+        """Plan the same files on the table as it is now. Raises OutdatedPlanError if some of them
+        were loaded meanwhile."""
+        plan = _planned_again(self.scope, self.copy)
+        if not set(self.plan.to_load) <= set(plan.to_load):
+            raise OutdatedPlanError(
+                f"Files of `{self.copy.path}` were changed, or loaded by another COPY INTO.",
+                hint="Nothing was written. Run the statement again.",
+            )
+        return self.prepared(replace(plan, to_load=self.plan.to_load))
 
     def _errors(self) -> bool:
         return any(file.errors for file in self.seen.values())
@@ -241,7 +254,8 @@ class _Load:
     def _rows(self, files: Sequence[SourceFile], *, tolerant: bool) -> tuple[SourceRows, Origins]:
         plan = self.plan
         return rows_of_files(
-            self.scope, self.copy, plan.table.schema, plan.options, files, tolerant=tolerant
+            *(self.scope, self.copy, plan.table.schema, plan.options, files, self.copies),
+            tolerant=tolerant,
         )
 
     def _check(self) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import (
@@ -22,12 +23,14 @@ from paimon_magics.session.copying.source_files import SourceFile, copied
 from paimon_magics.session.queries.csv_files import quoting
 from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.spark.copied_rows import (
+    FILE_URI,
     RECORD,
     Origins,
     SourceRows,
     first_lines,
     origins_of,
     plain_path,
+    read_avro,
     read_files,
     text_schema,
     with_nulls,
@@ -35,6 +38,7 @@ from paimon_magics.spark.copied_rows import (
 )
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.files import lacks_file_system
+from paimon_magics.spark.sessions import runs_here
 from paimon_magics.spark.types import spark_type
 from paimon_magics.statements.copying import CopyIntoTable
 from paimon_magics.statements.data_types import AtomicType
@@ -51,17 +55,19 @@ def rows_of_files(
     schema: TableSchema,
     options: ReadOptions,
     files: Sequence[SourceFile],
+    copies: dict[str, str],
     *,
     tolerant: bool,
 ) -> tuple[SourceRows, Origins]:
     """Return the lazy rows of files, and the numbers of the files. With `tolerant`, lines that
-    can't be read are rows with a RECORD; otherwise they end the job.
+    can't be read are rows with a RECORD; otherwise they end the job. `copies` has the paths of
+    copies of files, by their places; more are added where Spark can't read the files.
 
     Raises UnknownNameError for a column that the table lacks, InvalidValueError for files without
     any column of the table, and for a first line that would become a row though it has names.
     """
     targets = _targets(copy, schema)
-    reading = _Reading(scope, copy, options, files, tolerant)
+    reading = _Reading(scope, copy, options, files, tolerant, copies)
     with _read_errors(copy):
         rows = reading.by_name(targets) if options.by_name else reading.by_position(targets)
         origins = origins_of(rows.frame, reading.places)
@@ -98,14 +104,30 @@ def _targets(copy: CopyIntoTable, schema: TableSchema) -> list[Column]:
 
 @dataclass
 class _Reading:
-    """Reads files. `places` are theirs, by the paths that Spark reads."""
+    """Reads files; of those that Spark can't read, the `copies`, which it makes: their paths, by
+    the places of the files."""
 
     scope: StatementScope
     copy: CopyIntoTable
     options: ReadOptions
     files: Sequence[SourceFile]
     tolerant: bool
-    places: dict[str, str] = field(default_factory=dict)
+    copies: dict[str, str]
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths that are read."""
+        return [self.copies.get(file.place, file.place) for file in self.files]
+
+    @property
+    def places(self) -> dict[str, str]:
+        """The places of the files, by the plain paths that are read."""
+        places = (file.place for file in self.files)
+        return dict(zip(map(plain_path, self.paths), places, strict=True))
+
+    def _copy(self) -> None:
+        paths = copied(self.scope, self.files)
+        self.copies |= zip((file.place for file in self.files), paths, strict=True)
 
     def by_position(self, targets: Sequence[Column]) -> SourceRows:
         """CSV files whose columns are those of the table, in order."""
@@ -126,15 +148,27 @@ class _Reading:
             frame = self._texts(text_schema([column.name for column in targets], own))
             self._check_keys(targets)
             return self._rows(frame, targets)
-        frame = self._read(self._sparks() | {"inferSchema": "false"})
-        names = frame.columns
+        frame = self._avro() if self.options.type == "AVRO" else self._named()
+        names = [name for name in frame.columns if name != FILE_URI]
         columns = self._matched(targets, names)
         if self.options.type == "CSV":
             frame = self._texts(text_schema(names, {}))
-        more = [RECORD] if RECORD in frame.columns else []
+        more = [name for name in (RECORD, FILE_URI) if name in frame.columns]
         numbered = frame.toDF(*(f"c{number}" for number in range(len(names))), *more)
         chosen = [f"c{number}" for number in columns]
         return self._rows(numbered.select(*chosen, *more), list(columns.values()))
+
+    def _named(self) -> DataFrame:
+        """The rows with the names and types of the files; those of CSV are texts."""
+        return self._read(self._sparks() | {"inferSchema": "false"})
+
+    def _avro(self) -> DataFrame:
+        """The rows of Avro files, which Python tasks read on this machine."""
+        if not runs_here(self.scope.spark):
+            return self._named()
+        if _is_elsewhere(self.paths):
+            self._copy()
+        return read_avro(self.scope.spark, list(map(plain_path, self.paths)))
 
     def _rows(self, frame: DataFrame, columns: Sequence[Column]) -> SourceRows:
         options = self.options
@@ -148,8 +182,8 @@ class _Reading:
             sparks["header"] = "true" if options.has_header else "false"
             if options.by_name:
                 sparks["enforceSchema"] = "false"  # each file's header is compared
-            if not {"escape", "multiLine"} & sparks.keys() and not _is_elsewhere(self.files):
-                sparks |= quoting(self.files[0].place, sparks.get("sep", ","))
+            if not {"escape", "multiLine"} & sparks.keys() and not _is_elsewhere(self.paths):
+                sparks |= quoting(plain_path(self.paths[0]), sparks.get("sep", ","))
         return sparks
 
     def _texts(self, schema: StructType) -> DataFrame:
@@ -164,23 +198,19 @@ class _Reading:
     def _read(self, options: Mapping[str, str], schema: StructType | None = None) -> DataFrame:
         """The frame of the files; of copies where Spark has no jar for their store."""
         scope, kind = self.scope, self.options.type.lower()
-        paths = list(self.places) or [file.place for file in self.files]
         try:
-            frame = read_files(scope.spark, kind, paths, options, schema)
+            return read_files(scope.spark, kind, self.paths, options, schema)
         except Exception as error:
-            if self.places or not lacks_file_system(error):
+            if not lacks_file_system(error):
                 raise
-            paths = copied(scope, self.files)
-            frame = read_files(scope.spark, kind, paths, options, schema)
-        places = (file.place for file in self.files)
-        self.places = dict(zip(map(plain_path, paths), places, strict=True))
-        return frame
+            self._copy()
+            return read_files(scope.spark, kind, self.paths, options, schema)
 
     def _first_lines(self) -> list[str]:
         options = {
             key: self.options.spark[key] for key in ("encoding",) if key in self.options.spark
         }
-        return first_lines(self.scope.spark, next(iter(self.places)), options)
+        return first_lines(self.scope.spark, self.paths[0], options)
 
     def _check_first_line(self, targets: Sequence[Column]) -> None:
         """Raise InvalidValueError for a first line with the names of the table's columns."""
@@ -205,12 +235,17 @@ class _Reading:
     def _check_keys(self, targets: Sequence[Column]) -> None:
         """Raise InvalidValueError for JSON without any key that is a column. As for Spark and the
         connector, keys have the case of the column's name."""
-        text = " ".join(self._first_lines())
-        if "{" not in text or any(f'"{column.name}"' in text for column in targets):
-            return
         if self.options.spark.get("multiLine") == "true":
             return  # the first lines need not have a key
-        raise self._no_column(targets, f"`{text[:80]}`")
+        keys: set[str] = set()
+        for line in self._first_lines():
+            try:
+                values = json.loads(line or "{}")
+            except ValueError:
+                return  # ON_ERROR is about that
+            keys.update(values if isinstance(values, dict) else ())
+        if keys and not keys & {column.name for column in targets}:
+            raise self._no_column(targets, ", ".join(f"`{key}`" for key in sorted(keys)))
 
     def _matched(self, targets: Sequence[Column], names: Sequence[str]) -> dict[int, Column]:
         """The table's columns by the places of their values in the files."""
@@ -248,8 +283,8 @@ class _Reading:
         )
 
 
-def _is_elsewhere(files: Sequence[SourceFile]) -> bool:
-    return not files[0].place.startswith("/")
+def _is_elsewhere(paths: Sequence[str]) -> bool:
+    return not paths[0].startswith(("/", "file:"))
 
 
 @contextmanager

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 import json
 import os
 import threading
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pytest
 
 from paimon_magics import Session
@@ -165,6 +168,71 @@ def test_nested_values_of_json_and_a_list_of_objects_are_read(
     assert rows(module_session, "SELECT id, tags[1], at.x, string(d) FROM nested ORDER BY id") == [
         (1, "b", 5, "2026-01-31"), (2, None, None, None)
     ]  # fmt: skip
+
+
+def test_avro_files_need_no_jar(module_session: Session, tmp_path: Path) -> None:
+    session = module_session
+    session.run(
+        "CREATE TABLE birds (id INT NOT NULL, name STRING, n DECIMAL(6, 2), at TIMESTAMP, d DATE, "
+        "tags ARRAY<STRING>, place STRUCT<x: INT>)"
+    )
+    schema = {
+        "type": "record", "name": "bird", "fields": [
+            {"name": "name", "type": ["null", "string"]},
+            {"name": "id", "type": "long"},
+            {"name": "n", "type": {"type": "bytes", "logicalType": "decimal", "precision": 6,
+                                   "scale": 2}},
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+            {"name": "d", "type": {"type": "int", "logicalType": "date"}},
+            {"name": "tags", "type": {"type": "array", "items": "string"}},
+            {"name": "place", "type": ["null", {"type": "record", "name": "place", "fields": [
+                {"name": "x", "type": "int"}]}]},
+            {"name": "more", "type": "boolean"},
+        ],
+    }  # fmt: skip
+    at = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
+
+    def bird(number: int) -> dict[str, Any]:
+        name = None if number else "owl"
+        day, tags, place = at.date(), ["a", "b"], {"x": number % 7}
+        row = {"id": number, "name": name, "n": Decimal("1.25"), "at": at, "more": True}
+        return row | {"d": day, "tags": tags, "place": place}
+
+    folder = tmp_path / "in out"
+    folder.mkdir()
+    for name, numbers in (("a.avro", (0, 1)), ("b.avro", (2, 2**40))):
+        with (folder / name).open("wb") as file:
+            fastavro.writer(file, schema, list(map(bird, numbers)))
+    statement = f"COPY INTO birds FROM '{folder}' FILE_FORMAT = (TYPE = AVRO) ON_ERROR = CONTINUE"
+    assert copy(session, statement) == [
+        ("a.avro", "LOADED", 2, 2, 0), ("b.avro", "PARTIALLY_LOADED", 1, 2, 1)
+    ]  # fmt: skip
+    assert rows(
+        session,
+        "SELECT id, name, string(n), unix_seconds(at), string(d), tags[1], place.x FROM birds "
+        "ORDER BY id",
+    ) == [
+        (number, "owl" if not number else None, "1.25", int(at.timestamp()), "2026-01-31", "b",
+         number)
+        for number in range(3)
+    ]  # fmt: skip
+    assert [each[1] for each in copy(session, statement)] == ["SKIPPED", "SKIPPED"]
+    (folder / "c.avro").write_text("id,name")
+    error = refused(session, statement)
+    assert "is no Avro file" in error.message and "TYPE" in error.hint
+
+
+def test_malformed_json_is_a_matter_of_on_error(
+    module_session: Session, shop: str, tmp_path: Path
+) -> None:
+    folder = put(tmp_path / "in", a_json="{bad json}\n", b_json='{"id":"1"}\n{"id":"x"}\n')
+    form = "FILE_FORMAT = (TYPE = JSON)"
+    error = refused(module_session, f"COPY INTO {shop} FROM '{folder}' {form}")
+    assert "Malformed record: {bad json}" in error.message
+    assert copy(module_session, f"COPY INTO {shop} FROM '{folder}' {form} ON_ERROR = CONTINUE") == [
+        ("a.json", "LOAD_FAILED", 0, 1, 1), ("b.json", "PARTIALLY_LOADED", 1, 2, 1)
+    ]  # fmt: skip
+    assert rows(module_session, f"SELECT id FROM {shop}") == [(1,)]
 
 
 def test_glob_and_list_of_files_choose_files(
