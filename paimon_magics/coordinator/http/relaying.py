@@ -15,23 +15,26 @@ import contextlib
 import logging
 import ssl
 from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 import websockets
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from paimon_magics.coordinator.http.answers import error_answer
+from paimon_magics.coordinator.http.forwarding import address_in, is_loopback
+from paimon_magics.coordinator.http.limits import run_in_threadpool
 from paimon_magics.coordinator.protocol.errors import BrokeOffError
+from paimon_magics.errors import PaimonMagicsError
 
 _log = logging.getLogger(__name__)
 PASSED_ON = "paimon-coordinator-passed-on"
 """The header of requests that a coordinator has passed on: by what the owner knows that one, see
-`ownership.introductions`."""
+`Introductions`."""
 
 _MARK = "1"  # of a standby that the owner does not know
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -283,3 +286,59 @@ def _broke_off(scope: Scope, address: str, error: Exception) -> Response:
         f"The coordinator at {address} received the request but has not answered: {error}.",
         "The request may have been carried out. Check its effect before you send it again.",
     )
+
+
+# The sender of a request that a standby has passed on, as the owner sees it.
+#
+# Limits of wrong tokens and of requests are counted by address. Counted by the standby's, one
+# client would use them up for all who ask there.
+
+
+class KnownStandbys(Protocol):
+    """The standbys by their keys."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `look` may see more."""
+
+    def has(self, key: str) -> bool:
+        """Whether a standby with a key is known."""
+
+    def look(self) -> None:
+        """Read which there are. May block."""
+
+
+class FromStandbys:
+    """An ASGI application around the owner's, which gets the address of the client that a known
+    standby names. From anybody else, such a name counts for nothing."""
+
+    def __init__(self, app: ASGIApp, standbys: KnownStandbys) -> None:
+        self._app = app
+        self._standbys = standbys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] in ("http", "websocket"):
+            client = await self._client(scope)
+            if client is not None:
+                scope = {**scope, "client": (client, 0)}
+        await self._app(scope, receive, send)
+
+    async def _client(self, scope: Scope) -> str | None:
+        """The client's address, if a standby names another than the connection shows."""
+        headers = dict(scope["headers"])
+        key = headers.get(PASSED_ON.encode(), b"").decode("latin-1")
+        host, port = scope.get("client") or ("", 0)
+        if not key or not port:  # without a port, a proxy has named the client
+            return None
+        last = headers.get(b"x-forwarded-for", b"").rpartition(b",")[2].decode("latin-1").strip()
+        client = address_in(last)
+        # The standby's machine is not this one: what is local there has no rights here.
+        if client is None or (is_loopback(client) and not is_loopback(host)):
+            return None
+        if not self._standbys.has(key) and self._standbys.is_due:
+            try:
+                await run_in_threadpool(self._standbys.look)
+            except PaimonMagicsError as error:
+                _log.info("%s", error)
+        return client if self._standbys.has(key) else None

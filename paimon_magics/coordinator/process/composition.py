@@ -36,7 +36,7 @@ from paimon_magics.coordinator.http.authorisation import (
 from paimon_magics.coordinator.http.forwarding import is_loopback
 from paimon_magics.coordinator.http.limits import ClientLimits
 from paimon_magics.coordinator.http.oidc import IssuedTokens, Issuer, IssuerKeys
-from paimon_magics.coordinator.http.relayed import FromStandbys
+from paimon_magics.coordinator.http.relaying import FromStandbys
 from paimon_magics.coordinator.http.stored_grants import GrantedRights, StoredGrants
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
@@ -44,7 +44,7 @@ from paimon_magics.coordinator.inserts.log.log import DiskReserve, Log, table_na
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
-from paimon_magics.coordinator.ownership.introductions import Introductions
+from paimon_magics.coordinator.ownership.folder_token import Introductions
 from paimon_magics.coordinator.ownership.lease import Owner
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.pairing import Pairing

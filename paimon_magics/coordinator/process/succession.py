@@ -28,7 +28,7 @@ from starlette.types import ASGIApp
 from paimon_magics.coordinator.client.addresses import trusting
 from paimon_magics.coordinator.http.forwarding import Forwarding, is_loopback
 from paimon_magics.coordinator.http.standing_by import StandingBy
-from paimon_magics.coordinator.ownership.introductions import introduce, key_of
+from paimon_magics.coordinator.ownership.folder_token import introduce, key_of
 from paimon_magics.coordinator.ownership.lease import Lease
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs

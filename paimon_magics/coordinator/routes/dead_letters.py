@@ -170,8 +170,8 @@ class DeadLetterForms:
         named = [(name, value) for name, value in page.scope["headers"] if name not in _NO_NAMES]
         digest = hmac.new(self._secret, repr(sorted(named)).encode(), hashlib.sha256)
         reader = digest.hexdigest()
-        kept = ("type", "method", "path", "root_path", "scheme", "server", "client")
-        scope = {key: page.scope[key] for key in kept if key in page.scope}
+        members = ("type", "method", "path", "root_path", "scheme", "server", "client")
+        scope = {key: page.scope[key] for key in members if key in page.scope}
         self._readers[reader] = {**scope, "query_string": b"", "headers": named}
         self._readers.move_to_end(reader)
         while len(self._readers) > _READERS_MAX:
@@ -230,10 +230,10 @@ class DeadLetterForms:
         method, end = ("POST", "/retry") if action == "retry" else ("DELETE", "")
         table = f"/v1/inserts/{fields['database']}/{fields['table']}"
         path = f"{scope.get('root_path', '')}{table}/dead-letters/{fields['record']}{end}"
-        kept = ("type", "asgi", "http_version", "scheme", "server", "client", "root_path")
+        members = ("type", "asgi", "http_version", "scheme", "server", "client", "root_path")
         own = [(name, value) for name, value in scope["headers"] if name == REQUEST_ID]
         sent = {
-            **{key: scope[key] for key in kept if key in scope},
+            **{key: scope[key] for key in members if key in scope},
             **{"method": method, "path": path, "raw_path": quote(path).encode()},
             **{"query_string": b"", "headers": own, PRINCIPAL: sender},
         }

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from paimon_magics.coordinator.inserts.engine.lanes import Lane, LongLoadError, Place
+from paimon_magics.coordinator.inserts.engine.loading import Lane, LongLoadError, Place
 from paimon_magics.coordinator.runtime.work import Clock
 from tests.coordinator.process import Process, create_table
 
@@ -59,7 +59,7 @@ def test_inserts_of_one_user_into_many_partitions_delay_no_other_user(
     time.sleep(2)  # all of them are due
     for _ in range(2):
         httpx.post(f"{url}/ada", json={"rows": [[1]]}, headers=ada, timeout=60)
-        answer = httpx.post(f"{url}/ada/flush", json={"wait_ms": 60_000}, headers=ada, timeout=90)
+        answer = httpx.post(f"{url}/ada/flush", json={"wait_ms": 120_000}, headers=ada, timeout=150)
         assert answer.status_code == 200, answer.text
     folder = tmp_path / "warehouse" / "default.db"
     loaded = [n for n in range(TABLES) if (folder / f"eve_{n}/snapshot/snapshot-1").exists()]
@@ -89,3 +89,24 @@ def test_load_gives_up_its_place_only_where_it_lasts_and_others_wait() -> None:
     places[0].end()
     assert places[0].lasted_ms == 20_000
     places[1].check()
+
+
+def test_long_load_goes_on_in_the_lane_beyond_while_that_has_a_place() -> None:
+    now = 0.0
+    clock = Clock(steady_ms=lambda: now)
+    beyond = Lane(1, 300_000, clock)
+    lane, places = Lane(1, 10_000, clock, beyond), list[Place]()
+    for user in ("eve", "eve", "ada"):
+        lane.enter(user, places.append)
+    now = 11_000.0
+    places[0].check()
+    assert len(places) == 2, "its place in the first lane is the next user's"
+    places[0].check()
+    now = 22_000.0
+    with pytest.raises(LongLoadError):
+        places[1].check()
+    assert len(places) == 3
+    beyond.enter("eve", places.append)
+    assert len(places) == 3
+    places[0].end()
+    assert len(places) == 4

@@ -10,21 +10,13 @@ If the process dies, the next start determines the outcome of the batches under 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
 from paimon_magics.coordinator.inserts.admission.items import Done
-from paimon_magics.coordinator.inserts.engine.lanes import (
-    LONG_MS,
-    LONG_SLOTS,
-    QUICK_MS,
-    QUICK_SLOTS,
-    Lane,
-    LongLoadError,
-    Place,
-)
 from paimon_magics.coordinator.inserts.engine.queue_owner import QueueOwner
 from paimon_magics.coordinator.inserts.engine.recovery import recovered
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue, dropped, shown
@@ -49,12 +41,20 @@ from paimon_magics.coordinator.inserts.queue.events import (
 )
 from paimon_magics.coordinator.inserts.queue.values import Queue, Thresholds
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.runtime.work import Steps
+from paimon_magics.coordinator.runtime.work import Clock, Steps
 from paimon_magics.coordinator.store.database import StoreLostError
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError
 
-_LOADERS = QUICK_SLOTS + LONG_SLOTS + 2  # outcomes and dead letters don't wait for loads
+_QUICK_SLOTS = 3
+_LONG_SLOTS = 2
+_QUICK_MS = 10_000.0
+"""How long a load may last while others wait, before it goes to the lane of long loads."""
+
+_LONG_MS = 300_000.0
+"""How long a load may last there, before its batch is cut in halves."""
+
+_LOADERS = _QUICK_SLOTS + _LONG_SLOTS + 2  # outcomes and dead letters don't wait for loads
 _OPENERS = 4
 _AGAIN_MS = 1_000
 
@@ -88,8 +88,8 @@ class LoadPool:
         self._lose = lose
         self._buried = buried
         self._loads = runtime.pool("loads", _LOADERS)
-        self._quick = Lane(QUICK_SLOTS, QUICK_MS, runtime.clock)
-        self._long = Lane(LONG_SLOTS, LONG_MS, runtime.clock)
+        self._long = Lane(_LONG_SLOTS, _LONG_MS, runtime.clock)
+        self._quick = Lane(_QUICK_SLOTS, _QUICK_MS, runtime.clock, self._long)
         self.pool = runtime.pool("tables", _OPENERS)
         self._noting = threading.RLock()
 
@@ -122,7 +122,7 @@ class LoadPool:
 
         def deliver(events: _Events | None) -> None:
             place.end()
-            is_long = events is None or (table.is_long and place.lasted_ms > QUICK_MS / 2)
+            is_long = events is None or (table.is_long and place.lasted_ms > _QUICK_MS / 2)
             if is_long is not table.is_long:
                 self._owner.put(Done(partial(setattr, table, "is_long", is_long)))
             if events is None:
@@ -462,3 +462,108 @@ class LoadPool:
 def _noted(table: TableQueue) -> int:
     """A number that grows with what the registry's note says of a table."""
     return table.queue.acknowledged + table.queue.published
+
+
+# Whose batch is loaded next: a share for each user, and for long loads a lane of their own.
+#
+# Loads are files to write, and how long a batch takes is seen only while it is written: a few
+# kilobytes may have rows of ten thousand partitions. So users take turns, however many tables and
+# batches one of them has. A load that lasts while others wait gives up its place, and goes on in the
+# lane of long loads, or begins again there where that has no place. There it may last, unless its
+# batch can be cut in halves.
+
+
+class LongLoadError(Exception):
+    """A load has lasted too long for its lane, and others wait."""
+
+
+class Lane:
+    """Loads that take turns: up to `slots` at once, the users who wait one after the other. A load
+    may last for `limit_ms` while others wait, then it goes to the lane `beyond`. For any thread."""
+
+    def __init__(
+        self, slots: int, limit_ms: float, clock: Clock, beyond: Lane | None = None
+    ) -> None:
+        self.limit_ms = limit_ms
+        self.beyond = beyond
+        self._free = slots
+        self._clock = clock
+        self._turn = threading.Lock()
+        self._waiting: OrderedDict[str, deque[Callable[[Place], object]]] = OrderedDict()
+
+    def enter(self, user: str, begin: Callable[[Place], object]) -> None:
+        """Call `begin`, which must not wait, with a place when it is the user's turn."""
+        with self._turn:
+            self._waiting.setdefault(user, deque()).append(begin)
+        self._go_on()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for a place."""
+        return bool(self._waiting)
+
+    def takes_one(self) -> bool:
+        """Take a place that is free; return whether there was one."""
+        with self._turn:
+            if not self._free or self._waiting:
+                return False
+            self._free -= 1
+            return True
+
+    def left(self) -> None:
+        """Give a place to the next user."""
+        with self._turn:
+            self._free += 1
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while (begin := self._next()) is not None:
+            begin(Place(self, self._clock))
+
+    def _next(self) -> Callable[[Place], object] | None:
+        with self._turn:
+            if not self._free or not self._waiting:
+                return None
+            self._free -= 1
+            user, begins = self._waiting.popitem(last=False)
+            begin = begins.popleft()
+            if begins:  # behind the others
+                self._waiting[user] = begins
+            return begin
+
+
+class Place:
+    """The place of a load in a lane, until its `end`; `lasted_ms` is how long it was taken. For any
+    thread."""
+
+    def __init__(self, lane: Lane, clock: Clock) -> None:
+        self._lane = lane
+        self._clock = clock
+        self._since_ms = clock.steady_ms()
+        self._turn = threading.Lock()
+        self._has_ended = False
+        self.has_limit = True
+        self.lasted_ms = 0.0
+
+    def check(self) -> None:
+        """If the load has lasted too long, and others wait, go on in the lane beyond. Where that
+        has no place, end, and raise LongLoadError."""
+        lasts_ms = self._clock.steady_ms() - self._since_ms
+        lane = self._lane
+        if not self.has_limit or lasts_ms <= lane.limit_ms or not lane.is_wanted:
+            return
+        if lane.beyond is not None and lane.beyond.takes_one():
+            self._lane = lane.beyond
+            lane.left()
+            return
+        self.end()
+        raise LongLoadError(f"Its load has lasted {lasts_ms / 1000:,.0f} s, and others wait.")
+
+    def end(self) -> None:
+        """Leave the lane. May be called again."""
+        with self._turn:
+            if self._has_ended:
+                return
+            self._has_ended = True
+            self.lasted_ms = self._clock.steady_ms() - self._since_ms
+        self._lane.left()

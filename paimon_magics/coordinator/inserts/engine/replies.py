@@ -118,7 +118,7 @@ class TableQueue:
     `id` is the table's UUID, `name` its present name. `chain` is that of its last record in the
     log. `is_open` says that the log registry names this log for the table; earlier items are
     `parked`, None if nobody is opening it. `mode` is the table's mode, None before an insert.
-    `user` has sent the last insert, `is_long` says that its loads last long: see `lanes`.
+    `user` has sent the last insert, `is_long` says that its loads last long: see `loading`.
     `noted` grows with the registry's note (`loading._noted`); only `LoadPool` sets it.
     """
 

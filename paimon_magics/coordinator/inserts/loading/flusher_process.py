@@ -19,7 +19,7 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.reading.keyed_rows import KeyedRead
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
-_PROCESSES_MAX = 5  # as many as there are places for loads: see `engine.lanes`
+_PROCESSES_MAX = 5  # as many as there are places for loads: see `engine.loading`
 _WAIT_SECONDS = 1.0  # before another process is started
 _POLL_SECONDS = 0.1
 
