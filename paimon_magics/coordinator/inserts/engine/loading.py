@@ -468,9 +468,9 @@ def _noted(table: TableQueue) -> int:
 #
 # Loads are files to write, and how long a batch takes is seen only while it is written: a few
 # kilobytes may have rows of ten thousand partitions. So users take turns, however many tables and
-# batches one of them has. A load that lasts while others wait gives up its place, and goes on in the
-# lane of long loads, or begins again there where that has no place. There it may last, unless its
-# batch can be cut in halves.
+# batches one of them has. A load that lasts while others wait gives up its place, and goes on in
+# the lane of long loads, or begins again there where that has no place. There it may last, unless
+# its batch can be cut in halves.
 
 
 class LongLoadError(Exception):
