@@ -155,7 +155,6 @@ class Coordinator:
         self.transactions = Transactions(
             catalog, self.state_thread, self.worker, self.watching, self.leases
         )
-        self.upkeep.drop_partitions = self.transactions.drop_partitions
         self.commits = CommitPool(self.state_thread, self.worker, self.watching)
         if ownership is not None:
             ownership.when_lost(self.depose)
@@ -188,6 +187,7 @@ class Coordinator:
         )
         self.recent_errors.begin()
         self.state_thread.start()
+        self.upkeep.drop_partitions = self.transactions.drop_partitions
         self.upkeep.start()
 
     def _unfinished(self) -> tuple[list[TransactionState], list[tuple[str, Stopped]]]:
