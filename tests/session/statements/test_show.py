@@ -168,15 +168,13 @@ def test_describe_history_returns_table_history(shop: Session) -> None:
         ("OPTIMIZE ordrs", "Did you mean `orders`"),
         ("CREATE MATERIALIZED VIEW v AS SELECT 1", "CREATE TABLE t AS SELECT"),
         ("CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT 1", "INSERT OVERWRITE"),
-        ("CREATE TABLE c SHALLOW CLONE orders", "CREATE TABLE c AS SELECT * FROM orders"),
+        ("CREATE TABLE c SHALLOW CLONE orders", "CREATE TABLE c LIKE orders"),
         ("CREATE TABLE c (id BIGINT GENERATED ALWAYS AS (x * 2))", "compute the column"),
-        ("COMMENT ON TABLE orders IS 'x'", "SET TBLPROPERTIES ('comment' ="),
         ("ALTER DATABASE shop SET LOCATION '/x'", "Connect to a warehouse at that location"),
         ("COPY INTO '/x' FROM orders", "TYPE = CSV"),
         ("EXPORT TABLE orders TO '/x'", "COPY INTO 'path' FROM t"),
         ("CALL sys.drop_partition('orders', 'dt=x')", "DROP PARTITION"),
-        ("ALTER TABLE orders DROP PARTITION (dt < 'x')", "DELETE FROM t WHERE"),
-        ("DESCRIBE DETAIL orders", "DESCRIBE EXTENDED orders"),
+        ("ALTER TABLE orders DROP PARTITION (dt < 'x')", "SHOW PARTITIONS"),
     ],
 )
 def test_statements_of_other_databases_get_hint_with_equivalent(

@@ -384,7 +384,8 @@ def test_with_before_an_insert_belongs_to_its_source():
     ("text", "kind", "name"),
     [
         ("DELETE FROM t WITH ('a' = 'b') WHERE x = 1", "DELETE … WITH options", T),
-        ("ANALYZE TABLE db.t COMPUTE STATISTICS", "ANALYZE TABLE", DB_T),
+        ("ANALYZE TABLE db.t PARTITION (a = 1) COMPUTE STATISTICS",
+          "ANALYZE TABLE … PARTITION", DB_T),
         ("EXECUTE IMMEDIATE 'SELECT a FROM t'", "EXECUTE IMMEDIATE", None),
         ("execute immediate :text USING 1", "EXECUTE IMMEDIATE", None),
         ("SHOW BRANCHES t", "SHOW BRANCHES", T),
