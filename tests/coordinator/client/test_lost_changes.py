@@ -33,6 +33,7 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
 )
 from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.planning.schemas.alterations import TableReplacement
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.grammar.parsing import parse_statement
@@ -158,6 +159,22 @@ def test_add_column_with_lost_answer_adds_the_column(lost: Lost, catalog: Catalo
     catalog.create_table(T, schema())
     lost(lambda d: d.alter_table(T, [AddColumn(("x",), AtomicType("INT"))], 0))
     assert catalog.load(T).schema.column_names == ("k", "v", "x")
+
+
+def test_replacement_with_lost_answer_makes_one_schema(lost: Lost, catalog: Catalog) -> None:
+    catalog.create_table(T, schema())
+    lost(lambda d: d.replace_table(TableReplacement(T, schema("other INT"), 0)))
+    table = catalog.load(T)
+    assert (table.schema.schema_id, table.schema.column_names) == (1, ("other",))
+
+
+def test_replacement_by_another_table_with_lost_answer_is_made_once(
+    lost: Lost, catalog: Catalog
+) -> None:
+    catalog.create_table(T, schema())
+    lost(lambda d: d.replace_table(TableReplacement(T, schema("other INT"), 0, is_dropped=True)))
+    table = catalog.load(T)
+    assert (table.schema.schema_id, table.schema.column_names) == (0, ("other",))
 
 
 def test_lost_answers_do_not_break_creating_and_dropping_databases(
