@@ -60,6 +60,7 @@ from paimon_magics.coordinator.routes.insert_stream import InsertStream
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.store_options import StoreOptions
 from paimon_magics.coordinator.runtime.threads import Runtime
+from paimon_magics.coordinator.runtime.work import waited
 from paimon_magics.coordinator.service.compaction_scheduler import (
     Budget,
     CompactionRules,
@@ -78,6 +79,7 @@ from paimon_magics.coordinator.service.health import (
 )
 from paimon_magics.coordinator.service.key_moves import KeyMover
 from paimon_magics.coordinator.service.served import Context, NameLocks
+from paimon_magics.coordinator.service.tags_and_branches import change_versions
 from paimon_magics.coordinator.store.backups import Manifest
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.state_store import open_store
@@ -373,6 +375,9 @@ class _Composition:
             data_tokens=place.data_tokens,
             is_open=coordinator.stored.is_open,
             guard=coordinator.guard,
+        )
+        coordinator.upkeep.change_versions = lambda name, change: waited(
+            change_versions(context, name, change)
         )
         when_taken = self._rights_taken()
         tokens = Tokens(store.tokens, when_taken)

@@ -157,6 +157,8 @@ def _coordinator_metrics(coordinator: Coordinator) -> Iterator[Metric]:
         "Partitions that were expired since the start.",
         upkeep.expired_partitions,
     )
+    tags = upkeep.changed_tags
+    yield _counter("kept_up_tags", "Tags created or deleted by their tables' options.", tags)
     errors = coordinator.recent_errors.total
     yield _counter("errors", "What went wrong since the start, warnings included.", errors)
     yield _counter(

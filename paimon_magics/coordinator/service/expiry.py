@@ -27,12 +27,14 @@ from paimon_magics.coordinator.service.guards import TableGuard
 from paimon_magics.coordinator.service.state_thread import StateThread
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
-from paimon_magics.errors import UnknownNameError
+from paimon_magics.errors import PaimonMagicsError, UnknownNameError
+from paimon_magics.planning.commits.automatic_tags import AutomaticTags
 from paimon_magics.planning.commits.expiry import ExpiryRules
 from paimon_magics.planning.commits.partition_expiry import PartitionExpiry
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.planning.formatting import shortened
 from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.version_changes import CreateAutomaticTags, VersionChange
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.commits.replaced_partitions import (
@@ -43,6 +45,7 @@ from paimon_magics.tables.commits.replaced_partitions import (
 from paimon_magics.tables.expiry.expire_snapshots import can_expire, carry_out
 from paimon_magics.tables.expiry.expired_files import remove_overwritten
 from paimon_magics.tables.schema.history import is_other_table
+from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 from paimon_magics.tables.table import Table
 
 _OVERWRITTEN = ""
@@ -86,8 +89,9 @@ class Upkeep:
     the warehouse.
 
     `expired` counts the snapshots that were removed since the start, `expired_partitions` the
-    partitions, `failures` the failed runs. `drop_partitions` commits what has expired; until it is
-    set, no partition does.
+    partitions, `changed_tags` the tags that were created or deleted, `failures` the failed runs.
+    `drop_partitions` commits what has expired, `change_versions` keeps tags up; until they are set,
+    nothing of that happens.
     `problem` names each piece of work whose last run failed, with its reason, "" without one.
     """
 
@@ -115,7 +119,9 @@ class Upkeep:
         self._loop: Loop | None = None
         self._stopping = False
         self.expired = self.expired_partitions = 0
+        self.changed_tags = 0
         self.drop_partitions: DropPartitions | None = None
+        self.change_versions: Callable[[TableName, VersionChange], VersionReceipt] | None = None
         self._partitions_checked_ms: dict[tuple[str, str | None], int] = {}
         self.failures = 0
         self._problems: dict[_Key, str] = {}  # of each piece of work, until its next success
@@ -225,6 +231,7 @@ class Upkeep:
             key = f"partitions {table.location}", name.branch
             self._plan(key, _Job(problem, run, self._now_ms(), str(name)))
         try:
+            self._tag(table)  # before the snapshots expire that get tags
             return self._expire_of(table)
         except DeposedError:
             raise
@@ -232,6 +239,38 @@ class Upkeep:
             if self._is_replaced(table):  # its files went during the work
                 return None
             raise
+
+    def _tag(self, table: Table) -> None:
+        """Create automatic tags, and delete those whose time is over: Paimon's `TagAutoManager`,
+        which its writers call after their commits. What is wrong with that keeps no snapshot from
+        expiring: it is a problem of its own, until the next commit."""
+        if self.change_versions is None or table.schema.write_only or not can_expire(table):
+            return
+        key, problem = f"tags {table.location}", f"Tags of `{table.name}` could not be kept up"
+        try:
+            folder = str(table.paimon.tag_manager().tag_directory())
+            if AutomaticTags.of(table.schema) is None and not table.store.names(folder, "tag-"):
+                return
+            self._check_owner()
+            changed = self.change_versions(table.name, CreateAutomaticTags()).changed
+        except DeposedError:
+            raise
+        except (PaimonMagicsError, OSError) as error:
+            self.failures += 1
+            with self._turn:
+                self._problems[key] = f"{problem}: {error}"
+            _log.warning("%s: %s", problem, error)
+            return
+        with self._turn:
+            self._problems.pop(key, None)
+        if changed:
+            self.changed_tags += len(changed)
+            _log.info(
+                "Tags of `%s` were created by 'tag.automatic-creation', or deleted since their "
+                "time is over: %s",
+                table.name,
+                shortened(", ".join(changed), _SHOWN_MAX),
+            )
 
     def _age(self, name: TableName) -> None:
         """Drop the partitions of a table that have expired, if there still is the table."""

@@ -21,7 +21,7 @@ from paimon_magics.coordinator.client.starting import At
 from paimon_magics.errors import CommitConflictError, InvalidValueError, SetupError
 from paimon_magics.planning.commits.requests import Append, CommitReceipt, CommitRequest
 from paimon_magics.statements.statement import TableName
-from paimon_magics.statements.version_changes import CreateBranch
+from paimon_magics.statements.version_changes import CreateBranch, CreateTag
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, write
 from tests.faults.owner import until
@@ -137,6 +137,38 @@ def test_partitions_stay_where_their_table_leaves_them_to_others(
         until(lambda: 1 not in snapshots(catalog))
     time.sleep(0.3)
     assert len(days(catalog)) == 3
+
+
+def test_automatic_tags_come_after_a_commit_and_old_ones_go(process: Process) -> None:
+    catalog = create_table(
+        process.warehouse,
+        "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('tag.automatic-creation' = "
+        "'process-time', 'tag.creation-period' = 'daily', 'snapshot.num-retained.min' = '1', "
+        "'snapshot.time-retained' = '1 ms')",
+    )
+    client = process.client()
+    client.change_versions(TABLE, CreateBranch("side"))
+    append(client, catalog, 0)
+    table = catalog.load(TABLE)
+    folder = Path(table.location) / "tag"
+    until(lambda: folder.exists() and len(list(folder.glob("tag-20*"))) == 1)
+    client.change_versions(TABLE, CreateTag("short", None, "1 ms"))
+    append(client, catalog, 1, 2)
+    until(lambda: not (folder / "tag-short").exists())
+    assert len(list(folder.glob("tag-*"))) == 1
+    assert missing(table) == set()
+
+
+def test_wrong_rules_of_tags_are_a_problem_and_snapshots_expire(process: Process) -> None:
+    catalog = create_table(
+        process.warehouse,
+        "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('tag.automatic-creation' = "
+        "'process-time', 'tag.creation-delay' = '3 d', 'snapshot.num-retained.min' = '1', "
+        "'snapshot.time-retained' = '1 ms')",
+    )
+    append(process.client(), catalog, 0, 1, 2)
+    until(lambda: "Tags of `default.t`" in problem_of(process))
+    until(lambda: 1 not in snapshots(catalog))
 
 
 def test_failed_expiry_is_a_problem_until_it_succeeds(process: Process, catalog: Catalog) -> None:
