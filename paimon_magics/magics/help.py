@@ -194,6 +194,21 @@ STATEMENTS = (
         ),
     ),
     StatementHelp(
+        "REFRESH",
+        "has nothing to do: each statement reads the latest snapshot",
+        ("REFRESH TABLE t",),
+    ),
+    StatementHelp(
+        "OPTIMIZE",
+        "compact a table, or sort its rows: CALL sys.compact",
+        ("OPTIMIZE t [WHERE condition on partition columns] [ZORDER BY (columns)]",),
+    ),
+    StatementHelp(
+        "RESTORE",
+        "roll a table back: CALL sys.rollback",
+        ("RESTORE [TABLE] t TO VERSION AS OF snapshot | 'tag'",),
+    ),
+    StatementHelp(
         "DESCRIBE",
         "show a table's columns, one column, a database, or what was done to a table",
         (
@@ -227,7 +242,6 @@ REFUSED = (
 _SYNONYMS = {
     **{name: name for name in COMING},
     "COMPACTION": "COMPACT",
-    "OPTIMIZE": "COMPACT",
     "VACUUM": "COMPACT",
     "REPLACE": "UPSERT",
 }

@@ -296,7 +296,7 @@ class DefinitionChanges:
                     return True
                 self._check_is_meant(name, change.created_at_ms)
                 check_replacement(table, change)
-                removal = remove_planned(context, change)
+                removal = remove_planned(context, change, self.principal)
                 reach("replace.emptied")
                 base = change.base_schema_id
                 self._catalog.replace_table(name, change.schema, base_schema_id=base)

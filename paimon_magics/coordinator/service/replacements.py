@@ -12,6 +12,7 @@ import logging
 import time
 from dataclasses import dataclass, replace
 
+from paimon_magics.coordinator.protocol.principals import Principal
 from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.opening import open_transaction
 from paimon_magics.coordinator.service.publication_watch import publication_of
@@ -26,9 +27,15 @@ from paimon_magics.statements.version_changes import RollBackToSnapshot
 from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.commits.fencing import commit_fenced
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
+from paimon_magics.tables.snapshots.provenance import PREFIX, USER
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import tidy_up
 
+_ORIGIN = frozenset(
+    PREFIX + key
+    for key in ("user", "notebook", "engine", "operation", "statement", "sql", "rows", "files")
+)
+"""The properties that a client may give to the removal of rows."""
 _LATEST = OverwritePartitions(swallow_newer=True)
 _log = logging.getLogger(__name__)
 
@@ -107,7 +114,9 @@ def remove_rows(
     return Removal(transaction.base_snapshot_id, receipt.snapshot_id)
 
 
-def remove_planned(context: Context, change: TableReplacement) -> Removal | None:
+def remove_planned(
+    context: Context, change: TableReplacement, principal: Principal
+) -> Removal | None:
     """Remove the rows of a table that is replaced. Raises as `remove_rows` does."""
     base = None
     if change.base_snapshot_id is not None:
@@ -119,8 +128,18 @@ def remove_planned(context: Context, change: TableReplacement) -> Removal | None
         change.name,
         base=base,
         change=OverwritePartitions(swallow_newer=change.swallow_newer),
-        properties=change.properties,
+        properties=_vouched(change.properties, principal),
     )
+
+
+def _vouched(
+    properties: tuple[tuple[str, str], ...], principal: Principal
+) -> tuple[tuple[str, str], ...]:
+    """Those properties that tell where a snapshot comes from, with the sender's authorised name."""
+    origin = {key: value for key, value in properties if key in _ORIGIN}
+    if principal.name is not None:
+        origin[USER] = principal.name
+    return tuple(origin.items())
 
 
 def put_back(context: Context, name: TableName, removal: Removal) -> Steps[None]:

@@ -95,17 +95,17 @@ def copied_definition(statement: CreateTable, source: TableSchema) -> CreateTabl
     """CREATE TABLE … LIKE as the CREATE TABLE with the source's definition. Options of the
     statement take the place of the source's, a location is not copied
     (`PaimonCreateTableLikeCommand`)."""
-    given = dict(statement.options)
-    options = {key: value for key, value in source.options if key != "path"} | given
+    own = dict(statement.options)
+    options = {key: value for key, value in source.options if key != "path"} | own
     return replace(
         statement,
         columns=tuple(
             ColumnDefinition(column.name, column.type, column.comment, column.default)
             for column in source.columns
         ),
-        partitioned_by=() if "partition" in given else source.partition_keys,
-        primary_key=() if "primary-key" in given else source.primary_keys,
+        partitioned_by=() if "partition" in own else source.partition_keys,
+        primary_key=() if "primary-key" in own else source.primary_keys,
         options=tuple(options.items()),
-        comment=None if "comment" in given else source.comment,
+        comment=None if "comment" in own else source.comment,
         like=None,
     )

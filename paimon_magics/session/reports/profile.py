@@ -103,19 +103,12 @@ def profile_of(
     profile = pa.Table.from_pylist(drawn, schema=_schema(title))
     how = f"one Spark job for {count_text(len(targets), 'column')}" if wants_job else "no Spark job"
     count = "an unknown number of rows" if rows is None else count_text(rows, "row")
-    notes = []
-    if needs_merge:
-        notes.append(
-            "Rows of one key are in several files: only a job can determine which of them count."
-        )
-    if not wants_job and lacking:
-        unsaid = ", ".join(missing.name for missing in lacking)
-        notes.append(f"File statistics lack values of {unsaid}: a Spark job would find them.")
-    if targets and not is_exact:
-        notes.append(
-            f"{_ESTIMATED} is an estimate (approx_count_distinct): of three columns two are within "
-            "5 %, nearly all within 10 %."
-        )
+    notes = _notes(
+        shown,
+        lacking=[] if wants_job else lacking,
+        needs_merge=needs_merge,
+        is_estimated=bool(targets) and not is_exact,
+    )
     if None in profile.column(5).to_pylist() and effort is not Effort.DISTINCT:
         notes.append(_COUNT_ALL.format(shown))
     if analyzed is not None:
@@ -126,6 +119,27 @@ def profile_of(
     text = query if wants_job or not lacking else ""
     section = Section("", profile, text, in_query=tuple(profile.column_names[:-2]))
     return Report("PROFILE", f"{shown}: {count}, {how}", (section,), tuple(notes))
+
+
+def _notes(
+    shown: str, *, lacking: Sequence[Column], needs_merge: bool, is_estimated: bool
+) -> list[str]:
+    """What the reader of the profile of the table `shown` needs to know; `lacking` are the columns
+    whose values no job has looked for."""
+    notes = []
+    if needs_merge:
+        notes.append(
+            "Rows of one key are in several files: only a job can determine which of them count."
+        )
+    if lacking:
+        unsaid = ", ".join(missing.name for missing in lacking)
+        notes.append(f"File statistics lack values of {unsaid}: a Spark job would find them.")
+    if is_estimated:
+        notes.append(
+            f"{_ESTIMATED} is an estimate (approx_count_distinct): of three columns two are within "
+            "5 %, nearly all within 10 %."
+        )
+    return notes
 
 
 def _moments(columns: Sequence[Column], zone: str) -> list[str]:
@@ -156,9 +170,9 @@ def _of_analysis(
     """The profile rows of the columns that were analyzed. Bounds are those of the files."""
     rows = {}
     for column in columns:
-        found = analyzed.columns.get(column.name)
+        statistics = analyzed.columns.get(column.name)
         bounds = known.get(column.name, Bounds())
-        if found is None:
+        if statistics is None:
             continue
         least, greatest = (
             _text(bound, column, zone) if bounds.is_exact and bound is not None else None
@@ -167,10 +181,10 @@ def _of_analysis(
         rows[column.name] = {
             "column": column.name,
             "type": to_spark_sql(column.type),
-            "nulls": found.get("nullCount") if bounds.nulls is None else bounds.nulls,
+            "nulls": statistics.get("nullCount") if bounds.nulls is None else bounds.nulls,
             "min": least,
             "max": greatest,
-            _ESTIMATED: found.get("distinctCount"),
+            _ESTIMATED: statistics.get("distinctCount"),
             "from": _ANALYZED,
         }
     return rows

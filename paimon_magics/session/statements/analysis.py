@@ -251,8 +251,8 @@ def _clock(time: datetime.datetime, data_type: AtomicType) -> str:
     where they are not 0."""
     digits = data_type.parameters[0] if data_type.parameters else _TIMESTAMP_DIGITS
     fraction = f"{time.microsecond * 1000:09d}"
-    kept = fraction[:digits] + fraction[digits:].rstrip("0")
-    return time.isoformat(" ", "seconds") + (f".{kept}" if kept else "")
+    shown = fraction[:digits] + fraction[digits:].rstrip("0")
+    return time.isoformat(" ", "seconds") + (f".{shown}" if shown else "")
 
 
 def _java_number(value: float, *, is_single: bool) -> str:

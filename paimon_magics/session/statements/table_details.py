@@ -57,7 +57,7 @@ def partition_rows(
     """The rows of DESCRIBE on one partition. Raises UnknownNameError for a partition that does not
     exist, UnsupportedStatementError for a clause that names several."""
     (spec,) = partition_specs(scope, table, statement, [items], parameters)
-    size = _one(table, statement, spec, items[0].position)
+    size = _size_of(table, statement, spec, items[0].position)
     texts = partition_texts(table, size.partition)
     values = ", ".join(f"{key}={value}" for key, value in texts.items())
     return [
@@ -72,7 +72,7 @@ def partition_rows(
     ]
 
 
-def _one(table: Table, statement: str, spec: PartitionSpec, position: int) -> PartitionSize:
+def _size_of(table: Table, statement: str, spec: PartitionSpec, position: int) -> PartitionSize:
     sizes = sizes_of_replaced(table, specs=[spec])
     if len(sizes) == 1:
         return sizes[0]
@@ -133,7 +133,7 @@ def _information(
     if statement.partition is not None:
         position = statement.partition[0].position
         (spec,) = partition_specs(scope, table, statement.text, [statement.partition], parameters)
-        size = _one(table, statement.text, spec, position)
+        size = _size_of(table, statement.text, spec, position)
         texts = partition_texts(table, size.partition)
         values = ", ".join(f"{key}={value}" for key, value in texts.items())
         return (

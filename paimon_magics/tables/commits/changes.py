@@ -176,8 +176,8 @@ def _compact(table: Table, messages: Sequence[CommitMessage]) -> PlanChanges:
 def _analyze(messages: Sequence[CommitMessage]) -> PlanChanges:
     if messages:
         raise InvalidValueError("A commit of statistics has no messages.")
-    kept = Changes("ANALYZE", (), (), (), (), is_checked=False, makes_snapshot=True)
-    return lambda _: kept
+    unchanged = Changes("ANALYZE", (), (), (), (), is_checked=False, makes_snapshot=True)
+    return lambda _: unchanged
 
 
 def _compact_manifests(messages: Sequence[CommitMessage]) -> PlanChanges:

@@ -33,7 +33,7 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
 )
 from paimon_magics.planning.commits.requests import Append, CommitRequest
-from paimon_magics.planning.schemas.alterations import TableReplacement
+from paimon_magics.planning.schemas.replacements import TableReplacement
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.grammar.parsing import parse_statement
