@@ -42,10 +42,10 @@ check: $(STAMP)  ## style, types and the ladder of imports: seconds
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-test: $(STAMP)  ## check, tests, notebooks: one lot in eight of long files; WORKERS=…, PYTEST_ARGS=…
+test: $(STAMP)  ## check, tests, notebooks: one lot in ten of long files; WORKERS=…, PYTEST_ARGS=…
 	@$(MAKE) --no-print-directory --jobs=2 check tests LOT=--lot
 
-test-all: $(STAMP)  ## check, every test and every notebook: an hour on two cores
+test-all: $(STAMP)  ## check, every test and every notebook: an hour and a half on two cores
 	@$(MAKE) --no-print-directory --jobs=2 check tests
 
 # Each of WORKERS processes takes whole files, the dearest first, and has a Spark of its own (2 GB).

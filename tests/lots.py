@@ -1,10 +1,10 @@
 """Which cases of dear files a run of `make test` has, and the zone that its machine is in.
 
-One lot in eight, another with each commit.
+One lot in ten, another with each commit.
 
-All tests take an hour on two cores, and three quarters of it are a tenth of the cases: those that
-start Spark, coordinators and kernels. A file that took more than some seconds when it was last
-recorded runs an eighth of its cases, and those that are marked `always`. Other files run whole, and
+All tests take an hour and a half on two cores, and nearly all of it for a tenth of the cases: those
+that start Spark, coordinators and kernels. A file that took more than some seconds when it was last
+recorded runs a tenth of its cases, and those that are marked `always`. Other files run whole, and
 so do checks of the repository's texts. A notebook is drawn as a whole, since its cells build on
 each other, and so is a file whose cases share one dear run. `make test-all` runs everything.
 
@@ -30,7 +30,7 @@ __all__ = ["LOTS", "Lot", "enter_zone", "lot_of"]
 ZONES = ("UTC", "America/St_Johns")
 """The second one is behind UTC by three hours and a half, and has summer time; days of 1582 and
 1900 have seconds."""
-LOTS = 8
+LOTS = 10
 _WHOLE = ("notebooks/", "tests/deploy/test_alerts.py", "tests/hub/test_isolation.py")
 """Notebooks, and files whose cases look at one run of their fixture."""
 _SECONDS_MAX = 10

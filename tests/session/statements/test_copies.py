@@ -180,7 +180,7 @@ def test_copy_that_would_be_wrong_is_refused_and_leaves_no_table(
 def test_files_of_a_large_table_are_copied_by_tasks(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paimon_magics.session.statements.copies._IN_PROCESS_BYTES_MAX", 0)
+    monkeypatch.setattr("paimon_magics.session.statements.table_copies._IN_PROCESS_BYTES_MAX", 0)
     session.run(
         "CREATE TABLE marked (k INT NOT NULL, v STRING, p INT NOT NULL) PARTITIONED BY (p) "
         "TBLPROPERTIES ('primary-key' = 'k,p', 'bucket' = '2', "
