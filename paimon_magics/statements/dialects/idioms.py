@@ -193,6 +193,7 @@ def idiom_at(tokens: tuple[Token, ...], stopped: int) -> tuple[Idiom, int, tuple
 
     Return it with the index of its first token and the texts of its tokens, or None.
     """
+    whole = tuple(token for i, token in enumerate(tokens) if not _is_condition(tokens, i))
     for idiom in IDIOMS:
         head, is_cut, tail = idiom.pattern.removeprefix("^ ").partition(" ! ")
         if is_cut and not _fits(tokens, 0, head.split(" ")):
@@ -201,10 +202,21 @@ def idiom_at(tokens: tuple[Token, ...], stopped: int) -> tuple[Idiom, int, tuple
         at_start, at_stop = parts[0] == "^", parts[0] == "!" and len(parts) > 1
         parts = parts[at_start or at_stop :]
         starts = (0,) if at_start else (stopped,) if at_stop else range(len(tokens))
+        of = whole if at_start else tokens
         for start in starts:
-            if _fits(tokens, start, parts):
-                return idiom, start, tuple(t.text for t in tokens[start : start + len(parts)])
+            if _fits(of, start, parts):
+                return idiom, start, tuple(t.text for t in of[start : start + len(parts)])
     return None
+
+
+def _is_condition(tokens: tuple[Token, ...], index: int) -> bool:
+    """Whether a token is of IF [NOT] EXISTS, which may stand before the name of what a statement
+    creates or drops: the words around it mean the same with and without it."""
+    for words in (("IF", "NOT", "EXISTS"), ("IF", "EXISTS")):
+        for start in range(max(index - len(words) + 1, 1), index + 1):
+            if tuple(token.upper for token in tokens[start : start + len(words)]) == words:
+                return True
+    return False
 
 
 def _fits(tokens: tuple[Token, ...], start: int, parts: list[str]) -> bool:

@@ -96,6 +96,11 @@ def test_like_copies_a_branch_and_a_view_of_spark(t: Session) -> None:
         ("CREATE TABLE b LIKE t$files", UnsupportedStatementError, "system table"),
         ("CREATE OR REPLACE TABLE b LIKE t", StatementSyntaxError, "AS SELECT * FROM other"),
         ("CREATE TABLE b LIKE t PARTITIONED BY (id)", StatementSyntaxError, "After LIKE come"),
+        (
+            "CREATE TABLE IF NOT EXISTS b LIKE t PARTITIONED BY (id)",
+            StatementSyntaxError,
+            "After LIKE come",
+        ),
         ("CREATE TABLE b LIKE t STORED AS ORC", PaimonMagicsError, "'file.format' = 'orc'"),
         ("CREATE TABLE b LIKE t USING csv", UnsupportedStatementError, "USING csv AS SELECT"),
         ("CREATE TABLE b LIKE t LOCATION '/elsewhere'", UnsupportedStatementError, "LOCATION"),
