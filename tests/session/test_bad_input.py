@@ -349,10 +349,10 @@ CASES: list[Case] = [
     # ---- recognized, and not offered
     (
         "CALL",
-        "CALL sys.purge_files(table => 'orders')",
+        "CALL sys.repair(table => 'orders')",
         UnsupportedStatementError,
-        ("sys.purge_files",),
-        "The procedures offered are",
+        ("sys.repair",),
+        "SHOW TABLES lists",
         "sys",
     ),
     (
@@ -508,6 +508,10 @@ NEWCOMERS: list[tuple[str, str, str]] = [
     ("COMMIT", "no transactions", "COMMIT"),
     ("SET @x = 1", "no variables", "`:x`"),
     ("VACUUM orders", "VACUUM", "snapshot.time-retained"),
+    ("VACUUM orders", "VACUUM", "CALL sys.expire_snapshots(table => 'orders'"),
+    ("VACUUM orders", "VACUUM", "CALL sys.remove_orphan_files(table => 'orders')"),
+    ("CALL paimon.system.expire_snapshots('orders')", "paimon.system", "sys.expire_snapshots(…)"),
+    ("CALL system.expire_snapshots('orders')", "`system.expire_snapshots`", "CALL sys.expire_s"),
     ("SUMMARIZE orders", "SUMMARIZE", "%paimon profile orders"),
     ("REPLACE INTO users VALUES ('a', 1)", "REPLACE", "primary key"),
     ("CREATE VIEW v AS SELECT * FROM orders", "CREATE", "TEMPORARY VIEW"),

@@ -8,7 +8,7 @@ quotes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -215,15 +215,7 @@ def _offered_procedure(call: Call, catalog: str) -> Procedure:
         [],
         [catalog],
     ):
-        shown = ".".join(call.procedure)
-        raise UnknownNameError(
-            f"There is no procedure `{shown}`.",
-            hint=f"Paimon's procedures are in `{NAMESPACE}`: CALL {NAMESPACE}.{wanted}(…)."
-            if wanted in PROCEDURES or wanted in _REFUSED
-            else f"Paimon's procedures are in `{NAMESPACE}`. {_offered()}",
-            statement=call.text,
-            position=call.procedure_position,
-        )
+        raise not_in_namespace(call.procedure, call.text, call.procedure_position)
     if wanted in PROCEDURES:
         return PROCEDURES[wanted]
     if wanted in _REFUSED:
@@ -240,6 +232,30 @@ def _offered_procedure(call: Call, catalog: str) -> Procedure:
         statement=call.text,
         position=call.procedure_position,
     )
+
+
+def not_in_namespace(procedure: Sequence[str], text: str, position: int) -> UnknownNameError:
+    """The error for a procedure of a catalog or namespace that has none."""
+    wanted = procedure[-1].lower()
+    return UnknownNameError(
+        f"There is no procedure `{'.'.join(procedure)}`.",
+        hint=f"Paimon's procedures are in `{NAMESPACE}`: CALL {NAMESPACE}.{wanted}(…)."
+        if wanted in PROCEDURES or wanted in _REFUSED
+        else f"Paimon's procedures are in `{NAMESPACE}`. {_offered()}",
+        statement=text,
+        position=position,
+    )
+
+
+def check_passed(
+    procedure: Sequence[str], catalog: str, current_catalog: str, text: str, position: int
+) -> None:
+    """Raise UnknownNameError for a procedure in another namespace than Paimon's that Spark can't
+    have either: in Paimon's own `catalog`, or in a namespace of Spark's built-in catalog."""
+    *prefix, name = procedure
+    known = name.lower() in PROCEDURES or name.lower() in _REFUSED
+    if prefix[0] == catalog or (known and len(prefix) == 1 and current_catalog == _SPARKS):
+        raise not_in_namespace(procedure, text, position)
 
 
 def _assigned(call: Call, procedure: Procedure) -> dict[str, Argument]:
@@ -319,6 +335,7 @@ def _converted(value: Any, kind: type) -> Any:
     return str(value) if isinstance(value, str | int) else None
 
 
+_SPARKS = "spark_catalog"
 _COMPACTION = (
     "partitions compact_strategy order_strategy order_by where options partition_idle_time"
 )

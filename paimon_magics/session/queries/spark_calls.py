@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from paimon_magics.boundary import short_errors
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.planning.commits.procedures import check_passed
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
@@ -31,6 +32,7 @@ from paimon_magics.spark.rows import frame_without_rows
 from paimon_magics.spark.sessions import is_alive
 from paimon_magics.statements.clauses.names import named
 from paimon_magics.statements.dialects.alternatives import instead_of
+from paimon_magics.statements.grammar.calls import passed_procedure
 from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.grammar.spark_passthrough import leading_words, names_in
 from paimon_magics.statements.statement import (
@@ -358,6 +360,11 @@ def _is_sparks(scope: StatementScope, name: TableName) -> bool:
 def _refuse_paimon(scope: StatementScope, statement: PassThrough) -> None:
     word = statement.text.split(None, 1)[0].upper()
     kind = "INSERT OVERWRITE DIRECTORY" if word == "INSERT" else word
+    procedure = passed_procedure(statement.text) if word == "CALL" else None
+    if procedure is not None:
+        names, position = procedure
+        current = scope.spark.catalog.currentCatalog()
+        check_passed(names, scope.settings.catalog_name, current, statement.text, position)
     for name, position in statement.names:
         if name.catalog in (None, scope.settings.catalog_name) and is_paimon_table(
             scope, scope.full_name(name)
@@ -368,6 +375,12 @@ def _refuse_paimon(scope: StatementScope, statement: PassThrough) -> None:
                 statement=statement.text,
                 position=position,
             )
+
+
+def passed_line(scope: StatementScope, statement: PassThrough) -> str:
+    """What Spark would do, as a sentence. Raises as `pass_to_spark` for what it refuses itself."""
+    _refuse_paimon(scope, statement)
+    return f"Spark would run {leading_words(statement.text)}, which it checks itself."
 
 
 def _refuse_view(scope: StatementScope, statement: Delete | Update | MergeInto) -> None:

@@ -14,7 +14,7 @@ from paimon_magics.planning.reads.predicates import condition_text
 from paimon_magics.planning.row_changes.merges import PlannedClause
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.newest_partitions import with_newest_partitions
-from paimon_magics.session.queries.spark_calls import is_for_spark, pass_to_spark
+from paimon_magics.session.queries.spark_calls import is_for_spark, pass_to_spark, passed_line
 from paimon_magics.session.row_changes.merge import PreparedMerge, prepare_merge, run_merge
 from paimon_magics.session.row_changes.previews import preview_merge
 from paimon_magics.session.scope import StatementScope, errors_translated
@@ -114,7 +114,6 @@ _Plain = (
     | CreateDatabase
     | AlterDatabase
     | UseDatabase
-    | PassThrough
 )
 
 
@@ -164,6 +163,11 @@ def handler_of(
             return _explain_handler(scope, statement, parameters)
         case Refused():
             return _refusal(statement)
+        case PassThrough():
+            return Handler(
+                run=partial(pass_to_spark, scope, statement, parameters),
+                dry_run=partial(passed_line, scope, statement),
+            )
         case _:
             return Handler(run=_plain_run(scope, statement, parameters))
 
@@ -185,8 +189,6 @@ def _plain_run(
             return partial(_change_database, scope, statement)
         case UseDatabase():
             return partial(_use, scope, statement)
-        case PassThrough():
-            return partial(pass_to_spark, scope, statement, parameters)
         case _:
             assert_never(statement)
 

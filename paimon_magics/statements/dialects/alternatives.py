@@ -29,8 +29,10 @@ INSTEAD: dict[str, str] = {
     "EXPORT": "Write COPY INTO 'path' FROM t FILE_FORMAT = (TYPE = PARQUET).",
     "INSERT OVERWRITE DIRECTORY": "Write COPY INTO 'path' FROM (SELECT …) FILE_FORMAT = (TYPE = "
     "PARQUET) OVERWRITE = TRUE.",
-    "VACUUM": "Snapshots expire, with the files that only they need, by the table's options: "
-    "ALTER TABLE {t} SET TBLPROPERTIES ('snapshot.time-retained' = '7 d').",
+    "VACUUM": "Snapshots expire after commits, with the files that only they need, by the table's "
+    "options: ALTER TABLE {t} SET TBLPROPERTIES ('snapshot.time-retained' = '7 d'). To remove more "
+    "now: CALL sys.expire_snapshots(table => '{t}', retain_max => 10). Files of writers that died: "
+    "CALL sys.remove_orphan_files(table => '{t}').",
     "SUMMARIZE": "Write %paimon profile {t} in a cell of its own; or ANALYZE TABLE {t} COMPUTE "
     "STATISTICS FOR ALL COLUMNS, and read {t}$statistics.",
     "CREATE ROLE": "A role begins with its first grant: GRANT READ ON db.* TO ROLE analysts.",

@@ -11,7 +11,7 @@ from paimon_magics.errors import nearest
 from paimon_magics.statements.clauses.names import name_parts, table_name
 from paimon_magics.statements.grammar.spark_passthrough import pass_through
 from paimon_magics.statements.lexing.cursor import Cursor
-from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS
+from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, tokenize
 from paimon_magics.statements.statement import PassThrough, TableName
 from paimon_magics.statements.version_changes import (
     AlterTags,
@@ -71,6 +71,18 @@ def read_call(cursor: Cursor) -> Call | PassThrough:
         arguments.append(_argument(cursor))
     cursor.expect(")")
     return Call(cursor.text, cursor.offset, names, position, tuple(arguments))
+
+
+def passed_procedure(text: str) -> tuple[tuple[str, ...], int] | None:
+    """The parts of the procedure's name in a CALL that is passed to Spark, and its position; None
+    for a name without a namespace, and for other statements."""
+    tokens = tokenize(text)
+    cursor = Cursor(text, tokens)
+    if not cursor.accept("CALL"):
+        return None
+    position = cursor.position
+    names = tuple(token.name for token in name_parts(cursor, "a procedure's name"))
+    return (names, position) if len(names) > 1 else None
 
 
 def _tag_change(cursor: Cursor) -> TagChange:
