@@ -56,7 +56,7 @@ from paimon_magics.tables.snapshots.chain import (
     snapshot_by_id,
 )
 from paimon_magics.tables.snapshots.tags_and_branches import rolled_back_to
-from paimon_magics.tables.table import StoredTable, Table
+from paimon_magics.tables.table import MAIN_BRANCH, StoredTable, Table, branch_names
 
 _KEEP_STATE = (
     "To keep the state of now, run CALL sys.create_tag('{table}', 'before') and "
@@ -126,6 +126,32 @@ def loss_of_change(
             )
         case _:
             return None
+
+
+def loss_of_table(scope: StatementScope, table: Table) -> str:
+    """What goes with a table that is dropped, in words: rows, snapshots, tags, branches; "" for a
+    table that has no rows and never had any that a snapshot, tag or branch still has."""
+    sizes = sizes_of_replaced(table, specs=())
+    parts = [rows_taken(sizes)] if sizes else []
+    if scope.catalog.metastore == "rest":
+        return ", ".join(parts)  # the server knows what else goes
+    stored = load_stored(scope.catalog, table.name)
+    tags = list_tags(stored)
+    branches = [b for b in branch_names(table.paimon) if b != MAIN_BRANCH]
+    snapshots = list_snapshots(stored, 0, None)
+    if not (parts or tags or branches or any(s.get("totalRecordCount") for s in snapshots)):
+        return ""
+    if snapshots:
+        parts.append(count_text(len(snapshots), "snapshot"))
+    parts += [f"the {kind} {_names(names)}" for kind, names in _named(tags, branches) if names]
+    return ", ".join(parts)
+
+
+def _named(tags: Sequence[str], branches: Sequence[str]) -> list[tuple[str, Sequence[str]]]:
+    return [
+        ("tag" if len(tags) == 1 else "tags", tags),
+        ("branch" if len(branches) == 1 else "branches", branches),
+    ]
 
 
 def loss_of_alteration(

@@ -26,6 +26,7 @@ from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.resolution import tell_of_two
 from paimon_magics.session.queries.spark_calls import own_name
 from paimon_magics.session.scope import StatementScope, errors_located
+from paimon_magics.session.statements.confirmations import loss_of_table
 from paimon_magics.session.statements.handler import SEE_PREVIEW, Handler, done, unconfirmed
 from paimon_magics.session.writes.outcomes import Replaced, rows_taken
 from paimon_magics.spark.handles import DataFrame
@@ -70,15 +71,15 @@ def _unconfirmed(
 ) -> UnconfirmedError | None:
     """The question before a table is dropped because its partition columns change."""
     planned = _planned_replacement(scope, statement, parameters)
-    sizes = sizes_of_replaced(planned.table, specs=())
-    if planned.is_in_place or not sizes:
+    loss = "" if planned.is_in_place else loss_of_table(scope, planned.table)
+    if not loss:
         return None
     instead = (
         "The table would get other partition columns, so that its snapshots, tags and branches are "
         f"deleted with it. {SEE_PREVIEW}"
     )
     what = f"{kind_of(statement)} `{planned.table.name}`"
-    return unconfirmed(statement, what, rows_taken(sizes), instead)
+    return unconfirmed(statement, what, loss, instead)
 
 
 def _planned(
@@ -146,9 +147,11 @@ def _checked(
     name = scope.full_name(statement.name)
     if statement.or_replace and _exists(scope, statement):
         planned = _planned_replacement(scope, statement, parameters)
+        if not planned.is_in_place:
+            lost = loss_of_table(scope, planned.table) or "nothing"
+            return f"Would drop `{name}` with {lost}, and create it anew without history."
         lost = rows_taken(sizes_of_replaced(planned.table, specs=()))
-        how = "keep its history" if planned.is_in_place else "lose its history"
-        return f"Would replace `{name}`, which has {lost}, and {how}."
+        return f"Would replace `{name}`, which has {lost}, and keep its history."
     _check_missing(scope, statement)
     schema, _ = _planned(scope, statement, parameters)
     kind = "primary-key" if schema.is_primary_key_table else "append"

@@ -15,7 +15,7 @@ from paimon_magics.planning.schemas.alterations import Alteration, plan_alterati
 from paimon_magics.session.inserts.replacing_inserts import partitions_where
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.scope import StatementScope, errors_located
-from paimon_magics.session.statements.confirmations import loss_of_alteration
+from paimon_magics.session.statements.confirmations import loss_of_alteration, loss_of_table
 from paimon_magics.session.statements.handler import (
     SEE_PREVIEW,
     Handler,
@@ -53,19 +53,20 @@ def drop_table_handler(scope: StatementScope, statement: DropTable) -> Handler:
     def dry_run() -> str:
         if statement.if_exists:
             return "Would run."
-        return f"Would drop `{scope.load(statement.name, statement.text, 0).name}`."
+        table = scope.load(statement.name, statement.text, 0)
+        return f"Would drop `{table.name}` with {loss_of_table(scope, table) or 'nothing'}."
 
     def replaced() -> Replaced:
         table = scope.load(statement.name, statement.text, 0)
         return Replaced(table, sizes_of_replaced(table, specs=()))
 
     def ask(mode: str) -> UnconfirmedError | None:
-        lost = replaced()
-        instead = f"The table's snapshots, tags and branches are deleted with it. {SEE_PREVIEW}"
-        if not lost.sizes:
+        table = scope.load(statement.name, statement.text, 0)
+        loss = loss_of_table(scope, table)
+        if not loss:
             return None
-        what = f"DROP TABLE `{lost.table.name}`"
-        return unconfirmed(statement, what, rows_taken(lost.sizes), instead)
+        instead = f"Nothing brings them back. {SEE_PREVIEW}"
+        return unconfirmed(statement, f"DROP TABLE `{table.name}`", loss, instead)
 
     return Handler(
         run=lambda: _drop_table(scope, statement),
@@ -83,7 +84,7 @@ def alter_table_handler(
     drops = any(isinstance(change, DropPartitions) for change in statement.changes)
     return Handler(
         run=lambda: _alter_table(scope, statement, parameters),
-        dry_run=lambda: _checked_alter(scope, statement),
+        dry_run=lambda: _checked_alter(scope, statement, parameters),
         preview=(lambda: _dropped(scope, statement, parameters)) if drops else None,
         unconfirmed=lambda mode: _unconfirmed_alter(scope, statement, parameters),
         changed=nothing_changed if renames else lambda: (statement.name,),
@@ -100,8 +101,20 @@ def _drop_table(scope: StatementScope, statement: DropTable) -> Outcome:
     return done(statement, "DROP TABLE", name, message)
 
 
-def _checked_alter(scope: StatementScope, statement: AlterTable) -> str:
+def _checked_alter(
+    scope: StatementScope, statement: AlterTable, parameters: Mapping[str, object]
+) -> str:
     table = scope.load(statement.name, statement.text, statement.name_position)
+    match statement.changes:
+        case (AddPartitions() as add,):
+            return _add_partitions(scope, table, statement, add, parameters).message or ""
+        case (DropPartitions() as drop,):
+            specs = _specs_to_drop(scope, table, statement, drop.specs, parameters)
+            existing = _existing(table, specs, drop, statement)
+            sizes = sizes_of_replaced(table, specs=existing) if existing else ()
+            return f"`{table.name}`: {rows_taken(sizes)} would be removed."
+        case (RenameTable(new_name=new_name),):
+            return f"Would rename `{table.name}` to `{_new_name(scope, table.name, new_name)}`."
     _planned_alter(table, statement)
     return f"Would alter `{table.name}`."
 

@@ -240,6 +240,30 @@ def test_other_partitions_make_another_table_when_confirmed(session: Session) ->
     assert rows(session, "SELECT * FROM t") == [(5,)]
 
 
+@pytest.mark.parametrize(
+    ("steps", "loss"),
+    [
+        ("CALL sys.create_tag('t', 'monthly', 1); TRUNCATE TABLE t", "the tag `monthly`"),
+        ("CALL sys.create_branch('t', 'side'); TRUNCATE TABLE t", "the branch `side`"),
+        ("TRUNCATE TABLE t", "removes 2 snapshots"),
+    ],
+)
+@pytest.mark.parametrize("drop", ["CREATE OR REPLACE TABLE t (a INT, p STRING)", "DROP TABLE t"])
+def test_loss_of_history_alone_is_asked_about(
+    session: Session, steps: str, loss: str, drop: str
+) -> None:
+    session.run("CREATE TABLE t (id INT, dt STRING) PARTITIONED BY (dt)")
+    session.run(drop.replace("p STRING)", "p STRING) PARTITIONED BY (p)"), confirm=False)
+    session.run("CREATE OR REPLACE TABLE t (id INT, dt STRING) PARTITIONED BY (dt)", confirm=True)
+    session.run("INSERT INTO t VALUES (1, 'x')")
+    session.run(steps, confirm=True)
+    with pytest.raises(UnconfirmedError) as asked:
+        session.run(drop, confirm=False)
+    assert loss in asked.value.message
+    assert loss.removeprefix("removes ") in session.run(drop, dry_run=True).message
+    assert rows(session, "SELECT * FROM t VERSION AS OF 1") == [(1, "x")]
+
+
 def test_missing_table_is_created_by_or_replace_only(session: Session) -> None:
     session.run("CREATE OR REPLACE TABLE t AS SELECT 1 AS a")
     assert rows(session, "SELECT * FROM t") == [(1,)]
