@@ -23,17 +23,36 @@ from paimon_magics.errors import (
 from paimon_magics.planning.commits.requests import Append, InsertChange, OverwritePartitions
 from paimon_magics.session.inserts.insert import write_planned
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.row_changes.delete_update import deleted_partitions, partitions_meeting
-from paimon_magics.session.scope import StatementScope
+from paimon_magics.session.row_changes.delete_update import (
+    check_condition_on_partitions,
+    deleted_partitions,
+    partitions_meeting,
+)
+from paimon_magics.session.scope import StatementScope, errors_translated
+from paimon_magics.session.writes.outcomes import (
+    Replaced,
+    replaced_by_insert,
+    rows_back,
+    rows_taken,
+)
 from paimon_magics.session.writes.partitions import PartitionSpec
 from paimon_magics.session.writes.prepare import PreparedWrite, prepare_insert
+from paimon_magics.spark.fetching import fetched
+from paimon_magics.spark.queries import cancellable
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import Delete, Insert
-from paimon_magics.tables.commits.replaced_partitions import partition_texts
+from paimon_magics.tables.commits.replaced_partitions import (
+    PartitionSize,
+    partition_texts,
+    sizes_of_replaced,
+)
 from paimon_magics.tables.compaction.scopes import StoredPartitions, partitions_of
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import CompletedWrite
+
+
+KIND = "INSERT REPLACE"
 
 
 def is_replacing(insert: Insert) -> bool:
@@ -63,8 +82,20 @@ def run_replacing(
     that would not be in the replaced partitions."""
     prepared = prepare_replacing(scope, insert, parameters)
     before = prepared.change.specs if isinstance(prepared.change, OverwritePartitions) else ()
+    lost: list[PartitionSize] = []
 
     def finish(written: PreparedWrite, files: CompletedWrite) -> PreparedWrite:
+        to_commit = replacing(written, files)
+        change = to_commit.change
+        # Rows that others add after this stop the commit, unless it may take them along.
+        lost[:] = (
+            sizes_of_replaced(written.table, specs=change.specs)
+            if isinstance(change, OverwritePartitions)
+            else ()
+        )
+        return to_commit
+
+    def replacing(written: PreparedWrite, files: CompletedWrite) -> PreparedWrite:
         table = written.table
         touched = partitions_of(table, (partition for partition, _ in files.buckets))
         values = _specs(table, touched)
@@ -82,8 +113,28 @@ def run_replacing(
         return replace(written, change=_change(scope, tuple(dict.fromkeys((*before, *values)))))
 
     outcome = write_planned(scope, insert, prepared, Attempts(reruns_max=0), finish)
-    outcome.kind = "INSERT REPLACE"
+    outcome.kind = KIND
+    outcome.message = (outcome.message or "").replace("INSERT OVERWRITE", KIND, 1)
+    if lost:
+        outcome.message = f"{outcome.message} {rows_taken(lost)} replaced."
+        base_id = prepared.base[0] if prepared.base else 0
+        outcome.notes = (*outcome.notes, rows_back(prepared.table.name, base_id))
     return outcome
+
+
+def replaced_partitions(prepared: PreparedWrite, insert: Insert) -> Replaced:
+    """What the INSERT would remove. REPLACE USING runs its query, to find the partitions."""
+    table = prepared.table
+    if insert.replace_where is not None:
+        return replaced_by_insert(prepared)
+    keys = _keys(table, insert)
+    at = [i for i, key in enumerate(table.schema.partition_keys) if key in keys]
+    columns = [table.schema.partition_keys[i] for i in at]
+    with errors_translated(), cancellable(prepared.frame.sparkSession):
+        written = fetched(prepared.frame.select(*columns).distinct())
+    values = {tuple(row.values()) for row in written.to_pylist()}
+    sizes = sizes_of_replaced(table, specs=())
+    return Replaced(table, [s for s in sizes if tuple(s.partition[i] for i in at) in values])
 
 
 def partitions_where(
@@ -98,6 +149,8 @@ def partitions_where(
     delete = _as_delete(table, statement, condition)
     try:
         specs = deleted_partitions(scope, delete, table, parameters)
+        if specs is None:
+            check_condition_on_partitions(scope, delete, table, parameters)
     except PaimonMagicsError as error:
         error.statement = error.position = None  # it is about the text of the DELETE
         raise

@@ -304,14 +304,10 @@ def partitions_meeting(
 ) -> tuple[PartitionSpec, ...] | None:
     """Those of the `stored` partitions that meet the DELETE's condition; None for a condition that
     is about other columns, or wrong."""
-    schema, where = table.schema, delete.selection.condition
+    where = delete.selection.condition
     assert where is not None
-    numbers = pa.array(range(len(stored.encoded)), pa.int64())
-    rows = pa.table([*stored.values, numbers], names=[*schema.partition_keys, _PARTITION_NUMBER])
-    frame = with_char_columns(frame_of_rows(scope.spark, rows), schema.columns)
     try:
-        on = ChangeOnTable(scope, delete, parameters, table, latest_snapshot_id(table))
-        selected = on.selected(frame)
+        selected = _numbers_meeting(scope, delete, table, parameters, stored)
     except PaimonMagicsError:
         return None  # it names other columns, or is wrong: then rows are looked at
     # A subquery in the condition runs jobs.
@@ -319,6 +315,34 @@ def partitions_meeting(
         chosen = fetched(selected.select(_PARTITION_NUMBER)).column(0).to_pylist()
     values = [column.to_pylist() for column in stored.values]
     return tuple(_spec(table, [column[number] for column in values]) for number in sorted(chosen))
+
+
+def check_condition_on_partitions(
+    scope: StatementScope, delete: Delete, table: Table, parameters: Mapping[str, object]
+) -> None:
+    """Raise what is wrong with the DELETE's condition, if it names partition columns alone."""
+    schema, where = table.schema, delete.selection.condition
+    others = set(schema.column_names) - set(schema.partition_keys)
+    if where is None or not schema.is_partitioned:
+        return
+    if may_select_partitions(delete.text[where.start : where.end], others):
+        _numbers_meeting(scope, delete, table, parameters, stored_partitions(table))
+
+
+def _numbers_meeting(
+    scope: StatementScope,
+    delete: Delete,
+    table: Table,
+    parameters: Mapping[str, object],
+    stored: StoredPartitions,
+) -> DataFrame:
+    """The partitions that meet a DELETE's condition, each with its number in `stored`."""
+    schema = table.schema
+    numbers = pa.array(range(len(stored.encoded)), pa.int64())
+    rows = pa.table([*stored.values, numbers], names=[*schema.partition_keys, _PARTITION_NUMBER])
+    frame = with_char_columns(frame_of_rows(scope.spark, rows), schema.columns)
+    on = ChangeOnTable(scope, delete, parameters, table, latest_snapshot_id(table))
+    return on.selected(frame)
 
 
 def _spec(table: Table, values: list[Any]) -> PartitionSpec:

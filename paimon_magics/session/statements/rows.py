@@ -18,6 +18,7 @@ from paimon_magics.session.inserts.insert import run_insert_of_cell
 from paimon_magics.session.inserts.replacing_inserts import (
     is_replacing,
     prepare_replacing,
+    replaced_partitions,
     run_replacing,
 )
 from paimon_magics.session.outcome import Outcome
@@ -77,14 +78,20 @@ def insert_handler(
             return run_replacing(scope, insert, parameters)
         return run_insert_of_cell(scope, insert, parameters, wait)
 
+    def preview() -> Replaced:
+        planned = prepared()
+        if is_replacing(insert):
+            return replaced_partitions(planned, insert)
+        return replaced_by_insert(planned)
+
     # The log keeps small inserts in order: nothing needs to be loaded before a VALUES list.
     changes = insert.overwrite or not insert.source.is_values
     return Handler(
         run=run,
         dry_run=lambda: "Would run. " + " ".join(_insert_lines(scope, insert, parameters)),
         explain=lambda mode: _insert_lines(scope, insert, parameters),
-        preview=lambda: replaced_by_insert(prepared()),
-        unconfirmed=lambda mode: _unconfirmed_insert(scope, insert, mode),
+        preview=preview,
+        unconfirmed=lambda mode: _unconfirmed_insert(scope, insert, parameters, mode),
         changed=(lambda: (insert.target,)) if changes else nothing_changed,
         needs=(insert.target, *subject_of(insert).sources),
     )
@@ -109,17 +116,19 @@ def truncate_handler(
     def specs() -> tuple[PartitionSpec, ...]:
         return truncate_specs(scope, statement, table(), parameters)
 
+    def replaced() -> Replaced:
+        return Replaced(table(), sizes_of_replaced(table(), specs=specs()))
+
     def unconfirmed(mode: str) -> UnconfirmedError | None:
-        wanted = specs()
-        replaced = Replaced(table(), sizes_of_replaced(table(), specs=wanted))
-        if wanted and len(replaced.sizes) < 2:
+        lost = replaced()
+        if statement.partition is not None and len(lost.sizes) < 2:
             return None
-        return taken_away(statement, f"TRUNCATE TABLE `{table().name}`", replaced)
+        return taken_away(statement, f"TRUNCATE TABLE `{table().name}`", lost)
 
     return Handler(
         run=lambda: remove_partitions(scope, table(), statement.text, "TRUNCATE TABLE", specs()),
-        dry_run=lambda: f"Would remove rows of `{table().name}`.",
-        preview=lambda: Replaced(table(), sizes_of_replaced(table(), specs=specs())),
+        dry_run=lambda: f"`{table().name}`: {rows_taken(replaced().sizes)} would be removed.",
+        preview=replaced,
         unconfirmed=unconfirmed,
         changed=lambda: (statement.name,),
         needs=(statement.name,),
@@ -127,10 +136,12 @@ def truncate_handler(
 
 
 def _unconfirmed_insert(
-    scope: StatementScope, insert: Insert, mode: str
+    scope: StatementScope, insert: Insert, parameters: Mapping[str, object], mode: str
 ) -> UnconfirmedError | None:
-    if not insert.overwrite or is_replacing(insert):
-        return None
+    if not insert.overwrite or insert.replace_using:
+        return None  # REPLACE USING replaces what it has rows for, as a dynamic overwrite does
+    if insert.replace_where is not None:
+        return _unconfirmed_replacing(scope, insert, parameters)
     if insert.partition is not None or mode == "dynamic":
         return None
     table = scope.load(insert.target, insert.text, 0)
@@ -139,6 +150,20 @@ def _unconfirmed_insert(
     instead += f"replaces less. {SEE_PREVIEW}"
     what = f"INSERT OVERWRITE `{table.name}` without PARTITION"
     return taken_away(insert, what, Replaced(table, sizes), instead)
+
+
+def _unconfirmed_replacing(
+    scope: StatementScope, insert: Insert, parameters: Mapping[str, object]
+) -> UnconfirmedError | None:
+    """The question before a condition replaces several partitions."""
+    replaced = replaced_by_insert(prepare_replacing(scope, insert, parameters))
+    if len(replaced.sizes) < 2:
+        return None
+    where = insert.replace_where
+    assert where is not None
+    condition = insert.text[where.start : where.end]
+    what = f"INSERT INTO `{replaced.table.name}` REPLACE WHERE {condition}"
+    return taken_away(insert, what, replaced, f"REPLACE USING replaces less. {SEE_PREVIEW}")
 
 
 def _insert_lines(
@@ -153,6 +178,12 @@ def _insert_lines(
     if insert.replace_using:
         keys = ", ".join(insert.replace_using)
         replaced = f"the partitions whose {keys} a new row has are replaced"
+    elif insert.replace_where is not None:
+        sizes = replaced_by_insert(prepared).sizes
+        if sizes:
+            replaced += f": {rows_taken(sizes)}"
+        elif table.schema.is_partitioned:
+            replaced = "no partition meets the condition, so that rows are only added"
     lines = [
         f"{table.name}: {replaced}.",
         f"Distribution: {_distribution(scope, prepared, insert)}.",
@@ -176,7 +207,10 @@ def _replaced(change: InsertChange, schema: TableSchema) -> str:
         case OverwritePartitions(specs=()):
             return "the whole table is replaced"
         case OverwritePartitions(specs=specs):
-            each = [", ".join(f"{key} = {value}" for key, value in spec) for spec in specs]
+            each = [
+                ", ".join(f"{key} = {'NULL' if value is None else value}" for key, value in spec)
+                for spec in specs
+            ]
             shown = "; ".join(each[:_PARTITIONS_SHOWN])
             more = "; …" if len(each) > _PARTITIONS_SHOWN else ""
             return f"the partitions with {shown}{more} are replaced"

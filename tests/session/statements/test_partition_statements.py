@@ -115,6 +115,45 @@ def test_replacing_insert_is_planned_explained_and_previewed(t: Session) -> None
     assert rows(t, ALL) == ROWS
 
 
+def test_condition_on_several_partitions_asks_before_it_replaces_them(t: Session) -> None:
+    for condition in ("true", "day >= 'y'"):
+        statement = f"INSERT INTO t REPLACE WHERE {condition} SELECT * FROM t WHERE false"
+        with pytest.raises(UnconfirmedError, match=r"REPLACE WHERE .* removes [23] rows") as asked:
+            t.run(statement, confirm=False)
+        assert "CALL sys.rollback('default.t', '1')" in asked.value.hint
+    assert rows(t, ALL) == ROWS
+    t.run("INSERT INTO t REPLACE WHERE day = 'x' SELECT 5, 'c', 'x'", confirm=False)
+    t.run("INSERT INTO t REPLACE USING (day) SELECT 6, 'c', 'y'", confirm=False)
+    assert [number for number, *_ in rows(t, ALL)] == [3, 5, 6]
+
+
+def test_replacing_insert_says_what_it_removed(t: Session) -> None:
+    none = t.run("INSERT INTO t REPLACE WHERE day < 'z' SELECT * FROM t WHERE false")
+    assert none.message.startswith("INSERT REPLACE `default.t`: 0 rows written (snapshot 2). 2 rows")
+    assert "of 2 partitions replaced." in none.message
+    assert "CALL sys.rollback('default.t', '1')" in none.notes[-1]
+    using = t.run("INSERT INTO t REPLACE USING (day) SELECT 5, 'c', 'z'")
+    assert "1 row in 1 file" in using.message and "1 partition replaced." in using.message
+    added = t.run("INSERT INTO t REPLACE USING (day) SELECT 5, 'c', 'new'")
+    assert "replaced." not in added.message and added.notes == ()
+
+
+def test_plan_of_a_replacing_insert_is_what_it_does(session: Session) -> None:
+    session.run(
+        "CREATE TABLE t (id INT, day STRING, hour INT) PARTITIONED BY (day, hour);"
+        "INSERT INTO t VALUES (1, 'x', 1), (2, 'x', 2), (3, NULL, 1)"
+    )
+    null = "INSERT INTO t REPLACE WHERE day IS NULL SELECT * FROM t WHERE false"
+    dry = session.run(null, dry_run=True).message
+    assert "day = NULL, hour = 1 are replaced: 1 row" in dry and "None" not in dry
+    none = "INSERT INTO t REPLACE WHERE day = 'q' SELECT * FROM t WHERE false"
+    assert "no partition meets the condition" in session.run(none, dry_run=True).message
+    using = "INSERT INTO t REPLACE USING (day) SELECT 7, 'x', 9"
+    shown = session.preview(using).to_pylist()
+    assert [lost["record_count"] for lost in shown] == [1, 1]
+    assert "2 rows in 2 files" in session.run(using).message
+
+
 # ---- ADD and DROP PARTITION
 
 
@@ -165,6 +204,38 @@ def test_partitions_are_dropped_by_comparison(t: Session) -> None:
     assert rows(t, ALL) == ROWS
     t.run(statement, confirm=True)
     assert rows(t, ALL) == ROWS[:1]
+
+
+def test_value_of_another_type_than_its_partition_column_is_named(session: Session) -> None:
+    session.run(
+        "CREATE TABLE days (id INT, day DATE) PARTITIONED BY (day);"
+        "INSERT INTO days VALUES (1, DATE '2026-11-20')"
+    )
+    for statement in (
+        "ALTER TABLE days DROP PARTITION (day < 20261122)",
+        "INSERT INTO days REPLACE WHERE day < 20261122 SELECT * FROM days",
+    ):
+        with pytest.raises(PaimonMagicsError) as refusal:
+            session.run(statement)
+        said = f"{refusal.value.message} {refusal.value.hint}"
+        assert "DATE" in said and "whole partitions" not in said, said
+    assert rows(session, "SELECT id FROM days") == [(1,)]
+
+
+def test_dry_run_counts_the_rows_of_partitions_that_would_go(t: Session) -> None:
+    counted = {
+        "ALTER TABLE t DROP PARTITION (day >= 'y')": "2 rows in 2 files",
+        "ALTER TABLE t DROP IF EXISTS PARTITION (day = 'n')": "nothing would be removed",
+        "TRUNCATE TABLE t PARTITION (day = 'y')": "1 row in 1 file",
+        "TRUNCATE TABLE t": "3 rows in 3 files",
+        "ALTER TABLE t RENAME TO u": "Would rename `default.t` to `default.u`.",
+        "ALTER TABLE t ADD PARTITION (day = 'n')": "needs no ADD PARTITION",
+    }
+    for statement, said in counted.items():
+        assert said in t.run(statement, dry_run=True).message
+    with pytest.raises(UnknownNameError, match="no partition"):
+        t.run("ALTER TABLE t DROP PARTITION (day = 'n')", dry_run=True)
+    assert rows(t, ALL) == ROWS
 
 
 def test_partitions_are_dropped_by_a_range_of_dates(session: Session) -> None:
