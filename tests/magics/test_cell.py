@@ -253,7 +253,7 @@ def test_truncate_partition_ignores_unrelated_notebook_variables(run: Run) -> No
 
 def test_a_dry_run_checks_every_statement_and_runs_none(run: Run) -> None:
     cell = "%%paimon --dry-run\nINSERT INTO orders VALUES (9, 'x', 'mon');\nTRUNCATE TABLE orders"
-    assert "Would remove rows of `default.orders`." in str(run(cell))
+    assert "`default.orders`: 3 rows in" in str(run(cell))
     assert run(f"%%paimon -t arrow\n{ALL}").to_pylist() == ROWS  # type: ignore[attr-defined]
 
 

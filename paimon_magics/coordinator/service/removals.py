@@ -47,9 +47,9 @@ from paimon_magics.tables.expiry.expire_snapshots import (
 )
 from paimon_magics.tables.expiry.holders import Holder, RemovalReceipt, stored_holders
 from paimon_magics.tables.expiry.orphan_files import (
+    files_without,
     remove_orphans,
     sizes_of,
-    stored_files,
 )
 from paimon_magics.tables.snapshots.chain import expired_tags, list_tags
 from paimon_magics.tables.snapshots.consumers import forget_progress, list_progress
@@ -57,6 +57,7 @@ from paimon_magics.tables.snapshots.time_travel import moment_ms
 from paimon_magics.tables.table import MAIN_BRANCH, Table, branch_names
 
 _DAY_MS = 86_400_000
+_NEVER = 2**63 - 1
 _UTC = "UTC"
 _MODES = ("distributed", "local")
 _OPTIONS = (
@@ -206,7 +207,12 @@ def _expire_tags(
     if names and not is_trial:
         receipt = yield from change_versions(context, table.name, DeleteTags(names))
         names = receipt.changed
-    return RemovalReceipt(names=names, holders=_holders(context.guard, table))
+    kept = (
+        each
+        for each in _holders(context.guard, table)
+        if not (each.kind == "tag" and each.name in names)  # on trial they are still there
+    )
+    return RemovalReceipt(names=names, holders=tuple(kept))
 
 
 # Files that nothing refers to.
@@ -256,7 +262,7 @@ def _remove_orphans(
             dry_run=is_trial,
             may_continue=guard.check,
         )
-    return RemovalReceipt(files=orphans.files, size_bytes=orphans.size_bytes)
+    return RemovalReceipt(names=orphans.names, files=orphans.files, size_bytes=orphans.size_bytes)
 
 
 def _in_peace(context: Context, table: Table) -> Steps[None]:
@@ -287,10 +293,10 @@ def _purge(context: Context, table: Table, *, is_trial: bool) -> Steps[RemovalRe
         )
     if is_trial:
         yield from _in_peace(context, table)
-        stored = stored_files(table)
-        return RemovalReceipt(
-            files=stored.files, size_bytes=stored.size_bytes, holders=_holders(guard, table)
-        )
+        readers = guard.holders(table)
+        kept_from = min((r.snapshot_id for r in readers if r.snapshot_id), default=_NEVER)
+        gone = files_without(table, kept_from, guard.now_ms(), lambda: guard.moment(table))
+        return RemovalReceipt(files=gone.files, size_bytes=gone.size_bytes, holders=tuple(readers))
     branches = tuple(b for b in branch_names(table.paimon) if b != MAIN_BRANCH)
     if branches:
         yield from change_versions(context, name, DeleteBranches(branches))
@@ -307,4 +313,5 @@ def _purge(context: Context, table: Table, *, is_trial: bool) -> Steps[RemovalRe
         count_max=1, count_min=1, time_ms=0, limit=None
     )
     removed += _expire(guard, table, rules, is_trial=False)
-    return removed + (yield from _remove_orphans(context, table, guard.now_ms(), is_trial=False))
+    removed += yield from _remove_orphans(context, table, guard.now_ms(), is_trial=False)
+    return replace(removed, holders=tuple(guard.holders(table)))

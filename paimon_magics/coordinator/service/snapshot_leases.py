@@ -117,12 +117,12 @@ class Leases:
             yield min(ids, default=NO_FLOOR)
 
     def holders(self, table: Table, now_ms: int) -> list[Holder]:
-        """The leases on snapshots of a table or branch."""
+        """The leases on snapshots of a table or branch, by their users; "" where there are none."""
         with self._guard:
             self._forget(now_ms)
             return [
-                Holder("lease", principal or holder, snapshot_id)
-                for (principal, holder), entry in self._holders.items()
+                Holder("lease", principal, snapshot_id)
+                for (principal, _), entry in self._holders.items()
                 for (name, snapshot_id), where in entry.leases.items()
                 if where == table.location and name.branch == table.name.branch
             ]

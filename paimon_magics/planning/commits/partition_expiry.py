@@ -114,8 +114,15 @@ class PartitionExpiry:
         oldest_ms = now.timestamp() * 1000 - self.age_ms
         oldest = now.replace(tzinfo=None) - datetime.timedelta(milliseconds=self.age_ms)
         gone = [p for p in partitions if self._is_expired(p, oldest, oldest_ms)]
-        gone.sort(key=lambda p: ",".join(value or "" for value in p.values))
+        gone.sort(key=_order)
         return gone[: self.count_max]
+
+    def without_time(self, partitions: Iterable[StoredPartition]) -> list[StoredPartition]:
+        """The partitions that never expire, because their values are no time; sorted by these."""
+        if self.by_update:
+            return []
+        stay = [partition for partition in partitions if self.time_of(partition.values) is None]
+        return sorted(stay, key=_order)
 
     def time_of(self, values: Sequence[str | None]) -> datetime.datetime | None:
         """The time that a partition's values tell; None if they tell none."""
@@ -135,6 +142,10 @@ class PartitionExpiry:
             return partition.updated_ms < oldest_ms
         time = self.time_of(partition.values)
         return time is not None and time < oldest
+
+
+def _order(partition: StoredPartition) -> str:
+    return ",".join(value or "" for value in partition.values)
 
 
 def _called_options(call: ExpirePartitions) -> dict[str, str]:

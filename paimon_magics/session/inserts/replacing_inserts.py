@@ -51,7 +51,6 @@ from paimon_magics.tables.compaction.scopes import StoredPartitions, partitions_
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.table_write import CompletedWrite
 
-
 KIND = "INSERT REPLACE"
 
 

@@ -46,12 +46,13 @@ from paimon_magics.statements.removals import (
 )
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.replaced_partitions import (
+    ExpiredPartitions,
     PartitionSize,
     expired_partitions,
     sizes_of_replaced,
     spec_of,
 )
-from paimon_magics.tables.expiry.holders import RemovalReceipt
+from paimon_magics.tables.expiry.holders import Holder, RemovalReceipt
 from paimon_magics.tables.expiry.orphan_files import UnexistingFiles, unexisting_files
 from paimon_magics.tables.snapshots.time_travel import moment_ms
 from paimon_magics.tables.table import Table
@@ -60,12 +61,13 @@ _EVERY = ".*"
 _NOTES_MAX = 20
 _SHOWN_MAX = 5
 _NOUNS = {
-    "tag": "tag",
-    "branch": "branch",
-    "consumer": "consumer",
-    "lease": "session that reads",
-    "transaction": "open transaction",
+    "tag": ("tag", "tags"),
+    "branch": ("branch", "branches"),
+    "consumer": ("consumer", "consumers"),
+    "lease": ("snapshot that a session reads", "snapshots that sessions read"),
+    "transaction": ("open transaction", "open transactions"),
 }
+_ORPHAN = "orphan"
 
 
 def run_removal(call: ProcedureCall, removal: Removal) -> Outcome:
@@ -89,8 +91,8 @@ def removal_lines(call: ProcedureCall, removal: Removal) -> list[str]:
     """What a CALL would remove. Nothing is removed."""
     match removal:
         case ExpirePartitions():
-            table, expired, _ = _expired_partitions(call, removal)
-            return [_partitions_line(table, expired)]
+            table, found = _expired_partitions(call, removal)
+            return [_partitions_line(table, found.gone), *_without_time(found)]
         case RemoveUnexistingFiles():
             table, gone = _unexisting(call)
             return [_unexisting_line(table, gone)]
@@ -99,14 +101,14 @@ def removal_lines(call: ProcedureCall, removal: Removal) -> list[str]:
             return [_line(call, removal, receipt), *notes]
         case _:
             receipt = _removed(call, removal, is_trial=True)
-            return [_line(call, removal, receipt), *_keepers(receipt)]
+            return [_line(call, removal, receipt), *_standing(removal, receipt)]
 
 
 def removal_preview(call: ProcedureCall, removal: Removal) -> Replaced | Standing:
     """The rows that a CALL would remove; or who keeps snapshots and files from being removed."""
     if isinstance(removal, ExpirePartitions):
-        table, expired, _ = _expired_partitions(call, removal)
-        return Replaced(table, _sizes(table, expired))
+        table, found = _expired_partitions(call, removal)
+        return Replaced(table, _sizes(table, found.gone))
     if isinstance(removal, RemoveUnexistingFiles):
         table, gone = _unexisting(call)
         removal = ExpireSnapshots(retain_max=1, retain_min=1)
@@ -118,11 +120,16 @@ def removal_preview(call: ProcedureCall, removal: Removal) -> Replaced | Standin
     else:
         receipt = _removed(call, removal, is_trial=True)
         line = _line(call, removal, receipt)
+    shown = list(receipt.holders)
+    if isinstance(removal, RemoveOrphanFiles):
+        shown = [Holder(_ORPHAN, name) for name in receipt.names]
+        left = receipt.files - len(shown)
+        line += f" The first {len(shown):,} are shown." if left > 0 else ""
     rows = pa.table(
         {
-            "kind": pa.array([holder.kind for holder in receipt.holders], pa.string()),
-            "name": pa.array([holder.name for holder in receipt.holders], pa.string()),
-            "snapshot_id": pa.array([h.snapshot_id for h in receipt.holders], pa.int64()),
+            "kind": pa.array([each.kind for each in shown], pa.string()),
+            "name": pa.array([each.name for each in shown], pa.string()),
+            "snapshot_id": pa.array([each.snapshot_id for each in shown], pa.int64()),
         }
     )
     return Standing(rows, line)
@@ -150,8 +157,8 @@ def unconfirmed_removal(call: ProcedureCall, removal: Removal) -> UnconfirmedErr
                 "Rows that only a tag keeps can't be restored.",
             )
         case ExpirePartitions():
-            table, expired, _ = _expired_partitions(call, removal)
-            sizes = _sizes(table, expired)
+            table, found = _expired_partitions(call, removal)
+            sizes = _sizes(table, found.gone)
             if not sizes:
                 return None
             return unconfirmed(
@@ -196,8 +203,20 @@ def _outcome(
     outcome = Outcome.of_rows(call.scope.spark, call.text, "CALL", _rows(removal, receipt))
     outcome.table = str(call.name)
     outcome.message = _line(call, removal, receipt, is_done=not is_trial)
-    outcome.notes = tuple(_keepers(receipt))
+    outcome.notes = tuple(_standing(removal, receipt))
     return outcome
+
+
+def _standing(removal: TableRemoval, receipt: RemovalReceipt) -> list[str]:
+    """Sentences on what stays, and who keeps it."""
+    lines = _keepers(receipt)
+    ids = [holder.snapshot_id for holder in receipt.holders if holder.snapshot_id is not None]
+    if isinstance(removal, PurgeFiles) and ids:
+        lines.append(
+            f"Snapshots from {min(ids)} on stay with their rows and files, which VERSION AS OF "
+            "reads, until nobody reads them. Then repeat the call."
+        )
+    return lines
 
 
 def _rows(removal: TableRemoval, receipt: RemovalReceipt) -> pa.Table:
@@ -258,21 +277,24 @@ def _shown(names: Sequence[str]) -> str:
 def _keepers(receipt: RemovalReceipt) -> list[str]:
     """Sentences on what keeps files of the table, one for each kind."""
     lines = []
-    for kind, noun in _NOUNS.items():
+    for kind, nouns in _NOUNS.items():
         holders = [holder for holder in receipt.holders if holder.kind == kind]
         if not holders:
             continue
-        shown = ", ".join(
-            f"`{holder.name}`"
-            + ("" if holder.snapshot_id is None else f" (snapshot {holder.snapshot_id:,})")
-            for holder in holders[:_SHOWN_MAX]
-        )
+        shown = ", ".join(dict.fromkeys(_holder_text(holder) for holder in holders[:_SHOWN_MAX]))
         left = len(holders) - _SHOWN_MAX
         more = f" and {left:,} more" if left > 0 else ""
-        plural = "es" if noun.endswith("ch") else "s"
-        word = noun if len(holders) == 1 else noun + (plural if " that" not in noun else "")
+        word = nouns[len(holders) != 1]
         lines.append(f"Kept by {len(holders):,} {word}: {shown}{more}.")
     return lines
+
+
+def _holder_text(holder: Holder) -> str:
+    """`ann` (snapshot 3). Who reads or writes has no name where users have none."""
+    snapshot = "" if holder.snapshot_id is None else f"snapshot {holder.snapshot_id:,}"
+    if not holder.name:
+        return snapshot or "without a name"
+    return f"`{holder.name}`" + (f" ({snapshot})" if snapshot else "")
 
 
 # CALL sys.remove_orphan_files of all tables of a database: `db.*`.
@@ -307,7 +329,7 @@ def _of_database(
         except PaimonMagicsError as error:
             failed.append(f"`{name}`: {error.message}")
         else:
-            total += receipt
+            total += replace(receipt, names=tuple(f"{table}/{each}" for each in receipt.names))
     left = len(failed) - _NOTES_MAX
     more = [f"{left:,} more failed."] if left > 0 else []
     return total, [*failed[:_NOTES_MAX], *more]
@@ -356,7 +378,8 @@ def _committed(
 
 
 def _run_partitions(call: ProcedureCall, removal: ExpirePartitions) -> Outcome:
-    table, expired, base = _expired_partitions(call, removal)
+    table, found = _expired_partitions(call, removal)
+    expired, base = found.gone, found.base
     null = table.schema.partition_default_name
     specs = [spec_of(table, partition) for partition in expired]
     shown = [
@@ -375,7 +398,21 @@ def _run_partitions(call: ProcedureCall, removal: ExpirePartitions) -> Outcome:
             f"`{table.name}`: {rows_taken(sizes)} removed (snapshot {outcome.snapshot_id})."
         )
         outcome.notes = (rows_back(table.name, base[0]),)
+    outcome.notes = (*outcome.notes, *_without_time(found))
     return outcome
+
+
+def _without_time(found: ExpiredPartitions) -> list[str]:
+    """A sentence on partitions whose values are no time by the rules; they stay for ever."""
+    if not found.without_time:
+        return []
+    values = found.without_time[0].values
+    first = ", ".join("NULL" if value is None else value for value in values)
+    count = count_text(len(found.without_time), "partition")
+    return [
+        f"{count} can't expire, such as ({first}): the values are no time by the formatter and "
+        "pattern. `timestamp_formatter` and `timestamp_pattern` say how they are read."
+    ]
 
 
 def _partitions_line(table: Table, expired: Sequence[StoredPartition]) -> str:
@@ -393,8 +430,8 @@ def _sizes(table: Table, expired: Sequence[StoredPartition]) -> list[PartitionSi
 
 def _expired_partitions(
     call: ProcedureCall, removal: ExpirePartitions
-) -> tuple[Table, list[StoredPartition], tuple[int, str]]:
-    """The partitions that expire, and the state of the table that they are of."""
+) -> tuple[Table, ExpiredPartitions]:
+    """The partitions that expire, with the table that they are of."""
     table = call.load()
     with call.errors_located():
         if not table.schema.partition_keys:
@@ -410,7 +447,7 @@ def _expired_partitions(
                 "'partition.expiration-time'.",
             )
     now = datetime.datetime.now(rules_of(call.scope.zone))
-    return table, *expired_partitions(table, rules, now)
+    return table, expired_partitions(table, rules, now)
 
 
 # CALL sys.remove_unexisting_files.

@@ -67,14 +67,24 @@ def sizes_of_replaced(
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class ExpiredPartitions:
+    """Partitions of a snapshot that expire, those whose values are no time, so that they never do,
+    and the `state_of` that snapshot."""
+
+    gone: list[StoredPartition]
+    without_time: list[StoredPartition]
+    base: tuple[int, str]
+
+
 def expired_partitions(
     table: Table, rules: PartitionExpiry, now: datetime.datetime
-) -> tuple[list[StoredPartition], tuple[int, str]]:
-    """The partitions of the latest snapshot that expire by the rules, and the `state_of` that
-    snapshot. `now` has the zone whose clocks count. Reads all manifests."""
+) -> ExpiredPartitions:
+    """The partitions of the latest snapshot that expire by the rules. `now` has the zone whose
+    clocks count. Reads all manifests."""
     snapshot = latest_snapshot(table.paimon)
     if snapshot is None:
-        return [], state_of(None)
+        return ExpiredPartitions([], [], state_of(None))
     files = live_files(ManifestCache(table.paimon), snapshot, ("creation_time", "file_name"))
     values, of_files = partition_values(table.paimon, files)
     updated = np.zeros(len(values), np.int64)
@@ -84,7 +94,9 @@ def expired_partitions(
         StoredPartition(tuple(partition_texts(table, each).values()), int(at_ms))
         for each, at_ms in zip(values, updated, strict=True)
     ]
-    return rules.expired(partitions, now), state_of(snapshot)
+    return ExpiredPartitions(
+        rules.expired(partitions, now), rules.without_time(partitions), state_of(snapshot)
+    )
 
 
 def partition_texts(table: Table, values: Sequence[object]) -> dict[str, str | None]:

@@ -23,8 +23,9 @@ class Holder:
 @dataclass(frozen=True, slots=True)
 class RemovalReceipt:
     """How many snapshots (or changelogs), and files with `size_bytes`, were removed or would be;
-    `names` are those of tags. The size is known of orphans, and before something is removed; else
-    it is 0. `holders` keep other files of the table."""
+    `names` are those of tags, or on trial the first paths of orphans below the table's folder. The
+    size is known of orphans, and before something is removed; else it is 0. `holders` keep other
+    files of the table."""
 
     snapshots: int = 0
     names: tuple[str, ...] = ()

@@ -50,7 +50,7 @@ from paimon_magics.tables.snapshots.latest import (
 )
 from paimon_magics.tables.snapshots.tagged import tagged_snapshots
 from paimon_magics.tables.stores.paths import FileStatus, local_path
-from paimon_magics.tables.table import ATTEMPTS_FOLDER, Table, branch_names
+from paimon_magics.tables.table import ATTEMPTS_FOLDER, MAIN_BRANCH, Table, branch_names
 from paimon_magics.tables.writing.attempts import unsettled_prefixes
 from paimon_magics.tables.writing.commit_messages import write_message
 from paimon_magics.tables.writing.data_file_metas import stored_metas
@@ -64,6 +64,7 @@ _BRANCHES = "branch"
 _BUCKET = "bucket-"
 _BLOBS = ".managed.blob"  # a pack of values that files of their own refer to
 _HELD_MAX = 100_000
+_NAMES_MAX = 1000
 _TRIES = 3
 _LIVE_MAX = 5_000_000
 _CACHED_BYTES_MAX = 16 << 20
@@ -73,10 +74,12 @@ _EMPTY: npt.NDArray[np.uint64] = np.empty(0, np.uint64)
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """How many files were removed, or are there, with their size in bytes."""
+    """How many files were removed, or are there, with their size in bytes. On a dry run `names` are
+    the paths of the first of them, below the table's folder."""
 
     files: int = 0
     size_bytes: int = 0
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +152,42 @@ def remove_orphans(
         may_continue()
         deleting.delete(left)
     deleting.remove_folders(before_ms)
-    return Orphans(deleting.files, deleting.size_bytes)
+    return Orphans(deleting.files, deleting.size_bytes, tuple(deleting.names))
 
 
-def stored_files(table: Table) -> Orphans:
-    """All files in the table's folder that snapshots refer to, or did."""
-    keys = len(table.schema.partition_keys)
-    pages = _pages(table)
-    sizes = [f.size_bytes for page in pages for f in page if f.size_bytes and _is_paimons(f, keys)]
-    return Orphans(len(sizes), sum(sizes))
+def files_without(
+    table: Table, kept_from: int, before_ms: int, moment: Callable[[], Moment]
+) -> Orphans:
+    """The files of a table that are of no snapshot from the id `kept_from` on, if its rows were
+    removed, and its tags and branches; snapshots' own files are among them. `before_ms` and
+    `moment` as in `remove_orphans`. The manifests of the latest snapshot stay for the next one."""
+
+    def kept() -> Moment:
+        now = moment()
+        main = {k: s for k, s in now.states.items() if k.startswith(f"{MAIN_BRANCH}/")}
+        states = {key: s for key, s in main.items() if s.id >= kept_from}
+        published = {k: s for k, s in now.remains.items() if k.startswith("published/")}
+        return Moment(now.prefixes, states, published)
+
+    gone = remove_orphans(table, before_ms, kept, dry_run=True)
+    latest = latest_snapshot(table.paimon)
+    if latest is None:
+        return gone
+    manager = table.paimon.snapshot_manager()
+    ids = {each.id for key, each in moment().states.items() if key.startswith(f"{MAIN_BRANCH}/")}
+    documents = [manager.get_snapshot_path(id) for id in ids if id < kept_from]
+    documents += [f"{table.location}/changelog/changelog-{c.id}" for c in stored_changelogs(table)]
+    own = sizes_of(table, documents)
+    if latest.id >= kept_from:
+        return Orphans(gone.files + own.files, gone.size_bytes + own.size_bytes)
+    cache = ManifestCache(table.paimon, _CACHED_BYTES_MAX)
+    manifests: list[str] = []
+    for name in filter(None, (latest.base_manifest_list, latest.delta_manifest_list)):
+        manifests += avro_columns(cache.read(name))["_FILE_NAME"].to_pylist()
+    stay = sizes_of(table, {f"{table.location}/manifest/{name}" for name in manifests})
+    return Orphans(
+        gone.files + own.files - stay.files, gone.size_bytes + own.size_bytes - stay.size_bytes
+    )
 
 
 def sizes_of(table: Table, paths: Iterable[str]) -> Orphans:
@@ -423,6 +453,7 @@ class _Deleting:
         self._folders: set[str] = set()
         self.files = 0
         self.size_bytes = 0
+        self.names: list[str] = []
 
     def delete(self, orphans: Sequence[FileStatus]) -> None:
         """Delete files; empty folders are kept for `remove_folders`."""
@@ -435,6 +466,8 @@ class _Deleting:
                 allowed.append(path)
                 self.files += 1
                 self.size_bytes += orphan.size_bytes
+                if self._dry_run and len(self.names) < _NAMES_MAX:
+                    self.names.append(orphan.path)
         if self._dry_run or not allowed:
             return
         self._table.paths.delete(allowed)

@@ -129,7 +129,9 @@ def test_condition_on_several_partitions_asks_before_it_replaces_them(t: Session
 
 def test_replacing_insert_says_what_it_removed(t: Session) -> None:
     none = t.run("INSERT INTO t REPLACE WHERE day < 'z' SELECT * FROM t WHERE false")
-    assert none.message.startswith("INSERT REPLACE `default.t`: 0 rows written (snapshot 2). 2 rows")
+    assert none.message.startswith(
+        "INSERT REPLACE `default.t`: 0 rows written (snapshot 2). 2 rows"
+    )
     assert "of 2 partitions replaced." in none.message
     assert "CALL sys.rollback('default.t', '1')" in none.notes[-1]
     using = t.run("INSERT INTO t REPLACE USING (day) SELECT 5, 'c', 'z'")

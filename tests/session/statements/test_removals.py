@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,11 @@ def put(session: Session, path: str) -> Path:
     made.write_bytes(b"12345")
     os.utime(made, (time.time() - 3 * 86_400,) * 2)
     return made
+
+
+def files_in(message: str) -> int:
+    """How many files a message counts."""
+    return int(re.search(r"([\d,]+) files?", message)[1].replace(",", ""))  # type: ignore[index]
 
 
 def snapshots(session: Session) -> list[int]:
@@ -119,6 +125,7 @@ def test_expire_tags_removes_those_whose_time_is_over(orders: Session) -> None:
     time.sleep(0.05)
     dry = orders.run("CALL sys.expire_tags('orders')", dry_run=True)
     assert dry.message.startswith("`default.orders`: 1 tag would be removed: `short`.")
+    assert "Kept by 1 tag: `long`" in dry.message  # and not by the tag that goes
     outcome = orders.run("CALL sys.expire_tags(table => 'orders')")
     assert outcome.to_pylist() == [{"expired_tags": "short"}]
     none = orders.run("CALL sys.expire_tags(table => 'orders')").to_pylist()
@@ -187,6 +194,21 @@ def test_partitions_expire_by_the_time_of_their_last_write(orders: Session) -> N
     assert rows(orders, "SELECT * FROM orders") == []
 
 
+def test_partitions_whose_values_are_no_time_are_named(orders: Session) -> None:
+    call = (
+        "CALL sys.expire_partitions(table => 'orders', expiration_time => '1 d', "
+        "timestamp_formatter => 'yyyyMMdd')"
+    )
+    said = "3 partitions can't expire, such as (2020-01-01)"
+    assert said in orders.run(call, dry_run=True).message
+    outcome = orders.run(call, confirm=True)
+    assert said in outcome.notes[0] and "timestamp_formatter" in outcome.notes[0]
+    right = call.replace("yyyyMMdd", "yyyy-MM-dd")
+    assert "can't expire" not in orders.run(right, dry_run=True).message
+    by_update = call.replace("yyyyMMdd'", "yyyyMMdd', expire_strategy => 'update-time'")
+    assert "can't expire" not in orders.run(by_update, dry_run=True).message
+
+
 def test_remove_orphan_files_deletes_what_nothing_refers_to(orders: Session) -> None:
     put(orders, "day=2020-01-01/bucket-0/data-1.parquet")
     put(orders, "manifest/manifest-1")
@@ -197,12 +219,20 @@ def test_remove_orphan_files_deletes_what_nothing_refers_to(orders: Session) -> 
     assert dry.to_pylist() == [{"deletedFileCount": 2, "deletedFileTotalLenInBytes": 10}]
     assert "2 files (10 B) that nothing refers to would be removed" in dry.message
     assert dry.message == orders.run(call.format(""), dry_run=True).message
+    preview = orders.preview(call.format("")).to_pylist()
+    assert sorted((row["kind"], row["name"]) for row in preview) == [
+        ("orphan", "day=2020-01-01/bucket-0/data-1.parquet"),
+        ("orphan", "manifest/manifest-1"),
+    ]
     outcome = orders.run(call.format(""))
     assert outcome.to_pylist() == [{"deletedFileCount": 2, "deletedFileTotalLenInBytes": 10}]
     assert "2 files (10 B) that nothing refers to removed" in outcome.message
     assert young.exists() and len(rows(orders, "SELECT * FROM orders")) == 3
     every = orders.run("CALL sys.remove_orphan_files(table => 'default.*', dry_run => true)")
     assert every.to_pylist() == [{"deletedFileCount": 0, "deletedFileTotalLenInBytes": 0}]
+    put(orders, "manifest/manifest-3")
+    of_all = "CALL sys.remove_orphan_files(table => 'default.*')"
+    assert [r["name"] for r in orders.preview(of_all).to_pylist()] == ["orders/manifest/manifest-3"]
 
 
 def test_purge_files_leaves_an_empty_table_with_one_snapshot(orders: Session) -> None:
@@ -211,8 +241,9 @@ def test_purge_files_leaves_an_empty_table_with_one_snapshot(orders: Session) ->
     with pytest.raises(UnconfirmedError, match=r"tags, branches and consumers"):
         orders.run("CALL sys.purge_files('orders')", confirm=False)
     dry = orders.run("CALL sys.purge_files('orders')", dry_run=True).message
-    assert "would be removed" in dry and "1 tag: `kept`" in dry and len(snapshots(orders)) == 4
+    assert "would be removed" in dry and len(snapshots(orders)) == 4
     outcome = orders.run("CALL sys.purge_files('orders')", confirm=True)
+    assert files_in(outcome.message) == files_in(dry) > 4 and outcome.notes == ()
     assert outcome.to_pylist() == [{"result": "Success"}]
     assert outcome.commit_kind == "OVERWRITE"
     assert snapshots(orders) == [5] and data_files(orders) == []
@@ -220,6 +251,31 @@ def test_purge_files_leaves_an_empty_table_with_one_snapshot(orders: Session) ->
     assert rows(orders, "SELECT * FROM orders$branches") == []
     orders.run("INSERT INTO orders VALUES (1, 'after')")
     assert rows(orders, "SELECT * FROM orders") == [(1, "after")]
+
+
+def test_purge_keeps_what_is_read_and_says_so(spark: Any, tmp_path: Path) -> None:
+    with paimon_magics.connect(tmp_path / "w", spark=spark, coordinator="embedded") as session:
+        session.run("CREATE TABLE orders (id INT, day STRING) PARTITIONED BY (day)")
+        for number in (1, 2, 3):
+            session.run(f"INSERT INTO orders VALUES ({number}, '2020-01-01')")
+        read = session.run("SELECT id FROM orders VERSION AS OF 2 ORDER BY id")
+        purge = "CALL sys.purge_files('orders')"
+        dry = session.run(purge, dry_run=True).message
+        outcome = session.run(purge, confirm=True)
+        assert files_in(outcome.message) == files_in(dry) > 0
+        said = (
+            "Kept by 1 snapshot that a session reads: snapshot 2.",
+            "Snapshots from 2 on stay with their rows and files, which VERSION AS OF reads, until "
+            "nobody reads them. Then repeat the call.",
+        )
+        assert outcome.notes == said and dry.endswith(" ".join(said))
+        assert snapshots(session) == [2, 3, 4]
+        assert rows(session, "SELECT id FROM orders VERSION AS OF 3 ORDER BY 1") == [
+            (1,),
+            (2,),
+            (3,),
+        ]
+        assert read.to_pylist() == [{"id": 1}, {"id": 2}]
 
 
 def test_remove_unexisting_files_makes_the_rest_readable_again(orders: Session) -> None:

@@ -117,7 +117,7 @@ OTHERS = (
 def test_orphan_in_a_folder_of_paimon_is_removed(table: Table, path: str) -> None:
     (orphan,) = put(table, path)
     before = files(table) - {path}
-    assert clean(table, dry_run=True) == Orphans(1, 5) and orphan.exists()
+    assert clean(table, dry_run=True) == Orphans(1, 5, (path,)) and orphan.exists()
     assert clean(table) == Orphans(1, 5)
     assert files(table) == before and clean(table) == Orphans()
 
