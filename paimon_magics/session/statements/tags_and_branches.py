@@ -48,11 +48,15 @@ from paimon_magics.statements.version_changes import (
 )
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.commits.branch_merging import BranchMerge, plan_branch_merge
+from paimon_magics.tables.manifests.partitions import list_partitions
 from paimon_magics.tables.snapshots.chain import list_tags
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.snapshots.provenance import ROLLED_BACK_FROM
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt, require_branches
+from paimon_magics.tables.snapshots.upkeep import folders_without
 from paimon_magics.tables.table import MAIN_BRANCH, Table, publishes_itself
+
+_SHOWN_MAX = 5
 
 
 def alter_tags_handler(scope: StatementScope, statement: AlterTags) -> Handler:
@@ -90,7 +94,25 @@ def run_version_change(
     outcome.message = _message(name, change, receipt)
     if isinstance(change, RollBack) and receipt.snapshot_id != receipt.previous_snapshot_id:
         outcome.notes = (*outcome.notes, _trace(scope, statement, name, receipt))
+    if isinstance(change, MarkPartitionsDone):
+        outcome.notes = (*outcome.notes, *_marks_without_rows(scope, name, receipt))
     return outcome
+
+
+def _marks_without_rows(
+    scope: StatementScope, name: TableName, receipt: VersionReceipt
+) -> list[str]:
+    """A sentence on partitions that were marked, as Paimon's connector does, and have no rows."""
+    table = scope.load(name, "", 0)
+    empty = folders_without(table, receipt.changed, list_partitions(table))
+    if not empty:
+        return []
+    shown = ", ".join(f"`{folder}`" for folder in empty[:_SHOWN_MAX])
+    more = f" and {len(empty) - _SHOWN_MAX:,} more" if len(empty) > _SHOWN_MAX else ""
+    return [
+        f"`{name}` has no rows of {shown}{more}. Jobs that wait for the mark begin without them; "
+        f"SHOW PARTITIONS {name} lists the partitions that have rows."
+    ]
 
 
 def _trace(

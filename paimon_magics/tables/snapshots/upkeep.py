@@ -11,7 +11,7 @@ import datetime
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, assert_never
 
 import pyarrow as pa
@@ -318,10 +318,22 @@ def partition_folder(table: Table, text: str) -> str:
             hint=f"Write it as {','.join(f'{key}=…' for key in keys)}.",
         )
     # Columns without a value come last: their folders are cut off.
-    every = tuple(values.get(key) for key in keys)
-    path = table.paimon.path_factory().relative_bucket_path(every, 0, canonical_partition=True)
-    folders = path.split("/")[:-1][-len(keys) :]
+    folders = _folders(table, tuple(values.get(key) for key in keys))
     return "/".join(folders[: len(values)])
+
+
+def folders_without(
+    table: Table, folders: Sequence[str], partitions: Iterable[tuple[object, ...]]
+) -> list[str]:
+    """Those of the folders in which none of these partitions is."""
+    stored = ["/".join((*_folders(table, values), "")) for values in partitions]
+    return [f for f in folders if not any(path.startswith(f"{f}/") for path in stored)]
+
+
+def _folders(table: Table, values: tuple[object, ...]) -> list[str]:
+    """The names of a partition's folders, one for each of its columns."""
+    path = table.paimon.path_factory().relative_bucket_path(values, 0, canonical_partition=True)
+    return list(path.split("/")[:-1][-len(values) :])
 
 
 def _values(table: Table, text: str) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,11 @@ def test_done_partition_has_a_success_file_with_the_time_of_its_first_mark(
         "INSERT INTO visits VALUES (1, 'a/b', 1)"
     )
     call = "CALL sys.mark_partition_done('visits', 'site=a/b,hour=1; hour=2,site=c')"
-    assert rows(session, call) == [(True,)]
+    outcome = session.run(call)
+    assert outcome.to_pylist() == [{"result": True}]
+    (note,) = outcome.notes
+    assert note.startswith("`default.visits` has no rows of `site=c/hour=2`. ")
+    assert session.run("CALL sys.mark_partition_done('visits', 'site=a/b')").notes == ()
     mark = warehouse / "default.db/visits/site=a%2Fb/hour=1/_SUCCESS"
     first = json.loads(mark.read_text())
     assert first["creationTime"] == first["modificationTime"]
@@ -94,6 +99,10 @@ def test_mark_of_a_day_is_in_the_folder_of_its_rows(session: Session, warehouse:
         "INSERT INTO days VALUES (1, DATE '2026-01-31');"
         "CALL sys.mark_partition_done('days', 'day=2026-01-31')"
     )
+    unknown = session.run("CALL sys.mark_partition_done('days', 'day=2011-11-20')")
+    assert "no rows of `day=" in unknown.notes[0]
+    shutil.rmtree(warehouse / "default.db/days" / unknown.notes[0].split("`")[3])
+    assert session.run("CALL sys.mark_partition_done('days', 'day=2026-01-31')").notes == ()
     folders = [path.name for path in (warehouse / "default.db/days").iterdir() if "=" in path.name]
     assert len(folders) == 1
     assert (warehouse / "default.db/days" / folders[0] / "_SUCCESS").exists()
