@@ -119,7 +119,7 @@ STATEMENTS = (
     ),
     StatementHelp(
         "CALL",
-        "call a procedure: tags, branches, rollbacks, compaction, consumers, done partitions",
+        "call a procedure: tags, branches, rollbacks, compaction, expiry, orphans, consumers",
         tuple(f"CALL {procedure.form}" for procedure in PROCEDURES.values()),
     ),
     StatementHelp("DROP TABLE", "remove a table and its files", ("DROP TABLE [IF EXISTS] t",)),
@@ -232,6 +232,43 @@ STATEMENTS = (
 )
 """The statements that are offered. Anything else goes to Spark, if it names no Paimon table."""
 
+PROCEDURE_PURPOSES = {
+    "clear_consumers": "forget consumers, so that they keep no snapshots any more",
+    "compact": "merge the files of a table, or of partitions of it",
+    "compact_database": "compact each table of a database",
+    "compact_manifest": "merge a table's manifests",
+    "copy": "copy a table's files into another table",
+    "create_branch": "begin a branch, at a tag or empty",
+    "create_tag": "keep a snapshot under a name",
+    "create_tag_from_timestamp": "keep the first snapshot since a time under a name",
+    "delete_branch": "remove a branch with its snapshots",
+    "delete_tag": "remove tags; their snapshots may expire then",
+    "expire_changelogs": "remove changelogs that outlived their snapshots",
+    "expire_partitions": "drop partitions that are older than a time",
+    "expire_snapshots": "remove old snapshots, with the files that only they need",
+    "expire_tags": "remove tags whose time is over, or that are older than a time",
+    "fast_forward": "let the table become what a branch is",
+    "mark_partition_done": "write the mark _SUCCESS for jobs that wait for a partition",
+    "merge_branch": "add the rows of a branch to the table or another branch",
+    "migrate_database": "make a table of each of a database of Spark's own",
+    "migrate_table": "make a table of one of Spark's own",
+    "purge_files": "remove all rows, snapshots, tags and branches, and keep the empty table",
+    "remove_orphan_files": "remove files that nothing refers to, as dead writers leave them",
+    "remove_unexisting_files": "take data files that are gone out of the table",
+    "rename_branch": "give a branch another name",
+    "rename_tag": "give a tag another name",
+    "repair_earliest_snapshot": "begin the history after a gap, if snapshots were removed by hand",
+    "replace_tag": "move a tag to another snapshot",
+    "rescale": "change the number of buckets, and write the rows anew",
+    "reset_consumer": "let a consumer go on with a snapshot, or forget it",
+    "rewrite_file_index": "write the file indexes that the table's options ask for",
+    "rollback": "go back to a snapshot or tag; later snapshots are removed",
+    "rollback_to_timestamp": "go back to the last snapshot up to a time",
+    "rollback_to_watermark": "go back to the last snapshot up to a watermark",
+    "trigger_tag_automatic_creation": "create the tags that the table's options ask for",
+}
+"""What each procedure does, by its name."""
+
 REFUSED = (
     "SHOW BRANCHES",
     "ALTER TABLE … CREATE BRANCH",
@@ -242,7 +279,7 @@ REFUSED = (
 _SYNONYMS = {
     **{name: name for name in COMING},
     "COMPACTION": "COMPACT",
-    "VACUUM": "COMPACT",
+    "VACUUM": "EXPIRE",
     "REPLACE": "UPSERT",
 }
 
@@ -250,8 +287,8 @@ _SHORT = {"DESC": "DESCRIBE"}
 
 
 def help_text(topic: str = "") -> str:
-    """Return a line on everything that is offered; or the help on a verb, a statement, `cell`,
-    `streams`, or a table option.
+    """Return a line on everything that is offered; or the help on a verb, a statement, a procedure
+    of CALL, `cell`, `streams`, or a table option.
 
     Raises UnknownNameError for another topic.
     """
@@ -276,6 +313,9 @@ def help_text(topic: str = "") -> str:
     ]
     if verbs or statements:
         return "\n".join([*verbs, *(_statement(statement) for statement in statements)])
+    procedure = PROCEDURES.get(wanted.lower().removeprefix("call ").removeprefix("sys."))
+    if procedure is not None:
+        return f"CALL {procedure.form}\n    {PROCEDURE_PURPOSES[procedure.name]}{_CALL_MORE}"
     if wanted.lower() == _STREAMS:
         return _streams_help()
     option = OPTIONS.get(wanted.lower())
@@ -301,7 +341,8 @@ def _begins(form: str, words: list[str]) -> bool:
 def topics() -> list[str]:
     """The topics of `help_text`, except table options."""
     statements = (s.name for s in STATEMENTS)
-    return ["cell", _STREAMS, *(verb.name for verb in VERBS), *statements, *COMING]
+    verbs = (verb.name for verb in VERBS)
+    return ["cell", _STREAMS, *verbs, *statements, *COMING, *PROCEDURES]
 
 
 def cell_help() -> str:
@@ -373,6 +414,10 @@ def _statement(statement: StatementHelp) -> str:
 
 _FIRST_WIDTH_MAX = 28
 _STREAMS = "streams"
+_CALL_MORE = (
+    "\n    Name arguments as table => 't'; […] is optional. %%paimon --dry-run says what the call "
+    "would do."
+)
 
 
 def _columns(rows: list[tuple[str, str]]) -> list[str]:

@@ -18,7 +18,9 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
+from paimon_magics.magics.help import PROCEDURE_PURPOSES
 from paimon_magics.magics.line import VERBS
+from paimon_magics.planning.commits.procedures import PROCEDURES
 from paimon_magics.session.opening import active_session, connect
 from paimon_magics.session.reports.health import Health
 from paimon_magics.session.reports.layout import Layout
@@ -115,6 +117,10 @@ def test_help_lists_every_verb_option_and_statement(
         ("upsert", "a row replaces the row with the same key"),
         ("compact", "CALL sys.compact('t')"),
         ("streams", "consumer-id"),
+        ("expire_snapshots", "CALL sys.expire_snapshots(table [, retain_max]"),
+        ("sys.remove_orphan_files", "remove files that nothing refers to"),
+        ("call purge_files", "keep the empty table"),
+        ("vacuum", "CALL sys.remove_orphan_files(table => 't')"),
     ],
 )
 def test_help_explains_a_topic(
@@ -122,6 +128,16 @@ def test_help_explains_a_topic(
 ) -> None:
     shell.run_cell(f"%paimon help {topic}").raise_error()
     assert said in capsys.readouterr().out
+
+
+def test_every_procedure_has_its_own_help(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert PROCEDURE_PURPOSES.keys() == PROCEDURES.keys()
+    for name, purpose in PROCEDURE_PURPOSES.items():
+        shell.run_cell(f"%paimon help sys.{name}").raise_error()
+        shown = capsys.readouterr().out
+        assert f"CALL sys.{name}(" in shown and purpose in shown
 
 
 def test_every_verb_has_its_own_help(

@@ -12,6 +12,12 @@ COMING: dict[str, str] = {
     "the same key.\n    CREATE TABLE t (id INT, v STRING) TBLPROPERTIES ('primary-key' = 'id', "
     "'bucket' = '1')\n    INSERT INTO t VALUES (1, 'new')\n    The option 'merge-engine' sets "
     "other ways to merge rows: %paimon help merge-engine.",
+    "EXPIRE": "Snapshots expire after commits, by the options 'snapshot.time-retained' and "
+    "'snapshot.num-retained.min'.\n    CALL sys.expire_snapshots(table => 't', retain_max => 10)  "
+    "-- removes more now\n    CALL sys.remove_orphan_files(table => 't')               -- files of "
+    "writers that died\n    CALL sys.expire_tags(table => 't')                       -- tags whose "
+    "time is over\n    %%paimon --dry-run counts what would go, --preview says who keeps the rest. "
+    "%paimon help expire_snapshots shows a procedure's form.",
     "COMPACT": "To compact a table with a primary key:\n    CALL sys.compact('t')    -- all files "
     "of each bucket\n    CALL sys.compact(table => 't', compact_strategy => 'minor')  -- as a "
     "writer would\n    CALL sys.compact(table => 't', where => 'day < \"2026-01-31\"')\n    To see "
