@@ -37,6 +37,7 @@ from paimon_magics.spark.exported_rows import write_files
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.sessions import runs_here
 from paimon_magics.statements.copying import CopyIntoFiles
+from paimon_magics.tables.stores.paths import canonical_location, plain_location
 from paimon_magics.tables.stores.store import OBJECT_SCHEMES, store_errors
 from paimon_magics.temporary_folders import OwnedFolder
 
@@ -110,7 +111,10 @@ def unconfirmed_export(scope: StatementScope, copy: CopyIntoFiles) -> Unconfirme
     """The question before OVERWRITE removes files that no export has written."""
     if not copy.overwrite:
         return None
-    target = _target(scope, copy)
+    write_options(copy.format, copy.text)  # nobody confirms what is refused then
+    with errors_located(copy.text, copy.path_position):
+        target = _target(scope, copy)
+        _check_target(scope, copy, target)
     others = [
         file
         for file in _files_there(scope, target)
@@ -177,11 +181,11 @@ def _checked_columns(copy: CopyIntoFiles, frame: DataFrame, target: _Target) -> 
 
 def _target(scope: StatementScope, copy: CopyIntoFiles) -> _Target:
     path = copy.path
-    if SCHEME.match(path) and not path.startswith("file:"):
-        return _Target(path.rstrip("/"), False)
+    if SCHEME.match(path) and not path.lower().startswith("file:"):
+        return _Target(plain_location(path) if "://" in path else path.rstrip("/"), False)
     if not runs_here(scope.spark):
         return _Target(path, False)
-    plain = os.path.expanduser(re.sub(r"^file:/*", "/", path))
+    plain = os.path.expanduser(re.sub(r"^(?i:file:)?//*", "/", path))
     return _Target(os.path.realpath(plain), True)
 
 
@@ -192,9 +196,9 @@ def _check_target(scope: StatementScope, copy: CopyIntoFiles, target: _Target) -
             "SINGLE = TRUE and PARTITION BY contradict each other: partitions are folders.",
             hint="Leave one of them out.",
         )
-    warehouse = str(scope.catalog.warehouse).rstrip("/")
+    warehouse = canonical_location(str(scope.catalog.warehouse)).rstrip("/")
+    place = canonical_location(target.place).rstrip("/")  # s3a:// names the bucket of s3://
     if target.is_local:
-        warehouse = os.path.realpath(warehouse)
         guarded = [warehouse, os.path.realpath("."), os.path.realpath(os.path.expanduser("~"))]
     else:
         guarded = [warehouse]
@@ -202,8 +206,8 @@ def _check_target(scope: StatementScope, copy: CopyIntoFiles, target: _Target) -
             raise InvalidValueError(
                 f"`{copy.path}` is a whole bucket.", hint="Name a folder below it."
             )
-    is_inside = target.place.startswith(f"{warehouse}/")
-    above = next((k for k in guarded if f"{k}/".startswith(f"{target.place.rstrip('/')}/")), None)
+    is_inside = place.startswith(f"{warehouse}/")
+    above = next((k for k in guarded if f"{k}/".startswith(f"{place}/")), None)
     if is_inside or above == warehouse:
         raise InvalidValueError(
             f"`{copy.path}` is a place of the warehouse {warehouse}, whose files are tables'.",

@@ -202,3 +202,17 @@ def test_explain_and_dry_run_write_nothing(shop: Session, tmp_path: Path) -> Non
     assert "PARQUET files with 3 columns" in shop.run(statement, dry_run=True).message
     assert "Folders by dt" in shop.explain(statement).message
     assert files(tmp_path) == {}
+
+
+def test_target_in_the_warehouse_is_refused_before_anything_is_asked(
+    shop: Session, module_warehouse: Path
+) -> None:
+    table = module_warehouse / "default.db" / "orders"
+    before = files(table)
+    for target in (table, f"/{table}", f"FILE:{table}/bucket-0"):
+        with pytest.raises(InvalidValueError, match="place of the warehouse"):
+            shop.run(
+                f"COPY INTO '{target}' FROM orders FILE_FORMAT = (TYPE = CSV) OVERWRITE = TRUE",
+                confirm=False,
+            )
+    assert files(table) == before
