@@ -113,14 +113,14 @@ def plan_load(scope: StatementScope, copy: CopyIntoTable) -> LoadPlan:
     files = source_files(scope, copy)
     known: set[str] = set()
     if not copy.force:
-        sources = {file.path: file.state for file in files}
+        sources = {path: file.state for file in files for path in file.spellings}
         known = LoadHistory(table).loaded(sources, _now_ms())
     return LoadPlan(
         table,
         state,
         options,
-        tuple(file for file in files if file.path not in known),
-        tuple(file for file in files if file.path in known),
+        tuple(file for file in files if not file.spellings & known),
+        tuple(file for file in files if file.spellings & known),
     )
 
 
@@ -281,11 +281,12 @@ class _Load:
         now_ms = _now_ms()
         records = tuple(
             LoadRecord(
-                *(file.path, file.size_bytes, file.modified_ms, now_ms, 0),
+                *(path, file.size_bytes, file.modified_ms, now_ms, 0),
                 self.counts.get(file.place, 0),
             )
             for file in files
             if file.name in results
+            for path in file.recorded_paths
         )
         self.pending = PendingLoad(self.id, self.plan.state[0], now_ms, records)
         LoadHistory(prepared.table).note(self.pending)

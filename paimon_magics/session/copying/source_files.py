@@ -21,21 +21,41 @@ from paimon_magics.session.queries.file_relations import SCHEME, copied_files, m
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.sessions import runs_here
 from paimon_magics.statements.copying import CopyIntoTable
+from paimon_magics.tables.stores.paths import (
+    canonical_location,
+    location_spellings,
+    plain_location,
+)
 from paimon_magics.tables.stores.store import Store, store_errors
 
 _PATTERN = re.compile(r"[*?\[]")
+_FILE_URI = re.compile(r"^file:/*", re.IGNORECASE)
 _SHOWN_FILES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
     """A file to load: `path` as the load history has it, a plain path of this machine or a URI as
-    `place`, its size in bytes and its time of change in epoch milliseconds."""
+    `place`, `real_path` which is the same for all spellings of the place and all links to it, its
+    size in bytes and its time of change in epoch milliseconds."""
 
     path: str
     place: str
+    real_path: str
     size_bytes: int
     modified_ms: int
+
+    @property
+    def spellings(self) -> set[str]:
+        """The paths by which a record of the history may name the file."""
+        return {_recorded(spelling) for spelling in location_spellings(self.place)}
+
+    @property
+    def recorded_paths(self) -> list[str]:
+        """The paths by which its load is recorded: as the connector names it, and where links lead
+        to it, the real one, by which a load through another link finds it."""
+        is_link = self.path.startswith("file:") and self.real_path != self.path
+        return [self.path, self.real_path] if is_link else [self.path]
 
     @property
     def name(self) -> str:
@@ -49,8 +69,8 @@ class SourceFile:
 
 
 def source_files(scope: StatementScope, copy: CopyIntoTable) -> list[SourceFile]:
-    """Return the files that a statement names, by name. Files in folders below, and hidden ones, do
-    not count.
+    """Return the files that a statement names, by name, each once. Files in folders below, and
+    hidden ones, do not count.
 
     Raises UnknownNameError if there is nothing, or no file that PATTERN matches.
     """
@@ -67,7 +87,11 @@ def source_files(scope: StatementScope, copy: CopyIntoTable) -> list[SourceFile]
         raise _located(copy, _no_file(copy, shown))
     store = _store(scope, matching[0])
     with store_errors(f"Looking at the files of `{copy.path}`"):
-        return [file for place in sorted(matching) if (file := _file(store, place)) is not None]
+        files = [file for place in sorted(matching) if (file := _file(store, place)) is not None]
+    once: dict[str, SourceFile] = {}
+    for file in files:
+        once.setdefault(file.real_path, file)
+    return list(once.values())
 
 
 def check_unchanged(scope: StatementScope, files: Sequence[SourceFile]) -> None:
@@ -114,15 +138,17 @@ def _compiled(copy: CopyIntoTable) -> re.Pattern[str]:
 def _places(scope: StatementScope, copy: CopyIntoTable) -> Iterator[str]:
     """The places of all files at the statement's path."""
     path = copy.path
-    is_local = not SCHEME.match(path) or path.startswith("file:")
+    is_local = not SCHEME.match(path) or _FILE_URI.match(path) is not None
     if is_local:
         if not runs_here(scope.spark):
             raise UnsupportedStatementError(
                 f"Spark runs on another machine, which does not have `{path}`.",
                 hint="Put the files into a store that both reach, and name its URI.",
             )
-        plain = re.sub(r"^file:/*", "/", path)
-        path = os.path.abspath(os.path.expanduser(plain))
+        # Two slashes at the beginning would stay.
+        path = re.sub("^//+", "/", os.path.abspath(os.path.expanduser(_FILE_URI.sub("/", path))))
+    elif "://" in path:
+        path = plain_location(path)
     path = path.rstrip("/") or "/"
     if copy.files is not None:
         yield from _listed(scope, copy, path, copy.files)
@@ -135,8 +161,8 @@ def _places(scope: StatementScope, copy: CopyIntoTable) -> Iterator[str]:
 def _listed(
     scope: StatementScope, copy: CopyIntoTable, path: str, names: Iterable[str]
 ) -> Iterator[str]:
-    for name in dict.fromkeys(names):
-        place = f"{path}/{name}"
+    for name in names:
+        place = plain_location(f"{path}/{name}")
         if _store(scope, path).size(place) is None or os.path.isdir(place):
             raise UnknownNameError(
                 f"There is no file `{name}` at `{copy.path}`.",
@@ -185,8 +211,13 @@ def _file(store: Store, place: str) -> SourceFile | None:
     size_bytes, modified_ms = store.size(place), store.modified_ms(place)
     if size_bytes is None or modified_ms is None:
         return None
-    path = place if SCHEME.match(place) else f"file:{place}"
-    return SourceFile(path, place, size_bytes, modified_ms)
+    real = _recorded(canonical_location(place))
+    return SourceFile(_recorded(place), place, real, size_bytes, modified_ms)
+
+
+def _recorded(place: str) -> str:
+    """A place as the connector's records have it."""
+    return place if SCHEME.match(place) else f"file:{place}"
 
 
 def _store(scope: StatementScope, place: str) -> Store:

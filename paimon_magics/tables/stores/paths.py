@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 # Spellings of one scheme, and the ports that a URI may leave out.
 _SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
+_SCHEMES = ("s3", "s3a", "s3n"), ("abfss", "abfs", "wasbs", "wasb")
 _PORTS = {"http": 80, "https": 443, "hdfs": 8020}
 _HOSTS = ("hdfs", "viewfs", "abfss")  # whose authority is a host, not a bucket
 
@@ -69,6 +70,24 @@ def canonical_location(location: str) -> str:
         host = _host(scheme, host).replace(".blob.", ".dfs.", int(scheme == "abfss"))
         authority = f"{user}{at}{host}"
     return f"{scheme}://{authority}{slash}{path}"
+
+
+def location_spellings(location: str) -> set[str]:
+    """The forms that other programs may have noted for a location: as it is, `canonical_location`,
+    and those with the other schemes, host names and ports that mean the same."""
+    canonical = canonical_location(location)
+    scheme, mark, rest = canonical.partition("://")
+    spellings = {plain_location(location), canonical}
+    if not mark:
+        return spellings
+    authority, slash, path = rest.partition("/")
+    hosts = {authority}
+    if scheme == "abfss":
+        hosts.add(authority.replace(".dfs.", ".blob.", 1))
+    elif scheme in _PORTS:
+        hosts.add(f"{authority}:{_PORTS[scheme]}")
+    same = next((schemes for schemes in _SCHEMES if scheme in schemes), (scheme,))
+    return spellings | {f"{each}://{host}{slash}{path}" for each in same for host in hosts}
 
 
 def canonical_endpoint(endpoint: str) -> str:

@@ -539,3 +539,28 @@ def noted_load(session: Session, name: str) -> str:
     table = session.catalog.load(TableName(name, "default"))
     latest = table.paimon.snapshot_manager().get_latest_snapshot()
     return noted(latest.properties)["load"]
+
+
+def test_file_in_another_spelling_of_its_path_is_loaded_once(
+    module_session: Session, shop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = put(tmp_path / "in", a_csv="1,Ann,30\n")
+    (tmp_path / "link").symlink_to(folder)
+    (tmp_path / "second").symlink_to(folder)
+    monkeypatch.chdir(tmp_path)
+    first = copy(module_session, f"COPY INTO {shop} FROM '{tmp_path}/link' {CSV}")
+    assert first == [("a.csv", "LOADED", 1, 1, 0)]
+    for path in (
+        f"{tmp_path}/link/", f"{folder}", f"/{folder}//", f"file://{folder}", f"FILE:{folder}/*",
+        "in/../in/./a.csv", f"{tmp_path}/second/a.csv",
+    ):  # fmt: skip
+        again = copy(module_session, f"COPY INTO {shop} FROM '{path}' {CSV}")
+        assert again == [("a.csv", "SKIPPED", 0, 0, 0)], path
+    (folder / "b.csv").write_text("2,Bob,1\n")
+    (folder / "c.csv").symlink_to(folder / "b.csv")
+    named = f"COPY INTO {shop} FROM '{folder}' {CSV} FILES = ('b.csv', './b.csv', '/b.csv')"
+    assert copy(module_session, named) == [("b.csv", "LOADED", 1, 1, 0)]
+    assert {each[1] for each in copy(module_session, f"COPY INTO {shop} FROM 'in' {CSV}")} == {
+        "SKIPPED"
+    }
+    assert rows(module_session, f"SELECT id FROM {shop} ORDER BY id") == [(1,), (2,)]

@@ -90,3 +90,37 @@ def test_rows_are_exported_to_a_bucket_and_replaced(session: Session) -> None:
     )
     content = store.read(f"{folder}/one.csv")
     assert content is not None and content.splitlines()[0] == b"id,dt"
+
+
+def test_file_of_a_bucket_is_loaded_once_by_all_names_of_its_scheme(session: Session) -> None:
+    store, folder = store_beside(session)
+    store.write(f"{folder}/a.csv", b"1,Ann\n")
+    session.run("CREATE TABLE t (id INT, name STRING)")
+    session.run(f"COPY INTO t FROM '{folder}' {CSV}")
+    beside = folder.removeprefix("s3://")
+    bucket, _, name = beside.partition("/")
+    for path in (
+        f"s3a://{beside}/*.csv", f"s3n://{beside}/a.csv", f"s3://{bucket}//{name}//",
+        f"S3A://{bucket}/x/../{name}/",
+    ):  # fmt: skip
+        again = session.run(f"COPY INTO t FROM '{path}' {CSV}")
+        assert [row["status"] for row in again.to_pylist()] == ["SKIPPED"], path
+    store.write(f"{folder}/b.csv", b"2,Bob\n")
+    session.run(f"COPY INTO t FROM 's3a://{beside}/b.csv' {CSV}")
+    again = session.run(f"COPY INTO t FROM '{folder}' {CSV}")
+    assert {row["status"] for row in again.to_pylist()} == {"SKIPPED"}
+    assert rows(session, "SELECT id FROM t ORDER BY id") == [(1,), (2,)]
+
+
+def test_export_into_the_warehouse_is_refused_by_all_names_of_its_scheme(session: Session) -> None:
+    session.run("CREATE TABLE t (id INT); INSERT INTO t VALUES (1)")
+    warehouse = session.warehouse.rstrip("/").removeprefix("s3://")
+    bucket, _, name = warehouse.partition("/")
+    for place in (f"s3a://{warehouse}/default.db/t", f"s3n://{bucket}//{name}/x"):
+        for confirm in (False, True):
+            with pytest.raises(InvalidValueError, match="place of the warehouse"):
+                session.run(
+                    f"COPY INTO '{place}' FROM t FILE_FORMAT = (TYPE = CSV) OVERWRITE = TRUE",
+                    confirm=confirm,
+                )
+    assert rows(session, "SELECT id FROM t") == [(1,)]

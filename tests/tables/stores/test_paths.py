@@ -10,6 +10,7 @@ import pytest
 from paimon_magics.tables.stores.paths import (
     canonical_endpoint,
     canonical_location,
+    location_spellings,
     plain_location,
 )
 
@@ -101,3 +102,23 @@ def test_spellings_of_an_endpoint_have_the_same_form() -> None:
     assert {canonical_endpoint(form) for form in forms} == {"https://minio.example"}
     assert canonical_endpoint("http://minio:80") == "http://minio"
     assert canonical_endpoint("http://minio:443") == "http://minio:443"
+
+
+@pytest.mark.parametrize(
+    ("location", "other"),
+    [
+        ("s3://b/in/a.csv", "s3a://b/in/a.csv"),
+        ("s3n://b//in/./a.csv", "s3://b/in/a.csv"),
+        ("abfs://c@acc.blob.core.windows.net/a", "wasbs://c@acc.blob.core.windows.net/a"),
+        ("wasb://c@acc.blob.core.windows.net/a", "abfss://c@acc.dfs.core.windows.net/a"),
+        ("hdfs://nn/in/a.csv", "hdfs://nn:8020/in/a.csv"),
+    ],
+)
+def test_spellings_of_a_location_name_each_other(location: str, other: str) -> None:
+    assert other in location_spellings(location)
+    assert location_spellings(location) & location_spellings(other)
+
+
+def test_spellings_of_other_places_are_other_ones() -> None:
+    assert not location_spellings("s3://b/a") & location_spellings("s3://c/a")
+    assert not location_spellings("gs://b/a") & location_spellings("s3://b/a")
