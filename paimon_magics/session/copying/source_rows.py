@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import (
@@ -21,6 +21,11 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.session.copying.source_files import SourceFile, copied
 from paimon_magics.session.queries.csv_files import quoting
+from paimon_magics.session.queries.file_beginnings import (
+    beginnings,
+    values_of_lines,
+    whole_values,
+)
 from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.spark.copied_rows import (
     FILE_URI,
@@ -182,9 +187,21 @@ class _Reading:
             sparks["header"] = "true" if options.has_header else "false"
             if options.by_name:
                 sparks["enforceSchema"] = "false"  # each file's header is compared
-            if not {"escape", "multiLine"} & sparks.keys() and not _is_elsewhere(self.paths):
-                sparks |= quoting(plain_path(self.paths[0]), sparks.get("sep", ","))
+            if "escape" not in sparks:
+                sparks = self._quoting | sparks
         return sparks
+
+    @cached_property
+    def _quoting(self) -> dict[str, str]:
+        """How the files have quotes in values, where the statement doesn't say it."""
+        sparks = self.options.spark
+        return quoting(self._beginnings(), sparks.get("sep", ","), sparks.get("quote", '"'))
+
+    def _beginnings(self) -> Iterator[str]:
+        """The beginnings of the files as text, of the first ones at least."""
+        encoding = self.options.spark.get("encoding", "")
+        places = map(plain_path, self.paths)
+        return beginnings(self.scope.catalog.stores, places, encoding)
 
     def _texts(self, schema: StructType) -> DataFrame:
         """The rows of text files with the schema of `text_schema`; RECORD if `tolerant`."""
@@ -233,19 +250,28 @@ class _Reading:
             )
 
     def _check_keys(self, targets: Sequence[Column]) -> None:
-        """Raise InvalidValueError for JSON without any key that is a column. As for Spark and the
-        connector, keys have the case of the column's name."""
-        if self.options.spark.get("multiLine") == "true":
-            return  # the first lines need not have a key
-        keys: set[str] = set()
-        for line in self._first_lines():
-            try:
-                values = json.loads(line or "{}")
-            except ValueError:
-                return  # ON_ERROR is about that
-            keys.update(values if isinstance(values, dict) else ())
-        if keys and not keys & {column.name for column in targets}:
+        """Raise InvalidValueError for JSON without any key that is a column, and note keys that are
+        none. As for Spark and the connector, keys have the case of the column's name."""
+        is_one = self.options.spark.get("multiLine") == "true"
+        names = {column.name for column in targets}
+        keys: dict[str, None] = {}
+        is_whole = True  # about malformed lines is ON_ERROR
+        for text in self._beginnings():
+            values = whole_values(text) if is_one else values_of_lines(text)
+            for value in values:
+                is_whole = is_whole and isinstance(value, dict)
+                keys.update(dict.fromkeys(value if isinstance(value, dict) else ()))
+        if keys and is_whole and not keys.keys() & names:
             raise self._no_column(targets, ", ".join(f"`{key}`" for key in sorted(keys)))
+        self._note_left_out([key for key in keys if key not in names])
+
+    def _note_left_out(self, names: Sequence[str]) -> None:
+        if names:
+            shown = ", ".join(f"`{name}`" for name in names[:_SHOWN_MAX])
+            self.scope.note(
+                f"{count_text(len(names), 'column')} of the files left out, which the table lacks: "
+                f"{shown}{', …' if len(names) > _SHOWN_MAX else ''}."
+            )
 
     def _matched(self, targets: Sequence[Column], names: Sequence[str]) -> dict[int, Column]:
         """The table's columns by the places of their values in the files."""
@@ -259,12 +285,7 @@ class _Reading:
             raise self._no_column(targets, ", ".join(f"`{name}`" for name in names[:_SHOWN_MAX]))
         more = [name for number, name in enumerate(names) if number not in matches]
         lacking = [column.name for column in targets if column not in matches.values()]
-        if more:
-            shown = ", ".join(f"`{name}`" for name in more[:_SHOWN_MAX])
-            self.scope.note(
-                f"{count_text(len(more), 'column')} of the files left out, which the table lacks: "
-                f"{shown}{', …' if len(more) > _SHOWN_MAX else ''}."
-            )
+        self._note_left_out(more)
         if lacking:
             shown = ", ".join(f"`{name}`" for name in lacking[:_SHOWN_MAX])
             self.scope.note(f"The files have no {shown}: the default, or NULL, is stored.")

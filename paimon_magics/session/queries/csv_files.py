@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import csv
 import glob
-import gzip
 import io
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from paimon_magics.session.queries.file_beginnings import beginnings
 from paimon_magics.session.scope import StatementScope
 
 _GUESSED = {"header": "true", "inferSchema": "true"}
 _SEPARATORS = (";", "\t", "|")
-_LOOKED_AT_BYTES = 4 * 2**20
-_DOUBLED = re.compile(r'[^,;\t|\r\n"]""|""[^,;\t|\r\n"]')
 
 
 def with_guesses(
@@ -40,7 +38,8 @@ def with_guesses(
     separator = options.get("sep", ",")
     if not path or len(separator) != 1:
         return {**options, **guessed}
-    quotes = unset(quoting(path, separator))
+    quote = options.get("quote", '"')
+    quotes = unset(quoting(_texts(scope, path), separator, quote))
     if "multiLine" in quotes:
         scope.note("Some values contain line breaks, so one task read each file as a whole.")
     return {**options, **guessed, **quotes}
@@ -70,36 +69,48 @@ def _reading_note(path: str, guessed: Mapping[str, str]) -> str:
 # and Spark would silently cut such rows in two.
 
 
-def quoting(path: str, separator: str) -> dict[str, str]:
-    """Return the options about quotes for Spark's reader of the files at a local path, pattern or
-    folder; decided by the first 4 MiB of the first file."""
-    text = _beginning(path)
-    if '"' not in text:
-        return {}
-    options = {}
-    if _DOUBLED.search(text) and '\\"' not in text:
-        options["escape"] = '"'
-    lines = text[: text.rfind("\n") + 1]
-    try:
-        rows = sum(1 for _ in csv.reader(io.StringIO(lines, newline=""), delimiter=separator))
-    except csv.Error:
+def quoting(texts: Iterable[str], separator: str, quote: str = '"') -> dict[str, str]:
+    """Return the options about quotes for Spark's reader of files that begin with these texts: a
+    doubled quote is the escape of one, and values have line ends."""
+    options: dict[str, str] = {}
+    if len(quote) != 1 or len(separator) != 1:
         return options
-    if rows < len(lines.splitlines()):
-        options["multiLine"] = "true"
+    doubled = _doubled(quote)
+    for text in texts:
+        if quote not in text:
+            continue
+        if doubled.search(text) and f"\\{quote}" not in text:
+            options["escape"] = quote
+        if "multiLine" not in options and _has_line_ends(text, separator, quote):
+            options["multiLine"] = "true"
+        if len(options) == 2:
+            break
     return options
 
 
-def _beginning(path: str) -> str:
+def _doubled(quote: str) -> re.Pattern[str]:
+    q = re.escape(quote)
+    text = rf"[^,;\t|\r\n{q}]"
+    return re.compile(f"{text}{q}{q}|{q}{q}{text}|{q}{q}{q}")
+
+
+def _has_line_ends(text: str, separator: str, quote: str) -> bool:
+    """Whether values of the whole lines of a text have line ends."""
+    lines = text[: text.rfind("\n") + 1]
+    source = io.StringIO(lines, newline="")
+    try:
+        rows = sum(1 for _ in csv.reader(source, delimiter=separator, quotechar=quote))
+    except csv.Error:
+        return False
+    return rows < len(lines.splitlines())
+
+
+def _texts(scope: StatementScope, path: str) -> Iterator[str]:
+    """The beginning of the first file at a path, pattern or folder of this machine."""
     plain = re.sub(r"\\(.)", r"\1", path)  # Spark escapes a pattern's characters in a name
     for name in [plain] if plain != path else sorted(glob.glob(path)):
         if os.path.isdir(name):
             name = next(iter(sorted(glob.glob(os.path.join(glob.escape(name), "[!._]*")))), "")
-        if not os.path.isfile(name):
-            continue
-        opened = gzip.open if name.endswith(".gz") else open
-        try:
-            with opened(name, "rb") as file:
-                return file.read(_LOOKED_AT_BYTES).decode("utf-8-sig", "replace")
-        except OSError:
-            return ""
-    return ""
+        if os.path.isfile(name):
+            yield from beginnings(scope.catalog.stores, [name])
+            return

@@ -564,3 +564,45 @@ def test_file_in_another_spelling_of_its_path_is_loaded_once(
         "SKIPPED"
     }
     assert rows(module_session, f"SELECT id FROM {shop} ORDER BY id") == [(1,), (2,)]
+
+
+DOUBLED = '1,"ja""m",1\n2,"mi,""lk""",2\n3,"""tea""",3\n4,"""",4\n'
+UNDOUBLED = [(1, 'ja"m'), (2, 'mi,"lk"'), (3, '"tea"'), (4, '"')]
+
+
+@pytest.mark.parametrize("option", ["", ", MULTI_LINE = TRUE", ", MULTI_LINE = FALSE"])
+def test_doubled_quotes_are_one_whatever_else_is_said_of_the_files(
+    module_session: Session, shop: str, tmp_path: Path, option: str
+) -> None:
+    folder = put(tmp_path / "in", a_csv='0,"Ann",1\n', b_csv=DOUBLED)
+    statement = f"COPY INTO {shop} FROM '{folder}' FILE_FORMAT = (TYPE = CSV{option})"
+    assert [each[1] for each in copy(module_session, statement)] == ["LOADED", "LOADED"]
+    found = rows(module_session, f"SELECT id, name FROM {shop} WHERE id > 0 ORDER BY id")
+    assert found == UNDOUBLED
+
+
+def test_doubling_is_that_of_the_quote_that_is_set(
+    module_session: Session, shop: str, tmp_path: Path
+) -> None:
+    folder = put(tmp_path / "in", a_csv="1,'it''s',1\n2,'a\"\"b',2\n")
+    module_session.run(
+        f"COPY INTO {shop} FROM '{folder}' FILE_FORMAT = (TYPE = CSV, QUOTE = \"'\")"
+    )
+    assert rows(module_session, f"SELECT name FROM {shop} ORDER BY id") == [("it's",), ('a""b',)]
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_keys_of_json_that_the_table_lacks_are_noted(
+    module_session: Session, shop: str, tmp_path: Path, is_list: bool
+) -> None:
+    values = [{"id": number} for number in range(5)] + [{"id": 5, "extra": 1, "ID": 2}]
+    lines = [json.dumps(value) for value in values]
+    content = f"[{','.join(lines)}]" if is_list else "\n".join(["{bad", *lines])
+    folder = put(tmp_path / "in", a_json=content)
+    form = f"FILE_FORMAT = (TYPE = JSON, MULTI_LINE = {is_list})"
+    outcome = module_session.run(f"COPY INTO {shop} FROM '{folder}' {form} ON_ERROR = CONTINUE")
+    assert any("2 columns" in note and "`extra`, `ID`" in note for note in outcome.notes)
+    (folder / "b.json").write_text(content.replace("id", "x"))
+    if is_list:
+        error = refused(module_session, f"COPY INTO {shop} FROM '{folder}/b.json' {form}")
+        assert "no column" in error.message and "`x`" in error.message

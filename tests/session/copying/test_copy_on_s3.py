@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -124,3 +125,14 @@ def test_export_into_the_warehouse_is_refused_by_all_names_of_its_scheme(session
                     confirm=confirm,
                 )
     assert rows(session, "SELECT id FROM t") == [(1,)]
+
+
+def test_doubled_quotes_of_files_in_a_bucket_are_one(session: Session) -> None:
+    store, folder = store_beside(session)
+    store.write(f"{folder}/a.csv", b'1,"ja""m"\n2,"mi,""lk"""\n')
+    store.write(f"{folder}/b.csv.gz", gzip.compress(b'3,"""tea"""\n'))
+    session.run("CREATE TABLE t (id INT, name STRING)")
+    session.run(f"COPY INTO t FROM '{folder}' {CSV}")
+    assert rows(session, "SELECT id, name FROM t ORDER BY id") == [
+        (1, 'ja"m'), (2, 'mi,"lk"'), (3, '"tea"')
+    ]  # fmt: skip

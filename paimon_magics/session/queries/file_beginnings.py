@@ -1,0 +1,100 @@
+"""The beginnings of text files, on this machine or in an object store: what shows how they are
+written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, cast
+
+from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.stores.store import OBJECT_SCHEMES, Stores
+
+if TYPE_CHECKING:
+    from paimon_magics.tables.stores.object_store import ObjectStore
+
+LOOKED_AT_BYTES = 4 * 2**20
+"""How much of a file is looked at."""
+
+_BETWEEN = re.compile(r"[ \t\r\n,]*")
+_ALL_BYTES = 64 * 2**20
+_FILES_MAX = 100
+# Spark decompresses by the name's ending.
+_COMPRESSED = (".bz2", ".lz4", ".snappy", ".deflate", ".zst", ".zstd", ".xz")
+
+
+def beginnings(stores: Stores, places: Iterable[str], encoding: str = "") -> Iterator[str]:
+    """The first 4 MiB of each of the first 100 files, 64 MiB in all, as text. "" for a file that
+    can't be read, that is compressed by other means than gzip, or whose store is no object store.
+    Plain paths are those of this machine. Raises SetupError if a store refuses."""
+    left_bytes = _ALL_BYTES
+    for number, place in enumerate(places):
+        if number == _FILES_MAX or left_bytes <= 0:
+            return
+        content = b""
+        if not place.endswith(_COMPRESSED):
+            with suppress(OSError, EOFError, zlib.error):
+                content = _beginning(stores, place)
+        left_bytes -= len(content)
+        yield _text(content, encoding)
+
+
+def values_of_lines(text: str) -> Iterator[object]:
+    """The JSON values of the lines of a file's beginning, None for a malformed line. The last line
+    may be cut, and does not count where it is malformed."""
+    lines = text.split("\n")  # no other character ends a line of JSON
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield json.loads(line)
+        except ValueError:
+            if number < len(lines):
+                yield None
+
+
+def whole_values(text: str) -> Iterator[object]:
+    """The JSON value that a file's beginning has, or the values of its list, until the text is cut
+    or malformed."""
+    decoder = json.JSONDecoder()
+    text = text.lstrip()
+    is_list = text.startswith("[")
+    position = int(is_list)
+    with suppress(ValueError):  # the list's end, too
+        while True:
+            value, position = decoder.raw_decode(text, _gap_end(text, position))
+            yield value
+            if not is_list:
+                return
+
+
+def _gap_end(text: str, position: int) -> int:
+    gap = _BETWEEN.match(text, position)
+    return position if gap is None else gap.end()
+
+
+def _beginning(stores: Stores, place: str) -> bytes:
+    with _opened(stores, place) as file:
+        if not place.endswith(".gz"):
+            return file.read(LOOKED_AT_BYTES)
+        with gzip.GzipFile(fileobj=file) as unzipped:
+            return unzipped.read(LOOKED_AT_BYTES)
+
+
+def _opened(stores: Stores, place: str) -> IO[bytes]:
+    if local_path(place) is not None:
+        return open(place, "rb")
+    if place.partition("://")[0] not in OBJECT_SCHEMES:
+        raise FileNotFoundError(place)
+    return cast("IO[bytes]", cast("ObjectStore", stores.of(place)).open(place))
+
+
+def _text(content: bytes, encoding: str) -> str:
+    try:
+        return content.decode(encoding or "utf-8-sig", "replace")
+    except LookupError:  # Java's name of an encoding
+        return content.decode("utf-8-sig", "replace")
