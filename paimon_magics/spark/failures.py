@@ -90,6 +90,7 @@ _UNREAD = re.compile(
 _NOT_OF_FILES = re.compile(
     r"ClassCast|Match(?=Error)|NoClassDef|NullPointer|OutOfMemory|UnsupportedOperation"
 )
+_OTHER_TYPE = "SchemaColumnConvertNotSupported"  # of Parquet files
 _MAY_BE_WHOLE = (
     "The file may be intact. Rewrite the condition, for example without NULL in IN (…). Or raise "
     "the setting local_rows_max, so that this process reads the table without Spark's reader."
@@ -201,6 +202,12 @@ def _unread_file(
         if _NOT_OF_FILES.match(reason):
             return JobError(
                 f"Spark failed while it read {unread[1]}: {reason}.", hint=_MAY_BE_WHOLE
+            )
+        if reason.startswith(_OTHER_TYPE):
+            return InvalidValueError(
+                f"A column of the file {unread[1]} has another type than in the files that are "
+                f"read with it: {reason.partition(': ')[2]}.",
+                hint="Read files with other types by a statement of their own.",
             )
         return unread_by_java(unread[1], reason)
     if condition != "PATH_NOT_FOUND":

@@ -13,6 +13,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -44,6 +46,7 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.row_changes.merges import Upsert
 from paimon_magics.session.copying.rejected import check_rejected, keep_rejected
 from paimon_magics.session.copying.source_files import (
+    FileCopies,
     SourceFile,
     check_unchanged,
     source_files,
@@ -74,6 +77,9 @@ from paimon_magics.tables.snapshots.latest import latest_state
 from paimon_magics.tables.snapshots.load_history import LoadHistory
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.write_spec import WriteSpec
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import DataFrame
 
 KIND = "COPY INTO"
 _PREVIEW_ROWS = 10
@@ -135,16 +141,26 @@ def run_load(scope: StatementScope, copy: CopyIntoTable) -> Outcome:
         return _validated(scope, copy, plan)
     return run_again(
         plan,
-        lambda current, attempts: _Load(scope, copy, current).run(attempts),
+        lambda current, attempts: _run_once(scope, copy, current, attempts),
         lambda outdated: _planned_again(scope, copy),
         reruns_max=scope.settings.conflict_reruns_max,
         may_run_again=lambda outdated: True,
     )
 
 
+def _run_once(
+    scope: StatementScope, copy: CopyIntoTable, plan: LoadPlan, attempts: Attempts
+) -> Outcome:
+    load = _Load(scope, copy, plan)
+    try:
+        return load.run(attempts)
+    finally:
+        load.copies.remove()
+
+
 def prepare_load(scope: StatementScope, copy: CopyIntoTable, plan: LoadPlan) -> PreparedWrite:
     """Plan the write of a COPY INTO that has files to load; nothing runs but what reads the first
-    lines of a file."""
+    lines of a file. Copies of files are removed with the plan, which refers to them."""
     return _Load(scope, copy, plan).prepared(plan)
 
 
@@ -165,7 +181,8 @@ class _Load:
     origins: Origins | None = None
     pending: PendingLoad | None = None
     counts: dict[str, int] = field(default_factory=dict)
-    copies: dict[str, str] = field(default_factory=dict)
+    unread: PaimonMagicsError | None = None
+    copies: FileCopies = field(default_factory=FileCopies)
 
     def run(self, attempts: Attempts) -> Outcome:
         """Check the rows where ON_ERROR asks for it, write the good ones, and commit."""
@@ -200,6 +217,16 @@ class _Load:
         )
         outcome.notes = (*notes, *outcome.notes)
         return self._outcome(outcome, self._results(), "")
+
+    def validated(self) -> dict[str, FileErrors]:
+        """What is wrong in the files, or in as many of their rows as VALIDATE names."""
+        scope, copy = self.scope, self.copy
+        rows, origins = self._rows(self.plan.to_load, tolerant=True)
+        prepare_insert(scope, _insert_of(copy, rows), {}, GivenRows(loaded_frame(rows, rows.frame)))
+        frame = checked_rows(rows)
+        if copy.validated_rows is not None:
+            frame = frame.limit(copy.validated_rows)
+        return self.errors_in(frame, origins)
 
     def prepared(self, plan: LoadPlan) -> PreparedWrite:
         """Plan the write of the rows that can be loaded."""
@@ -260,14 +287,29 @@ class _Load:
 
     def _check(self) -> None:
         """Find the rows that can't be loaded, and keep them where the statement asks for it."""
-        rows, origins = self._rows(self.plan.to_load, tolerant=True)
-        frame = checked_rows(rows)
-        with errors_translated(self.copy.text, self.copy.path_position):
-            by_path = errors_by_file(self.scope.spark, frame)
-        self.seen = _by_place(by_path, origins)
+        frame, rows = self.look()
         if self.copy.rejected is not None and self._errors():
             bad = rejected_rows(frame, rows, self.id)
             keep_rejected(self.scope, self.copy.rejected, bad)
+
+    def look(self) -> tuple[DataFrame, SourceRows]:
+        """Find the rows that can't be loaded; return all rows, checked and as they are read."""
+        rows, origins = self._rows(self.plan.to_load, tolerant=True)
+        frame = checked_rows(rows)
+        self.seen = self.errors_in(frame, origins)
+        return frame, rows
+
+    def errors_in(self, frame: DataFrame, origins: Origins) -> dict[str, FileErrors]:
+        """What is wrong in each file of `checked_rows`, by the files' places. Raises
+        InvalidValueError for a file that can't be read."""
+        try:
+            with errors_translated(self.copy.text, self.copy.path_position):
+                return _by_place(errors_by_file(self.scope.spark, frame), origins)
+        except PaimonMagicsError as error:
+            self.unread = _of_file(self.copy, origins, error)
+            if self.unread is None:
+                raise
+            raise self.unread from error
 
     def _write(self, prepared: PreparedWrite, task: WriteSpec) -> JobWritten:
         job = run_job(self.scope, prepared, task)
@@ -323,8 +365,9 @@ class _Load:
             return error
         try:
             self._check()
-        except Exception:
-            return error  # that one is about the statement
+        except Exception:  # that one is about the statement, or a file that can't be read
+            of_file = self.origins and _of_file(self.copy, self.origins, error)
+            return self.unread or of_file or error
         bad = {file: self.seen[file.place] for file in self.plan.to_load if file.place in self.seen}
         bad = {file: errors for file, errors in bad.items() if errors.errors}
         if not bad:
@@ -369,16 +412,11 @@ def _validated(scope: StatementScope, copy: CopyIntoTable, plan: LoadPlan) -> Ou
     results: list[FileResult] = []
     if plan.to_load:
         load = _Load(scope, copy, plan)
-        rows, origins = load._rows(plan.to_load, tolerant=True)
-        prepare_insert(scope, _insert_of(copy, rows), {}, GivenRows(loaded_frame(rows, rows.frame)))
-        frame = checked_rows(rows)
-        if copy.validated_rows is not None:
-            frame = frame.limit(copy.validated_rows)
-        with errors_translated(copy.text, copy.path_position):
-            by_path = errors_by_file(scope.spark, frame)
-        seen = _by_place(by_path, origins)
-        names = {file.place: file.name for file in plan.to_load}
-        results = checked(names, seen)
+        try:
+            seen = load.validated()
+        finally:
+            load.copies.remove()
+        results = checked({file.place: file.name for file in plan.to_load}, seen)
     answer = answer_of(scope, copy, [*results, *skipped(file.name for file in plan.known)])
     bad = sum(result.errors_seen for result in results)
     verdict = f"{count_text(bad, 'row')} can't be loaded" if bad else "all rows can be loaded"
@@ -396,6 +434,26 @@ def _insert_of(copy: CopyIntoTable, rows: SourceRows) -> Insert:
 def _by_place(by_path: Mapping[str, FileErrors], origins: Origins) -> dict[str, FileErrors]:
     """What was found, by the places of the files."""
     return {origins.by_path[path]: errors for path, errors in by_path.items()}
+
+
+def _of_file(
+    copy: CopyIntoTable, origins: Origins, error: PaimonMagicsError
+) -> InvalidValueError | None:
+    """The error for a file of the user's that Spark could not read; None if `error` names none, as
+    that of a cast doesn't. Spark's may be about a table's file, which could be restored."""
+    messages = (error.message, unquote(error.message))
+    path = next((path for path in origins.by_path if any(path in text for text in messages)), None)
+    if path is None:
+        return None
+    name = origins.by_path[path].rpartition("/")[2]
+    return InvalidValueError(
+        f"`{name}` can't be read as {copy.format.type} with the columns of the first file: "
+        f"{error.message.partition(': ')[2].removeprefix('//') or error.message}",
+        hint="Nothing was written. Load files with other types by a statement of their own, with "
+        "FILES or PATTERN; write the file again if it is damaged.",
+        statement=copy.text,
+        position=copy.path_position,
+    )
 
 
 def _rows_refused(
@@ -434,8 +492,16 @@ def first_rows(scope: StatementScope, copy: CopyIntoTable, plan: LoadPlan) -> pa
     """The first rows of the files as the table would store them; at most 10."""
     if not plan.to_load:
         return pa.table({})
-    prepared = prepare_load(scope, copy, plan)
-    names = prepared.table.schema.column_names
-    rows = prepared.frame.select(*map(quoted, names)).limit(_PREVIEW_ROWS)
-    with errors_translated(copy.text, copy.path_position), cancellable(scope.spark):
-        return rows.toArrow()
+    load = _Load(scope, copy, plan)
+    try:
+        if copy.on_error != "ABORT_STATEMENT":
+            load.look()
+        if not load._to_write():
+            return pa.table({})
+        prepared = load.prepared(plan)
+        names = prepared.table.schema.column_names
+        rows = prepared.frame.select(*map(quoted, names)).limit(_PREVIEW_ROWS)
+        with errors_translated(copy.text, copy.path_position), cancellable(scope.spark):
+            return rows.toArrow()
+    finally:
+        load.copies.remove()

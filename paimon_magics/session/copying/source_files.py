@@ -8,7 +8,7 @@ import glob
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from paimon_magics.errors import (
@@ -27,6 +27,7 @@ from paimon_magics.tables.stores.paths import (
     plain_location,
 )
 from paimon_magics.tables.stores.store import Store, store_errors
+from paimon_magics.temporary_folders import OwnedFolder
 
 _PATTERN = re.compile(r"[*?\[]")
 _FILE_URI = re.compile(r"^file:/*", re.IGNORECASE)
@@ -111,13 +112,32 @@ def check_unchanged(scope: StatementScope, files: Sequence[SourceFile]) -> None:
             )
 
 
-def copied(scope: StatementScope, files: Sequence[SourceFile]) -> list[str]:
-    """Copy the files of an object store beside Spark, which can't read it; return the paths of the
-    copies, in order. Raises as `copied_files`."""
+@dataclass
+class FileCopies:
+    """Copies of files beside Spark: their `paths` by the files' places. They are removed when
+    nothing refers to this object any more, or before."""
+
+    paths: dict[str, str] = field(default_factory=dict)
+    _owned: list[OwnedFolder] = field(default_factory=list)
+
+    def add(self, scope: StatementScope, files: Sequence[SourceFile]) -> None:
+        """Copy the files of an object store, which Spark can't read. Raises as `copied_files`."""
+        copies, owned = _copied(scope, files)
+        self._owned.append(owned)
+        self.paths |= zip((file.place for file in files), copies, strict=True)
+
+    def remove(self) -> None:
+        """Remove the copies."""
+        self.paths.clear()
+        while self._owned:
+            self._owned.pop().remove()
+
+
+def _copied(scope: StatementScope, files: Sequence[SourceFile]) -> tuple[list[str], OwnedFolder]:
     # Of URIs, whose `//` commonpath would cut.
     folder = os.path.commonprefix([file.place for file in files]).rpartition("/")[0]  # noqa: RUF071
-    root = copied_files(scope, folder, [file.place for file in files])
-    return [f"{root}/{file.place[len(folder) :].lstrip('/')}" for file in files]
+    root, owned = copied_files(scope, folder, [file.place for file in files])
+    return [f"{root}/{file.place[len(folder) :].lstrip('/')}" for file in files], owned
 
 
 def _compiled(copy: CopyIntoTable) -> re.Pattern[str]:

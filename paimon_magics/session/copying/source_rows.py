@@ -19,7 +19,7 @@ from paimon_magics.errors import (
 from paimon_magics.planning.copying.file_formats import ReadOptions
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
-from paimon_magics.session.copying.source_files import SourceFile, copied
+from paimon_magics.session.copying.source_files import FileCopies, SourceFile
 from paimon_magics.session.queries.csv_files import quoting
 from paimon_magics.session.queries.file_beginnings import (
     beginnings,
@@ -60,13 +60,13 @@ def rows_of_files(
     schema: TableSchema,
     options: ReadOptions,
     files: Sequence[SourceFile],
-    copies: dict[str, str],
+    copies: FileCopies,
     *,
     tolerant: bool,
 ) -> tuple[SourceRows, Origins]:
     """Return the lazy rows of files, and the numbers of the files. With `tolerant`, lines that
-    can't be read are rows with a RECORD; otherwise they end the job. `copies` has the paths of
-    copies of files, by their places; more are added where Spark can't read the files.
+    can't be read are rows with a RECORD; otherwise they end the job. `copies` has the copies of
+    files; more are added where Spark can't read the files.
 
     Raises UnknownNameError for a column that the table lacks, InvalidValueError for files without
     any column of the table, and for a first line that would become a row though it has names.
@@ -109,30 +109,25 @@ def _targets(copy: CopyIntoTable, schema: TableSchema) -> list[Column]:
 
 @dataclass
 class _Reading:
-    """Reads files; of those that Spark can't read, the `copies`, which it makes: their paths, by
-    the places of the files."""
+    """Reads files; of those that Spark can't read, the `copies`, which it makes."""
 
     scope: StatementScope
     copy: CopyIntoTable
     options: ReadOptions
     files: Sequence[SourceFile]
     tolerant: bool
-    copies: dict[str, str]
+    copies: FileCopies
 
     @property
     def paths(self) -> list[str]:
         """The paths that are read."""
-        return [self.copies.get(file.place, file.place) for file in self.files]
+        return [self.copies.paths.get(file.place, file.place) for file in self.files]
 
     @property
     def places(self) -> dict[str, str]:
         """The places of the files, by the plain paths that are read."""
         places = (file.place for file in self.files)
         return dict(zip(map(plain_path, self.paths), places, strict=True))
-
-    def _copy(self) -> None:
-        paths = copied(self.scope, self.files)
-        self.copies |= zip((file.place for file in self.files), paths, strict=True)
 
     def by_position(self, targets: Sequence[Column]) -> SourceRows:
         """CSV files whose columns are those of the table, in order."""
@@ -172,7 +167,7 @@ class _Reading:
         if not runs_here(self.scope.spark):
             return self._named()
         if _is_elsewhere(self.paths):
-            self._copy()
+            self.copies.add(self.scope, self.files)
         return read_avro(self.scope.spark, list(map(plain_path, self.paths)))
 
     def _rows(self, frame: DataFrame, columns: Sequence[Column]) -> SourceRows:
@@ -220,7 +215,7 @@ class _Reading:
         except Exception as error:
             if not lacks_file_system(error):
                 raise
-            self._copy()
+            self.copies.add(self.scope, self.files)
             return read_files(scope.spark, kind, self.paths, options, schema)
 
     def _first_lines(self) -> list[str]:

@@ -260,13 +260,20 @@ def _staged(scope: StatementScope, path: str) -> str:
         objects = _objects(store, path)
         if not objects:
             raise UnknownNameError(f"There is no file or folder `{path}`.", hint="Check the path.")
-    return _copied(scope, path, objects)
+    copy, owned = _copied(scope, path, objects)
+    scope.connection.state.keep_spooled([owned])
+    return copy
 
 
-def copied_files(scope: StatementScope, folder: str, paths: Sequence[str]) -> str:
+def copied_files(
+    scope: StatementScope, folder: str, paths: Sequence[str]
+) -> tuple[str, OwnedFolder]:
     """Copy objects of a folder of an object store; return the `file:` URI of the folder with the
-    copies. Adds a note. Raises SetupError if the store refuses, or if Spark runs on other machines,
-    InvalidValueError for more bytes than the disk can spare."""
+    copies, and what removes them when nothing refers to it. Adds a note.
+
+    Raises SetupError if the store refuses, or if Spark runs on other machines,
+    InvalidValueError for more bytes than the disk can spare.
+    """
     if folder.partition("://")[0] not in OBJECT_SCHEMES or not runs_here(scope.spark):
         raise SetupError(f"Spark has no jar for the store of `{folder}`.", hint=f"{_JARS}.")
     store = cast("ObjectStore", scope.catalog.stores.of(folder))
@@ -275,7 +282,9 @@ def copied_files(scope: StatementScope, folder: str, paths: Sequence[str]) -> st
     return _copied(scope, folder, objects)
 
 
-def _copied(scope: StatementScope, path: str, objects: dict[str, ObjectReader]) -> str:
+def _copied(
+    scope: StatementScope, path: str, objects: dict[str, ObjectReader]
+) -> tuple[str, OwnedFolder]:
     with store_errors(f"Copying `{path}` to this machine"):
         size_bytes = sum(reader.seek(0, io.SEEK_END) for reader in objects.values())
         owned = OwnedFolder("files")
@@ -285,12 +294,11 @@ def _copied(scope: StatementScope, path: str, objects: dict[str, ObjectReader]) 
         while objects:  # a reader keeps some of what it has read
             below, reader = objects.popitem()
             _copy(reader, root / below)
-    scope.connection.state.keep_spooled([owned])
     scope.note(
         f"Spark has no jar for the store of `{path}`, so {count_text(count, 'file')} "
         f"({size_text(size_bytes)}) were copied to this machine."
     )
-    return f"file://{root}"  # not escaped: Spark takes it as it is
+    return f"file://{root}", owned  # not escaped: Spark takes it as it is
 
 
 def _objects(store: ObjectStore, path: str) -> dict[str, ObjectReader]:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from paimon_magics import Session
@@ -606,3 +608,26 @@ def test_keys_of_json_that_the_table_lacks_are_noted(
     if is_list:
         error = refused(module_session, f"COPY INTO {shop} FROM '{folder}/b.json' {form}")
         assert "no column" in error.message and "`x`" in error.message
+
+
+def test_files_with_other_types_are_named_and_no_table_is_damaged(
+    module_session: Session, shop: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in %20"
+    folder.mkdir()
+    pq.write_table(pa.table({"id": pa.array([1, 2**40]), "age": [1.5, 2.0]}), folder / "x.parquet")
+    ages = pa.array([Decimal("7.25")], pa.decimal128(9, 2))
+    pq.write_table(pa.table({"age": ages, "id": [7]}), folder / "y.parquet")
+    statement = f"COPY INTO {shop} FROM '{folder}' FILE_FORMAT = (TYPE = PARQUET)"
+    for more in ("", " ON_ERROR = CONTINUE", " VALIDATE"):
+        error = refused(module_session, statement + more)
+        assert isinstance(error, InvalidValueError), more
+        assert "`y.parquet`" in error.message and "[age]" in error.message
+        assert "FILES" in error.hint and "snapshot" not in f"{error}"
+        assert error.position is not None
+    error = refused(module_session, f"{statement} FILES = ('x.parquet')")
+    assert "`x.parquet`" in error.message and f"'{2**40}'" in error.message
+    with pytest.raises(InvalidValueError, match=r"y\.parquet") as raised:
+        module_session.run(f"SELECT * FROM parquet.`{folder}`").to_pylist()
+    assert "snapshot" not in f"{raised.value}"
+    assert rows(module_session, f"SELECT count(*) FROM {shop}") == [(0,)]

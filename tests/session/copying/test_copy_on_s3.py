@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -136,3 +137,23 @@ def test_doubled_quotes_of_files_in_a_bucket_are_one(session: Session) -> None:
     assert rows(session, "SELECT id, name FROM t ORDER BY id") == [
         (1, 'ja"m'), (2, 'mi,"lk"'), (3, '"tea"')
     ]  # fmt: skip
+
+
+def test_copies_of_files_end_with_the_statement(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    store, folder = store_beside(session)
+    store.write(f"{folder}/a.csv", b"1,Ann\nx,Bob\n")
+    session.run("CREATE TABLE t (id INT, name STRING)")
+    statement = f"COPY INTO t FROM '{folder}' {CSV}"
+    copied = "were copied to this machine"
+    with pytest.raises(InvalidValueError, match=r"a\.csv"):
+        session.run(statement)
+    shown = session.preview(f"{statement} ON_ERROR = CONTINUE")
+    assert [row["name"] for row in shown.to_pylist()] == ["Ann"]
+    session.explain(statement)
+    for more in ("VALIDATE", "ON_ERROR = CONTINUE"):
+        outcome = session.run(f"{statement} {more}")
+        assert any(copied in note for note in outcome.notes), outcome.notes
+    assert [path for path in tmp_path.iterdir() if "-files-" in path.name] == []
