@@ -293,8 +293,8 @@ class Upkeep:
         if now_ms - self._partitions_checked_ms.get(place, -_NEVER_MS) < rules.check_ms:
             return
         now = datetime.datetime.fromtimestamp(now_ms / 1000).astimezone()
-        found = expired_partitions(table, rules, now)
-        gone, base = found.gone, found.base
+        old = expired_partitions(table, rules, now)
+        gone, base = old.gone, old.base
         if gone:
             self._check_owner()
             specs = [spec_of(table, partition) for partition in gone]

@@ -207,12 +207,12 @@ def _expire_tags(
     if names and not is_trial:
         receipt = yield from change_versions(context, table.name, DeleteTags(names))
         names = receipt.changed
-    kept = (
+    others = (
         each
         for each in _holders(context.guard, table)
         if not (each.kind == "tag" and each.name in names)  # on trial they are still there
     )
-    return RemovalReceipt(names=names, holders=tuple(kept))
+    return RemovalReceipt(names=names, holders=tuple(others))
 
 
 # Files that nothing refers to.

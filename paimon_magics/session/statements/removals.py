@@ -91,8 +91,8 @@ def removal_lines(call: ProcedureCall, removal: Removal) -> list[str]:
     """What a CALL would remove. Nothing is removed."""
     match removal:
         case ExpirePartitions():
-            table, found = _expired_partitions(call, removal)
-            return [_partitions_line(table, found.gone), *_without_time(found)]
+            table, expiry = _expired_partitions(call, removal)
+            return [_partitions_line(table, expiry.gone), *_without_time(expiry)]
         case RemoveUnexistingFiles():
             table, gone = _unexisting(call)
             return [_unexisting_line(table, gone)]
@@ -107,8 +107,8 @@ def removal_lines(call: ProcedureCall, removal: Removal) -> list[str]:
 def removal_preview(call: ProcedureCall, removal: Removal) -> Replaced | Standing:
     """The rows that a CALL would remove; or who keeps snapshots and files from being removed."""
     if isinstance(removal, ExpirePartitions):
-        table, found = _expired_partitions(call, removal)
-        return Replaced(table, _sizes(table, found.gone))
+        table, expiry = _expired_partitions(call, removal)
+        return Replaced(table, _sizes(table, expiry.gone))
     if isinstance(removal, RemoveUnexistingFiles):
         table, gone = _unexisting(call)
         removal = ExpireSnapshots(retain_max=1, retain_min=1)
@@ -157,8 +157,8 @@ def unconfirmed_removal(call: ProcedureCall, removal: Removal) -> UnconfirmedErr
                 "Rows that only a tag keeps can't be restored.",
             )
         case ExpirePartitions():
-            table, found = _expired_partitions(call, removal)
-            sizes = _sizes(table, found.gone)
+            table, expiry = _expired_partitions(call, removal)
+            sizes = _sizes(table, expiry.gone)
             if not sizes:
                 return None
             return unconfirmed(
@@ -378,8 +378,8 @@ def _committed(
 
 
 def _run_partitions(call: ProcedureCall, removal: ExpirePartitions) -> Outcome:
-    table, found = _expired_partitions(call, removal)
-    expired, base = found.gone, found.base
+    table, expiry = _expired_partitions(call, removal)
+    expired, base = expiry.gone, expiry.base
     null = table.schema.partition_default_name
     specs = [spec_of(table, partition) for partition in expired]
     shown = [
@@ -398,17 +398,17 @@ def _run_partitions(call: ProcedureCall, removal: ExpirePartitions) -> Outcome:
             f"`{table.name}`: {rows_taken(sizes)} removed (snapshot {outcome.snapshot_id})."
         )
         outcome.notes = (rows_back(table.name, base[0]),)
-    outcome.notes = (*outcome.notes, *_without_time(found))
+    outcome.notes = (*outcome.notes, *_without_time(expiry))
     return outcome
 
 
-def _without_time(found: ExpiredPartitions) -> list[str]:
+def _without_time(expiry: ExpiredPartitions) -> list[str]:
     """A sentence on partitions whose values are no time by the rules; they stay for ever."""
-    if not found.without_time:
+    if not expiry.without_time:
         return []
-    values = found.without_time[0].values
+    values = expiry.without_time[0].values
     first = ", ".join("NULL" if value is None else value for value in values)
-    count = count_text(len(found.without_time), "partition")
+    count = count_text(len(expiry.without_time), "partition")
     return [
         f"{count} can't expire, such as ({first}): the values are no time by the formatter and "
         "pattern. `timestamp_formatter` and `timestamp_pattern` say how they are read."

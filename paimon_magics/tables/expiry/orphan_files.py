@@ -162,14 +162,14 @@ def files_without(
     removed, and its tags and branches; snapshots' own files are among them. `before_ms` and
     `moment` as in `remove_orphans`. The manifests of the latest snapshot stay for the next one."""
 
-    def kept() -> Moment:
+    def remaining() -> Moment:
         now = moment()
         main = {k: s for k, s in now.states.items() if k.startswith(f"{MAIN_BRANCH}/")}
         states = {key: s for key, s in main.items() if s.id >= kept_from}
         published = {k: s for k, s in now.remains.items() if k.startswith("published/")}
         return Moment(now.prefixes, states, published)
 
-    gone = remove_orphans(table, before_ms, kept, dry_run=True)
+    gone = remove_orphans(table, before_ms, remaining, dry_run=True)
     latest = latest_snapshot(table.paimon)
     if latest is None:
         return gone
