@@ -27,7 +27,7 @@ from paimon_magics.spark.files import load_files
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.types import spark_type
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.tables.stores.avro_records import avro_batches, avro_schema
 
 ERROR = "__paimon_magics_error"
@@ -38,6 +38,10 @@ RECORD = "__paimon_magics_record"
 
 FILE_URI = "__paimon_magics_file_uri"
 """The URI of a row's file, where Spark's own readers don't tell it."""
+
+UNQUOTED_EMPTY = "\ue000NULL\ue000"
+"""What Spark's reader of CSV takes for NULL, which it also puts for an empty field without quotes.
+By default that is the empty text, so that a quoted one is NULL too."""
 
 _FILE = "__paimon_magics_file"
 _PATH = "_metadata.file_path"
@@ -146,6 +150,18 @@ def with_nulls(frame: DataFrame, nulls: Sequence[str]) -> DataFrame:
         value = F.col(quoted(field.name))
         if field.name != RECORD and isinstance(field.dataType, T.StringType):
             value = F.when(~value.isin(*nulls), value).alias(field.name)
+        columns.append(value)
+    return frame.select(*columns)
+
+
+def without_empty_values(frame: DataFrame, types: Sequence[DataType]) -> DataFrame:
+    """The frame with NULL in place of empty texts in the columns for types, by their position, that
+    have no empty value."""
+    columns = []
+    for number, name in enumerate(frame.columns):
+        value = F.col(quoted(name))
+        if number < len(types) and not isinstance(spark_type(types[number]), T.StringType):
+            value = F.when(value != "", value).alias(name)
         columns.append(value)
     return frame.select(*columns)
 

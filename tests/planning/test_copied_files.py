@@ -72,6 +72,8 @@ def test_options_of_reading_are_refused_where_files_are_written() -> None:
     assert write_options(form("CSV", HEADER="TRUE", COMPRESSION="GZIP"), "") == {
         "header": "true",
         "compression": "GZIP",
+        "ignoreLeadingWhiteSpace": "false",
+        "ignoreTrailingWhiteSpace": "false",
     }
     with pytest.raises(InvalidValueError, match="for export: SKIP_HEADER"):
         write_options(form("CSV", SKIP_HEADER="1"), "")

@@ -48,6 +48,7 @@ _SPARKS = {
     "DATE_FORMAT": "dateFormat",
     "TIMESTAMP_FORMAT": "timestampFormat",
 }
+_KEPT_SPACES = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
 _BOOLEANS = (
     *("HEADER", "PARSE_HEADER", "EMPTY_FIELD_AS_NULL", "MULTI_LINE"),
     "REPLACE_INVALID_CHARACTERS",
@@ -121,7 +122,9 @@ def read_options(form: FileFormat, statement: str) -> ReadOptions:
 
 def write_options(form: FileFormat, statement: str) -> dict[str, str]:
     """Return the options of Spark's writer. Raises InvalidValueError as `read_options`."""
-    return _sparks(_checked(form, _EXPORT, "export", statement))
+    sparks = _sparks(_checked(form, _EXPORT, "export", statement))
+    # Spark's writer would cut spaces off texts.
+    return {**sparks, **(_KEPT_SPACES if form.type == "CSV" else {})}
 
 
 def _skipped(form: FileFormat, options: Mapping[str, object], statement: str) -> bool:

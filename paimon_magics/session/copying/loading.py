@@ -387,6 +387,12 @@ class _Load:
         if outcome is None:
             answer.rows_written = answer.files_written = answer.bytes_written = 0
             answer.notes = (f"{KIND} `{self.plan.table.name}`: {message} (no new snapshot).",)
+            if self.plan.known:
+                known = count_text(len(self.plan.known), "file")
+                answer.notes += (
+                    f"{known} loaded before. Where their rows were removed since, FORCE = TRUE "
+                    "loads them again.",
+                )
             return answer
         answer.snapshot_id, answer.commit_kind = outcome.snapshot_id, outcome.commit_kind
         answer.rows_written, answer.files_written = outcome.rows_written, outcome.files_written

@@ -30,6 +30,7 @@ from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.spark.copied_rows import (
     FILE_URI,
     RECORD,
+    UNQUOTED_EMPTY,
     Origins,
     SourceRows,
     first_lines,
@@ -39,6 +40,7 @@ from paimon_magics.spark.copied_rows import (
     read_files,
     text_schema,
     with_nulls,
+    without_empty_values,
     without_record,
 )
 from paimon_magics.spark.failures import translate
@@ -172,6 +174,8 @@ class _Reading:
 
     def _rows(self, frame: DataFrame, columns: Sequence[Column]) -> SourceRows:
         options = self.options
+        if options.type == "CSV":
+            frame = without_empty_values(frame, [column.type for column in columns])
         return SourceRows(frame, tuple(columns), options.is_text, options.replaces_characters)
 
     def _sparks(self) -> dict[str, str]:
@@ -179,6 +183,7 @@ class _Reading:
         options = self.options
         sparks = dict(options.spark)
         if options.type == "CSV":
+            sparks["nullValue"] = UNQUOTED_EMPTY
             sparks["header"] = "true" if options.has_header else "false"
             if options.by_name:
                 sparks["enforceSchema"] = "false"  # each file's header is compared

@@ -216,3 +216,23 @@ def test_target_in_the_warehouse_is_refused_before_anything_is_asked(
                 confirm=False,
             )
     assert files(table) == before
+
+
+def test_texts_come_back_from_csv_as_they_were(shop: Session, tmp_path: Path) -> None:
+    texts = [" x ", "", None, "\ttab", 'a"b', "back\\slash", "end\\", '"', "NULL", "a,b"]
+    shop.run("CREATE TABLE texts (id INT, t STRING)")
+    shop.insert("texts", list(enumerate(texts)))
+    shop.run(f"COPY INTO '{tmp_path}/out' FROM texts FILE_FORMAT = (TYPE = CSV, HEADER = TRUE)")
+    for name, option in (("by_position", "SKIP_HEADER = 1"), ("by_name", "PARSE_HEADER = TRUE")):
+        shop.run(f"CREATE TABLE {name} (id INT, t STRING)")
+        shop.run(f"COPY INTO {name} FROM '{tmp_path}/out' FILE_FORMAT = (TYPE = CSV, {option})")
+        assert rows(shop, f"SELECT * FROM {name} ORDER BY id") == list(enumerate(texts))
+
+
+def test_empty_field_with_quotes_is_null_where_nothing_is_empty(
+    shop: Session, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text('"1","",""\n2,,\n')
+    shop.run("CREATE TABLE empty (id INT, n INT, t STRING)")
+    shop.run(f"COPY INTO empty FROM '{tmp_path}' FILE_FORMAT = (TYPE = CSV)")
+    assert rows(shop, "SELECT * FROM empty ORDER BY id") == [(1, None, ""), (2, None, None)]

@@ -631,3 +631,17 @@ def test_files_with_other_types_are_named_and_no_table_is_damaged(
         module_session.run(f"SELECT * FROM parquet.`{folder}`").to_pylist()
     assert "snapshot" not in f"{raised.value}"
     assert rows(module_session, f"SELECT count(*) FROM {shop}") == [(0,)]
+
+
+def test_files_whose_rows_were_removed_are_loaded_again_by_force(
+    module_session: Session, shop: str, tmp_path: Path
+) -> None:
+    folder = put(tmp_path / "in", a_csv="1,Ann,30\n")
+    statement = f"COPY INTO {shop} FROM '{folder}' {CSV}"
+    module_session.run(statement)
+    module_session.run(f"TRUNCATE TABLE {shop}", confirm=True)
+    outcome = module_session.run(statement)
+    assert [row["status"] for row in outcome.to_pylist()] == ["SKIPPED"]
+    assert any("FORCE = TRUE" in note for note in outcome.notes)
+    module_session.run(f"{statement} FORCE = TRUE")
+    assert rows(module_session, f"SELECT id FROM {shop}") == [(1,)]
