@@ -177,6 +177,7 @@ def test_rows_are_not_added_to_buckets_that_were_rescaled_after_a_roll_back(worl
         world.client.commit(request)
 
 
+@pytest.mark.parametrize("kind", ["in process"])  # no client commits records of a log
 @pytest.mark.parametrize("newer", [(), (50,)], ids=["same id", "beyond"])
 def test_records_of_a_log_are_not_published_twice_after_a_roll_back(
     world: World, newer: tuple[int, ...]
@@ -192,6 +193,7 @@ def test_records_of_a_log_are_not_published_twice_after_a_roll_back(
     assert world.keys() == [1, 2, 40, *newer, 300]
 
 
+@pytest.mark.parametrize("kind", ["in process"])
 def test_log_batch_is_published_when_its_records_were_rolled_back(world: World) -> None:
     batch = log_properties("log", 7, 9, 0)
     stalled = world.write(world.client.begin(TABLE), [300], properties=batch)

@@ -10,7 +10,7 @@ import pytest
 from tests.backends.s3 import s3_server
 from tests.tables.expiry.random_histories import World, run
 
-SEED = int(os.environ.get("BASE", "1"))
+SEED = int(os.environ.get("BASE") or 1)
 
 
 def warehouse(folder: Path, seed: int) -> dict[str, str]:

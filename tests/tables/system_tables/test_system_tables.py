@@ -206,14 +206,14 @@ def test_describe_prints_the_same_as_spark(catalog: Catalog) -> None:
     rows = describe_rows(table)
     assert rows == [
         ("k", "int", "the key"),
-        ("dt", "date", ""),
-        ("p", "string", ""),
+        ("dt", "date", None),
+        ("p", "string", None),
         ("s", "struct<Name:string,d:decimal(9,2)>", "it's"),
-        ("v", "varchar(9)", ""),
+        ("v", "varchar(9)", None),
         ("# Partition Information", "", ""),
         ("# col_name", "data_type", "comment"),
-        ("dt", "date", ""),
-        ("p", "string", ""),
+        ("dt", "date", None),
+        ("p", "string", None),
     ]
     extended = describe_rows(table, extended=True)
     assert extended[: len(rows)] == rows
