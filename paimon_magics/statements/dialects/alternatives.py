@@ -59,6 +59,9 @@ INSTEAD: dict[str, str] = {
     "COMMENT": "Write COMMENT ON TABLE t IS '…', or ALTER TABLE t ALTER COLUMN c COMMENT '…'.",
     "ALTER DATABASE … SET LOCATION": "A database is found by its name, in a folder of the "
     "warehouse. Connect to a warehouse at that location.",
+    "REPLACE": "INSERT INTO a table with a primary key replaces the row with the same key: write "
+    "INSERT INTO {t} VALUES …. To replace whole partitions: INSERT INTO {t} REPLACE WHERE …; to "
+    "replace the table: CREATE OR REPLACE TABLE {t} AS SELECT ….",
     "RESTORE TABLE … TO TIMESTAMP": "Find its snapshot by DESCRIBE HISTORY {t}, and write RESTORE "
     "TABLE {t} TO VERSION AS OF that; or CALL sys.rollback_to_timestamp('{t}', milliseconds since "
     "1970).",
