@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import (
     InvalidTableError,
@@ -28,7 +27,6 @@ from paimon_magics.session.streaming import place_of, stream_options
 from paimon_magics.spark.data_source import source_at
 from paimon_magics.statements.clauses.names import named
 from paimon_magics.statements.statement import TableName
-from tests.coordinator.process import Process
 from tests.session.half_checkpoints import leave_half_a_write
 from tests.session.rows import rows
 from tests.tables.reachability import unreachable
@@ -218,31 +216,6 @@ def test_stale_stream_notes_are_removed_and_epochs_stay_known(
     for number in (1, 2):  # the first one was committed: a snapshot has its number
         write_epoch(scope, frame, name, "append", "mine", number)
     assert len(rows(session, "SELECT * FROM noted")) == 12
-
-
-def test_lost_note_is_made_up_for_behind_a_coordinator_with_a_high_epoch(
-    spark: SparkSession, warehouse: Path, tmp_path: Path
-) -> None:
-    process = Process(warehouse, tmp_path / "state")
-    try:
-        for _ in range(4):  # each start is an epoch of the coordinator
-            process.start()
-            process.end()
-        process.start()
-        with paimon_magics.connect(
-            coordinator=process.address, token=process.token(), spark=spark
-        ) as session:
-            session.run("CREATE TABLE unnoted (k BIGINT)")
-            scope, name = StatementScope(session._connection), TableName("unnoted", "default")
-            frame = session.spark.range(3).toDF("k")
-            for number in (0, 1):
-                write_epoch(scope, frame, name, "append", "mine", number)
-            (warehouse / "default.db/unnoted/.streams/mine").unlink()
-            for number in (1, 2, 3):  # the first one was committed
-                write_epoch(scope, frame, name, "append", "mine", number)
-            assert len(rows(session, "SELECT * FROM unnoted")) == 12
-    finally:
-        process.close()
 
 
 DRIVER = """

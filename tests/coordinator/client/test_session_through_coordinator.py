@@ -30,6 +30,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Waiting
 from paimon_magics.planning.job_progress import Progress
+from paimon_magics.session.inserts.epochs import write_epoch
 from paimon_magics.session.provenance import Operation
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.writes.transactions import ToCommit, begun, transact
@@ -484,3 +485,23 @@ def test_connect_rejects_an_unknown_coordinator(warehouse: Path) -> None:
     with pytest.raises(SetupError, match="`embeded` is neither an address nor one of") as raised:
         paimon_magics.connect(warehouse, coordinator="embeded")
     assert "Did you mean `embedded`?" in raised.value.hint
+
+
+def test_lost_stream_note_is_made_up_for_behind_a_coordinator_with_a_high_epoch(
+    process: Process, spark: SparkSession
+) -> None:
+    for _ in range(4):  # each start is an epoch of the coordinator
+        process.end()
+        process.start()
+    with paimon_magics.connect(
+        coordinator=process.address, token=process.token(), spark=spark
+    ) as session:
+        session.run("CREATE TABLE unnoted (k BIGINT)")
+        scope, name = StatementScope(session._connection), TableName("unnoted", "default")
+        frame = session.spark.range(3).toDF("k")
+        for number in (0, 1):
+            write_epoch(scope, frame, name, "append", "mine", number)
+        (process.warehouse / "default.db/unnoted/.streams/mine").unlink()
+        for number in (1, 2, 3):  # the first one was committed
+            write_epoch(scope, frame, name, "append", "mine", number)
+        assert session.run("SELECT * FROM unnoted").to_arrow().num_rows == 12
