@@ -21,6 +21,9 @@ from paimon_magics.tables.stores.store import Store
 
 MAIN_BRANCH = "main"
 
+MARK_NAME = ".paimon-magics-table"
+"""The file in a table's folder that has the table's id."""
+
 ATTEMPTS_FOLDER = ".attempts"
 """The folder in a table's folder with the notes of task attempts: see `writing.attempts`."""
 

@@ -255,11 +255,14 @@ class Upkeep:
             changed = self.change_versions(table.name, CreateAutomaticTags()).changed
         except DeposedError:
             raise
-        except (PaimonMagicsError, OSError) as error:
+        except Exception as error:
+            if self._is_replaced(table):  # it was dropped or renamed meanwhile
+                return
             self.failures += 1
             with self._turn:
                 self._problems[key] = f"{problem}: {error}"
-            _log.warning("%s: %s", problem, error)
+            is_expected = isinstance(error, PaimonMagicsError | OSError)
+            _log.warning("%s: %s", problem, error, exc_info=None if is_expected else error)
             return
         with self._turn:
             self._problems.pop(key, None)

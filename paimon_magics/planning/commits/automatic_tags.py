@@ -17,6 +17,8 @@ from paimon_magics.planning.options.values import (
     duration_ms,
     integer_value,
     retention_ms,
+    tag_period_ms,
+    zone_value,
 )
 from paimon_magics.planning.schemas.table_schema import TableSchema
 
@@ -79,7 +81,8 @@ class AutomaticTags:
                 hint="Set it to less than 'tag.creation-period'.",
             )
         by_watermark = mode == "watermark"
-        zone = schema.option("sink.watermark-time-zone" if by_watermark else _PROCESS_ZONE) or ""
+        key = "sink.watermark-time-zone" if by_watermark else _PROCESS_ZONE
+        zone = schema.option(key)
         retained = schema.stored_option("tag.default-time-retained")
         if retained is not None:
             retention_ms("tag.default-time-retained", retained)
@@ -87,7 +90,7 @@ class AutomaticTags:
             period,
             pattern,
             by_watermark,
-            zone,
+            zone_value(key, zone) if zone else "",
             delay,
             schema.parsed("tag.automatic-completion", boolean_value, False),
             schema.parsed("tag.num-retained-max", integer_value, None),
@@ -159,9 +162,7 @@ _PROCESS_ZONE = "sink.process-time-zone"
 def _period(schema: TableSchema) -> tuple[datetime.timedelta, str]:
     key = "tag.creation-period-duration"
     if schema.stored_option(key) is not None:
-        period_ms = schema.parsed(key, duration_ms, 0.0)
-        if period_ms <= 0:
-            raise InvalidTableError(f"'{key}' must be longer than 0 ms.", hint="Set it to `1 h`.")
+        period_ms = schema.parsed(key, tag_period_ms, 0.0)
         return datetime.timedelta(milliseconds=period_ms), _OF_DURATION
     chosen = (schema.option("tag.creation-period") or "daily").lower()
     formatter = (schema.option("tag.period-formatter") or _FORMATTERS[0]).lower()

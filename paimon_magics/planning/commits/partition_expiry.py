@@ -112,7 +112,10 @@ class PartitionExpiry:
         """The partitions that expire at a time, sorted by their values, no more than `count_max`.
         `now` has a zone: clocks of that zone are what the values' times are compared with."""
         oldest_ms = now.timestamp() * 1000 - self.age_ms
-        oldest = now.replace(tzinfo=None) - datetime.timedelta(milliseconds=self.age_ms)
+        try:
+            oldest = now.replace(tzinfo=None) - datetime.timedelta(milliseconds=self.age_ms)
+        except OverflowError:  # longer ago than the year 1
+            oldest = datetime.datetime.min
         gone = [p for p in partitions if self._is_expired(p, oldest, oldest_ms)]
         gone.sort(key=_order)
         return gone[: self.count_max]

@@ -7,7 +7,6 @@ quotes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -383,18 +382,9 @@ def _roll_back(version: str | None, snapshot: int | None, tag: str | None) -> Ve
 
 
 def _clear_consumers(including: str | None, excluding: str | None) -> VersionChange:
-    """Blank texts count as not given. Raises InvalidValueError for no regular expression."""
-    patterns = {"includingConsumers": including, "excludingConsumers": excluding}
-    for parameter, pattern in patterns.items():
-        try:
-            re.compile(pattern or "")
-        except re.error as error:
-            raise InvalidValueError(
-                f"`{parameter}` is not a regular expression: {error}.",
-                hint="For example `nightly-.*`, which matches all names that begin so.",
-            ) from None
-    blank = {name: None for name, pattern in patterns.items() if not (pattern or "").strip()}
-    return ClearConsumers(*(patterns | blank).values())
+    """Blank texts count as not given."""
+    given = (pattern if (pattern or "").strip() else None for pattern in (including, excluding))
+    return ClearConsumers(*given)
 
 
 def _merge_branch(source: str, target: str | None) -> Maintenance:

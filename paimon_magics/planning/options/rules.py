@@ -111,5 +111,7 @@ _PARSERS: Mapping[str, Callable[[str, str], object]] = {
     "memory size": values.memory_size_bytes,
     "duration": values.duration_ms,
     "tag retention": values.retention_ms,
+    "tag period": values.tag_period_ms,
+    "time zone": values.zone_value,
     "map": _check_map,
 }

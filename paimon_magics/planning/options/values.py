@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from zoneinfo import ZoneInfo
 
 from paimon_magics.errors import InvalidTableError, InvalidValueError, nearest
 from paimon_magics.planning.formatting import shortened
@@ -51,6 +52,8 @@ _MS_OF_UNIT: dict[str, float] = {
     for unit in units
 }
 
+_TAG_PERIOD_DAYS_MAX = 36_500
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?[+-](\d{1,2})(?::?([0-5]\d))?")
 _NUMBER_AND_UNIT = re.compile(r"\s*(\d+)\s*(.*?)\s*", re.DOTALL)
 
 
@@ -111,6 +114,26 @@ def retention_ms(key: str, text: str) -> float:
     if retained_ms > TAG_DAYS_MAX * _MS_OF_UNIT["d"]:
         raise _unreadable(key, text, f"at most {TAG_DAYS_MAX} d")
     return retained_ms
+
+
+def tag_period_ms(key: str, text: str) -> float:
+    """The period of automatic tags, in milliseconds: longer than 0 and at most a hundred years."""
+    period_ms = duration_ms(key, text)
+    if not 0 < period_ms <= _TAG_PERIOD_DAYS_MAX * _MS_OF_UNIT["d"]:
+        raise _unreadable(key, text, f"longer than 0 ms, and at most {_TAG_PERIOD_DAYS_MAX} d")
+    return period_ms
+
+
+def zone_value(key: str, text: str) -> str:
+    """A time zone as Java's `ZoneId` takes them: a region, or an offset of at most 18 hours."""
+    offset = _OFFSET.fullmatch(text)
+    if text == "Z" or (offset is not None and int(offset[1]) * 60 + int(offset[2] or 0) <= 18 * 60):
+        return text
+    try:
+        ZoneInfo(text)
+    except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
+        raise _unreadable(key, text, "a time zone such as 'Asia/Tokyo' or '+08:00'") from None
+    return text
 
 
 def choice_value(key: str, text: str, choices: Sequence[str]) -> str:

@@ -35,7 +35,7 @@ from paimon_magics.errors import CommitConflictError, PaimonMagicsError
 from paimon_magics.faults import reach
 from paimon_magics.tables.stores.paths import canonical_location, local_path
 from paimon_magics.tables.stores.store import Store, Stores
-from paimon_magics.tables.table import ATTEMPTS_FOLDER
+from paimon_magics.tables.table import ATTEMPTS_FOLDER, MARK_NAME
 
 _log = logging.getLogger(__name__)
 _FOLDER = ".paimon-magics/dropped"
@@ -393,13 +393,16 @@ def _detached(record: dict[str, object], path: str, *, is_moved: bool) -> Detach
 
 
 def remove_remains(store: Store, location: str) -> None:
-    """Remove a folder with nothing in it but notes that earlier versions wrote after the table of
-    that name had been renamed or dropped."""
+    """Remove a folder with nothing in it but what was written beside the rename or drop of the
+    table of that name: its id, and notes of earlier versions."""
     notes = f"{location}/{ATTEMPTS_FOLDER}"
-    if store.names(location) or store.folders(location) != [ATTEMPTS_FOLDER]:
+    own = store.names(location)
+    there = {*own, *store.folders(location)}
+    if not there or there - {MARK_NAME, ATTEMPTS_FOLDER}:
         return
     names = store.names(notes)
     if not store.folders(notes) and all(name.endswith(".open") for name in names):
         store.delete(f"{notes}/{name}" for name in names)
         store.remove_if_empty(notes)
+        store.delete(f"{location}/{name}" for name in own)
         store.remove_if_empty(location)

@@ -30,9 +30,8 @@ from paimon_magics.tables.schema.history import created_at_ms, table_id_of_legac
 from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.stores.paths import local_path, plain_location
 from paimon_magics.tables.stores.store import store_errors
-from paimon_magics.tables.table import Table
+from paimon_magics.tables.table import MARK_NAME, Table
 
-_NAME = ".paimon-magics-table"
 _TABLES_MAX = 16_384
 _PLACES_MAX = 4 * _TABLES_MAX
 _TURNS = 64  # a store that is slow for one table does not stop the first look at all others
@@ -177,7 +176,7 @@ class TableIds:
         return mark
 
     def _file(self, path: str) -> str:
-        return f"{self._root}/{path}/{_NAME}"
+        return f"{self._root}/{path}/{MARK_NAME}"
 
     def _created_ms(self, table: Table, path: str) -> int:
         """When the table in a folder was created; 0 where its first schema is gone."""
@@ -185,7 +184,10 @@ class TableIds:
         manager = table.paimon.schema_manager
         if location != table.location or manager.branch != "main":
             manager = SchemaManager(table.paimon.file_io, location)
-        first = self._catalog.reading(table.name, lambda: manager.get_schema(0))
+        try:
+            first = self._catalog.reading(table.name, lambda: manager.get_schema(0))
+        except FileNotFoundError:  # it was there a moment ago
+            return 0
         return 0 if first is None else int(first.time_millis)
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import numpy as np
@@ -107,9 +107,15 @@ def moment_of(table: Table, prefixes: Iterable[str], published: Iterable[Publica
         for dead in remaining_snapshots(table.paimon, table.store, branch):
             remains[f"{branch}/dead/{dead.id}/{dead.delta_manifest_list}"] = dead
         chain = usable_snapshots(table.paimon, table.store, branch)
-        states |= {f"{branch}/{each.id}/{each.delta_manifest_list}": each for each in chain}
-        for tag in tagged_snapshots(table, branch):
-            states.setdefault(f"{branch}/{tag.id}/{tag.delta_manifest_list}", tag)
+        # The first one of a branch is a copy, like a tag.
+        own, copies = (chain, []) if branch == MAIN_BRANCH else (chain[1:], chain[:1])
+        states |= {f"{branch}/{each.id}/{each.delta_manifest_list}": each for each in own}
+        for each in (*copies, *tagged_snapshots(table, branch)):
+            key = f"{branch}/{each.id}/{each.delta_manifest_list}"
+            if key not in states:
+                # An expiry leaves a copy its rows, not its changelog: `ExpireSnapshotsImpl`.
+                states[key] = _Lists.of(each, changelog_manifest_list=None)
+                remains[f"{branch}/copy/{key}"] = _Lists.of(each, base_manifest_list=None)
         for log in stored_changelogs(table, branch):
             remains[f"{branch}/log/{log.id}/{log.delta_manifest_list}"] = log
     for p in published:
@@ -121,13 +127,20 @@ def moment_of(table: Table, prefixes: Iterable[str], published: Iterable[Publica
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    """The manifest lists of a published snapshot, of which no more need be known."""
+    """What a snapshot refers to, or a part of that. Its number does not matter: it is 0."""
 
     base_manifest_list: str | None
     delta_manifest_list: str
     changelog_manifest_list: str | None
     index_manifest: str | None = None
     statistics: str | None = None
+    id: int = 0
+
+    @classmethod
+    def of(cls, snapshot: Any, **changes: None) -> _Lists:
+        """What a snapshot refers to, but for `changes`."""
+        names = [each.name for each in fields(cls) if each.name != "id"]
+        return cls(**{name: getattr(snapshot, name) for name in names} | changes)
 
 
 def remove_orphans(

@@ -6,6 +6,7 @@ once. Source: Paimon's `DataFilePathFactory` and `FileStorePathFactory.bucketPat
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.errors import TableDamagedError
-from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.manifests.live_files import ManifestCache, ManifestGoneError
 from paimon_magics.tables.snapshots.latest import stored_changelogs, usable_snapshots
 from paimon_magics.tables.snapshots.tagged import tagged_snapshots
 from paimon_magics.tables.stores.paths import local_path
@@ -114,7 +115,11 @@ def _of(manifests: ManifestCache, snapshots: list[Any]) -> Iterator[str]:
             snapshot.changelog_manifest_list,
         )
     }
-    yield from manifests.listed_entries(lists)["external_path"].drop_null().unique().to_pylist()
+    for name in lists:
+        # Changelogs of tags and branches went with the snapshots that they are copies of.
+        with contextlib.suppress(ManifestGoneError):
+            entries = manifests.listed_entries([name])
+            yield from entries["external_path"].drop_null().unique().to_pylist()
     for index_manifest in {snapshot.index_manifest for snapshot in snapshots}:
         for deletions in manifests.deletions(index_manifest).values():
             yield deletions.path

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import datetime
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, assert_never
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pypaimon.common import time_utils
 from pypaimon.schema.data_types import PyarrowFieldParser
 
@@ -43,15 +43,15 @@ from paimon_magics.tables.snapshots.chain import (
     list_tags,
     load_tag,
     refuse_remote,
-    snapshot_by_id,
     snapshot_ids,
+    usable_document,
 )
 from paimon_magics.tables.snapshots.consumers import (
     consumer_ids,
     forget_progress,
     keep_progress,
 )
-from paimon_magics.tables.snapshots.latest import earliest_snapshot_id
+from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, usable_snapshots
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.stores.paths import local_path
@@ -98,8 +98,8 @@ def _reset(
     if next_snapshot is None:
         forget_progress(table, consumer_id)
         return VersionReceipt((consumer_id,) if consumer_id in known else ())
-    if snapshot_by_id(stored, next_snapshot) is None:
-        ids = snapshot_ids(stored)
+    if usable_document(stored, next_snapshot) is None:
+        ids = [each.id for each in usable_snapshots(stored.paimon, stored.store)]
         shown = f"it has {ids[0]} to {ids[-1]}" if ids else "it has none"
         raise UnknownNameError(
             f"The consumer `{consumer_id}` of `{table.name}` can't go on with snapshot "
@@ -112,16 +112,30 @@ def _reset(
 
 
 def _cleared(table: Table, change: ClearConsumers) -> tuple[str, ...]:
-    including = re.compile(change.including or ".*")
-    excluding = None if change.excluding is None else re.compile(change.excluding)
-    cleared = tuple(
-        name
-        for name in consumer_ids(table)
-        if including.fullmatch(name) and not (excluding is not None and excluding.fullmatch(name))
-    )
+    names = pa.array(consumer_ids(table), pa.string())
+    chosen = names if change.including is None else _matching(names, change.including)
+    if change.excluding is not None:
+        spared = _matching(chosen, change.excluding)
+        chosen = chosen.filter(pc.invert(pc.is_in(chosen, spared)))
+    cleared = tuple(chosen.to_pylist())
     for name in cleared:
         forget_progress(table, name)
     return cleared
+
+
+def _matching(names: pa.StringArray, pattern: str) -> pa.StringArray:
+    """The names that match a pattern as a whole. Clients send patterns: RE2, which is Arrow's,
+    takes a time that grows with the text alone, where Python's and Java's may take hours."""
+    try:
+        pc.match_substring_regex(pa.scalar(""), pattern)  # alone: it may close the group below
+        return names.filter(pc.match_substring_regex(names, rf"\A(?:{pattern})\z"))
+    except pa.ArrowInvalid as error:
+        problem = str(error).partition(": ")[2] or str(error)
+        raise InvalidValueError(
+            f"`{pattern}` is no pattern for names of consumers: {problem}.",
+            hint="For example `nightly-.*`. The syntax is that of RE2: it has no look-ahead, no "
+            "look-behind and no back-references.",
+        ) from None
 
 
 # ---- automatic tags ----

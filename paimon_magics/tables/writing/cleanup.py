@@ -268,7 +268,7 @@ def was_committed(table: Table, prefix: str) -> bool:
 
 
 def _has_any(manifests: ManifestCache, snapshot: Any, prefix: str) -> bool:
-    return any(True for _ in _of_lists(manifests, _all_lists(snapshot), prefix))
+    return any(True for _ in _of_state(manifests, snapshot, prefix))
 
 
 def _states(table: Table) -> tuple[list[list[Any]], list[Any], list[Any]]:
@@ -288,15 +288,14 @@ def _used(table: Table, prefix: str, since: int | None) -> Iterator[str]:
     chains, tags, changelogs = _states(table)
     for chain in chains:
         for oldest in chain[:1]:
-            yield from _of_lists(manifests, _all_lists(oldest), prefix)
+            yield from _of_lists(manifests, [oldest.base_manifest_list], prefix)
         yield from _of_chain(manifests, chain, prefix)
     for tag in tags:
-        yield from _of_lists(manifests, _all_lists(tag), prefix)
+        yield from _of_state(manifests, tag, prefix)
         yield from _of_index(manifests, tag.index_manifest, prefix)
     for changelog in changelogs:
         for name in (changelog.delta_manifest_list, changelog.changelog_manifest_list):
-            with contextlib.suppress(ManifestGoneError):  # it went with its snapshot
-                yield from _of_lists(manifests, [name], prefix)
+            yield from _of_list_if_there(manifests, name, prefix)
 
 
 def _after(table: Table, since: int) -> list[Any]:
@@ -311,15 +310,24 @@ def _after(table: Table, since: int) -> list[Any]:
 def _of_chain(manifests: ManifestCache, chain: Sequence[Any], prefix: str) -> Iterator[str]:
     """The names of files that the snapshots added, and of the indexes that they have."""
     for snapshot in chain:
-        lists = (snapshot.delta_manifest_list, snapshot.changelog_manifest_list)
-        yield from _of_lists(manifests, lists, prefix)
+        yield from _of_lists(manifests, [snapshot.delta_manifest_list], prefix)
+        yield from _of_list_if_there(manifests, snapshot.changelog_manifest_list, prefix)
     for name in dict.fromkeys(snapshot.index_manifest for snapshot in chain):
         yield from _of_index(manifests, name, prefix)
 
 
-def _all_lists(snapshot: Any) -> Sequence[str | None]:
+def _of_state(manifests: ManifestCache, snapshot: Any, prefix: str) -> Iterator[str]:
+    """The names of all files of a snapshot or tag, but for those of indexes."""
     lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
-    return (*lists, snapshot.changelog_manifest_list)
+    yield from _of_lists(manifests, lists, prefix)
+    yield from _of_list_if_there(manifests, snapshot.changelog_manifest_list, prefix)
+
+
+def _of_list_if_there(manifests: ManifestCache, name: str | None, prefix: str) -> Iterator[str]:
+    """The names of the files of a list that may be gone: a changelog's went with its snapshot, and
+    an expiry leaves tags and branches their rows, not their changelogs (`ExpireSnapshotsImpl`)."""
+    with contextlib.suppress(ManifestGoneError):
+        yield from _of_lists(manifests, [name], prefix)
 
 
 def _of_lists(manifests: ManifestCache, lists: Iterable[str | None], prefix: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ which is with the next commit.
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -168,6 +169,27 @@ def test_wrong_rules_of_tags_are_a_problem_and_snapshots_expire(process: Process
     )
     append(process.client(), catalog, 0, 1, 2)
     until(lambda: "Tags of `default.t`" in problem_of(process))
+    until(lambda: 1 not in snapshots(catalog))
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["'tag.creation-period-duration' = '9999999 d'", "'sink.process-time-zone' = 'GMT+99'"],
+)
+def test_unusable_rules_of_tags_do_not_stop_the_expiry(process: Process, option: str) -> None:
+    """Other engines write such options; here CREATE TABLE refuses them."""
+    catalog = create_table(
+        process.warehouse,
+        "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('tag.automatic-creation' = "
+        "'process-time', 'snapshot.num-retained.min' = '1', 'snapshot.time-retained' = '1 ms')",
+    )
+    key, _, value = option.replace("'", "").partition(" = ")
+    schema = Path(catalog.load(TABLE).location) / "schema" / "schema-0"
+    document = json.loads(schema.read_text())
+    document["options"][key] = value
+    schema.write_text(json.dumps(document))
+    append(process.client(), catalog, 0, 1, 2)
+    until(lambda: f"'{key}' can't be '{value}'" in problem_of(process))
     until(lambda: 1 not in snapshots(catalog))
 
 

@@ -196,7 +196,6 @@ def test_bind_parameters_supply_procedure_arguments() -> None:
         ("create_tag('t', 'a')", UnknownNameError, "`create_tag`", "CALL sys.create_tag", "create"),
         ("mine.sys.rollback('t')", UnknownNameError, "mine.sys", "CALL sys.rollback", "mine"),
         ("sys.repair('t')", UnsupportedStatementError, "nothing to repair", "SHOW TABLES", "sys"),
-        ("sys.clear_consumers('t', '(')", InvalidValueError, "`includingConsumers`", ".*", "sys"),
         ("sys.migrate_table('hive', 't', 'a')", InvalidValueError, "no option", "file.f", "sys"),
         (
             "sys.migrate_table('hive', 't', '', true, 'u', 'a=1')",

@@ -68,3 +68,11 @@ def test_folder_with_anything_else_stops_a_rename(catalog: Catalog, kept: str) -
     with pytest.raises(InvalidTableError, match="exists already"):
         catalog.rename_table(TABLE, OTHER)
     assert file.exists()
+
+
+def test_mark_that_was_written_beside_a_rename_does_not_stop_another(catalog: Catalog) -> None:
+    left = Path(catalog.load(TABLE).location).parent / "other"
+    left.mkdir()
+    (left / ".paimon-magics-table").write_bytes(b"{}")
+    catalog.rename_table(TABLE, OTHER)
+    assert catalog.table_exists(OTHER)

@@ -3,6 +3,7 @@ still be committed, and none of anybody else."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -26,9 +27,10 @@ from paimon_magics.tables.snapshots.chain import create_tag, delete_tag
 from paimon_magics.tables.stores.local_store import publish_local_file
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import attempts_stem, open_attempts
+from paimon_magics.tables.writing.cleanup import deletable
 from tests.backends.s3 import S3Server, s3_server
 from tests.tables.commits.test_commit import ours, rows_of, written
-from tests.tables.expiry.test_expire_snapshots import CHANGELOGS, decided, expire, stored
+from tests.tables.expiry.test_expire_snapshots import CHANGELOGS, decided, expire, keys, stored
 from tests.tables.manifest_files import create
 from tests.tables.reachability import files, missing, unreachable
 
@@ -187,6 +189,31 @@ def test_changelogs_that_outlive_snapshots_keep_their_files(tmp_path: Path, prod
     # The overwrite has left out the changelog files of its writer.
     assert clean(table).files == (2 if producer == "input" else 0)
     assert missing(table) == unreachable(table) == set()
+
+
+def test_copies_without_their_changelogs_do_not_stop_the_cleaning(tmp_path: Path) -> None:
+    """An expiry leaves tags and branches their rows, and removes their changelogs, as Java's."""
+    table = filled(
+        create(
+            tmp_path,
+            "CREATE TABLE t (k INT NOT NULL, v STRING, p STRING NOT NULL, n INT NOT NULL) "
+            "PARTITIONED BY (p, n) TBLPROPERTIES ('primary-key' = 'k,p,n', 'bucket' = '1', "
+            "'changelog-producer' = 'input')",
+        )
+    )
+    create_tag(stored(table), "mine", table.store.create, snapshot_id=2, time_retained=None)
+    create_branch(stored(table), "side", table.store.create, tag="mine")
+    assert expire(table) == 3
+    age(table)
+    clean(table)
+    kept = files(table)
+    orphan = put(table, "p=a/n=1/bucket-0/data-1.parquet")[0]
+    assert clean(table).files == 1 and not orphan.exists()
+    assert files(table) == kept
+    tagged = table.paimon.copy({"scan.tag-name": "mine"})
+    assert keys(dataclasses.replace(table, paimon=tagged)) == [0, 0, 1, 1]
+    data = [name.rpartition("/")[2] for name in kept if "data-" in name]
+    assert data and deletable(table, "", data) == []
 
 
 def test_file_of_an_open_transaction_stays_however_old_it_is(table: Table) -> None:
