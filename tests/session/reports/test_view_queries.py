@@ -117,6 +117,9 @@ WITHOUT: dict[str, Callable[[Session], Any]] = {
     "Session.run": lambda s: s.run("DROP TABLE orders", dry_run=True),
     "Session.run --limit": lambda s: s.run("SHOW TABLES", limit=1),
     "Session.run --include-buffer": lambda s: s.run("SELECT * FROM orders", include_buffer=True),
+    "Session.copy_into": lambda s: s.copy_into(
+        f"{s.warehouse}-files/orders", "orders", "PARQUET", overwrite=True
+    ),
     "Reporting.explain": lambda s: s.reports.explain("SELECT * FROM orders WHERE id = 1"),
     "Reporting.profile": lambda s: s.reports.profile("orders", Effort.STATISTICS),
 }
