@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 import pyarrow as pa
 
@@ -58,15 +60,21 @@ from paimon_magics.statements.maintenance import (
     CompactManifest,
     CompactTable,
     CopyTable,
+    DatabaseMaintenance,
     MergeBranch,
     MigrateDatabase,
     MigrateTable,
     RescaleBuckets,
     RewriteFileIndex,
 )
-from paimon_magics.statements.removals import PurgeFiles, Removal, RemoveOrphanFiles, RowRemoval
+from paimon_magics.statements.removals import (
+    PurgeFiles,
+    RemoveOrphanFiles,
+    RowRemoval,
+    TableRemoval,
+)
 from paimon_magics.statements.statement import TableName
-from paimon_magics.statements.version_changes import Call, Parameter
+from paimon_magics.statements.version_changes import Call, Parameter, VersionChange
 from paimon_magics.tables.manifests.merging import ManifestCounts, counted_manifests
 from paimon_magics.tables.table import Table
 
@@ -83,49 +91,40 @@ def call_handler(
 ) -> Handler:
     """CALL of a procedure."""
 
-    def planned() -> PlannedCall:
-        return _planned(scope, statement, parameters)
+    def planned() -> tuple[_Executor, ProcedureCall, Any]:
+        plan = _planned(scope, statement, parameters)
+        return _EXECUTORS[type(plan.change)], _call(scope, statement, plan), plan.change
+
+    def run() -> Outcome:
+        executor, call, change = planned()
+        return executor.run(call, change)
+
+    def lines() -> list[str]:
+        executor, call, change = planned()
+        return executor.lines(call, change)
 
     def preview() -> Replaced | Standing:
-        call = planned()
-        if not isinstance(call.change, Removal):
+        executor, call, change = planned()
+        if executor.preview is None:
             raise no_preview(statement)
-        return removal_preview(_call(scope, statement, call), call.change)
+        return executor.preview(call, change)
+
+    def unconfirmed() -> UnconfirmedError | None:
+        executor, call, change = planned()
+        return executor.question(call, change)
+
+    def changed() -> Sequence[TableName]:
+        executor, call, change = planned()
+        return executor.changed(call, change)
 
     return Handler(
-        run=lambda: _run(scope, statement, planned()),
-        dry_run=lambda: " ".join(_lines(scope, statement, planned())),
-        explain=lambda mode: _lines(scope, statement, planned()),
+        run=run,
+        dry_run=lambda: " ".join(lines()),
+        explain=lambda mode: lines(),
         preview=preview,
-        unconfirmed=lambda mode: _unconfirmed(scope, statement, planned()),
-        changed=lambda: _changed(scope, statement, planned()),
+        unconfirmed=lambda mode: unconfirmed(),
+        changed=changed,
     )
-
-
-def _changed(scope: StatementScope, statement: Call, call: PlannedCall) -> tuple[TableName, ...]:
-    """The tables whose waiting rows are loaded first: of a copy, and of a removal of rows."""
-    if isinstance(call.change, CopyTable):
-        return copied_tables(scope, call.change)
-    removes_rows = isinstance(call.change, PurgeFiles | RowRemoval)
-    return (_table(scope, statement, call),) if removes_rows else ()
-
-
-def _unconfirmed(
-    scope: StatementScope, statement: Call, call: PlannedCall
-) -> UnconfirmedError | None:
-    match call.change:
-        case CompactDatabase():
-            return None
-        case CopyTable() as request:
-            return loss_of_copy(scope, statement, request)
-        case MigrateTable() as request:
-            return loss_of_migration(scope, statement, request)
-        case MigrateDatabase() as request:
-            return loss_of_database_migration(scope, statement, request)
-    if isinstance(call.change, Removal):
-        return unconfirmed_removal(_call(scope, statement, call), call.change)
-    name = _table(scope, statement, call)
-    return loss_of_change(scope, statement, name, call.change, call.position)
 
 
 def _planned(
@@ -136,79 +135,20 @@ def _planned(
     return plan_call(statement, bound, scope.settings.catalog_name)
 
 
-def _table(scope: StatementScope, statement: Call, call: PlannedCall) -> TableName:
-    """The full name of the call's table."""
-    with errors_located(statement.text, call.position):
-        name = named(call.table or "")
-    return scope.full_name(name)
-
-
-def _call(scope: StatementScope, statement: Call, call: PlannedCall) -> ProcedureCall:
-    """The call with its table; `db.*` is all tables of a database, where that is allowed."""
-    database, dot, every = (call.table or "").rpartition(".")
-    if isinstance(call.change, RemoveOrphanFiles) and dot and every == "*":
+def _call(scope: StatementScope, statement: Call, planned: PlannedCall) -> ProcedureCall:
+    """The call with the full name of its table; `*` is all tables of a procedure on several, and
+    `db.*` all of a database, where that is allowed."""
+    if isinstance(planned.change, DatabaseMaintenance):
+        return ProcedureCall(scope, statement, TableName("*"), planned.position)
+    text = planned.table or ""
+    database, dot, every = text.rpartition(".")
+    if isinstance(planned.change, RemoveOrphanFiles) and dot and every == "*":
         name = TableName("*", database=named(database).table)
     else:
-        name = _table(scope, statement, call)
-    return ProcedureCall(scope, statement, name, call.position)
-
-
-def _run(scope: StatementScope, statement: Call, planned: PlannedCall) -> Outcome:
-    match planned.change:
-        case CompactDatabase() as database:
-            return _run_database_compaction(scope, statement, database)
-        case CopyTable() as copy:
-            return run_copy(scope, statement, copy)
-        case MigrateTable() as migration:
-            return run_migration(scope, statement, migration)
-        case MigrateDatabase() as migrations:
-            return run_database_migration(scope, statement, migrations)
-    call = _call(scope, statement, planned)
-    match planned.change:
-        case CompactTable() as request:
-            return run_compaction(call, request)
-        case CompactManifest() as request:
-            return _run_manifest_compaction(call, request)
-        case RewriteFileIndex() as request:
-            return run_file_index_rewriting(call, request)
-        case RescaleBuckets() as request:
-            return run_rescale(call, request)
-        case MergeBranch() as request:
-            return run_branch_merge(call, request)
-        case _ if isinstance(planned.change, Removal):
-            return run_removal(call, planned.change)
-        case change:
-            return run_version_change(scope, statement, call.name, change, call.position)
-
-
-def _lines(scope: StatementScope, statement: Call, planned: PlannedCall) -> list[str]:
-    """What the call would do."""
-    match planned.change:
-        case CompactDatabase() as database:
-            return _database_lines(scope, statement, database)
-        case CopyTable() as copy:
-            return copy_lines(scope, statement, copy)
-        case MigrateTable() as migration:
-            return migration_lines(scope, statement, migration)
-        case MigrateDatabase() as migrations:
-            return database_migration_lines(scope, statement, migrations)
-    call = _call(scope, statement, planned)
-    match planned.change:
-        case CompactTable() as request:
-            return compaction_lines(call, request)
-        case CompactManifest() as request:
-            return _manifest_lines(call, request)
-        case RewriteFileIndex() as request:
-            return file_index_lines(call, request)
-        case RescaleBuckets() as request:
-            return rescale_lines(call, request)
-        case MergeBranch() as request:
-            return branch_merge_lines(call, request)
-        case _ if isinstance(planned.change, Removal):
-            return removal_lines(call, planned.change)
-        case _:
-            call.load()
-            return [f"Would call sys.{planned.procedure} for `{call.name}`."]
+        with errors_located(statement.text, planned.position):
+            name = named(text)
+        name = scope.full_name(name)
+    return ProcedureCall(scope, statement, name, planned.position)
 
 
 # CALL sys.compact_database: compacts the tables whose names match, one after the other.
@@ -216,24 +156,21 @@ def _lines(scope: StatementScope, statement: Call, planned: PlannedCall) -> list
 # A table that can't be compacted does not stop the others; the notes give the reason.
 
 
-def _run_database_compaction(
-    scope: StatementScope, statement: Call, request: CompactDatabase
-) -> Outcome:
+def _run_database_compaction(call: ProcedureCall, request: CompactDatabase) -> Outcome:
     """Run CALL sys.compact_database. It returns how many tables were compacted and how many could
     not be, in the words of Paimon's `CompactDatabaseProcedure`."""
-    tables = _tables(scope, statement, request)
-    position = statement.procedure_position
+    tables = _tables(call, request)
     request_of_table = CompactTable(options=request.options)
     failed: list[str] = []
     for name in tables:
         try:
-            run_compaction(ProcedureCall(scope, statement, name, position), request_of_table)
+            run_compaction(replace(call, name=name), request_of_table)
         except PaimonMagicsError as error:
             failed.append(f"`{name}`: {error.message}")
     done = len(tables) - len(failed)
     text = f"Compact database finished. Success: {done}, Failed: {len(failed)}"
     rows = pa.table({"result": pa.array([text])})
-    outcome = Outcome.of_rows(scope.spark, statement.text, "CALL", rows)
+    outcome = Outcome.of_rows(call.scope.spark, call.text, "CALL", rows)
     outcome.message = f"{count_text(done, 'table')} compacted, {len(failed)} failed."
     left = len(failed) - _NOTES_MAX
     more = (f"{left:,} more failed.",) if left > 0 else ()
@@ -241,9 +178,9 @@ def _run_database_compaction(
     return outcome
 
 
-def _database_lines(scope: StatementScope, statement: Call, request: CompactDatabase) -> list[str]:
+def _database_lines(call: ProcedureCall, request: CompactDatabase) -> list[str]:
     """What CALL sys.compact_database would compact."""
-    tables = _tables(scope, statement, request)
+    tables = _tables(call, request)
     if not tables:
         return ["No table matches: nothing to compact."]
     shown = ", ".join(f"`{name}`" for name in tables[:_NOTES_MAX])
@@ -254,14 +191,14 @@ def _database_lines(scope: StatementScope, statement: Call, request: CompactData
     ]
 
 
-def _tables(scope: StatementScope, statement: Call, request: CompactDatabase) -> list[TableName]:
+def _tables(call: ProcedureCall, request: CompactDatabase) -> list[TableName]:
     """The tables that match: `CompactDatabaseProcedure.shouldCompactTable`."""
-    databases = _pattern(statement, "including_databases", request.including_databases or ".*")
-    included = _pattern(statement, "including_tables", request.including_tables or ".*")
+    databases = _pattern(call.statement, "including_databases", request.including_databases or ".*")
+    included = _pattern(call.statement, "including_tables", request.including_tables or ".*")
     excluded = None
     if request.excluding_tables is not None and request.excluding_tables.strip():
-        excluded = _pattern(statement, "excluding_tables", request.excluding_tables)
-    catalog = scope.catalog
+        excluded = _pattern(call.statement, "excluding_tables", request.excluding_tables)
+    catalog = call.scope.catalog
     return [
         TableName(table, database=database)
         for database in sorted(catalog.list_databases())
@@ -347,3 +284,66 @@ def _target_bytes(options: str | None) -> int | None:
         if key == _TARGET:
             target = memory_size_bytes(key, value)
     return target
+
+
+# Who executes each kind of change.
+
+
+def _no_question(call: ProcedureCall, change: Any) -> None:
+    return None
+
+
+def _loss_of_change(
+    call: ProcedureCall, change: VersionChange | RescaleBuckets
+) -> UnconfirmedError | None:
+    return loss_of_change(call.scope, call.statement, call.name, change, call.position)
+
+
+def _no_table(call: ProcedureCall, change: Any) -> tuple[TableName, ...]:
+    return ()
+
+
+def _own_table(call: ProcedureCall, change: Any) -> tuple[TableName, ...]:
+    return (call.name,)
+
+
+def _version_lines(call: ProcedureCall, change: VersionChange) -> list[str]:
+    call.load()
+    return [f"Would call sys.{call.statement.procedure[-1].lower()} for `{call.name}`."]
+
+
+@dataclass(frozen=True, slots=True)
+class _Executor:
+    """What executes a kind of change: its run; a line for each thing that it would do; what it
+    would remove, for kinds that remove something; the question that comes first; and the tables
+    whose waiting rows are loaded first."""
+
+    run: Callable[[ProcedureCall, Any], Outcome]
+    lines: Callable[[ProcedureCall, Any], list[str]]
+    question: Callable[[ProcedureCall, Any], UnconfirmedError | None] = _no_question
+    changed: Callable[[ProcedureCall, Any], Sequence[TableName]] = _no_table
+    preview: Callable[[ProcedureCall, Any], Replaced | Standing] | None = None
+
+
+_REMOVAL = _Executor(run_removal, removal_lines, unconfirmed_removal, preview=removal_preview)
+_ROW_REMOVAL = replace(_REMOVAL, changed=_own_table)
+
+_EXECUTORS: Mapping[type, _Executor] = {
+    **dict.fromkeys(
+        get_args(VersionChange), _Executor(run_version_change, _version_lines, _loss_of_change)
+    ),
+    **dict.fromkeys(get_args(TableRemoval), _REMOVAL),
+    **dict.fromkeys((PurgeFiles, *get_args(RowRemoval)), _ROW_REMOVAL),
+    CompactTable: _Executor(run_compaction, compaction_lines),
+    CompactDatabase: _Executor(_run_database_compaction, _database_lines),
+    CompactManifest: _Executor(_run_manifest_compaction, _manifest_lines),
+    RescaleBuckets: _Executor(run_rescale, rescale_lines, _loss_of_change),
+    RewriteFileIndex: _Executor(run_file_index_rewriting, file_index_lines),
+    MergeBranch: _Executor(run_branch_merge, branch_merge_lines),
+    CopyTable: _Executor(run_copy, copy_lines, loss_of_copy, copied_tables),
+    MigrateTable: _Executor(run_migration, migration_lines, loss_of_migration),
+    MigrateDatabase: _Executor(
+        run_database_migration, database_migration_lines, loss_of_database_migration
+    ),
+}
+"""By the kind of change. `planning/commits/procedures.py` plans no other ones."""

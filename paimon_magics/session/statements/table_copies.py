@@ -37,8 +37,8 @@ from paimon_magics.session.inserts.insert import run_insert
 from paimon_magics.session.inserts.new_tables import filled
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation
-from paimon_magics.session.scope import StatementScope, errors_located
-from paimon_magics.session.statements.compaction import chosen_partitions
+from paimon_magics.session.scope import StatementScope
+from paimon_magics.session.statements.compaction import ProcedureCall, chosen_partitions
 from paimon_magics.session.statements.creation import create_table_handler
 from paimon_magics.session.statements.handler import taken_away, unconfirmed
 from paimon_magics.session.writes.outcomes import Replaced
@@ -84,16 +84,17 @@ class _Copying:
     partitions: frozenset[bytes] | None
 
 
-def copied_tables(scope: StatementScope, request: CopyTable) -> tuple[TableName, ...]:
+def copied_tables(call: ProcedureCall, request: CopyTable) -> tuple[TableName, ...]:
     """The tables whose small inserts come before a copy."""
     return named(request.source), named(request.target)
 
 
-def run_copy(scope: StatementScope, statement: Call, request: CopyTable) -> Outcome:
+def run_copy(call: ProcedureCall, request: CopyTable) -> Outcome:
     """Run CALL sys.copy. It returns true."""
-    planned = _planned(scope, statement, request)
+    scope = call.scope
+    planned = _planned(call, request)
     if planned.target is not None:
-        return _copied(scope, statement, planned, planned.target)
+        return _copied(scope, call.statement, planned, planned.target)
     database = planned.name.database or ""
     if not scope.catalog.database_exists(database):
         scope.definitions.create_database(database, {}, if_not_exists=True)
@@ -102,48 +103,46 @@ def run_copy(scope: StatementScope, statement: Call, request: CopyTable) -> Outc
 
     def fill() -> Outcome:
         target = scope.catalog.load(planned.name)
-        return _copied(scope, statement, planned, target)
+        return _copied(scope, call.statement, planned, target)
 
     outcome = filled(scope, planned.name, fill)
     outcome.kind = "CALL"
     return outcome
 
 
-def copy_lines(scope: StatementScope, statement: Call, request: CopyTable) -> list[str]:
+def copy_lines(call: ProcedureCall, request: CopyTable) -> list[str]:
     """What CALL sys.copy would do."""
-    planned = _planned(scope, statement, request)
+    planned = _planned(call, request)
     how = "a new table" if planned.target is None else "the partitions that it replaces"
     if planned.snapshot is None:
         return [f"`{planned.source.name}` has no snapshot: would copy no rows to {how}."]
     target = planned.target or planned.source  # only for the places of new files
-    plan = _plan(scope, planned, target)
+    plan = _plan(call.scope, planned, target)
     return [
         f"Would copy {count_text(len(plan.units), 'file')} ({size_text(plan.size_bytes)}) of "
         f"`{planned.source.name}`, snapshot {planned.snapshot.id}, to `{planned.name}`, {how}."
     ]
 
 
-def loss_of_copy(
-    scope: StatementScope, statement: Call, request: CopyTable
-) -> UnconfirmedError | None:
+def loss_of_copy(call: ProcedureCall, request: CopyTable) -> UnconfirmedError | None:
     """The question before a copy replaces rows."""
-    planned = _planned(scope, statement, request)
+    planned = _planned(call, request)
     target = planned.target
     if target is None or planned.snapshot is None:
         return None
-    partitions = _plan(scope, planned, target).partitions
+    partitions = _plan(call.scope, planned, target).partitions
     is_whole = not target.schema.partition_keys
     sizes = (
         sizes_of_replaced(target, specs=())
         if is_whole
         else sizes_of_replaced(target, partitions=partitions)
     )
-    return taken_away(statement, f"A copy to `{target.name}`", Replaced(target, sizes), "")
+    return taken_away(call.statement, f"A copy to `{target.name}`", Replaced(target, sizes), "")
 
 
-def _planned(scope: StatementScope, statement: Call, request: CopyTable) -> _Copying:
-    position = statement.procedure_position
-    with errors_located(statement.text, position):
+def _planned(call: ProcedureCall, request: CopyTable) -> _Copying:
+    scope = call.scope
+    with call.errors_located():
         source_name, name = (scope.full_name(named(text)) for text in copied(request))
         source = scope.tables.load(source_name)
         if source.name == name:
@@ -275,13 +274,14 @@ class _Migration:
     insert: Insert
 
 
-def run_migration(scope: StatementScope, statement: Call, request: MigrateTable) -> Outcome:
+def run_migration(call: ProcedureCall, request: MigrateTable) -> Outcome:
     """Run CALL sys.migrate_table. It returns true."""
-    planned = _planned_migration(scope, statement, request)
+    scope = call.scope
+    planned = _planned_migration(call, request)
     origin = planned.origin
     created = _filled(scope, planned)
     rows = pa.table({"result": pa.array([True])})
-    outcome = Outcome.of_rows(scope.spark, statement.text, "CALL", rows)
+    outcome = Outcome.of_rows(scope.spark, call.text, "CALL", rows)
     outcome.table = str(planned.target)
     outcome.snapshot_id, outcome.commit_kind = created.snapshot_id, created.commit_kind
     outcome.notes = created.notes
@@ -297,9 +297,9 @@ def run_migration(scope: StatementScope, statement: Call, request: MigrateTable)
     return outcome
 
 
-def migration_lines(scope: StatementScope, statement: Call, request: MigrateTable) -> list[str]:
+def migration_lines(call: ProcedureCall, request: MigrateTable) -> list[str]:
     """What CALL sys.migrate_table would do."""
-    planned = _planned_migration(scope, statement, request)
+    planned = _planned_migration(call, request)
     origin, end = planned.origin, " and then drop it" if request.delete_origin else ""
     by = ", ".join(origin.partition_keys)
     return [
@@ -309,31 +309,27 @@ def migration_lines(scope: StatementScope, statement: Call, request: MigrateTabl
     ]
 
 
-def loss_of_migration(
-    scope: StatementScope, statement: Call, request: MigrateTable
-) -> UnconfirmedError | None:
+def loss_of_migration(call: ProcedureCall, request: MigrateTable) -> UnconfirmedError | None:
     """The question before the origin is dropped."""
     if not request.delete_origin:
         return None
-    planned = _planned_migration(scope, statement, request)
+    planned = _planned_migration(call, request)
     return unconfirmed(
-        statement,
+        call.statement,
         f"Migrating {planned.origin.name}",
         f"that table of Spark's own when `{planned.target}` has its rows",
         "With delete_origin => false it stays.",
     )
 
 
-def run_database_migration(
-    scope: StatementScope, statement: Call, request: MigrateDatabase
-) -> Outcome:
+def run_database_migration(call: ProcedureCall, request: MigrateDatabase) -> Outcome:
     """Run CALL sys.migrate_database. It returns how many tables were migrated, in the words of
     Paimon's procedure. One that can't be migrated stays, and does not stop the others."""
-    names = _tables_of(scope, statement, request)
+    names = _tables_of(call, request)
     failed = []
     for table in names:
         try:
-            run_migration(scope, statement, _of_table(request, table))
+            run_migration(call, _of_table(request, table))
         except PaimonMagicsError as error:
             failed.append(f"{table}: {error.message}")
     text = (
@@ -341,7 +337,7 @@ def run_database_migration(
         f"failed cnt: {len(failed)}"
     )
     rows = pa.table({"result": pa.array([text])})
-    outcome = Outcome.of_rows(scope.spark, statement.text, "CALL", rows)
+    outcome = Outcome.of_rows(call.scope.spark, call.text, "CALL", rows)
     outcome.message = f"{count_text(len(names) - len(failed), 'table')} migrated."
     left = len(failed) - _NOTES_MAX
     outcome.notes = (
@@ -351,31 +347,29 @@ def run_database_migration(
     return outcome
 
 
-def database_migration_lines(
-    scope: StatementScope, statement: Call, request: MigrateDatabase
-) -> list[str]:
+def database_migration_lines(call: ProcedureCall, request: MigrateDatabase) -> list[str]:
     """What CALL sys.migrate_database would do, a line for each table."""
-    names = _tables_of(scope, statement, request)
+    names = _tables_of(call, request)
     if not names:
         return [f"Spark's database `{request.database}` has no table: nothing to migrate."]
     lines = []
     for table in names:
         try:
-            lines += migration_lines(scope, statement, _of_table(request, table))
+            lines += migration_lines(call, _of_table(request, table))
         except PaimonMagicsError as error:
             lines.append(f"{table} can't be migrated: {error.message}")
     return lines
 
 
 def loss_of_database_migration(
-    scope: StatementScope, statement: Call, request: MigrateDatabase
+    call: ProcedureCall, request: MigrateDatabase
 ) -> UnconfirmedError | None:
     """The question before the origins are dropped."""
-    names = _tables_of(scope, statement, request)
+    names = _tables_of(call, request)
     if not names:
         return None
     return unconfirmed(
-        statement,
+        call.statement,
         f"Migrating the database `{request.database}`",
         f"{count_text(len(names), 'table')} of Spark's own, each when its rows are here",
         "CALL sys.migrate_table with delete_origin => false keeps a table.",
@@ -387,20 +381,20 @@ def _of_table(request: MigrateDatabase, table: str) -> MigrateTable:
     return MigrateTable(request.source_type, name, request.options, parallelism=request.parallelism)
 
 
-def _tables_of(scope: StatementScope, statement: Call, request: MigrateDatabase) -> list[str]:
-    with errors_located(statement.text, statement.procedure_position):
+def _tables_of(call: ProcedureCall, request: MigrateDatabase) -> list[str]:
+    with call.errors_located():
         _check_source(request.source_type)
         place = f"{_OWN_CATALOG}.{spelled(request.database)}"
         databases = [
             row["namespace"]
-            for row in scope.spark.sql(f"SHOW DATABASES IN {_OWN_CATALOG}").collect()
+            for row in call.scope.spark.sql(f"SHOW DATABASES IN {_OWN_CATALOG}").collect()
         ]
         if request.database not in databases:
             raise UnknownNameError(
                 f"Spark's own catalog has no database `{request.database}`.",
                 hint=nearest(request.database, databases, what="databases"),
             )
-        listed = scope.spark.sql(f"SHOW TABLES IN {place}").collect()
+        listed = call.scope.spark.sql(f"SHOW TABLES IN {place}").collect()
     return sorted(row["tableName"] for row in listed if not row["isTemporary"])
 
 
@@ -413,8 +407,9 @@ def _check_source(source_type: str) -> None:
         )
 
 
-def _planned_migration(scope: StatementScope, statement: Call, request: MigrateTable) -> _Migration:
-    with errors_located(statement.text, statement.procedure_position):
+def _planned_migration(call: ProcedureCall, request: MigrateTable) -> _Migration:
+    scope = call.scope
+    with call.errors_located():
         _check_source(request.source_type)
         origin, table = _origin(scope, request.table)
         target = table if request.target is None else named(request.target)

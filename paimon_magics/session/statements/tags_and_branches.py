@@ -80,15 +80,10 @@ def alter_tags_handler(scope: StatementScope, statement: AlterTags) -> Handler:
     )
 
 
-def run_version_change(
-    scope: StatementScope,
-    statement: Statement,
-    name: TableName,
-    change: VersionChange,
-    position: int,
-) -> Outcome:
+def run_version_change(call: ProcedureCall, change: VersionChange) -> Outcome:
     """Make the change that CALL asks for, and return what Paimon's procedure returns."""
-    receipt = _changed(scope, statement, name, change, position)
+    scope, statement, name = call.scope, call.statement, call.name
+    receipt = _changed(scope, statement, name, change, call.position)
     outcome = _rows(scope, statement, _returned(change, receipt))
     outcome.table, outcome.snapshot_id = str(name), receipt.snapshot_id
     outcome.message = _message(name, change, receipt)
