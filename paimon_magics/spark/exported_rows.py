@@ -7,8 +7,34 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from paimon_magics.spark.queries import cancellable
+
+
+def columns_without_text(frame: DataFrame, kind: str) -> dict[str, str]:
+    """The columns of a frame that files of the format `kind`, CSV or JSON, have no text for that
+    can be loaded again, with their types: bytes, and of CSV values with parts."""
+    parts = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
+    return {
+        field.name: field.dataType.simpleString()
+        for field in frame.schema.fields
+        if _has_bytes(field.dataType) or (kind == "csv" and isinstance(field.dataType, parts))
+    }
+
+
+def _has_bytes(type_: T.DataType) -> bool:
+    match type_:
+        case T.BinaryType():
+            return True
+        case T.ArrayType():
+            return _has_bytes(type_.elementType)
+        case T.MapType():
+            return _has_bytes(type_.keyType) or _has_bytes(type_.valueType)
+        case T.StructType():
+            return any(_has_bytes(field.dataType) for field in type_.fields)
+        case _:
+            return False
 
 
 def write_files(

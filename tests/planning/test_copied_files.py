@@ -74,7 +74,11 @@ def test_options_of_reading_are_refused_where_files_are_written() -> None:
         "compression": "GZIP",
         "ignoreLeadingWhiteSpace": "false",
         "ignoreTrailingWhiteSpace": "false",
+        "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
+        "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     }
+    chosen = write_options(form("JSON", TIMESTAMP_FORMAT="HH:mm"), "")
+    assert chosen["timestampFormat"] == "HH:mm"
     with pytest.raises(InvalidValueError, match="for export: SKIP_HEADER"):
         write_options(form("CSV", SKIP_HEADER="1"), "")
 
@@ -97,7 +101,7 @@ def test_record_is_written_as_the_connector_writes_it() -> None:
 
 
 def test_pending_load_survives_its_text_and_a_cut_one_is_none() -> None:
-    load = PendingLoad("abc", 4, 1_700_000_000_000, (RECORD,))
+    load = PendingLoad("paimon-magics-abc", 4, 1_700_000_000_000, (RECORD,))
     assert pending_of(load.text) == load
     assert pending_of(load.text[:-5]) is None
 

@@ -49,6 +49,11 @@ _SPARKS = {
     "TIMESTAMP_FORMAT": "timestampFormat",
 }
 _KEPT_SPACES = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
+# Spark writes milliseconds by itself, and offsets without their seconds, which old times have.
+_WHOLE_TIMES = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 _BOOLEANS = (
     *("HEADER", "PARSE_HEADER", "EMPTY_FIELD_AS_NULL", "MULTI_LINE"),
     "REPLACE_INVALID_CHARACTERS",
@@ -123,6 +128,8 @@ def read_options(form: FileFormat, statement: str) -> ReadOptions:
 def write_options(form: FileFormat, statement: str) -> dict[str, str]:
     """Return the options of Spark's writer. Raises InvalidValueError as `read_options`."""
     sparks = _sparks(_checked(form, _EXPORT, "export", statement))
+    if form.type in TEXT_TYPES:
+        sparks = _WHOLE_TIMES | sparks
     # Spark's writer would cut spaces off texts.
     return {**sparks, **(_KEPT_SPACES if form.type == "CSV" else {})}
 

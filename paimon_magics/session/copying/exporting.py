@@ -25,17 +25,19 @@ from paimon_magics.errors import (
     SetupError,
     UnconfirmedError,
     UnknownNameError,
+    UnsupportedStatementError,
     nearest,
 )
-from paimon_magics.planning.copying.file_formats import write_options
+from paimon_magics.planning.copying.file_formats import TEXT_TYPES, write_options
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.file_relations import SCHEME
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.scope import StatementScope, errors_located, located
-from paimon_magics.spark.exported_rows import write_files
+from paimon_magics.spark.exported_rows import columns_without_text, write_files
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.sessions import runs_here
+from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.copying import CopyIntoFiles
 from paimon_magics.tables.stores.paths import canonical_location, plain_location
 from paimon_magics.tables.stores.store import OBJECT_SCHEMES, store_errors
@@ -168,6 +170,8 @@ def _checked_columns(copy: CopyIntoFiles, frame: DataFrame, target: _Target) -> 
             statement=copy.text,
             position=copy.path_position,
         )
+    if copy.format.type in TEXT_TYPES:
+        _check_texts(copy, frame)
     repeated = next((name for name in frame.columns if names.count(name.lower()) > 1), None)
     if repeated is not None and copy.format.type != "CSV":
         raise InvalidValueError(
@@ -177,6 +181,23 @@ def _checked_columns(copy: CopyIntoFiles, frame: DataFrame, target: _Target) -> 
             position=copy.path_position,
         )
     return target
+
+
+def _check_texts(copy: CopyIntoFiles, frame: DataFrame) -> None:
+    """Raise UnsupportedStatementError for columns whose values would be other ones when the files
+    are loaded again."""
+    kind = copy.format.type
+    for name, type_ in columns_without_text(frame, kind.lower()).items():
+        instead = f"base64({quoted(name)}) AS {quoted(name)}"
+        if type_ != "binary":
+            instead = f"to_json({quoted(name)}) AS {quoted(name)}"
+        raise UnsupportedStatementError(
+            f"{kind} files have no values for the column `{name}`, which is {type_.upper()}.",
+            hint=f"Nothing was written. Write TYPE = PARQUET, or COPY INTO … FROM (SELECT {instead}"
+            + (", …), and load it with unbase64." if type_ == "binary" else ", …)."),
+            statement=copy.text,
+            position=copy.format.position,
+        )
 
 
 def _target(scope: StatementScope, copy: CopyIntoFiles) -> _Target:

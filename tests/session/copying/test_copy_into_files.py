@@ -58,6 +58,95 @@ def test_table_becomes_files_and_the_answer_counts_them(shop: Session, tmp_path:
     assert names(tmp_path) == {"out"}
 
 
+COLUMNS = {
+    "id": "INT",
+    "b": "BOOLEAN",
+    "tiny": "TINYINT",
+    "small": "SMALLINT",
+    "big": "BIGINT",
+    "f": "FLOAT",
+    "d": "DOUBLE",
+    "m": "DECIMAL(38, 18)",
+    "s": "STRING",
+    "c": "CHAR(3)",
+    "vc": "VARCHAR(20)",
+    "dt": "DATE",
+    "ts": "TIMESTAMP",
+    "ntz": "TIMESTAMP_NTZ",
+}
+PARTS = {
+    "a": "ARRAY<TIMESTAMP>",
+    "o": "MAP<STRING, DECIMAL(38, 18)>",
+    "st": "STRUCT<x: TIMESTAMP_NTZ, y: ARRAY<STRING>>",
+}
+VALUES = (
+    "(1, true, -128, 32767, -9223372036854775808, CAST('NaN' AS FLOAT), 0.1D, "
+    "12345678901234567890.123456789012345678, 'a\"b,c\\\\', 'ab', ' x ', DATE '0001-01-01', "
+    "TIMESTAMP '1900-01-01 00:00:00.123456', TIMESTAMP_NTZ '9999-12-31 23:59:59.999999'{})",
+    "(2, false, 127, -32768, 9223372036854775807, CAST('-Infinity' AS FLOAT), 1e-300D, "
+    "-0.000000000000000001, 'line\nline', '', 'é\\t\\\\\"', DATE '9999-12-31', "
+    "TIMESTAMP '2026-07-01 12:00:00.000001', TIMESTAMP_NTZ '0001-01-01 00:00:00.000001'{})",
+    "(3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL{})",
+    "(4, true, 0, 0, 0, CAST(-0.0 AS FLOAT), 1.7976931348623157E308D, 0, '', '', '', "
+    "DATE '1582-10-15', TIMESTAMP '2026-10-25 02:30:00', TIMESTAMP_NTZ '2026-10-25 02:30:00'{})",
+)
+PART_VALUES = (
+    ", array(TIMESTAMP '2026-07-01 12:00:00.000001', NULL), "
+    "map('k', 12345678901234567890.123456789012345678), "
+    "named_struct('x', TIMESTAMP_NTZ '2026-07-01 12:00:00.000001', 'y', array('q\"', NULL))",
+    ", array(), map(), named_struct('x', NULL, 'y', NULL)",
+    ", NULL, NULL, NULL",
+    ", array(NULL), map('k', NULL), named_struct('x', NULL, 'y', array())",
+)
+
+
+@pytest.mark.parametrize("kind", ["CSV", "JSON", "PARQUET", "ORC"])
+def test_rows_of_all_types_are_the_same_when_they_are_loaded_again(
+    shop: Session, tmp_path: Path, kind: str
+) -> None:
+    columns = COLUMNS | (PARTS if kind != "CSV" else {})
+    if kind in ("PARQUET", "ORC"):
+        columns |= {"bin": "BINARY"}
+    more = ", unhex('00FF')" if "bin" in columns else ""
+    texts = [
+        value.format(part if kind != "CSV" else "").removesuffix(")") + f"{more})"
+        for value, part in zip(VALUES, PART_VALUES, strict=True)
+    ]
+    defined = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
+    for table in (f"every_{kind}", f"every_back_{kind}"):
+        shop.run(f"CREATE TABLE {table} ({defined})")
+    shop.run(f"INSERT INTO every_{kind} VALUES {', '.join(texts)}")
+    form = f"FILE_FORMAT = (TYPE = {kind})"
+    shop.run(f"COPY INTO '{tmp_path}/{kind}' FROM every_{kind} {form}")
+    shop.run(f"COPY INTO every_back_{kind} FROM '{tmp_path}/{kind}' {form}")
+    before, after = (
+        shop.run(f"SELECT * FROM {table} ORDER BY id").to_arrow()
+        for table in (f"every_{kind}", f"every_back_{kind}")
+    )
+    assert before.num_rows == 4
+    for name in columns:
+        assert str(before[name].to_pylist()) == str(after[name].to_pylist()), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "hint"),
+    [
+        ("CSV", "unhex('00FF') AS c", "base64(`c`)"),
+        ("JSON", "unhex('00FF') AS c", "base64(`c`)"),
+        ("JSON", "array(unhex('00FF')) AS c", "PARQUET"),
+        ("CSV", "array(1) AS c", "to_json(`c`)"),
+        ("CSV", "named_struct('x', 1) AS c", "to_json(`c`)"),
+    ],
+)
+def test_columns_without_a_text_are_refused_by_name_before_anything_is_written(
+    shop: Session, tmp_path: Path, kind: str, column: str, hint: str
+) -> None:
+    with pytest.raises(UnsupportedStatementError, match="the column `c`") as caught:
+        shop.run(f"COPY INTO '{tmp_path}/no' FROM (SELECT {column}) FILE_FORMAT = (TYPE = {kind})")
+    assert hint in str(caught.value)
+    assert names(tmp_path) == set()
+
+
 def test_exported_files_can_be_loaded_again(shop: Session, tmp_path: Path) -> None:
     for kind in ("JSON", "PARQUET", "ORC"):
         shop.run(f"COPY INTO '{tmp_path}/{kind}' FROM orders FILE_FORMAT = (TYPE = {kind})")
