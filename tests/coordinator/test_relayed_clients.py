@@ -22,7 +22,7 @@ def team(tmp_path: Path) -> Iterator[Team]:
     team.close()
 
 
-def asked(address: str, token: str, client: str, **headers: str) -> int:
+def status_of(address: str, token: str, client: str, **headers: str) -> int:
     with httpx.Client(transport=httpx.HTTPTransport(local_address=client), timeout=20) as http:
         sent = {"Authorization": f"Bearer {token}", **headers}
         return http.get(f"{address}/v1/principal", headers=sent).status_code
@@ -43,23 +43,23 @@ def new_token(owner: str, name: str) -> str:
 
 def test_wrong_tokens_through_a_standby_shut_out_their_sender_alone(team: Team) -> None:
     owner, standby = team.owner().address, team.standby().address
-    codes = [asked(standby, wrong(number), EVE) for number in range(22)]
+    codes = [status_of(standby, wrong(number), EVE) for number in range(22)]
     assert codes == [401] * 20 + [429] * 2
-    assert asked(standby, new_token(owner, "ada"), ADA) == 200
-    assert asked(owner, wrong(99), EVE) == 429, "an address is the same in both ways"
-    assert asked(owner, new_token(owner, "bob"), ADA) == 200
+    assert status_of(standby, new_token(owner, "ada"), ADA) == 200
+    assert status_of(owner, wrong(99), EVE) == 429, "an address is the same in both ways"
+    assert status_of(owner, new_token(owner, "bob"), ADA) == 200
 
 
 def test_clients_can_not_name_another_address_for_themselves(team: Team) -> None:
     owner, standby = team.owner().address, team.standby().address
     mark = "paimon-coordinator-passed-on"
     codes = [
-        asked(owner, wrong(number), EVE, **{mark: key, "x-forwarded-for": f"10.0.0.{number}"})
+        status_of(owner, wrong(number), EVE, **{mark: key, "x-forwarded-for": f"10.0.0.{number}"})
         for number, key in enumerate(["1", "", "a key that nobody has"] * 8)
     ]
     assert codes == [401] * 20 + [429] * 4
     codes = [
-        asked(standby, wrong(number), OTHER, **{"x-forwarded-for": f"10.0.0.{number}"})
+        status_of(standby, wrong(number), OTHER, **{"x-forwarded-for": f"10.0.0.{number}"})
         for number in range(22)
     ]
     assert codes == [401] * 20 + [429] * 2

@@ -43,7 +43,7 @@ def test_parsed_header_matches_by_name_and_other_types_always_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message", "hint"),
+    ("file_format", "message", "hint"),
     [
         (form("XML"), "Unsupported file format type: XML", ""),
         (form("CSVX"), "Unsupported file format type: CSVX", "`CSV`"),
@@ -60,10 +60,10 @@ def test_parsed_header_matches_by_name_and_other_types_always_do() -> None:
     ],
 )
 def test_wrong_options_name_the_option_and_the_next_step(
-    given: FileFormat, message: str, hint: str
+    file_format: FileFormat, message: str, hint: str
 ) -> None:
     with pytest.raises(InvalidValueError) as raised:
-        read_options(given, "COPY INTO t")
+        read_options(file_format, "COPY INTO t")
     assert message in raised.value.message
     assert hint in raised.value.hint
 
@@ -136,7 +136,7 @@ def test_file_counts_as_loaded_only_as_it_was(
 def test_status_of_a_file_follows_from_its_rows_and_errors(
     seen: FileErrors | None, written: int, on_error: str, status: str
 ) -> None:
-    found = {} if seen is None else {"/a": seen}
-    (result,) = loaded({"/a": "a"}, {"/a": written}, found, on_error)  # type: ignore[arg-type]
+    errors = {} if seen is None else {"/a": seen}
+    (result,) = loaded({"/a": "a"}, {"/a": written}, errors, on_error)  # type: ignore[arg-type]
     assert (result.status, result.rows_loaded) == (status, written)
     assert result.rows_parsed == (written if seen is None else seen.rows)

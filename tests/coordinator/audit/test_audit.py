@@ -213,7 +213,7 @@ def test_buttons_of_the_page_are_requests_of_its_reader(process: Process, catalo
     assert press(forms[1], "discard") == 403
     assert letters() == [2, 3], "who may not, and whose token was revoked, discards no rows"
 
-    def kept() -> set[tuple[object, ...]]:
+    def entries_of() -> set[tuple[object, ...]]:
         names = ("action", "user_name", "outcome", "database_name", "table_name")
         rows = [row for row in entries(catalog) if "letter" in row["action"]]
         return {tuple(row[name] for name in names) for row in rows}
@@ -224,7 +224,7 @@ def test_buttons_of_the_page_are_requests_of_its_reader(process: Process, catalo
         ("retry dead letter", "ada", "refused", *of_table),
         ("discard dead letter", "ada", "refused", *of_table),
     }
-    wait_until(lambda: kept() >= expected)
+    wait_until(lambda: entries_of() >= expected)
 
 
 def test_audit_log_keeps_every_commit_after_a_kill(tmp_path: Path, catalog: Catalog) -> None:

@@ -31,7 +31,7 @@ from tests.faults.owner import until
 from tests.tables.reachability import missing, unreachable
 
 SQL = "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('write-only' = 'true')"
-ONE = ExpireSnapshots(retain_max=1, retain_min=1)
+LAST_SNAPSHOT = ExpireSnapshots(retain_max=1, retain_min=1)
 PAST = "2020-01-01 00:00:00Z"
 
 
@@ -75,10 +75,10 @@ def test_expiry_waits_until_readers_had_time_to_say_what_they_read(
 ) -> None:
     client = process.client()
     append(client, catalog, *range(4))
-    trial = client.remove(TABLE, ONE, is_trial=True)
+    trial = client.remove(TABLE, LAST_SNAPSHOT, is_trial=True)
     assert trial.snapshots in (2, 3) and trial.files > 0 and trial.size_bytes > 0
     assert snapshots(catalog) == [1, 2, 3, 4]
-    receipt = client.remove(TABLE, ONE)
+    receipt = client.remove(TABLE, LAST_SNAPSHOT)
     # The one before the latest stays until it is looked at whether it was overwritten.
     assert receipt.snapshots in (2, 3)
     assert missing(catalog.load(TABLE)) == unreachable(catalog.load(TABLE)) == set()
@@ -90,7 +90,7 @@ def test_open_transaction_keeps_its_base_and_is_named(process: Process, catalog:
     append(client, catalog, 0, 1)
     client.begin(TABLE)
     append(client, catalog, 2, 3)
-    receipt = client.remove(TABLE, ONE)
+    receipt = client.remove(TABLE, LAST_SNAPSHOT)
     assert snapshots(catalog) == [2, 3, 4] and receipt.snapshots == 1
     (holder,) = [each for each in receipt.holders if each.kind == "transaction"]
     assert holder.snapshot_id == 2 and holder.name
@@ -103,11 +103,11 @@ def test_snapshot_that_is_read_stays_and_its_reader_is_named(
     append(client, catalog, 0, 1)
     assert client.lease(TABLE, 1)
     append(client, catalog, 2)
-    receipt = client.remove(TABLE, ONE)
+    receipt = client.remove(TABLE, LAST_SNAPSHOT)
     assert snapshots(catalog)[0] == 1 and receipt.snapshots == 0
     assert [each.snapshot_id for each in receipt.holders if each.kind == "lease"] == [1]
     client.release(TABLE, 1)
-    until(lambda: client.remove(TABLE, ONE).snapshots > 0)
+    until(lambda: client.remove(TABLE, LAST_SNAPSHOT).snapshots > 0)
 
 
 def test_orphan_cleaning_keeps_files_of_open_transactions_however_old(
@@ -218,11 +218,11 @@ def test_removal_is_kept_in_the_audit_log(tmp_path: Path) -> None:
         age(catalog)
         client.remove(TABLE, RemoveOrphanFiles())
 
-        def kept() -> list[dict[str, Any]]:
+        def holders_of() -> list[dict[str, Any]]:
             return [row for row in entries(catalog) if row["action"] == "remove files"]
 
-        until(lambda: bool(kept()))
-        (entry,) = kept()
+        until(lambda: bool(holders_of()))
+        (entry,) = holders_of()
         assert (entry["database_name"], entry["table_name"]) == ("default", "t")
         assert "RemoveOrphanFiles" in entry["detail"] and "1 files" in entry["detail"]
     finally:

@@ -17,10 +17,10 @@ FIRST = 1_795_824_000_000  # 2026-11-28 00:00 UTC
 
 def rules(**options: str) -> AutomaticTags:
     keys = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
-    given = {"tag.automatic-creation": "process-time", **keys}
-    found = AutomaticTags.of(TableSchema(columns=(), options=tuple(given.items())))
-    assert found is not None
-    return found
+    merged = {"tag.automatic-creation": "process-time", **keys}
+    parsed = AutomaticTags.of(TableSchema(columns=(), options=tuple(merged.items())))
+    assert parsed is not None
+    return parsed
 
 
 def utc(moment_ms: int) -> datetime.datetime:

@@ -30,9 +30,9 @@ def schema(keys: str = "dt, h", **options: str) -> TableSchema:
 
 def rules(keys: str = "dt, h", **members: str | int) -> PartitionExpiry:
     call = ExpirePartitions(**{"expiration_time": "1 d", **members})  # type: ignore[arg-type]
-    made = PartitionExpiry.of(schema(keys), call)
-    assert made is not None
-    return made
+    expiry = PartitionExpiry.of(schema(keys), call)
+    assert expiry is not None
+    return expiry
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_time_is_read_from_the_values_of_a_partition(
 
 
 def test_longest_name_of_a_column_counts_in_a_pattern() -> None:
-    made = rules("dt, dt1", timestamp_pattern="$dt1")
-    assert str(made.time_of(("junk", "2026-01-02"))) == "2026-01-02 00:00:00"
+    expiry = rules("dt, dt1", timestamp_pattern="$dt1")
+    assert str(expiry.time_of(("junk", "2026-01-02"))) == "2026-01-02 00:00:00"
 
 
 def test_only_partitions_that_are_older_expire_and_in_order() -> None:
@@ -102,9 +102,9 @@ def test_options_of_the_table_count_where_the_call_gives_nothing() -> None:
     table = schema(
         "dt, h", partition__expiration_time="7 d", partition__timestamp_formatter="yyyyMMdd"
     )
-    made = PartitionExpiry.of(table)
-    assert made is not None and made.age_ms == 7 * DAY_MS and made.check_ms == DAY_MS / 24
-    assert str(made.time_of(("20260102", "x"))) == "2026-01-02 00:00:00"
+    expiry = PartitionExpiry.of(table)
+    assert expiry is not None and expiry.age_ms == 7 * DAY_MS and expiry.check_ms == DAY_MS / 24
+    assert str(expiry.time_of(("20260102", "x"))) == "2026-01-02 00:00:00"
     called = PartitionExpiry.of(table, ExpirePartitions("1 d", "yyyy-MM-dd"))
     assert called is not None and called.age_ms == DAY_MS
     assert called.time_of(("20260102", "x")) is None

@@ -102,9 +102,9 @@ def test_history_has_the_records_of_the_connector(
     module_session.run(f"COPY INTO {shop} FROM '{folder}' {CSV}")
     table = folder_of(module_warehouse, shop)
     (record,) = (table / HISTORY_FOLDER).iterdir()
-    known = json.loads(record.read_text())
+    document = json.loads(record.read_text())
     status = (folder / "a.csv").stat()
-    assert known == {
+    assert document == {
         "filePath": f"file:{folder}/a.csv",
         "fileSize": status.st_size,
         "lastModified": status.st_mtime_ns // 1_000_000,
@@ -298,11 +298,11 @@ def test_continue_leaves_bad_rows_out_and_keeps_them_in_a_table(
         ("c.csv", "LOAD_FAILED", 0, 1, 1),
     ]
     assert rows(module_session, f"SELECT id FROM {shop} ORDER BY id") == [(1,), (5,), (7,)]
-    found = rows(
+    rejected = rows(
         module_session,
         f"SELECT substring_index(file_path, '/', -1), record, error FROM bad_{shop} ORDER BY error",
     )
-    assert [(name, record) for name, record, _ in found] == [
+    assert [(name, record) for name, record, _ in rejected] == [
         ("b.csv", '{"_c0":"4","_c1":"Di","_c2":"x"}'),
         ("b.csv", '{"_c0":"abc","_c1":"Bob","_c2":"2"}'),
         ("c.csv", '{"_c0":"x","_c1":"y","_c2":"z"}'),
@@ -579,8 +579,8 @@ def test_doubled_quotes_are_one_whatever_else_is_said_of_the_files(
     folder = put(tmp_path / "in", a_csv='0,"Ann",1\n', b_csv=DOUBLED)
     statement = f"COPY INTO {shop} FROM '{folder}' FILE_FORMAT = (TYPE = CSV{option})"
     assert [each[1] for each in copy(module_session, statement)] == ["LOADED", "LOADED"]
-    found = rows(module_session, f"SELECT id, name FROM {shop} WHERE id > 0 ORDER BY id")
-    assert found == UNDOUBLED
+    loaded = rows(module_session, f"SELECT id, name FROM {shop} WHERE id > 0 ORDER BY id")
+    assert loaded == UNDOUBLED
 
 
 def test_doubling_is_that_of_the_quote_that_is_set(

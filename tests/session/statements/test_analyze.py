@@ -20,8 +20,8 @@ KINDS = "SELECT commit_kind FROM `t$snapshots` ORDER BY snapshot_id"
 
 def columns(session: Session) -> dict[str, Any]:
     ((text,),) = rows(session, "SELECT colstat FROM `t$statistics`")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    statistics: dict[str, Any] = json.loads(text)
+    return statistics
 
 
 @pytest.fixture
@@ -74,8 +74,8 @@ def test_bounds_are_texts_of_paimon(session: Session) -> None:
         "NULL, X'01')"
     )
     session.run("ANALYZE TABLE t COMPUTE STATISTICS FOR ALL COLUMNS")
-    found = columns(session)
-    bounds = {name: (of.get("min"), of.get("max"), of["maxLen"]) for name, of in found.items()}
+    statistics = columns(session)
+    bounds = {name: (of.get("min"), of.get("max"), of["maxLen"]) for name, of in statistics.items()}
     assert bounds == {
         "y": ("1", "1", 1),
         "f": ("0.1", "1.5", 4),
@@ -88,7 +88,7 @@ def test_bounds_are_texts_of_paimon(session: Session) -> None:
         "wall": ("2020-01-01 10:00:01.500000", "2020-01-01 10:00:01.500000", 8),
         "x": (None, None, 2),
     }
-    assert found["y"]["nullCount"] == 1
+    assert statistics["y"]["nullCount"] == 1
 
 
 def test_append_table_is_counted_without_a_job_by_noscan(session: Session) -> None:
@@ -109,7 +109,7 @@ def test_empty_table_gets_no_snapshot(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "expected"),
     [
         ("ANALYZE TABLE t COMPUTE STATISTICS NOSCAN", "Leave NOSCAN out"),
         ("ANALYZE TABLE t PARTITION (dt = 'x') COMPUTE STATISTICS", "whole table"),
@@ -125,13 +125,13 @@ def test_empty_table_gets_no_snapshot(session: Session) -> None:
     ],
 )
 def test_wrong_analysis_changes_nothing(
-    t: Session, warehouse: Path, statement: str, said: str
+    t: Session, warehouse: Path, statement: str, expected: str
 ) -> None:
     t.run("CREATE TABLE n (id INT, a ARRAY<INT>)")
     before = {path for path in warehouse.rglob("*") if path.is_file()}
     with pytest.raises(PaimonMagicsError) as refusal:
         t.run(statement)
-    assert said in f"{refusal.value.message} {refusal.value.hint}"
+    assert expected in f"{refusal.value.message} {refusal.value.hint}"
     assert {path for path in warehouse.rglob("*") if path.is_file()} == before
 
 

@@ -26,7 +26,7 @@ from tests.session.rows import rows
 pytestmark = pytest.mark.spark
 
 SNAPSHOTS = "SELECT snapshot_id FROM orders$snapshots ORDER BY 1"
-ONE = "CALL sys.expire_snapshots(table => 'orders', retain_max => 1, retain_min => 1)"
+LAST_SNAPSHOT = "CALL sys.expire_snapshots(table => 'orders', retain_max => 1, retain_min => 1)"
 
 
 @pytest.fixture
@@ -49,11 +49,11 @@ def data_files(session: Session) -> list[Path]:
 
 def put(session: Session, path: str) -> Path:
     """A file that nothing refers to, three days old."""
-    made = folder(session) / path
-    made.parent.mkdir(parents=True, exist_ok=True)
-    made.write_bytes(b"12345")
-    os.utime(made, (time.time() - 3 * 86_400,) * 2)
-    return made
+    file = folder(session) / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"12345")
+    os.utime(file, (time.time() - 3 * 86_400,) * 2)
+    return file
 
 
 def files_in(message: str) -> int:
@@ -68,21 +68,21 @@ def snapshots(session: Session) -> list[int]:
 def test_expire_snapshots_removes_them_with_the_files_of_theirs(orders: Session) -> None:
     before = rows(orders, "SELECT * FROM orders")
     assert len(data_files(orders)) == 4
-    outcome = orders.run(ONE)
+    outcome = orders.run(LAST_SNAPSHOT)
     assert outcome.to_pylist() == [{"deleted_snapshots_count": 3}]
     assert str(outcome.to_arrow().schema.field(0).type) == "int32"
     assert outcome.table == "default.orders"
     assert outcome.message.startswith("`default.orders`: 3 snapshots removed, with ")
     assert snapshots(orders) == [4] and len(data_files(orders)) == 3
     assert rows(orders, "SELECT * FROM orders") == before
-    assert orders.run(ONE).to_pylist() == [{"deleted_snapshots_count": 0}]
+    assert orders.run(LAST_SNAPSHOT).to_pylist() == [{"deleted_snapshots_count": 0}]
 
 
 def test_dry_run_counts_what_goes_and_removes_nothing(orders: Session) -> None:
     before = sorted(folder(orders).rglob("*"))
-    counted = orders.run(ONE, dry_run=True).message
+    counted = orders.run(LAST_SNAPSHOT, dry_run=True).message
     assert sorted(folder(orders).rglob("*")) == before
-    gone = orders.run(ONE)
+    gone = orders.run(LAST_SNAPSHOT)
     files = gone.message.partition("with ")[2].partition(" ")[0]
     assert f"3 snapshots would be removed, with {files} files (" in counted
     left = [path for path in before if path.is_file() and path.exists()]
@@ -92,13 +92,13 @@ def test_dry_run_counts_what_goes_and_removes_nothing(orders: Session) -> None:
 def test_preview_shows_who_keeps_snapshots(orders: Session) -> None:
     orders.run("CALL sys.create_tag('orders', 'kept', 1)")
     orders.run("CALL sys.create_branch('orders', 'side', 'kept')")
-    shown = orders.preview(ONE)
+    shown = orders.preview(LAST_SNAPSHOT)
     assert [(r["kind"], r["name"], r["snapshot_id"]) for r in shown.to_pylist()] == [
         ("tag", "kept", 1),
         ("branch", "side", 1),
     ]
     assert "3 snapshots would be removed" in shown.notes[0] and snapshots(orders) == [1, 2, 3, 4]
-    notes = orders.run(ONE).notes
+    notes = orders.run(LAST_SNAPSHOT).notes
     assert "Kept by 1 tag: `kept` (snapshot 1)." in notes
     assert "Kept by 1 branch: `side` (snapshot 1)." in notes
     assert rows(orders, "SELECT id FROM orders VERSION AS OF 'kept'") == [(1,)]
@@ -144,12 +144,12 @@ def test_expire_changelogs_removes_what_outlived_its_snapshot(session: Session) 
     )
     for number in range(4):
         session.run(f"INSERT INTO orders VALUES ({number}, 'a')")
-    session.run(ONE)
+    session.run(LAST_SNAPSHOT)
     stored = folder(session) / "changelog"
     assert len(list(stored.glob("changelog-*"))) == 3
-    one = "CALL sys.expire_changelogs(table => 'orders', retain_max => 2, retain_min => 1)"
-    assert "2 changelogs would be removed" in session.run(one, dry_run=True).message
-    assert session.run(one).to_pylist() == [{"result": "2"}]
+    call = "CALL sys.expire_changelogs(table => 'orders', retain_max => 2, retain_min => 1)"
+    assert "2 changelogs would be removed" in session.run(call, dry_run=True).message
+    assert session.run(call).to_pylist() == [{"result": "2"}]
     every = "CALL sys.expire_changelogs(table => 'orders', delete_all => true)"
     assert session.run(every).to_pylist() == [
         {"result": "Delete all separated changelogs success."}
@@ -199,10 +199,10 @@ def test_partitions_whose_values_are_no_time_are_named(orders: Session) -> None:
         "CALL sys.expire_partitions(table => 'orders', expiration_time => '1 d', "
         "timestamp_formatter => 'yyyyMMdd')"
     )
-    said = "3 partitions can't expire, such as (2020-01-01)"
-    assert said in orders.run(call, dry_run=True).message
+    sentence = "3 partitions can't expire, such as (2020-01-01)"
+    assert sentence in orders.run(call, dry_run=True).message
     outcome = orders.run(call, confirm=True)
-    assert said in outcome.notes[0] and "timestamp_formatter" in outcome.notes[0]
+    assert sentence in outcome.notes[0] and "timestamp_formatter" in outcome.notes[0]
     right = call.replace("yyyyMMdd", "yyyy-MM-dd")
     assert "can't expire" not in orders.run(right, dry_run=True).message
     by_update = call.replace("yyyyMMdd'", "yyyyMMdd', expire_strategy => 'update-time'")
@@ -263,12 +263,12 @@ def test_purge_keeps_what_is_read_and_says_so(spark: Any, tmp_path: Path) -> Non
         dry = session.run(purge, dry_run=True).message
         outcome = session.run(purge, confirm=True)
         assert files_in(outcome.message) == files_in(dry) > 0
-        said = (
+        sentences = (
             "Kept by 1 snapshot that a session reads: snapshot 2.",
             "Snapshots from 2 on stay with their rows and files, which VERSION AS OF reads, until "
             "nobody reads them. Then repeat the call.",
         )
-        assert outcome.notes == said and dry.endswith(" ".join(said))
+        assert outcome.notes == sentences and dry.endswith(" ".join(sentences))
         assert snapshots(session) == [2, 3, 4]
         assert rows(session, "SELECT id FROM orders VERSION AS OF 3 ORDER BY 1") == [
             (1,),

@@ -89,7 +89,7 @@ def test_like_copies_a_branch_and_a_view_of_spark(t: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "error", "said"),
+    ("statement", "error", "expected"),
     [
         ("CREATE TABLE b LIKE nope", UnknownNameError, "no table `nope`"),
         ("CREATE TABLE b LIKE default.tt", UnknownNameError, "Did you mean `t`"),
@@ -115,11 +115,11 @@ def test_like_copies_a_branch_and_a_view_of_spark(t: Session) -> None:
     ],
 )
 def test_wrong_like_makes_no_table(
-    t: Session, statement: str, error: type[PaimonMagicsError], said: str
+    t: Session, statement: str, error: type[PaimonMagicsError], expected: str
 ) -> None:
     with pytest.raises(error) as refusal:
         t.run(statement)
-    assert said in f"{refusal.value.message} {refusal.value.hint}"
+    assert expected in f"{refusal.value.message} {refusal.value.hint}"
     assert rows(t, "SHOW TABLES") == [("default", "t", False)]
 
 
@@ -257,9 +257,9 @@ def test_loss_of_history_alone_is_asked_about(
     session.run("CREATE OR REPLACE TABLE t (id INT, dt STRING) PARTITIONED BY (dt)", confirm=True)
     session.run("INSERT INTO t VALUES (1, 'x')")
     session.run(steps, confirm=True)
-    with pytest.raises(UnconfirmedError) as asked:
+    with pytest.raises(UnconfirmedError) as question:
         session.run(drop, confirm=False)
-    assert loss in asked.value.message
+    assert loss in question.value.message
     assert loss.removeprefix("removes ") in session.run(drop, dry_run=True).message
     assert rows(session, "SELECT * FROM t VERSION AS OF 1") == [(1, "x")]
 
@@ -275,7 +275,7 @@ def test_missing_table_is_created_by_or_replace_only(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "expected"),
     [
         ("CREATE OR REPLACE TABLE t AS SELECT * FROM nope", "nope"),
         ("CREATE OR REPLACE TABLE t AS SELECT id, id FROM t", "id"),
@@ -292,12 +292,12 @@ def test_missing_table_is_created_by_or_replace_only(session: Session) -> None:
     ],
 )
 def test_wrong_replacement_leaves_the_table_and_no_files(
-    t: Session, warehouse: Path, statement: str, said: str
+    t: Session, warehouse: Path, statement: str, expected: str
 ) -> None:
     before = files(warehouse)
     with pytest.raises(PaimonMagicsError) as refusal:
         t.run(statement)
-    assert said in f"{refusal.value.message} {refusal.value.hint}"
+    assert expected in f"{refusal.value.message} {refusal.value.hint}"
     assert files(warehouse) == before
     assert rows(t, "SELECT * FROM t ORDER BY id") == [(1, "a", 1), (2, "b", 2)]
 

@@ -60,9 +60,9 @@ def test_notes_that_an_earlier_version_left_alone_do_not_stop_a_rename(catalog: 
     assert catalog.table_exists(OTHER)
 
 
-@pytest.mark.parametrize("kept", ["other/file", "other/.attempts/pm-0.a.0", "other/bucket-0/x"])
-def test_folder_with_anything_else_stops_a_rename(catalog: Catalog, kept: str) -> None:
-    file = Path(catalog.load(TABLE).location).parent / kept
+@pytest.mark.parametrize("other", ["other/file", "other/.attempts/pm-0.a.0", "other/bucket-0/x"])
+def test_folder_with_anything_else_stops_a_rename(catalog: Catalog, other: str) -> None:
+    file = Path(catalog.load(TABLE).location).parent / other
     file.parent.mkdir(parents=True)
     file.write_bytes(b"")
     with pytest.raises(InvalidTableError, match="exists already"):

@@ -246,10 +246,10 @@ class World:
         documents = self.documents(branch, "snapshot").values()
         return max(documents, key=lambda d: d["id"], default=None)
 
-    def expire(self, branch: str | None, kept: int) -> None:
+    def expire(self, branch: str | None, count: int) -> None:
         table = self.table(branch)
         rules = ExpiryRules.also_write_only(table.schema).with_snapshots(
-            count_max=kept, count_min=kept, time_ms=0, limit=self.random.choice((2, 50))
+            count_max=count, count_min=count, time_ms=0, limit=self.random.choice((2, 50))
         )
         needed = [
             each.transaction.base_snapshot_id

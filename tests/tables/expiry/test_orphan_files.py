@@ -68,12 +68,12 @@ def age(table: Table, days: int = 3) -> None:
 
 def put(table: Table, *paths: str, days: int = 3) -> list[Path]:
     at = time.time() - days * 86_400
-    made = [Path(table.location) / path for path in paths]
-    for path in made:
+    files = [Path(table.location) / path for path in paths]
+    for path in files:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"12345")
         os.utime(path, (at, at))
-    return made
+    return files
 
 
 def clean(
@@ -251,27 +251,27 @@ def test_files_of_a_commit_that_may_be_published_again_stay(table: Table) -> Non
     (root / "snapshot/snapshot-4").unlink()
     (root / "snapshot/LATEST").write_text("3")
     assert previous and unreachable(table)
-    kept = clean(table, moment=lambda: moment_of(table, (), [publication]), dry_run=True)
-    assert kept.files == 1  # the base list, which the publication does not name
-    assert clean(table, dry_run=True).files > kept.files
+    receipt = clean(table, moment=lambda: moment_of(table, (), [publication]), dry_run=True)
+    assert receipt.files == 1  # the base list, which the publication does not name
+    assert clean(table, dry_run=True).files > receipt.files
 
 
 def test_file_that_is_committed_meanwhile_stays(table: Table) -> None:
     """By a writer that leaves no notes and has no transaction, such as Flink."""
     messages = written(table, rows_of(table, 9))
     age(table)
-    asked = 0
+    questions = 0
 
     def moment() -> Moment:
-        nonlocal asked
-        asked += 1
-        if asked == 2:  # the folders were listed
+        nonlocal questions
+        questions += 1
+        if questions == 2:  # the folders were listed
             ours(table, Append(), messages, "flink")
         return moment_of(table, (), ())
 
     put(table, *ORPHANS[:2])
     assert clean(table, moment=moment).files == 2
-    assert asked >= 2 and missing(table) == unreachable(table) == set()
+    assert questions >= 2 and missing(table) == unreachable(table) == set()
 
 
 def test_files_of_an_interrupted_expiry_wait_for_the_next_one(table: Table) -> None:
@@ -298,18 +298,18 @@ def test_expiry_by_another_engine_meanwhile_stops_the_cleaning(table: Table) -> 
     """It removes manifests that were about to be read, each time."""
     put(table, *ORPHANS)
     before = files(table)
-    asked = 0
+    questions = 0
 
     def moment() -> Moment:
-        nonlocal asked
-        asked += 1
-        found = moment_of(table, (), ())
-        if asked <= 3:
-            gone = f"main/0/{asked}"
-            first = next(iter(found.states.values()))
+        nonlocal questions
+        questions += 1
+        present = moment_of(table, (), ())
+        if questions <= 3:
+            gone = f"main/0/{questions}"
+            first = next(iter(present.states.values()))
             lost = type("Lost", (), {**vars(first), "delta_manifest_list": "manifest-list-lost"})
-            return Moment(found.prefixes, {**found.states, gone: lost}, found.remains)
-        return found
+            return Moment(present.prefixes, {**present.states, gone: lost}, present.remains)
+        return present
 
     with pytest.raises(CommitConflictError, match="expire while it is cleaned"):
         clean(table, moment=moment)
