@@ -297,9 +297,11 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time has passed; comes about once a second."""
+    """Time has passed; comes about once a second. The tasks of the transactions `noting` note their
+    attempts, and so find out by themselves that their transaction has ended."""
 
     now_ms: int
+    noting: frozenset[str] = frozenset()
 
 
 Event = (

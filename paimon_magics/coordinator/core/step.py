@@ -148,8 +148,8 @@ def step(state: State, event: Event) -> Step:
             return replace(state, pause=None), (SavePause(None), Reply(ask, Done()))
         case Restored():
             return _restored(state, event)
-        case Ticked(now_ms=now_ms):
-            return _ticked(state, now_ms)
+        case Ticked(now_ms=now_ms, noting=noting):
+            return _ticked(state, now_ms, noting)
 
 
 def _begin(state: State, event: BeginRequested) -> Step:
@@ -397,8 +397,9 @@ def _restored(state: State, event: Restored) -> Step:
 # Effects of time: leases expire, removals are retried, receipts are forgotten.
 
 
-def _ticked(state: State, now_ms: int) -> Step:
-    """Return the state at `now_ms`, and what must be done then."""
+def _ticked(state: State, now_ms: int, noting: frozenset[str]) -> Step:
+    """Return the state at `now_ms`, and what must be done then. The files of transactions whose
+    tasks are `noting` their attempts wait for nothing."""
     effects: list[Effect] = []
     state = _without_stall(state, now_ms)
     for transaction in tuple(state.transactions.values()):
@@ -406,7 +407,7 @@ def _ticked(state: State, now_ms: int) -> Step:
             continue
         match transaction.phase:
             case Phase.ACTIVE:
-                grace_ms = state.limits.cleanup_grace_ms
+                grace_ms = 0 if transaction.id in noting else state.limits.cleanup_grace_ms
                 expired = aborting(transaction, "its lease expired", now_ms, grace_ms)
                 state = with_transaction(state, expired)
                 effects.append(Save(expired))

@@ -33,8 +33,8 @@ class Limits:
     """Times in milliseconds.
 
     - `lease_ms`: a transaction without a heartbeat for this time is aborted.
-    - `cleanup_grace_ms`: how long the files of an expired transaction stay, so that its tasks can
-      end.
+    - `cleanup_grace_ms`: how long the files of an expired transaction stay whose tasks don't note
+      their attempts, so that they can end; and the time between trials to remove files.
     - `receipt_retention_ms`: how long the answer about a finished transaction is kept, with all
       that is needed to publish it again.
     - `watch_every_ms`: how often a table's publications are checked while nobody commits.

@@ -388,7 +388,14 @@ class StateThread:
     def _tick(self) -> None:
         if not self._tick_waits:
             self._tick_waits = True
-            self.put(QueuedEvent(Ticked(self._now_ms())))
+            now_ms = self._now_ms()
+            self.put(QueuedEvent(Ticked(now_ms, self._noting(now_ms))))
+
+    def _noting(self, now_ms: int) -> frozenset[str]:
+        """The expired transactions whose tasks note their attempts."""
+        expired = (id for id, t in self.state.transactions.items() if t.expires_at_ms <= now_ms)
+        opened = ((id, self.opened.get(id)) for id in expired)
+        return frozenset(id for id, t in opened if t is not None and t.attempts_folder is not None)
 
 
 def _has_happened(item: QueuedEvent) -> bool:

@@ -187,6 +187,15 @@ def test_expired_lease_ends_transaction_and_removes_files_after_grace() -> None:
     assert effects_of(state, Ticked(1210)) == ()
 
 
+def test_files_wait_for_no_tasks_that_find_out_themselves_that_their_lease_expired() -> None:
+    noting = frozenset("a")
+    state, effects = step(after(begun("a"), begun("b")), Ticked(100, noting))
+    assert [type(effect) for effect in effects] == [Save, Save]
+    state, effects = step(state, Ticked(101, noting))
+    assert effects == (RemoveFiles("a"),), "b's tasks may still write"
+    assert effects_of(state, Ticked(150)) == (RemoveFiles("b"),)
+
+
 def test_finished_transactions_are_forgotten_once_a_minute() -> None:
     state = State(LIMITS)
     assert effects_of(state, Ticked(59_999)) == ()
