@@ -177,7 +177,7 @@ class CreateTemporaryView(StatementText):
 @dataclass(frozen=True, slots=True)
 class PartitionItem:
     """One item of a PARTITION clause: `dt = 'x'` has a value (its SQL text), `hh` has None.
-    DROP PARTITION also compares: `dt < 'x'`."""
+    DROP PARTITION also compares: `dt < 'x'`, `dt IN ('x', 'y')`, `dt IS NULL`."""
 
     column: str
     value: str | None

@@ -18,7 +18,12 @@ import pyarrow as pa
 from paimon_magics.coordinator.client.interface import Attempts
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest, value_text
-from paimon_magics.planning.commits.requests import Append, InsertChange, OverwriteTouched
+from paimon_magics.planning.commits.requests import (
+    Append,
+    InsertChange,
+    OverwritePartitions,
+    OverwriteTouched,
+)
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.row_changes.merges import Upsert
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
@@ -46,7 +51,14 @@ from paimon_magics.session.value_inputs import (
     shown,
 )
 from paimon_magics.session.writes.merged_schemas import merge_columns
-from paimon_magics.session.writes.outcomes import finished, of_write, with_losses, write_outcome
+from paimon_magics.session.writes.outcomes import (
+    finished,
+    of_write,
+    rows_back,
+    rows_taken,
+    with_losses,
+    write_outcome,
+)
 from paimon_magics.session.writes.prepare import (
     GivenRows,
     PreparedWrite,
@@ -77,7 +89,10 @@ from paimon_magics.statements.data_types import (
 )
 from paimon_magics.statements.statement import Insert, QueryText, TableName, TextRange
 from paimon_magics.statements.types.type_text import to_spark_sql
+from paimon_magics.tables.commits.replaced_partitions import PartitionSize, sizes_of_replaced
+from paimon_magics.tables.compaction.scopes import partitions_of
 from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.writing.table_write import CompletedWrite
 from paimon_magics.tables.writing.write_spec import WriteSpec
 from paimon_magics.tables.writing.writer import write_batches
 
@@ -181,6 +196,7 @@ def write_planned(
 ) -> Outcome:
     """Write and commit a planned INSERT once. `finish` is as in `run_write`."""
     rows = _rows_of_values(insert, prepared)
+    lost: list[PartitionSize] = []
 
     def write(current: PreparedWrite, task: WriteSpec) -> JobWritten:
         values = rows if current is prepared else _rows_of_values(insert, current)
@@ -190,6 +206,12 @@ def write_planned(
         written = write_batches(task, values.to_batches(), manifests=manifests)
         return JobWritten(written, repeated_attempts=False)
 
+    def planned(current: PreparedWrite, files: CompletedWrite) -> PreparedWrite:
+        to_commit = current if finish is None else finish(current, files)
+        # Rows that others add after this stop the commit, unless it may take them along.
+        lost[:] = _lost(scope, to_commit, files)
+        return to_commit
+
     kind = "INSERT OVERWRITE" if insert.overwrite else "INSERT"
     current, receipt, files = run_write(
         scope,
@@ -198,12 +220,15 @@ def write_planned(
         insert.text,
         write,
         lambda files: Operation(kind, inserted=files.rows),
-        finish,
+        planned,
     )
     kind = "INSERT OVERWRITE" if insert.overwrite else "INSERT INTO"
     done = f"{count_text(files.rows, 'row')} written"
     outcome = write_outcome(insert.text, kind, current.table, receipt, of_write(files), done)
     outcome = with_losses(outcome, current.table, files.losses)
+    if lost:
+        outcome.message = f"{outcome.message} {rows_taken(lost)} replaced."
+        outcome.notes = (*outcome.notes, rows_back(current.table.name, current.base[0]))
     return finished(
         scope,
         outcome,
@@ -212,6 +237,23 @@ def write_planned(
         overwrote=not isinstance(current.change, Append),
         files_each=files.files_each,
     )
+
+
+def _lost(
+    scope: StatementScope, written: PreparedWrite, files: CompletedWrite
+) -> list[PartitionSize]:
+    """What a write replaces."""
+    table, change = written.table, written.change
+    manifests = scope.manifests(table)
+    match change:
+        case Append():
+            return []
+        case OverwritePartitions(specs=specs):
+            return sizes_of_replaced(table, specs=specs, manifests=manifests)
+        case OverwriteTouched():
+            touched = partitions_of(table, (partition for partition, _ in files.buckets))
+            values = list(zip(*(column.to_pylist() for column in touched.values), strict=True))
+            return sizes_of_replaced(table, partitions=values, manifests=manifests)
 
 
 def _rows_of_values(insert: Insert, prepared: PreparedWrite) -> pa.Table | None:

@@ -32,8 +32,6 @@ from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.outcomes import (
     Replaced,
     replaced_by_insert,
-    rows_back,
-    rows_taken,
 )
 from paimon_magics.session.writes.partitions import PartitionSpec
 from paimon_magics.session.writes.prepare import PreparedWrite, prepare_insert
@@ -43,7 +41,6 @@ from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import Delete, Insert
 from paimon_magics.tables.commits.replaced_partitions import (
-    PartitionSize,
     partition_texts,
     sizes_of_replaced,
 )
@@ -81,18 +78,6 @@ def run_replacing(
     that would not be in the replaced partitions."""
     prepared = prepare_replacing(scope, insert, parameters)
     before = prepared.change.specs if isinstance(prepared.change, OverwritePartitions) else ()
-    lost: list[PartitionSize] = []
-
-    def finish(written: PreparedWrite, files: CompletedWrite) -> PreparedWrite:
-        to_commit = replacing(written, files)
-        change = to_commit.change
-        # Rows that others add after this stop the commit, unless it may take them along.
-        lost[:] = (
-            sizes_of_replaced(written.table, specs=change.specs)
-            if isinstance(change, OverwritePartitions)
-            else ()
-        )
-        return to_commit
 
     def replacing(written: PreparedWrite, files: CompletedWrite) -> PreparedWrite:
         table = written.table
@@ -111,13 +96,9 @@ def run_replacing(
             raise _outside(table, insert, outside[0])
         return replace(written, change=_change(scope, tuple(dict.fromkeys((*before, *values)))))
 
-    outcome = write_planned(scope, insert, prepared, Attempts(reruns_max=0), finish)
+    outcome = write_planned(scope, insert, prepared, Attempts(reruns_max=0), replacing)
     outcome.kind = KIND
     outcome.message = (outcome.message or "").replace("INSERT OVERWRITE", KIND, 1)
-    if lost:
-        outcome.message = f"{outcome.message} {rows_taken(lost)} replaced."
-        base_id = prepared.base[0] if prepared.base else 0
-        outcome.notes = (*outcome.notes, rows_back(prepared.table.name, base_id))
     return outcome
 
 

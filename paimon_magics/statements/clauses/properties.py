@@ -10,6 +10,11 @@ _EACH_VALUE = (
     "it drops whole partitions at once."
 )
 _COMPARISONS = ("=", "==", "<", "<=", ">", ">=", "<>", "!=", "<=>")
+_WORDS = ("BETWEEN", "IN", "LIKE")
+_BETWEEN_ITEMS = (
+    "A comma joins conditions that all hold: PARTITION (day > 'a', day < 'c'). For others write "
+    "PARTITION (…), PARTITION (…)."
+)
 _ONE_OF_THEM = "Leave one of them out."
 
 
@@ -55,7 +60,8 @@ def read_partition(
     cursor: Cursor, *, values_needed: bool = False, comparisons: bool = False
 ) -> tuple[PartitionItem, ...]:
     """Read `(column [= value], …)`. With `values_needed`, an item without a value is an error. With
-    `comparisons` other operators may be in place of `=`, and a column may occur again."""
+    `comparisons` other operators may be in place of `=` (`<`, BETWEEN, IN, LIKE, IS NULL …), and a
+    column may occur again."""
     columns: set[str] = set()
 
     def item() -> PartitionItem:
@@ -65,9 +71,8 @@ def read_partition(
             cursor.fail_at(position, f"The partition column `{column}` occurs twice.", _ONE_OF_THEM)
         columns.add(column.lower())
         value, operator = None, "="
-        if comparisons and cursor.at_any(*_COMPARISONS):
-            operator = cursor.next().text
-            value = cursor.text_until(",", what="the partition's value")
+        if comparisons and (compared := _comparison(cursor)) is not None:
+            operator, value = compared
         elif cursor.accept_any("=", "=="):
             value = cursor.text_until(",", what="the partition's value")
         elif values_needed:
@@ -77,6 +82,36 @@ def read_partition(
         return PartitionItem(column, value, position, "=" if operator == "==" else operator)
 
     return cursor.in_brackets(item)
+
+
+def _comparison(cursor: Cursor) -> tuple[str, str] | None:
+    """The operator and the value of a comparison; None where there is none."""
+    if cursor.at_any(*_COMPARISONS):
+        return cursor.next().text, _compared_value(cursor)
+    if cursor.accept("IS"):
+        negated = "NOT " if cursor.accept("NOT") else ""
+        cursor.expect("NULL")
+        return "IS", f"{negated}NULL"
+    negated = "NOT " if cursor.at("NOT") and cursor.peek(1).upper in _WORDS else ""
+    if negated:
+        cursor.next()
+    if not cursor.at_any(*_WORDS):
+        return None
+    word = cursor.next().upper
+    if word == "BETWEEN":
+        first = cursor.text_until(",", "AND", what="the first value")
+        cursor.expect("AND")
+        return f"{negated}{word}", f"{first} AND {_compared_value(cursor)}"
+    if word == "IN" and not cursor.at("("):
+        cursor.fail("the values in brackets")
+    return f"{negated}{word}", _compared_value(cursor)
+
+
+def _compared_value(cursor: Cursor) -> str:
+    value = cursor.text_until(",", "AND", "OR", what="the partition's value")
+    if not cursor.at_any(",", ")"):
+        cursor.fail("`,` or `)`", hint=_BETWEEN_ITEMS)
+    return value
 
 
 def _property_value(cursor: Cursor) -> str:

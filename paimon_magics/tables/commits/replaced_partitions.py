@@ -42,13 +42,15 @@ def sizes_of_replaced(
     *,
     specs: Sequence[Spec] | None = None,
     partitions: Sequence[tuple[Any, ...]] = (),
+    manifests: ManifestCache | None = None,
 ) -> list[PartitionSize]:
     """The sizes of the partitions in the latest snapshot that match any of `specs` (all if it is
-    empty) or, if it is None, have the values of `partitions`. Reads all manifests."""
+    empty) or, if it is None, have the values of `partitions`. Reads all manifests that `manifests`,
+    a cache of the table's, has not."""
     snapshot = latest_snapshot(table.paimon)
     if snapshot is None:
         return []
-    files = live_files(ManifestCache(table.paimon), snapshot)
+    files = live_files(manifests or ManifestCache(table.paimon), snapshot)
     values, of_files = partition_values(table.paimon, files)
     chosen = _chosen(table, values, specs, set(partitions))
     buckets = np.asarray(files.column("bucket"))

@@ -76,7 +76,7 @@ def test_insert_replaces_by_some_partition_columns(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "expected"),
     [
         ("INSERT INTO t REPLACE WHERE day = 'x' SELECT 4, 'c', 'y'", "partition (day = 'y')"),
         ("INSERT INTO t REPLACE WHERE id = 3 SELECT 5, 'c', 'y'", "not choose whole partitions"),
@@ -94,12 +94,12 @@ def test_insert_replaces_by_some_partition_columns(session: Session) -> None:
     ],
 )  # fmt: skip
 def test_wrong_replacing_insert_leaves_table_and_files(
-    t: Session, warehouse: Path, statement: str, said: str
+    t: Session, warehouse: Path, statement: str, expected: str
 ) -> None:
     before = {path for path in warehouse.rglob("*") if path.is_file()}
     with pytest.raises(PaimonMagicsError) as refusal:
         t.run(statement)
-    assert said in f"{refusal.value.message} {refusal.value.hint}"
+    assert expected in f"{refusal.value.message} {refusal.value.hint}"
     assert rows(t, ALL) == ROWS
     assert {path for path in warehouse.rglob("*") if path.is_file()} == before
 
@@ -118,9 +118,9 @@ def test_replacing_insert_is_planned_explained_and_previewed(t: Session) -> None
 def test_condition_on_several_partitions_asks_before_it_replaces_them(t: Session) -> None:
     for condition in ("true", "day >= 'y'"):
         statement = f"INSERT INTO t REPLACE WHERE {condition} SELECT * FROM t WHERE false"
-        with pytest.raises(UnconfirmedError, match=r"REPLACE WHERE .* removes [23] rows") as asked:
+        with pytest.raises(UnconfirmedError, match=r"REPLACE WHERE .* removes [23] rows") as error:
             t.run(statement, confirm=False)
-        assert "CALL sys.rollback('default.t', '1')" in asked.value.hint
+        assert "CALL sys.rollback('default.t', '1')" in error.value.hint
     assert rows(t, ALL) == ROWS
     t.run("INSERT INTO t REPLACE WHERE day = 'x' SELECT 5, 'c', 'x'", confirm=False)
     t.run("INSERT INTO t REPLACE USING (day) SELECT 6, 'c', 'y'", confirm=False)
@@ -156,6 +156,29 @@ def test_plan_of_a_replacing_insert_is_what_it_does(session: Session) -> None:
     assert "2 rows in 2 files" in session.run(using).message
 
 
+@pytest.mark.parametrize(
+    ("statement", "mode", "lost"),
+    [
+        ("INSERT OVERWRITE t VALUES (7, 'n', 'x')", "static", "3 rows in 3 files"),
+        ("INSERT OVERWRITE t VALUES (7, 'n', 'x'), (8, 'n', 'n')", "dynamic", "1 row in 1 file"),
+        ("INSERT OVERWRITE t PARTITION (day = 'y') VALUES (7, 'n')", "static", "1 row in 1 file"),
+        ("INSERT OVERWRITE t PARTITION (day = 'n') VALUES (7, 'n')", "static", ""),
+        ("INSERT OVERWRITE t SELECT 7, 'n', 'n'", "dynamic", ""),
+    ],
+)
+def test_overwrite_says_what_it_replaced(t: Session, statement: str, mode: str, lost: str) -> None:
+    t.run(f"SET spark.sql.sources.partitionOverwriteMode = {mode}")
+    outcome = t.run(statement, confirm=True)
+    if lost:
+        assert lost in outcome.message and outcome.message.endswith(" replaced."), outcome.message
+        assert any("CALL sys.rollback('default.t', '1')" in note for note in outcome.notes)
+        t.run("CALL sys.rollback('default.t', '1')", confirm=True)
+        assert rows(t, ALL) == ROWS
+    else:
+        assert "replaced" not in outcome.message and outcome.notes == ()
+    t.run("RESET spark.sql.sources.partitionOverwriteMode")
+
+
 # ---- ADD and DROP PARTITION
 
 
@@ -167,7 +190,7 @@ def test_partition_to_add_begins_with_its_first_row(t: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "expected"),
     [
         ("ALTER TABLE t ADD PARTITION (day = 'x')", "IF NOT EXISTS"),
         ("ALTER TABLE t ADD PARTITION (dya = 'x')", "`day`"),
@@ -176,6 +199,12 @@ def test_partition_to_add_begins_with_its_first_row(t: Session) -> None:
         ("ALTER TABLE t DROP PARTITION (day > 'zz')", "no partition with `day` > 'zz'"),
         ("ALTER TABLE t DROP PARTITION (id > 1)", "`id` is not a partition column"),
         ("ALTER TABLE t DROP PARTITION (day >)", "the partition's value"),
+        ("ALTER TABLE t DROP PARTITION (day > 'a' OR day < 'b')", "PARTITION (…), PARTITION (…)"),
+        ("ALTER TABLE t DROP PARTITION (day BETWEEN 'a')", "AND"),
+        ("ALTER TABLE t DROP PARTITION (day IN 'a')", "IN needs a list"),
+        ("ALTER TABLE t DROP PARTITION (day IS 'a')", "NULL"),
+        ("ALTER TABLE t DROP PARTITION (day IN ('nope'))", "no partition with `day` IN ('nope')"),
+        ("ALTER TABLE t DROP PARTITION (day IS NULL)", "no partition with `day` IS NULL"),
         ("DESCRIBE t PARTITION (day = 'n')", "no partition (day = 'n')"),
         ("DESCRIBE t PARTITION (day = 'x') id", "not both"),
         ("SHOW TABLE EXTENDED", "LIKE"),
@@ -189,11 +218,11 @@ def test_partition_to_add_begins_with_its_first_row(t: Session) -> None:
     ],
 )
 def test_wrong_statement_about_a_partition_names_the_next_step(
-    t: Session, statement: str, said: str
+    t: Session, statement: str, expected: str
 ) -> None:
     with pytest.raises(PaimonMagicsError) as refusal:
         t.run(statement)
-    assert said in f"{refusal.value.message} {refusal.value.hint}"
+    assert expected in f"{refusal.value.message} {refusal.value.hint}"
     assert rows(t, ALL) == ROWS
 
 
@@ -219,8 +248,8 @@ def test_value_of_another_type_than_its_partition_column_is_named(session: Sessi
     ):
         with pytest.raises(PaimonMagicsError) as refusal:
             session.run(statement)
-        said = f"{refusal.value.message} {refusal.value.hint}"
-        assert "DATE" in said and "whole partitions" not in said, said
+        text = f"{refusal.value.message} {refusal.value.hint}"
+        assert "DATE" in text and "whole partitions" not in text, text
     assert rows(session, "SELECT id FROM days") == [(1,)]
 
 
@@ -233,8 +262,8 @@ def test_dry_run_counts_the_rows_of_partitions_that_would_go(t: Session) -> None
         "ALTER TABLE t RENAME TO u": "Would rename `default.t` to `default.u`.",
         "ALTER TABLE t ADD PARTITION (day = 'n')": "needs no ADD PARTITION",
     }
-    for statement, said in counted.items():
-        assert said in t.run(statement, dry_run=True).message
+    for statement, sentence in counted.items():
+        assert sentence in t.run(statement, dry_run=True).message
     with pytest.raises(UnknownNameError, match="no partition"):
         t.run("ALTER TABLE t DROP PARTITION (day = 'n')", dry_run=True)
     assert rows(t, ALL) == ROWS
@@ -255,6 +284,32 @@ def test_partitions_are_dropped_by_a_range_of_dates(session: Session) -> None:
         {"d": "2026-01-03"},
     )
     assert [row[0] for row in rows(session, ALL)] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("condition", "left"),
+    [
+        ("day BETWEEN '2026-01-02' AND '2026-01-04'", {1, 5, None}),
+        ("day NOT BETWEEN '2026-01-02' AND '2026-01-04'", {2, 3, 4, None}),
+        ("day IN ('2026-01-01', '2026-01-05')", {2, 3, 4, None}),
+        ("day NOT IN ('2026-01-01', '2026-01-05')", {1, 5, None}),
+        ("day IS NULL", {1, 2, 3, 4, 5}),
+        ("day is not null, day > '2026-01-02'", {1, 2, None}),
+        ("day LIKE '%-03'", {1, 2, 4, 5, None}),
+        ("day IN (:one, :two)", {2, 3, 4, 5, None}),
+    ],
+)
+def test_partitions_are_dropped_by_any_condition(
+    session: Session, condition: str, left: set[int | None]
+) -> None:
+    session.run(
+        "CREATE TABLE t (id INT, day DATE) PARTITIONED BY (day);"
+        "INSERT INTO t VALUES (NULL, NULL), "
+        + ", ".join(f"({day}, DATE '2026-01-0{day}')" for day in range(1, 6))
+    )
+    parameters = {"one": "2026-01-01", "two": "2027-01-01"} if ":one" in condition else {}
+    session.run(f"ALTER TABLE t DROP PARTITION ({condition})", parameters, confirm=True)
+    assert {row[0] for row in rows(session, "SELECT id FROM t")} == left
 
 
 # ---- what is known of tables
