@@ -19,6 +19,7 @@ STEPS = (
     "statement.written",  # its files are written, no commit is requested
     "load.noted",  # a COPY INTO has noted its files in the table's history, nothing is committed
     "load.committed",  # it is committed, the history of loaded files is not complete
+    "load.published",  # a coordinator has committed it, and not completed the history
     "epoch.noted",  # a stream's epoch has its transaction, which is noted; nothing is written
     "epoch.committed",  # it is committed, and Spark does not know it yet
     "attempt.noted",  # a task has noted where it will write, and has written nothing

@@ -10,7 +10,7 @@ from paimon_magics.planning.formatting import shortened
 from paimon_magics.redaction import redacted
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.statements.lexing.tokens import without_values
-from paimon_magics.tables.snapshots.provenance import LOAD, PREFIX
+from paimon_magics.tables.snapshots.provenance import PREFIX
 
 _HASH_CHARACTERS = 16
 _TEXT_MAX = 2_000  # each snapshot has it
@@ -18,14 +18,12 @@ _TEXT_MAX = 2_000  # each snapshot has it
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a statement has done: the kind of statement, and its rows by what became of them. `load`
-    is the id of a COPY INTO, by which the history of loaded files knows it (LOAD)."""
+    """What a statement has done: the kind of statement, and its rows by what became of them."""
 
     name: str
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
-    load: str = ""
 
 
 def engine_name(spark_version: str) -> str:
@@ -64,7 +62,6 @@ def provenance(
         "inserted": str(operation.inserted or ""),
         "updated": str(operation.updated or ""),
         "deleted": str(operation.deleted or ""),
-        LOAD: operation.load,
         "seconds": "" if seconds is None else f"{seconds:.3f}",
     }
     return tuple((PREFIX + key, value) for key, value in noted.items() if value)

@@ -98,9 +98,9 @@ class OpenTables:
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch:
-    """The micro-batch of a stream that a statement writes. `begun` is called with each transaction
-    that is begun for it, before anything can be committed; `properties` go into its snapshot."""
+class Attachment:
+    """What is attached to the transactions of a statement: `begun` is called with each one, before
+    anything can be committed; `properties` go into its snapshot."""
 
     begun: Callable[[Transaction], None]
     properties: tuple[tuple[str, str], ...]
@@ -111,32 +111,32 @@ class StatementScope:
     """What one statement works with.
 
     `frames` are the Python variables whose frames its query may name; None if it can't name any.
-    `notes` are for the user, on what its names came to mean. `epoch` is the micro-batch that it
-    writes. With `fills_table` the rows that it reads become rows of a table.
+    `notes` are for the user, on what its names came to mean. `attachment`
+    goes with its transactions. With `fills_table` the rows that it reads become rows of a table.
     """
 
     connection: Connection
     frames: Mapping[str, object] | None = None
     tables: OpenTables = field(init=False)
     notes: list[str] = field(default_factory=list)
-    epoch: Epoch | None = None
+    attachment: Attachment | None = None
     fills_table: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tables", OpenTables(self.connection.catalog))
 
-    def _with(self, *, epoch: Epoch | None, fills_table: bool) -> StatementScope:
-        scope = replace(self, epoch=epoch, fills_table=fills_table)
+    def _with(self, *, attachment: Attachment | None, fills_table: bool) -> StatementScope:
+        scope = replace(self, attachment=attachment, fills_table=fills_table)
         object.__setattr__(scope, "tables", self.tables)
         return scope
 
     def filling(self) -> StatementScope:
         """The same statement, for a read whose rows become rows of a table."""
-        return self._with(epoch=self.epoch, fills_table=True)
+        return self._with(attachment=self.attachment, fills_table=True)
 
-    def of_epoch(self, epoch: Epoch) -> StatementScope:
-        """The same statement, for writing a stream's micro-batch."""
-        return self._with(epoch=epoch, fills_table=self.fills_table)
+    def attaching(self, attachment: Attachment) -> StatementScope:
+        """The same statement, with this for its transactions."""
+        return self._with(attachment=attachment, fills_table=self.fills_table)
 
     def renewed(self) -> StatementScope:
         """A new scope on the same connection, for what happens after the statement."""

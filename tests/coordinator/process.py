@@ -114,8 +114,9 @@ class Process:
         self.running.communicate(timeout=30)
         return self.running.wait()
 
-    def client(self) -> RemoteCoordinator:
-        self._clients.append(RemoteCoordinator(At(self.address, self.token())))
+    def client(self, token: str | None = None) -> RemoteCoordinator:
+        """A client, by default with the token of the process. `close` closes it."""
+        self._clients.append(RemoteCoordinator(At(self.address, token or self.token())))
         return self._clients[-1]
 
     def token(self) -> str:

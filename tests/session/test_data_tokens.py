@@ -3,6 +3,7 @@ there is none of moto, which does not; see `coordinator/data_tokens`. A key last
 that statements outlive several."""
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import paimon_magics
 from paimon_magics import Session
-from paimon_magics.errors import PaimonMagicsError, UnknownNameError
+from paimon_magics.errors import OutdatedPlanError, PaimonMagicsError, UnknownNameError
 from paimon_magics.session.doctor import doctor
 from tests.backends.minio import minio, minio_program
 from tests.backends.s3 import Bucket, s3_server
@@ -201,3 +202,57 @@ def test_grants_that_fit_into_no_key_are_named_at_connect(
     many = [f"read=shop.table_{number}" for number in range(60)]
     with pytest.raises(PaimonMagicsError, match="The policy of the key has"):
         connected(spark, coordinator, token(coordinator, "many", *many))
+
+
+def test_copy_into_leaves_the_history_to_the_coordinator(
+    spark: SparkSession, coordinator: Process, bucket: Bucket, filled: None, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("11,x\n12,y\n")
+    writer = token(coordinator, "loader", "change=shop.orders")
+    statement = f"COPY INTO shop.orders FROM '{tmp_path}' FILE_FORMAT = (TYPE = CSV)"
+    folder = "warehouse/shop.db/orders/copy-into/"
+    with connected(spark, coordinator, writer) as session:
+        first = session.run(statement).to_pylist()
+        assert [(row["status"], row["rows_loaded"]) for row in first] == [("LOADED", 2)]
+        records = bucket.objects(f"{folder}history")
+        assert len(records) == 1, "written by the coordinator: such a key may not"
+        assert bucket.objects(f"{folder}pending") == []
+        again = session.run(statement).to_pylist()
+        assert {row["status"] for row in again} == {"SKIPPED"}
+        if minio_program() is not None:  # moto enforces no policy
+            store = session.catalog.stores.of(session.warehouse)
+            place = f"{session.warehouse.rstrip('/')}/shop.db/orders/copy-into"
+            for name in (records[0].rpartition("/")[2], "load-0123456789abcdef-1"):
+                with pytest.raises(PaimonMagicsError):
+                    store.write(f"{place}/history/{name}", b"forged")
+            with pytest.raises(PaimonMagicsError):
+                store.write(f"{place}/pending/paimon-magics-forged", b"forged")
+
+
+def test_two_sessions_with_keys_load_a_file_once(
+    spark: SparkSession, coordinator: Process, filled: None, tmp_path: Path
+) -> None:
+    (tmp_path / "twice.csv").write_text("21,x\n22,y\n")
+    statement = f"COPY INTO shop.orders FROM '{tmp_path}' FILE_FORMAT = (TYPE = CSV)"
+    writer = token(coordinator, "loader", "change=shop.orders")  # a process has one token
+    answers: list[str] = []
+    both = threading.Barrier(2)
+
+    def load() -> None:
+        with connected(spark, coordinator, writer) as session:
+            both.wait(60)
+            try:
+                answers.extend(row["status"] for row in session.run(statement).to_pylist())
+            except OutdatedPlanError:
+                answers.append("OUTDATED")
+            both.wait(240)
+
+    threads = [threading.Thread(target=load) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(240)
+    assert len(answers) == 2 and answers.count("LOADED") == 1, answers
+    with connected(spark, coordinator, token(coordinator, "owner", "write")) as session:
+        loaded = session.run("SELECT k FROM shop.orders WHERE k BETWEEN 21 AND 22").to_pylist()
+        assert sorted(row["k"] for row in loaded) == [21, 22]

@@ -28,6 +28,7 @@ from paimon_magics.planning.commits.requests import (
     Transaction,
     Waiting,
 )
+from paimon_magics.planning.copying.load_history import LoadRecord
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.replacements import TableReplacement
 from paimon_magics.planning.schemas.table_schema import TableSchema
@@ -108,6 +109,19 @@ class CoordinatorClient(Protocol):
 
         Returns False if the caller has to note it. Raises SetupError for the query of somebody
         else, and CommitConflictError if the query has gone on to a later epoch.
+        """
+        return False
+
+    @property
+    def keeps_loads(self) -> bool:
+        """Whether the coordinator writes the history of loaded files, see `note_load`."""
+        return False
+
+    def note_load(self, transaction: Transaction, records: Sequence[LoadRecord]) -> bool:
+        """Note beside the table that a transaction loads these files. The commit completes the
+        history, the end of the transaction removes the note.
+
+        Returns False if the caller has to note it, and has to complete it.
         """
         return False
 

@@ -63,6 +63,7 @@ from paimon_magics.planning.commits.requests import (
     Transaction,
     Waiting,
 )
+from paimon_magics.planning.copying.load_history import LoadRecord
 from paimon_magics.statements.removals import TableRemoval
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange
@@ -211,6 +212,20 @@ class RemoteCoordinator:
         document = {"query": query_id, "epoch": epoch} | _adoption(transaction)
         try:
             self._transaction(self.transactions.id_of(transaction), "epoch", document)
+        except UnknownEndpointError:
+            return False
+        return True
+
+    @property
+    def keeps_loads(self) -> bool:
+        """See `CoordinatorClient.keeps_loads`."""
+        return True
+
+    def note_load(self, transaction: Transaction, records: Sequence[LoadRecord]) -> bool:
+        """See `CoordinatorClient.note_load`. A coordinator of an earlier version notes nothing."""
+        document = {"records": [record.document for record in records]} | _adoption(transaction)
+        try:
+            self._transaction(self.transactions.id_of(transaction), "load", document)
         except UnknownEndpointError:
             return False
         return True

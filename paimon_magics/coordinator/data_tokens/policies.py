@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from paimon_magics.coordinator.protocol.principals import Principal, Scope
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.commits.requests import ANY_NAMES
+from paimon_magics.planning.copying.load_history import PENDING_FOLDER
 
 POLICY_CHARACTERS_MAX = 2_048
 """The longest policy that STS takes with a request."""
@@ -45,10 +46,12 @@ class Level(IntEnum):
 
 
 # What the levels may neither write nor delete, below a table's folder and those of its branches.
-# `.attempts` tells the coordinator what to remove, `.streams` what streams pass over.
+# `.attempts` tells the coordinator what to remove, `.streams` what streams pass over, and
+# `copy-into/pending` which files are loaded by which commit. The records of loaded files, beside
+# it, are the connector's, which writes them with the key of the table.
 _PROTECTED: dict[Level, tuple[str, ...]] = {
     Level.ADD: ("branch/*",),
-    Level.COMMIT: ("schema/*", ".attempts/*", ".streams/*", _OWN),
+    Level.COMMIT: ("schema/*", ".attempts/*", ".streams/*", f"{PENDING_FOLDER}/*", _OWN),
 }
 # What COMMIT may delete and not write. The hints beside are written by who expires.
 _DELETED_ONLY = ("snapshot/snapshot-*",)

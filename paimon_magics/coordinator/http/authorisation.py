@@ -309,6 +309,7 @@ read     POST   /v1/transactions/{id}/commit                           = commit
 read     POST   /v1/transactions/{id}/compactions                      - its commit is kept
 read     POST   /v1/transactions/{id}/epoch                            - its commit is kept
 read     POST   /v1/transactions/{id}/heartbeat                        - its commit is kept
+read     POST   /v1/transactions/{id}/load                             - its commit is kept
 read     POST   /v1/transactions/{id}/sweep                            - its commit is kept
 alter    POST   /v1/paimon/databases                                   = create database
 alter    POST   /v1/paimon/tables/rename                               = rename table

@@ -51,6 +51,7 @@ _BODIES: Mapping[str, str] = {
     "POST /v1/transactions/{id}/compactions": "buckets:objects",
     "POST /v1/tables/removals": "id:string table:table removal:object is_trial:boolean",
     "POST /v1/transactions/{id}/epoch": "query:string epoch:integer transaction:object?",
+    "POST /v1/transactions/{id}/load": "records:objects transaction:object?",
     "POST /v1/tables/versions": "table:table change:object repeated:boolean",
     "POST /v1/tables/check": "table:table",
     "POST /v1/tables/resume": "table:table",

@@ -46,6 +46,7 @@ from paimon_magics.coordinator.service.commit_rights import check_begins, check_
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.transactions import PlaceOf, Purpose, check_adopted_id
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
+from paimon_magics.planning.copying.load_history import records_of
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.tables.commits.epochs import EpochNote
 from paimon_magics.tables.snapshots.provenance import USER, check_client_properties
@@ -71,6 +72,7 @@ def transaction_routes(
         Route("/v1/transactions/{id}/sweep", handlers.sweep, methods=["POST"]),
         Route("/v1/transactions/{id}/compactions", handlers.compactions, methods=["POST"]),
         Route("/v1/transactions/{id}/epoch", handlers.epoch, methods=["POST"]),
+        Route("/v1/transactions/{id}/load", handlers.load, methods=["POST"]),
     ]
 
 
@@ -254,23 +256,43 @@ class _Handlers:
         query, number = str(member(body, "query", str)), int(member(body, "epoch", int))
         principal = principal_of(request)
 
-        def note() -> Response:
-            transaction = self._stored.opened(id)
-            if transaction is None and id != _NONE and "transaction" in body:
-                document = member(body, "transaction", dict)
-                transaction = self._transactions.brought(id, document)
-            if transaction is None:
-                return answer_response(Unknown())
+        def note(transaction: Transaction) -> None:
             name = transaction.table
-            check_begins(principal, name, self._coordinator.load)
             may_replace = principal.may_on(Scope.CHANGE, name.database or "", name.table)
             owner = principal.name or ""
             self._transactions.note_epoch(
                 query, EpochNote(number, transaction, id, owner), may_replace=may_replace
             )
-            return JSONResponse({"status": "noted"})
 
-        return await run_in_threadpool(note)
+        return await run_in_threadpool(self._noted, id, body, principal, note)
+
+    async def load(self, request: Request) -> Response:
+        id = await self._own(request)
+        body = await json_body(request)
+        records = records_of(member(body, "records", Sequence))
+
+        def note(transaction: Transaction) -> None:
+            self._transactions.note_load(transaction, records)
+
+        return await run_in_threadpool(self._noted, id, body, principal_of(request), note)
+
+    def _noted(
+        self,
+        id: str,
+        body: dict[str, Any],
+        principal: Principal,
+        note: Callable[[Transaction], None],
+    ) -> Response:
+        """Note something about a transaction that is open, here or at an earlier coordinator."""
+        transaction = self._stored.opened(id)
+        if transaction is None and id != _NONE and "transaction" in body:
+            document = member(body, "transaction", dict)
+            transaction = self._transactions.brought(id, document)
+        if transaction is None:
+            return answer_response(Unknown())
+        check_begins(principal, transaction.table, self._coordinator.load)
+        note(transaction)
+        return JSONResponse({"status": "noted"})
 
     async def _own(self, request: Request, or_with: Scope | None = None) -> str:
         """The id of the path's transaction. Raises NotTheirsError unless it belongs to the sender,

@@ -75,7 +75,8 @@ from paimon_magics.tables.commits.fencing import DeposedError, commit_fenced, is
 from paimon_magics.tables.commits.message_checks import has_other_creation
 from paimon_magics.tables.commits.publication_checks import unnamed_receipt
 from paimon_magics.tables.commits.receipts import find_commit
-from paimon_magics.tables.snapshots.provenance import PREFIX
+from paimon_magics.tables.snapshots.load_history import LoadHistory
+from paimon_magics.tables.snapshots.provenance import LOAD, PREFIX
 from paimon_magics.tables.stores.store import UnreachableError
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import LeftTo, remove_uncommitted
@@ -159,6 +160,7 @@ class CommitWorker:
             receipt = find_commit(table, transaction) or unnamed_receipt(decoded_request)
             if receipt is not None:
                 self._tidy(table, id, transaction, adopted)
+                self._record_load(decoded_request, receipt)
                 self._settle(decoded_request)
                 publication = publication_of(id, decoded_request, receipt, now_ms())
                 return CommitPublished(id, receipt, self._now_ms(), publication)
@@ -211,6 +213,8 @@ class CommitWorker:
                 table, transaction, frozenset(), wait_ms_max, since, self._left_to(table)
             )
             reach("files.removed")
+            history = LoadHistory(table)
+            self._attempt("load history", lambda: history.forget(transaction.commit_user))
         self._drop_claim(transaction)
         if commit is not None:
             return CommitPublished(id, commit, self._now_ms())
@@ -273,11 +277,23 @@ class CommitWorker:
                 only_here=not self._may_be_others(adopted),
             )
         self._settle(decoded_request)
+        self._record_load(decoded_request, receipt)
         reach("commit.published")
         if run > 1:
             self._tidy(table, id, request.transaction, adopted)
         publication = publication_of(id, decoded_request, receipt, now_ms())
         return CommitPublished(id, receipt, self._now_ms(), publication, findings)
+
+    def _record_load(self, commit: DecodedRequest, receipt: CommitReceipt) -> None:
+        """Complete the history of the files that a commit has loaded. If it fails, whoever notes a
+        load next tries again; the note and the snapshot tell readers until then."""
+        if PREFIX + LOAD not in dict(commit.request.properties):
+            return
+        reach("load.published")
+        user = commit.request.transaction.commit_user
+        history = LoadHistory(commit.table)
+        with about(commit.table.name):
+            self._attempt("load history", lambda: history.record(user, receipt.snapshot_id))
 
     def _settle(self, commit: DecodedRequest) -> None:
         """Clean up after a commit. A failure is logged and counted: a later transaction of the

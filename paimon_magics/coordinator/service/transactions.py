@@ -69,6 +69,7 @@ from paimon_magics.planning.commits.requests import (
     commit_user_of,
     names_of,
 )
+from paimon_magics.planning.copying.load_history import LoadRecord, PendingLoad
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.writes.inserts import takes_one_at_a_time
 from paimon_magics.statements.statement import TableName
@@ -77,6 +78,7 @@ from paimon_magics.tables.commits.decoded_request import check_names, decoded
 from paimon_magics.tables.commits.epochs import EpochNote, note_epoch, noted_epoch
 from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
+from paimon_magics.tables.snapshots.load_history import LoadHistory
 from paimon_magics.tables.snapshots.provenance import PREFIX, noted_files
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import attempts_of, tidy_up, was_committed
@@ -358,6 +360,19 @@ class Transactions:
                 hint="Nothing was written. See where else the stream of this checkpoint runs.",
             )
         note_epoch(table, query_id, note)
+
+    def note_load(self, transaction: Transaction, records: Sequence[LoadRecord]) -> None:
+        """Note beside the table that a transaction loads files; see `LoadHistory`. The times are
+        this coordinator's: with a time of its own choice a client could replace the records of
+        others."""
+        self._worker.own()
+        history = LoadHistory(self._catalog.load(transaction.table))
+        now_ms = self._now_ms()
+        history.settle(now_ms)
+        mine = tuple(replace(record, loaded_ms=now_ms, snapshot_id=0) for record in records)
+        history.note(
+            PendingLoad(transaction.commit_user, transaction.base_snapshot_id, now_ms, mine)
+        )
 
     def _check_turn(self, name: TableName, ticket: str) -> None:
         if self._stored.opened(ticket) is not None:

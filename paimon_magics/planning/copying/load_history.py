@@ -3,17 +3,19 @@ that are not known to be complete.
 
 The connector writes a file for each loaded file, after its commit (`CopyLoadHistoryManager`). If it
 dies between the two, the file is loaded twice. Here a load notes its records as one document
-before its commit, and the snapshot has the load's id. Whoever comes next finds the document, and
-whether there is a snapshot with the id.
+before its commit, by the commit user of its transaction. Whoever comes next finds the document, and
+whether there is a snapshot of that commit user.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from typing import Any
+
+from paimon_magics.errors import InvalidValueError
 
 HISTORY_FOLDER = "copy-into/history"
 """The connector's folder of records, below a table's."""
@@ -67,6 +69,17 @@ def record_of(text: str | bytes) -> LoadRecord | None:
         return None
 
 
+def records_of(documents: Sequence[Any]) -> tuple[LoadRecord, ...]:
+    """The records of the documents of a client. Raises InvalidValueError for one that is none."""
+    try:
+        return tuple(map(_record, documents))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidValueError(
+            f"The record of a loaded file can't be read: {error!r}.",
+            hint=f"Send {', '.join(_KEYS)} of each file.",
+        ) from error
+
+
 def _record(document: Any) -> LoadRecord:
     path, *numbers = (document[key] for key in _KEYS)
     return LoadRecord(str(path), *map(int, numbers))
@@ -74,21 +87,25 @@ def _record(document: Any) -> LoadRecord:
 
 @dataclass(frozen=True, slots=True)
 class PendingLoad:
-    """A load that was about to commit: its id, the snapshot before it, 0 for none, and its records,
-    which lack the id of their snapshot. `noted_ms` is when it was noted, in epoch
-    milliseconds."""
+    """A load that was about to commit: the commit user of its transaction, the snapshot before it,
+    0 for none, and its records, which lack the id of their snapshot. `noted_ms` is when it was
+    noted, in epoch milliseconds."""
 
-    id: str
+    commit_user: str
     base_snapshot_id: int
     noted_ms: int
     records: tuple[LoadRecord, ...]
+
+    def committed(self, snapshot_id: int) -> tuple[LoadRecord, ...]:
+        """Its records, committed in this snapshot."""
+        return tuple(replace(record, snapshot_id=snapshot_id) for record in self.records)
 
     @property
     def text(self) -> str:
         """The document."""
         return json.dumps(
             {
-                "id": self.id,
+                "commitUser": self.commit_user,
                 "baseSnapshotId": self.base_snapshot_id,
                 "notedAt": self.noted_ms,
                 "records": [record.document for record in self.records],
@@ -103,7 +120,7 @@ def pending_of(text: str | bytes) -> PendingLoad | None:
     try:
         document = json.loads(text)
         return PendingLoad(
-            str(document["id"]),
+            str(document["commitUser"]),
             int(document["baseSnapshotId"]),
             int(document["notedAt"]),
             tuple(map(_record, document["records"])),

@@ -1,9 +1,10 @@
 """COPY INTO a table: files are found, read and cast, and their rows written in one transaction.
 
 A file is loaded once: the history of the table (`tables/snapshots/load_history.py`) has its path,
-size and time of change. It is noted before the commit and completed after it, and the snapshot has
-the load's id. So a process that dies between the two loads nothing twice. Two loads into one table
-at the same time don't, either: the commit of the second one is refused, and it is planned again.
+size and time of change. It is noted before the commit, by the coordinator where there is one, and
+completed after it. So a process that dies between the two loads nothing twice. Two loads into one
+table at the same time don't, either: the commit of the second one is refused, and it is planned
+again.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.read_sets import RowSearch, read_rows
+from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.copying.file_formats import ReadOptions, read_options
 from paimon_magics.planning.copying.load_history import LoadRecord, PendingLoad
 from paimon_magics.planning.copying.results import (
@@ -54,7 +56,7 @@ from paimon_magics.session.copying.source_files import (
 from paimon_magics.session.copying.source_rows import rows_of_files
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation
-from paimon_magics.session.scope import StatementScope, errors_translated
+from paimon_magics.session.scope import Attachment, StatementScope, errors_translated
 from paimon_magics.session.writes.outcomes import finished, of_write, with_losses, write_outcome
 from paimon_magics.session.writes.prepare import GivenRows, PreparedWrite, prepare_insert
 from paimon_magics.session.writes.transactions import run_again
@@ -75,6 +77,7 @@ from paimon_magics.statements.copying import CopyIntoTable
 from paimon_magics.statements.statement import Insert, QueryText, TextRange
 from paimon_magics.tables.snapshots.latest import latest_state
 from paimon_magics.tables.snapshots.load_history import LoadHistory
+from paimon_magics.tables.snapshots.provenance import LOAD, PREFIX
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.write_spec import WriteSpec
 
@@ -120,7 +123,8 @@ def plan_load(scope: StatementScope, copy: CopyIntoTable) -> LoadPlan:
     known: set[str] = set()
     if not copy.force:
         sources = {path: file.state for file in files for path in file.spellings}
-        known = LoadHistory(table).loaded(sources, _now_ms())
+        settles = not scope.committer.keeps_loads
+        known = LoadHistory(table).loaded(sources, _now_ms(), settles=settles)
     return LoadPlan(
         table,
         state,
@@ -179,6 +183,7 @@ class _Load:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     seen: dict[str, FileErrors] = field(default_factory=dict)
     origins: Origins | None = None
+    transaction: Transaction | None = None
     pending: PendingLoad | None = None
     counts: dict[str, int] = field(default_factory=dict)
     unread: PaimonMagicsError | None = None
@@ -195,8 +200,9 @@ class _Load:
                 return self._outcome(None, self._results(), "no file could be loaded")
         prepared = self.prepared(plan)
         try:
+            scope = self.scope.attaching(Attachment(self._begun, ((PREFIX + LOAD, self.id),)))
             current, receipt, files = run_write(
-                self.scope, prepared, attempts, copy.text, self._write, self._operation
+                scope, prepared, attempts, copy.text, self._write, self._operation
             )
         except UnknownOutcomeError:
             raise  # the note stays, for the next load to settle
@@ -311,6 +317,9 @@ class _Load:
                 raise
             raise self.unread from error
 
+    def _begun(self, transaction: Transaction) -> None:
+        self.transaction = transaction
+
     def _write(self, prepared: PreparedWrite, task: WriteSpec) -> JobWritten:
         job = run_job(self.scope, prepared, task)
         files = self._to_write()
@@ -330,20 +339,28 @@ class _Load:
             if file.name in results
             for path in file.recorded_paths
         )
-        self.pending = PendingLoad(self.id, self.plan.state[0], now_ms, records)
-        LoadHistory(prepared.table).note(self.pending)
+        self._note(prepared.table, now_ms, records)
         reach("load.noted")
         return job
 
+    def _note(self, table: Table, now_ms: int, records: tuple[LoadRecord, ...]) -> None:
+        transaction = self.transaction
+        assert transaction is not None
+        if self.scope.committer.note_load(transaction, records):
+            return
+        base = transaction.base_snapshot_id
+        self.pending = PendingLoad(transaction.commit_user, base, now_ms, records)
+        LoadHistory(table).note(self.pending)
+
     def _operation(self, files: object) -> Operation:
-        return Operation(KIND, inserted=sum(self.counts.values()), load=self.id)
+        return Operation(KIND, inserted=sum(self.counts.values()))
 
     def _recorded(self, snapshot_id: int | None) -> list[str]:
-        """Complete the history; return notes."""
-        assert self.pending is not None
-        id = snapshot_id if snapshot_id is not None else self.plan.state[0]
+        """Complete the history, which is a coordinator's work where there is one; return notes."""
+        if self.pending is None:
+            return []
         try:
-            LoadHistory(self.plan.table).complete(self.pending, id)
+            LoadHistory(self.plan.table).complete(self.pending, snapshot_id)
         except (SetupError, OSError) as error:
             reason = error.message if isinstance(error, PaimonMagicsError) else str(error)
             return [
@@ -355,7 +372,7 @@ class _Load:
     def _forget(self) -> None:
         if self.pending is not None:
             with suppress(SetupError, OSError):  # it is settled by the next load
-                LoadHistory(self.plan.table).forget(self.pending)
+                LoadHistory(self.plan.table).forget(self.pending.commit_user)
             self.pending = None
 
     def _explained(self, error: PaimonMagicsError) -> PaimonMagicsError:

@@ -28,7 +28,7 @@ from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.session.inserts.insert import write_frame_to
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.scope import Epoch, StatementScope
+from paimon_magics.session.scope import Attachment, StatementScope
 from paimon_magics.spark.updated_rows import with_changes
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.commits.epochs import (
@@ -111,9 +111,9 @@ def write_epoch(
             note_epoch(table, query_id, EpochNote(number, transaction, key))
         reach("epoch.noted")
 
-    epoch = Epoch(begun, epoch_properties(query_id, number))
+    epoch = Attachment(begun, epoch_properties(query_id, number))
     outcome = write_frame_to(
-        scope.of_epoch(epoch), frame, name, "overwrite" if mode == "complete" else "append"
+        scope.attaching(epoch), frame, name, "overwrite" if mode == "complete" else "append"
     )
     reach("epoch.committed")
     return outcome

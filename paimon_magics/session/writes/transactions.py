@@ -106,10 +106,10 @@ def begun(
             base_manifest_list=base_name,
         )
     attempts.opened()
-    epoch = scope.epoch
-    if epoch is not None and not compacts:
+    attachment = scope.attachment
+    if attachment is not None and not compacts:
         try:
-            epoch.begun(transaction)
+            attachment.begun(transaction)
         except BaseException:
             _abort(scope, transaction)
             raise
@@ -142,8 +142,8 @@ def transact(
             files=written.files,
             seconds=time.monotonic() - started,
         )
-        if scope.epoch is not None:
-            properties += scope.epoch.properties
+        if scope.attachment is not None:
+            properties += scope.attachment.properties
     except BaseException as error:
         _abort(scope, transaction)
         if isinstance(error, Exception):

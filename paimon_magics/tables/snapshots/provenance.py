@@ -26,7 +26,8 @@ OWN_PROPERTIES = frozenset(
 )
 """The properties by which coordinators find out what they have done. Clients can't set them."""
 LOAD = "load"
-"""The property, without the prefix, of a snapshot of COPY INTO: the id of the load."""
+"""The property, without the prefix, of a snapshot of COPY INTO: the id of the load, which rejected
+rows have too."""
 _USERS_MAX = 50
 
 
