@@ -2,7 +2,8 @@
 
 Paimon stores a default as text, removes one pair of single quotes, and casts the rest from STRING
 to the column's type (`DefaultValueUtils`). It evaluates no expressions and knows no escapes, so
-only plain literals mean the same to Paimon, to Spark and here; everything else is refused.
+only plain literals mean the same to Paimon, to Spark and here; everything else is refused. Of
+nested types, `nested_defaults` tells which those are.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ import datetime
 import re
 
 from paimon_magics.errors import InvalidTableError
-from paimon_magics.statements.data_types import INTEGER_BITS, AtomicType, DataType, family_of
+from paimon_magics.planning.schemas.nested_defaults import misfit
+from paimon_magics.statements.data_types import (
+    INTEGER_BITS,
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    RowType,
+    family_of,
+)
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 # Numbers and booleans whose text is the same to Paimon and as Spark's CAST to STRING writes it.
@@ -30,6 +40,10 @@ def stored_default(column: str, data_type: DataType, text: str | None) -> str | 
         return None
     text = text.strip()
     value = default_text(text)
+    if isinstance(data_type, ArrayType | MapType | RowType):
+        if wrong := misfit(data_type, text, _fits):
+            raise _refused(column, text, wrong)
+        return text
     if not isinstance(data_type, AtomicType) or data_type.name in ("VARIANT", "BLOB", "TIME"):
         hint = "Columns of this type can't have a default: give the value in the INSERT."
         raise _refused(column, text, hint)

@@ -129,7 +129,7 @@ def default_value(data_type: DataType, stored: str) -> Any:
                 raise ValueError(f"its default {stored} is not a timestamp")
             return f"{match[1]} {match[2] or '00:00'}{match[3] or ':00'}{match[4] or ''}"
         case _:
-            raise ValueError(f"its default {stored} depends on the engine that reads it")
+            raise ValueError(f"its default {stored} needs an engine that reads it")
 
 
 def _never(_: Sequence[Any]) -> bool:
