@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from functools import partial
 
 import pandas as pd
 import pytest
@@ -71,6 +72,33 @@ _WAYS: dict[str, Callable[[Session], object]] = {
     "profile": lambda each: each.reports.profile("t", Effort.DISTINCT),
     "explain": lambda each: each.reports.explain("SELECT * FROM t WHERE k = 1"),
     "compact": lambda each: each.compact("t"),
+    **{
+        statement: partial(Session.run, text=statement)
+        for statement in (
+            "COPY INTO t FROM '/data/orders' FILE_FORMAT = (TYPE = CSV)",
+            "COPY INTO '/data/export' FROM t FILE_FORMAT = (TYPE = CSV)",
+            "COPY INTO '/data/export' FROM (SELECT k FROM t) FILE_FORMAT = (TYPE = CSV)",
+            "CREATE TABLE made LIKE t",
+            "CREATE OR REPLACE TABLE t (made INT)",
+            "CREATE OR REPLACE TABLE t AS SELECT 7 AS k",
+            "REPLACE TABLE t (made INT)",
+            "INSERT INTO t REPLACE WHERE k = 1 SELECT 7, '7', NULL",
+            "INSERT OVERWRITE t SELECT 7, '7', NULL",
+            "TRUNCATE TABLE t",
+            "DROP TABLE t",
+            "COMMENT ON TABLE t IS 'made'",
+            "ANALYZE TABLE t COMPUTE STATISTICS FOR ALL COLUMNS",
+            "OPTIMIZE t",
+            "RESTORE TABLE t TO VERSION AS OF 1",
+            "ALTER TABLE t CREATE TAG made",
+            "CALL sys.expire_snapshots('t', retain_max => 1)",
+            "CALL sys.copy('t', 'made')",
+            "CALL sys.create_tag('t', 'made')",
+            "CALL sys.compact_database()",
+            "CREATE DATABASE made",
+            "EXPLAIN DELETE FROM t WHERE k = 1",
+        )
+    },
 }
 
 

@@ -127,12 +127,25 @@ write.batch-memory write.batch-size
 PAIMON_WITHOUT_INFLUENCE: Mapping[str, str] = {
     "requiredSparkConfsCheck.enabled": "there is no connector whose settings are checked",
     "write.use-v2-write": "it chooses between two writers of the connector with the same rows",
+    "v1Function.enabled": "it is about functions of the catalog, which are not offered",
+    "vector-search.lateral-join.parallelism": "it is about vector search, which is not offered",
+    **dict.fromkeys(
+        (
+            "write.data-evolution.update-conflict-retry.max-attempts",
+            "write.data-evolution.update-conflict-retry.wait-ms",
+        ),
+        "it repeats updates of tables with 'data-evolution.enabled', which are not offered",
+    ),
     **dict.fromkeys(LIMIT_OPTIONS, _OF_STREAMS),
     **dict.fromkeys(_SPEED_ONLY.split(), "it only changes how fast the connector is"),
 }
 """Options behind `spark.paimon.` that change neither rows nor files' contents, with the reason."""
 
-_USUAL = {"read.allow.fullScan": "true", "read.changelog": "false"}
+_USUAL = {
+    "legacy-timestamp-mapping.enabled": "false",
+    "read.allow.fullScan": "true",
+    "read.changelog": "false",
+}
 _KNOWN = frozenset({*CORE_OPTIONS, *DEPRECATED_KEYS, *READ_OPTIONS, *_USUAL})
 _SCOPE_PARTS = 3
 _READING = ("DELETE", "UPDATE", "MERGE")

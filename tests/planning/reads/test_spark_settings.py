@@ -23,13 +23,19 @@ from paimon_magics.statements.statement import TableName
 
 TABLE = TableName("t", database="shop")
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "statements.md"
-# Those of `SparkConnectorOptions`, beside those of the core.
+# Those of `SparkConnectorOptions`, and of `SparkCatalogOptions` what `OptionUtils` reads, beside
+# those of the core.
 CONNECTOR = {
     "requiredSparkConfsCheck.enabled",
+    "legacy-timestamp-mapping.enabled",
+    "v1Function.enabled",
+    "vector-search.lateral-join.parallelism",
     "write.merge-schema",
     "write.merge-schema.type-widening",
     "write.merge-schema.explicit-cast",
     "write.use-v2-write",
+    "write.data-evolution.update-conflict-retry.max-attempts",
+    "write.data-evolution.update-conflict-retry.wait-ms",
     "read.stream.maxFilesPerTrigger",
     "read.stream.maxBytesPerTrigger",
     "read.stream.maxRowsPerTrigger",
@@ -59,6 +65,7 @@ def test_each_option_is_honoured_ignored_or_refused(key: str, scope: str) -> Non
         with pytest.raises(UnsupportedStatementError, match=name) as caught:
             options(**given)
         assert f"spark.paimon.{scope}{key}" in caught.value.hint
+        assert "Paimon has no option" not in caught.value.message
 
 
 def test_most_specific_table_setting_wins() -> None:
