@@ -91,7 +91,7 @@ _WAYS: dict[str, Callable[[Session], object]] = {
             "OPTIMIZE t",
             "RESTORE TABLE t TO VERSION AS OF 1",
             "ALTER TABLE t CREATE TAG made",
-            "CALL sys.expire_snapshots('t', retain_max => 1)",
+            "CALL sys.expire_snapshots(table => 't', retain_max => 1)",
             "CALL sys.copy('t', 'made')",
             "CALL sys.create_tag('t', 'made')",
             "CALL sys.compact_database()",
@@ -236,6 +236,29 @@ def test_table_specific_options_apply_to_their_table_only(table: Session) -> Non
         assert len(rows(table, "SELECT k FROM u")) == 4
         with pytest.raises(UnsupportedStatementError, match=r"paimon\.default\.t\.file\.format"):
             table.run("INSERT INTO t SELECT k, NULL, NULL FROM u")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CALL sys.compact('t')",
+        "CALL sys.compact_database()",
+        "CALL sys.copy('u', 't')",
+        "CALL sys.copy('t', 'made')",
+        "CALL sys.create_tag('t', 'made')",
+        "CALL sys.expire_snapshots(table => 't', retain_max => 1)",
+        "OPTIMIZE t",
+        "RESTORE TABLE t TO VERSION AS OF 1",
+    ],
+)
+def test_settings_of_a_table_are_refused_for_procedures(table: Session, statement: str) -> None:
+    table.run("CREATE TABLE u AS SELECT * FROM t")
+    key = "spark.paimon.paimon.default.t.file.format"
+    with settings(table.spark, **{key: "orc"}):
+        with pytest.raises(UnsupportedStatementError, match=key):
+            table.run(statement)
+        table.run("CALL sys.compact('u')")
+    assert numbers(table, "SELECT k FROM t") == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import Operation, provenance
 from paimon_magics.session.scope import StatementScope, errors_located
+from paimon_magics.session.settings_checks import check_written
 from paimon_magics.session.statements.compaction import (
     ProcedureCall,
     compaction_lines,
@@ -93,7 +94,11 @@ def call_handler(
 
     def planned() -> tuple[_Executor, ProcedureCall, Any]:
         plan = _planned(scope, statement, parameters)
-        return _EXECUTORS[type(plan.change)], _call(scope, statement, plan), plan.change
+        executor, call = _EXECUTORS[type(plan.change)], _call(scope, statement, plan)
+        with call.errors_located():
+            for name in executor.tables(call, plan.change):
+                check_written(scope, name, "A change of a table")
+        return executor, call, plan.change
 
     def run() -> Outcome:
         executor, call, change = planned()
@@ -315,14 +320,15 @@ def _version_lines(call: ProcedureCall, change: VersionChange) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class _Executor:
     """What executes a kind of change: its run; a line for each thing that it would do; what it
-    would remove, for kinds that remove something; the question that comes first; and the tables
-    whose waiting rows are loaded first."""
+    would remove, for kinds that remove something; the question that comes first; the tables whose
+    waiting rows are loaded first; and those whose own settings in Spark it could meet."""
 
     run: Callable[[ProcedureCall, Any], Outcome]
     lines: Callable[[ProcedureCall, Any], list[str]]
     question: Callable[[ProcedureCall, Any], UnconfirmedError | None] = _no_question
     changed: Callable[[ProcedureCall, Any], Sequence[TableName]] = _no_table
     preview: Callable[[ProcedureCall, Any], Replaced | Standing] | None = None
+    tables: Callable[[ProcedureCall, Any], Sequence[TableName]] = _own_table
 
 
 _REMOVAL = _Executor(run_removal, removal_lines, unconfirmed_removal, preview=removal_preview)
@@ -335,15 +341,19 @@ _EXECUTORS: Mapping[type, _Executor] = {
     **dict.fromkeys(get_args(TableRemoval), _REMOVAL),
     **dict.fromkeys((PurgeFiles, *get_args(RowRemoval)), _ROW_REMOVAL),
     CompactTable: _Executor(run_compaction, compaction_lines),
-    CompactDatabase: _Executor(_run_database_compaction, _database_lines),
+    CompactDatabase: _Executor(_run_database_compaction, _database_lines, tables=_tables),
     CompactManifest: _Executor(_run_manifest_compaction, _manifest_lines),
     RescaleBuckets: _Executor(run_rescale, rescale_lines, _loss_of_change),
     RewriteFileIndex: _Executor(run_file_index_rewriting, file_index_lines),
     MergeBranch: _Executor(run_branch_merge, branch_merge_lines),
-    CopyTable: _Executor(run_copy, copy_lines, loss_of_copy, copied_tables),
-    MigrateTable: _Executor(run_migration, migration_lines, loss_of_migration),
+    CopyTable: _Executor(run_copy, copy_lines, loss_of_copy, copied_tables, tables=copied_tables),
+    # What they change is Spark's.
+    MigrateTable: _Executor(run_migration, migration_lines, loss_of_migration, tables=_no_table),
     MigrateDatabase: _Executor(
-        run_database_migration, database_migration_lines, loss_of_database_migration
+        run_database_migration,
+        database_migration_lines,
+        loss_of_database_migration,
+        tables=_no_table,
     ),
 }
 """By the kind of change. `planning/commits/procedures.py` plans no other ones."""
