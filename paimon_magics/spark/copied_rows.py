@@ -73,6 +73,10 @@ class SourceRows:
         return list(zip(self.names, self.columns, strict=True))
 
 
+# Else a part of a file would count as all of it, and the file as loaded.
+_WHOLE_FILES = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+
+
 def read_files(
     spark: SparkSession,
     kind: str,
@@ -80,8 +84,9 @@ def read_files(
     options: Mapping[str, str],
     schema: T.StructType | None = None,
 ) -> DataFrame:
-    """The lazy frame of files, of Spark's format `kind`. Raises what Spark raises."""
-    reader = spark.read.format(kind).options(**options)
+    """The lazy frame of files, of Spark's format `kind`. Raises what Spark raises, for a damaged or
+    missing file too, whatever the session's settings are."""
+    reader = spark.read.format(kind).options(**options, **_WHOLE_FILES)
     with cancellable(spark):
         frame = load_files(reader if schema is None else reader.schema(schema), paths)
         frame.schema  # noqa: B018 - Spark Connect looks for the files only now

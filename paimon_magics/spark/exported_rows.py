@@ -52,8 +52,11 @@ def write_files(
     exists, unless it may `overwrite` it."""
     counted = Observation()
     rows = frame.observe(counted, F.count(F.lit(1)).alias("rows"))
+    # Settings of the session would keep old partitions, and cut a single file into several.
+    options = {**options, "partitionOverwriteMode": "static"}
     if single:
         rows = rows.coalesce(1)
+        options["maxRecordsPerFile"] = "0"
     writer = rows.write.format(kind).options(**options)
     writer = writer.mode("overwrite" if overwrite else "errorifexists")
     if partition_by:
