@@ -33,7 +33,7 @@ def frame_of_rows(spark: SparkSession, rows: pa.Table) -> DataFrame:
     elif not rows.num_rows:
         rows = rows.schema.empty_table()
     return spark.createDataFrame(
-        rows, schema=from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
+        _copied_slices(rows), schema=from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
     )
 
 
@@ -47,8 +47,32 @@ def frame_of_batch(
     from paimon_magics.tables.reading.spark_batches import spark_batches
 
     rows = pa.Table.from_batches(spark_batches(iter([batch]), 1))
-    frame = spark.createDataFrame(rows, schema=spark_schema(columns))
+    frame = spark.createDataFrame(_copied_slices(rows), schema=spark_schema(columns))
     return with_char_columns(frame, columns)
+
+
+def _copied_slices(rows: pa.Table) -> pa.Table:
+    """The same rows. Arrays that are parts of others are copied: PySpark takes arrays of Arrow
+    apart and can't put together one that has NULLs and begins within another."""
+    import numpy as np
+
+    for at, column in enumerate(rows.columns):
+        if any(_has_slice(chunk) for chunk in column.chunks):
+            copied = column.take(np.arange(len(column)))
+            rows = rows.set_column(at, rows.schema.field(at), copied)
+    return rows
+
+
+def _has_slice(values: pa.Array) -> bool:
+    """Whether a nested array, or one in it, is a part of another."""
+    import pyarrow.types as kinds
+
+    kind = values.type
+    if kinds.is_struct(kind):
+        return any(_has_slice(values.field(at)) for at in range(kind.num_fields))
+    if not (kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_map(kind)):
+        return False
+    return bool(values.offset) or _has_slice(values.values)
 
 
 def frame_of_count(spark: SparkSession, rows: int) -> DataFrame:
