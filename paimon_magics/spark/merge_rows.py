@@ -124,7 +124,8 @@ def changed_rows(
             for number, clause in enumerate(plan.clauses):
                 value: Value = clause.values[at] if clause.values else Unchanged()
                 new = _new_value(value, column, before, (number, at))
-                if isinstance(new, str) and new in types and before and clause.effect == "update":
+                is_star = isinstance(value, FromSource) and clause.effect == "update"
+                if isinstance(new, str) and new in types and before and is_star:
                     new = with_fields_kept(F.col(new), types[new], column.type, F.col(before))
                 if new is not None:
                     assigned.append((column, new))

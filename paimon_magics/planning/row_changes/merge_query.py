@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from paimon_magics.planning.row_changes.merges import (
     ByField,
+    FromSource,
     FromText,
     MergePlan,
     PlannedClause,
@@ -99,13 +100,18 @@ def needed_columns(
         keeps = any(
             not clause.values
             or isinstance(clause.values[at], Unchanged | ByField)
-            or (at in plan.nested and clause.effect == "update")
+            or (at in plan.nested and _is_kept(clause, at))
             for clause in plan.clauses
             if updated is None or (clause.effect == "update" and name in updated)
         )
         if keeps or used is None or name in compared or name.lower() in used:
             places.add(at)
     return tuple(sorted(places)) or (0,)
+
+
+def _is_kept(clause: PlannedClause, at: int) -> bool:
+    """Whether fields of a column may keep their value: of UPDATE SET *."""
+    return clause.effect == "update" and isinstance(clause.values[at], FromSource)
 
 
 def users_text(

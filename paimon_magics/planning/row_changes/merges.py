@@ -100,8 +100,9 @@ class MergePlan:
 
     `source_columns` are the names of the source's columns. `checks_matches`: a target row that
     several source rows would change makes the statement fail. `fills_missing`: a column or field
-    without a value in the source of `*` stays unchanged, or is NULL in a new row; otherwise it is
-    refused. `nested` are the positions of the columns in which fields may stay so.
+    without a value in the source of `*` stays unchanged, or is NULL in a new row, and a field that
+    a value of SET lacks is NULL; otherwise it is refused. `nested` are the positions of the columns
+    in which fields may stay so.
     """
 
     clauses: tuple[PlannedClause, ...]

@@ -118,6 +118,29 @@ def test_star_with_incomplete_struct_is_refused(session: Session, table: str) ->
     assert row(session, table) == before
 
 
+def test_merge_schema_assigns_null_to_fields_missing_in_a_value(
+    session: Session, table: str
+) -> None:
+    """As in Spark and Paimon's connector: SET names the whole struct, which `*` does not."""
+    session.spark.conf.set("spark.paimon.write.merge-schema", "true")
+    try:
+        session.run(
+            f"MERGE INTO {table} t USING ({LACKING}) src ON t.id = src.id WHEN MATCHED THEN UPDATE "
+            "SET s = src.s, t.l = src.l, d = src.d WHEN NOT MATCHED THEN INSERT (id, s) VALUES "
+            "(src.id, src.s)"
+        )
+    finally:
+        session.spark.conf.unset("spark.paimon.write.merge-schema")
+    assert row(session, table) == {
+        "id": 1,
+        "s": {"b": 20},
+        "l": [{"b": 20}, {"b": 21}],
+        "m": {"k": {"a": 1, "b": 2}},
+        "d": {"x": {"a": 10}},
+    }
+    assert row(session, table, 2) == {"id": 2, "s": {"b": 20}}
+
+
 def test_merge_schema_star_keeps_fields_missing_in_source(session: Session, table: str) -> None:
     session.spark.conf.set("spark.paimon.write.merge-schema", "true")
     try:
