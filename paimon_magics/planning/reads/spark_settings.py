@@ -117,12 +117,16 @@ PAIMON_HONOURED: Mapping[str, str] = {
 
 _OF_STREAMS = "it limits batches of a stream, which session.stream takes as options"
 _SPEED_ONLY = """
-cache-page-size file-operation.thread-num file-reader-async-threshold local-merge-buffer-size
-local-sort.max-num-file-handles page-size read.batch-size scan.manifest.parallelism
-scan.max-splits-per-task sort-spill-buffer-size sort-spill-threshold
-source.split.target-size-with-column-pruning spill-compression write-buffer-size
-write-buffer-spill.max-disk-size write-buffer-spillable write-max-writers-to-spill
-write.batch-memory write.batch-size
+cache-page-size data-evolution.merge-into.file-pruning data-evolution.merge-into.source-persist
+file-index.read.enabled file-operation.thread-num file-reader-async-threshold
+format-table.scan.list-parallelism local-merge-buffer-size local-sort.max-num-file-handles
+lookup.cache-file-retention lookup.cache-max-disk-size lookup.cache-max-memory-size
+lookup.cache-rows lookup.cache.bloom.filter.enabled lookup.cache.bloom.filter.fpp
+lookup.cache.high-priority-pool-ratio lookup.hash-load-factor page-size read.batch-size
+scan.manifest.parallelism scan.max-splits-per-task sort-engine sort-spill-buffer-size
+sort-spill-threshold source.split.target-size-with-column-pruning spill-compression
+write-buffer-for-append write-buffer-size write-buffer-spill.max-disk-size write-buffer-spillable
+write-max-writers-to-spill write.batch-memory write.batch-size
 """
 PAIMON_WITHOUT_INFLUENCE: Mapping[str, str] = {
     "requiredSparkConfsCheck.enabled": "there is no connector whose settings are checked",
