@@ -27,8 +27,8 @@ _LEAF = re.compile(r"""\s*("[^"'\\,;()\[\]{}<>]*"|[^\s"'\\,;()\[\]{}<>]+)\s*""")
 _SUFFIXES = {"DOUBLE": "D", "FLOAT": "F"}
 _NUMBERS = ("boolean", "integer", "float", "decimal")
 _QUOTED = (
-    "Paimon and Spark read texts inside a nested default differently. Only a MAP can have them, in "
-    'double quotes: MAP("a", 1).'
+    "Paimon keeps the quotes of texts in a nested default, and Spark does not. Only a MAP can have "
+    'plain texts, in double quotes: MAP("a", 1).'
 )
 _NAMES = {ArrayType: "ARRAY", MapType: "MAP", RowType: "STRUCT"}
 
@@ -63,7 +63,8 @@ class _Reader:
         if call is None:
             leaf = _LEAF.match(self.text, self.at)
             if leaf is None:
-                raise _MisfitError(_expected(data_type))
+                is_text = self.text[self.at :].lstrip().startswith(("'", '"'))
+                raise _MisfitError(_QUOTED if is_text else _expected(data_type))
             self.at = leaf.end()
             self._check_leaf(data_type, leaf[1], in_map=in_map)
             return leaf[1].strip('"')
@@ -153,5 +154,5 @@ def _expected(data_type: DataType) -> str:
     name = _NAMES.get(type(data_type))
     if name is None:
         word = data_type.name if isinstance(data_type, AtomicType) else "the type"
-        return f"Write a plain literal of {word}, in double quotes within a MAP if it is a text."
+        return f"Write a plain literal of {word}."
     return f"Write {name}(…) of plain literals."

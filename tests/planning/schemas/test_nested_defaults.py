@@ -40,8 +40,8 @@ def test_default_that_paimon_and_spark_read_alike_is_kept(type_name: str, text: 
 @pytest.mark.parametrize(
     ("type_name", "text", "hint"),
     [
-        ("ARRAY<STRING>", "ARRAY('a')", "plain literal"),
-        ("ARRAY<STRING>", 'ARRAY("a")', "Only a MAP can have them"),
+        ("ARRAY<STRING>", "ARRAY('a')", "Paimon keeps the quotes of texts"),
+        ("ARRAY<STRING>", 'ARRAY("a")', "Only a MAP can have plain texts"),
         ("ARRAY<STRING>", "ARRAY(a)", "no plain literal"),
         ("ARRAY<INT>", "ARRAY(1,)", "plain literal of INT"),
         ("ARRAY<INT>", "ARRAY(1 2)", "Put a comma"),
@@ -54,9 +54,9 @@ def test_default_that_paimon_and_spark_read_alike_is_kept(type_name: str, text: 
         ("MAP<INT, INT>", "MAP(1)", "key, value"),
         ("MAP<INT, INT>", "MAP(1, 2, 01, 3)", "Keys of a MAP differ"),
         ("MAP<INT, INT>", "MAP(null, 2)", "null is no plain literal"),
-        ("MAP<STRING, INT>", "MAP('a', 2)", "plain literal"),
-        ("MAP<STRING, INT>", 'MAP("a,b", 2)', "plain literal"),
-        ("MAP<STRING, INT>", 'MAP("null", 2)', "differently"),
+        ("MAP<STRING, INT>", "MAP('a', 2)", "in double quotes"),
+        ("MAP<STRING, INT>", 'MAP("a,b", 2)', "plain texts"),
+        ("MAP<STRING, INT>", 'MAP("null", 2)', "plain texts"),
         ("STRUCT<a: INT, b: INT>", "STRUCT(1)", "2 values"),
         ("STRUCT<a: INT, b: INT>", "STRUCT(1, 2, 3)", "2 values"),
         ("STRUCT<a: INT, b: INT>", "named_struct('a', 1, 'b', 2)", r"Write STRUCT\("),
