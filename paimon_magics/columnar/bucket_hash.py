@@ -3,10 +3,11 @@
 Java hashes the bytes of a `BinaryRow` of the bucket key columns with 32-bit Murmur3 (seed 42) and
 takes `abs(hash % buckets)`. The layout is that of `BinaryRow` and `AbstractBinaryWriter`: one
 byte of row kind and the null bits, rounded up to eight bytes; one eight-byte slot per field; then a
-variable part. The hash is `MurmurHashUtils.hashBytesByWords`; `mod` is `ModBucketFunction`.
+variable part. The hash is `MurmurHashUtils.hashBytesByWords`; `mod` is `ModBucketFunction`, `hive`
+is `HiveBucketFunction`.
 
-No Python code runs for each row. HIVE's bucket function is not supported, nor are types that Paimon
-refuses as keys (arrays, maps, rows).
+No Python code runs for each row. Types that Paimon refuses as keys (arrays, maps, rows) are not
+supported.
 """
 
 from __future__ import annotations
@@ -56,6 +57,53 @@ def mod_bucket(column: pa.Array, buckets: int) -> npt.NDArray[np.int32]:
     values = pc.fill_null(column, 0).to_numpy().astype(np.int64)
     remainders: npt.NDArray[np.int32] = np.mod(values, buckets).astype(np.int32)
     return remainders
+
+
+def hive_bucket(columns: Sequence[pa.Array], buckets: int) -> npt.NDArray[np.int32]:
+    """The bucket of every row under `bucket-function.type=hive`, as `default_bucket`. Raises
+    TypeError for decimals and timestamps."""
+    hashes = np.zeros(len(columns[0]), dtype=np.uint32)
+    for column in columns:
+        values = np.where(np.asarray(column.is_null()), np.uint32(0), _hive_hash(column))
+        hashes = hashes * np.uint32(31) + values
+    positive = (hashes & np.uint32(0x7FFFFFFF)).astype(np.int64)
+    return np.asarray(positive % buckets, dtype=np.int32)
+
+
+def _hive_hash(column: pa.Array) -> npt.NDArray[np.uint32]:
+    """Java's `HiveHasher` of each value; places of NULLs have arbitrary numbers."""
+    data_type = column.type
+    if is_bytes(data_type):
+        return _hive_hash_of_bytes(column)
+    if pa.types.is_decimal(data_type) or pa.types.is_timestamp(data_type):
+        raise TypeError(f"{data_type} can't be a bucket key of Hive's function")
+    values = _fixed_width(column)
+    if pa.types.is_floating(data_type):
+        # Java has one NaN, and -0.0 counts as 0.0.
+        values = np.where(values == 0, 0, np.where(np.isnan(values), np.nan, values))
+        values = values.astype(data_type.to_pandas_dtype())
+        values = values.view(np.int32 if data_type == pa.float32() else np.int64)
+    longs = values.astype(np.int64).view(np.uint64)
+    if values.dtype == np.int64:
+        longs = longs ^ (longs >> np.uint64(32))
+    return (longs & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+
+
+def _hive_hash_of_bytes(column: pa.Array) -> npt.NDArray[np.uint32]:
+    """The values are sorted by length, longest first, so that every round works on a prefix."""
+    data, offsets = bytes_in(column.cast(pa.large_binary()))
+    lengths = np.diff(offsets)
+    order = np.argsort(-lengths, kind="stable")
+    starts, sorted_lengths = offsets[:-1][order], lengths[order]
+    state = np.zeros(len(order), dtype=np.uint32)
+    signed = data.view(np.int8)
+    for index in range(int(sorted_lengths[0]) if len(order) else 0):
+        active = int(np.searchsorted(-sorted_lengths, -index, side="left"))
+        added = signed[starts[:active] + index].astype(np.int32).view(np.uint32)
+        state[:active] = state[:active] * np.uint32(31) + added
+    hashes = np.empty(len(order), dtype=np.uint32)
+    hashes[order] = state
+    return hashes
 
 
 def binary_row_hash(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:

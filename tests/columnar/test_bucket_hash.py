@@ -15,7 +15,13 @@ import pyarrow as pa
 import pytest
 
 from paimon_magics import Session
-from paimon_magics.columnar.bucket_hash import binary_row_hash, default_bucket, mod_bucket
+from paimon_magics.columnar.bucket_hash import (
+    binary_row_hash,
+    default_bucket,
+    hive_bucket,
+    mod_bucket,
+)
+from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.types.type_text import from_paimon
@@ -231,9 +237,25 @@ def test_mod_function_matches_java(
     assert mod_bucket(batch.column(0), buckets).tolist() == java
 
 
+HIVE_TYPES = [text for text in TYPES if not text.startswith(("DECIMAL", "TIMESTAMP"))]
+
+
+@pytest.mark.parametrize("text", HIVE_TYPES)
+def test_hive_function_matches_java(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path, text: str
+) -> None:
+    options = {"bucket-key": "c0,c1", "bucket-function.type": "hive"}
+    schema = create(session, "t", [text, "BIGINT"], bucket=str(BUCKETS), **options)
+    numbers = itertools.cycle([0, -1, None, 2**40 + 7])
+    rows = list(zip([*VALUES[text], None], numbers, strict=False))
+    java = java_paimon.buckets(warehouse, "default.t", rows)
+    assert hive_bucket(arrow(rows, schema).columns, BUCKETS).tolist() == java
+
+
 @pytest.mark.parametrize(
     ("name", "key", "options"),
     [
+        ("append_hive", "c1,c3", {"bucket-key": "c1,c3", "bucket-function.type": "hive"}),
         ("append", "c3", {"bucket-key": "c3"}),
         ("append_of_two", "c6,c3", {"bucket-key": "c6,c3"}),
         ("append_mod", "c3", {"bucket-key": "c3", "bucket-function.type": "mod"}),
@@ -262,6 +284,37 @@ def test_written_rows_lie_in_the_buckets_computed_by_java(
         assert set(java_paimon.buckets(warehouse, f"default.{name}", rows)) == {split.bucket}
         seen += len(rows)
     assert seen == 400
+
+
+@pytest.mark.parametrize("function", ["mod", "hive"])
+def test_postponed_rows_go_into_the_buckets_of_the_function(
+    session: Session, function: str
+) -> None:
+    """They went into those of `default`, where other engines do not look for them."""
+    session.run(
+        "CREATE TABLE p (k INT NOT NULL, v STRING) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = "
+        f"'-2', 'bucket-function.type' = '{function}', 'postpone.default-bucket-num' = '3')"
+    )
+    session.run("INSERT INTO p SELECT CAST(id AS INT), 'a' FROM range(0, 30)")
+    session.run("CALL sys.compact('p')")
+    session.run("INSERT INTO p SELECT CAST(id AS INT), 'b' FROM range(20, 40)")
+    session.run("CALL sys.compact('p')")
+    builder = session.catalog.load(TableName("p", "default")).paimon.new_read_builder()
+    seen = []
+    for split in builder.new_scan().plan().splits():
+        keys = builder.new_read().to_arrow([split]).column("k").to_pylist()
+        assert {key % 3 for key in keys} == {split.bucket}
+        seen += keys
+    assert sorted(seen) == list(range(40))
+
+
+def test_decimal_key_of_hives_function_is_refused(session: Session) -> None:
+    session.run(
+        "CREATE TABLE d (k DECIMAL(5, 2)) TBLPROPERTIES ('bucket' = '2', 'bucket-key' = 'k', "
+        "'bucket-function.type' = 'hive')"
+    )
+    with pytest.raises(UnsupportedStatementError, match="'hive' and the bucket key `k`"):
+        session.run("INSERT INTO d VALUES (1.5)")
 
 
 def test_strings_hash_alike_at_every_alignment() -> None:

@@ -160,6 +160,11 @@ class TableSchema:
         return self.parsed("bucket", integer_value, -1)
 
     @property
+    def bucket_function(self) -> str:
+        """How the bucket keys give the bucket: default, mod or hive."""
+        return (self.option("bucket-function.type") or "default").lower()
+
+    @property
     def bucket_keys(self) -> tuple[str, ...]:
         """The columns that rows are hashed by: `bucket-key`, else the trimmed primary keys."""
         return column_list(self.stored_option("bucket-key")) or self.trimmed_primary_keys

@@ -23,7 +23,11 @@ from paimon_magics.planning.schemas.format_rules import check_file_format
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.schemas.written_options import check_written_options
 from paimon_magics.planning.writes.file_rules import check_file_rules
+from paimon_magics.statements.data_types import is_type
 from paimon_magics.statements.statement import Insert, TableName
+
+# `HiveBucketFunction` takes no timestamps, and hashes decimals as Java's BigDecimal does.
+_NOT_HIVES = ("DECIMAL", "TIMESTAMP", "TIMESTAMP_LTZ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,14 +208,17 @@ def takes_small_inserts(schema: TableSchema) -> bool:
 
 
 def _check_layout(name: TableName, schema: TableSchema) -> None:
-    mode = schema.bucket_mode
-    function = (schema.option("bucket-function.type") or "default").lower()
-    if mode == "HASH_FIXED" and function not in ("default", "mod"):
-        raise UnsupportedStatementError(
-            f"Table `{name}` has 'bucket-function.type' = '{function}'; writing such buckets is "
-            "not offered yet.",
-            hint="The functions 'default' and 'mod' can be written.",
-        )
+    if schema.bucket_function != "hive" or schema.bucket == -1:
+        return
+    for key in schema.bucket_keys:
+        kind = schema.column(key).type
+        if is_type(kind, *_NOT_HIVES):
+            raise UnsupportedStatementError(
+                f"Table `{name}` has 'bucket-function.type' = 'hive' and the bucket key `{key}` of "
+                "the type DECIMAL, TIMESTAMP or TIMESTAMP_LTZ; such buckets are not written here.",
+                hint="Paimon itself computes none for timestamps. Create the table with another "
+                "bucket key or another function, and copy the rows.",
+            )
 
 
 def uniqueness_note(schema: TableSchema) -> str:

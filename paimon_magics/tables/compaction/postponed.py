@@ -114,7 +114,10 @@ class PostponedRows:
         if schema.rowkind_field is None:
             spec = spec.with_kinds()
         rule = BucketRule(
-            schema.bucket_keys, self.default_count, by_partition=tuple(self.counts.items())
+            schema.bucket_keys,
+            self.default_count,
+            schema.bucket_function,
+            tuple(self.counts.items()),
         )
         return replace(spec, bucket_rule=rule)
 

@@ -93,8 +93,7 @@ def in_buckets(
     """Files of the buckets that the conditions on the bucket keys name. All files unless each
     bucket key has one value or few, the buckets are fixed and `bucket-function.type` is default."""
     keys = schema.bucket_keys
-    function = (schema.option("bucket-function.type") or "default").lower()
-    if schema.bucket <= 0 or not keys or function != "default":
+    if schema.bucket <= 0 or not keys or schema.bucket_function != "default":
         return _all(files)
     values = few_values(predicates, keys, _KEYS_MAX)
     if values is None:

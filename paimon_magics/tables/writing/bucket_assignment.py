@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.bucket_hash import default_bucket, mod_bucket
+from paimon_magics.columnar.bucket_hash import default_bucket, hive_bucket, mod_bucket
 
 Partition = tuple[Any, ...]
 """Partition values as Python values, as both engines give them."""
@@ -25,7 +25,7 @@ _SMALL = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class BucketRule:
-    """How a row's bucket follows from its key columns. `function` is default or mod.
+    """How a row's bucket follows from its key columns. `function` is default, mod or hive.
 
     `by_partition` has the number of buckets of the partitions where it is not `buckets`.
     """
@@ -57,6 +57,8 @@ class BucketRule:
         columns = [batch.column(key) for key in self.keys]
         if self.function == "mod":
             return mod_bucket(columns[0], buckets)
+        if self.function == "hive":
+            return hive_bucket(columns, buckets)
         return default_bucket(columns, buckets)
 
 

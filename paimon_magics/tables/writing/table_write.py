@@ -174,12 +174,11 @@ def _buckets(
     base_snapshot_id = 0 if overwrite else transaction.base_snapshot_id
     match schema.bucket_mode:
         case "HASH_FIXED":
-            function = (schema.option("bucket-function.type") or "default").lower()
-            return BucketRule(schema.bucket_keys, schema.bucket, function), None
+            return BucketRule(schema.bucket_keys, schema.bucket, schema.bucket_function), None
         case "POSTPONE_MODE":
             default = int(schema.option("postpone.default-bucket-num") or 1)
             counts = tuple(bucket_counts(table, base_snapshot_id).items())
-            return BucketRule(schema.bucket_keys, default, by_partition=counts), None
+            return BucketRule(schema.bucket_keys, default, schema.bucket_function, counts), None
         case "HASH_DYNAMIC":
             prefix = transaction.file_prefix
             return None, dynamic_buckets(table, prefix, base_snapshot_id, slots)
