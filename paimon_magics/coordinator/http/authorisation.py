@@ -40,6 +40,8 @@ _MS_MAX = 100 * 365 * 86_400_000
 # Compared if there is no row, so that an unknown id takes as long as a wrong secret.
 _NOBODY = StoredToken("", "", "0" * 64, (), 0, revoked_at_ms=1)
 
+_HOLDER = Principal(None, Scope.ADMIN, credential="token file")
+
 Value = TypeVar("Value")
 
 
@@ -70,7 +72,7 @@ class TokenFile:
         token = bearer_token(connection)
         if token is None or not self._accepts(token):
             return None
-        return Principal(None, Scope.ADMIN, credential="token file")
+        return _HOLDER
 
     def challenge(self, connection: HTTPConnection) -> Response:
         """See `Authoriser.challenge`."""
@@ -219,11 +221,15 @@ def bearer_token(connection: HTTPConnection) -> str | None:
 
 def _token_of(connection: HTTPConnection) -> str | None:
     # By hand: Starlette decodes the names of all headers first.
-    header = next((v for name, v in connection.scope["headers"] if name == b"authorization"), b"")
-    scheme, _, token = header.decode("latin-1").partition(" ")
-    if scheme == _DLF:
-        return connection.headers.get(_DLF_TOKEN, "").strip() or None
-    return token.strip() or None if scheme.lower() in ("bearer", "token") else None
+    for name, header in connection.scope["headers"]:
+        if name == b"authorization":
+            scheme, _, token = header.decode("latin-1").partition(" ")
+            if scheme == _DLF:
+                token = connection.headers.get(_DLF_TOKEN, "")
+            elif scheme.lower() not in ("bearer", "token"):
+                return None
+            return token.strip() or None
+    return None
 
 
 def unauthorised(message: str, hint: str) -> Response:

@@ -57,6 +57,7 @@ from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 
 _WEBSOCKET = "WEBSOCKET"
 _DIGITS_MAX = 19  # of a length
+_BYTES_A_CHARACTER = 4  # at most, in UTF-8
 _LOOPBACK = ("127.0.0.1", "::1")
 _NOT_CHECKED = "The token can't be checked now."
 _READY = "/health/ready"
@@ -170,9 +171,11 @@ class Guard:
             await RedirectResponse(self._root + "/")(scope, receive, send)
             return
         path = scope["path"].removeprefix(self._root)
-        scope = {**scope, "root_path": self._root}
+        if self._root:
+            scope = {**scope, "root_path": self._root}
         connection = HTTPConnection(scope)
-        answer = self._refusal(scope, path)
+        headers = dict(scope["headers"])
+        answer = self._refusal(scope, path, headers)
         if answer is not None:
             pass
         elif path not in self._public:
@@ -186,21 +189,24 @@ class Guard:
         if answer is not None:
             await answer(scope, receive, send)
             return
-        await self._let_in(scope, self._counted(receive), send)
+        if b"content-length" not in headers or b"transfer-encoding" in headers:
+            receive = self._counted(receive)  # else the server ends the body where the header says
+        let_in = self._app if self._turnstile is None else self._let_in
+        await let_in(scope, receive, send)
 
-    def _refusal(self, scope: Scope, path: str) -> Response | None:
+    def _refusal(self, scope: Scope, path: str, headers: dict[bytes, bytes]) -> Response | None:
         """The answer to a request that nobody may send."""
         if not scope["path"].startswith(self._root) or not path.startswith("/"):
             return error_answer(404, "NotFound", f"There is no endpoint {scope['path']}.", "")
-        encoded = path.encode(errors="replace")
-        if len(encoded) > NAME_BYTES_MAX and max(map(len, encoded.split(b"/"))) > NAME_BYTES_MAX:
+        if len(path) * _BYTES_A_CHARACTER > NAME_BYTES_MAX and any(
+            len(part.encode(errors="replace")) > NAME_BYTES_MAX for part in path.split("/")
+        ):
             return error_answer(
                 400,
                 "NameTooLong",
                 f"A name in the path has more than {NAME_BYTES_MAX} bytes.",
                 "No table or database can have such a name, because names become names of folders.",
             )
-        headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or len(length) > _DIGITS_MAX or int(length) > self._bytes_max:
             return _too_large(self._bytes_max)
@@ -245,7 +251,8 @@ class Guard:
         """The same for a WebSocket, whose messages the server limits."""
         scope = {**scope, "root_path": self._root}
         connection = HTTPConnection(scope)
-        answer = self._refusal(scope, scope["path"].removeprefix(self._root))
+        path = scope["path"].removeprefix(self._root)
+        answer = self._refusal(scope, path, dict(scope["headers"]))
         if answer is None:
             answer = await self._admit(scope, connection)
         if answer is not None:

@@ -36,6 +36,7 @@ PASSED_ON = "paimon-coordinator-passed-on"
 """The header of requests that a coordinator has passed on: by what the owner knows that one, see
 `Introductions`."""
 
+_PASSED_ON = PASSED_ON.encode()
 _MARK = "1"  # of a standby that the owner does not know
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 # The names of headers in ASGI are in lower case.
@@ -258,7 +259,7 @@ def _headers(scope: Scope, mark: str) -> list[tuple[bytes, bytes]]:
     own = {
         b"x-forwarded-for": b", ".join(hops),
         b"x-forwarded-proto": scheme,
-        PASSED_ON.encode(): mark.encode(),
+        _PASSED_ON: mark.encode(),
     }
     return [*((name, value) for name, value in passed if name not in own), *own.items()]
 
@@ -318,16 +319,18 @@ class FromStandbys:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] in ("http", "websocket"):
-            client = await self._client(scope)
-            if client is not None:
-                scope = {**scope, "client": (client, 0)}
+        for name, _ in scope.get("headers", ()):
+            if name == _PASSED_ON:  # few requests were
+                client = await self._client(scope)
+                if client is not None:
+                    scope = {**scope, "client": (client, 0)}
+                break
         await self._app(scope, receive, send)
 
     async def _client(self, scope: Scope) -> str | None:
         """The client's address, if a standby names another than the connection shows."""
         headers = dict(scope["headers"])
-        key = headers.get(PASSED_ON.encode(), b"").decode("latin-1")
+        key = headers.get(_PASSED_ON, b"").decode("latin-1")
         host, port = scope.get("client") or ("", 0)
         if not key or not port:  # without a port, a proxy has named the client
             return None

@@ -23,6 +23,7 @@ from paimon_magics.columnar.time_zones import UTC
 from paimon_magics.coordinator.http.answers import no_endpoint
 from paimon_magics.coordinator.http.limits import run_in_threadpool
 from paimon_magics.coordinator.http.pages import Markup, moment_text, notice
+from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.admission.validator import TableInfo
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.log.log import DeadLetter
@@ -117,7 +118,10 @@ class DeadLetterRoutes:
         named = named_by(f"dead-letter-{letter.lsn}", None, None)
         named = named.of(record.payload, is_stream=record.format is Format.ARROW)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._entry.send(table_info, validated, table_info.mode, named, record.user, future)
+        key, offset, _, digest = named
+        mode, user = table_info.mode, record.user
+        insert = Insert(table_info, validated, mode, future, key, offset, digest, user)
+        self._group.submit(insert)
         answer = await future
         if isinstance(answer, Accepted):
             await run_in_threadpool(self._group.letters.settle, table_info, letter.lsn, "retried")

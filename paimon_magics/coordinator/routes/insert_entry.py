@@ -178,22 +178,10 @@ class InsertEntry:
             future.set_result(await self._repeated(request, error))
             return Mode.ASYNC
         mode = mode_of(request.mode, table_info.mode)
-        self.send(table_info, validated, mode, request.named, request.user, future)
+        key, offset, _, digest = request.named
+        user = request.user
+        self._group.submit(Insert(table_info, validated, mode, future, key, offset, digest, user))
         return mode
-
-    def send(
-        self,
-        table_info: TableInfo,
-        validated: ValidatedInsert,
-        mode: Mode,
-        named: Named,
-        user: str,
-        future: asyncio.Future[Answer],
-    ) -> None:
-        """Hand over the checked insert of `user`; the answer comes in the future."""
-        key, offset, _, digest = named
-        insert = Insert(table_info, validated, mode, future, key, offset, digest, user)
-        self._group.submit(insert)
 
     async def _repeated(self, request: InsertRequest, error: StatementError) -> Answer:
         """The answer to an insert that repeats an accepted insert. Raises `error` for others."""

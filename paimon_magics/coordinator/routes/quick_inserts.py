@@ -27,6 +27,7 @@ from paimon_magics.errors import PaimonMagicsError
 
 _PARTS = ["", "v1", "inserts"]
 _NAMES = (b"idempotency-key", b"paimon-channel", b"paimon-offset", b"group_commit")
+_ARROW = ARROW.encode()
 _JSON = (b"content-type", b"application/json")
 
 
@@ -49,24 +50,26 @@ class QuickInserts:
             return
         headers = dict(scope["headers"])
         table_info = self._entry.known(parts[3], parts[4])
+        principal = principal_in(scope)
         if (
             table_info is None
             or len(headers) < len(scope["headers"])  # a header comes twice
             or b"paimon-table" in headers
-            or headers.get(b"content-type", b"").startswith(ARROW.encode())
-            or not principal_in(scope).may_on(Needed.INSERT, parts[3], parts[4])
+            or headers.get(b"content-type", b"").startswith(_ARROW)
+            or not principal.may_on(Needed.INSERT, parts[3], parts[4])
             or self._entry.problem(table_info) is not None
         ):
             await self._app(scope, receive, send)
             return
-        label, channel, offset, mode = (
-            None if value is None else header_text(value) for value in map(headers.get, _NAMES)
-        )
+        label = channel = offset = mode = None
+        if not headers.keys().isdisjoint(_NAMES):
+            label, channel, offset, mode = (
+                None if value is None else header_text(value) for value in map(headers.get, _NAMES)
+            )
         response: Response
         try:
             named = named_by(label, channel, offset)
             body = await _body(receive)
-            principal = principal_in(scope)
             user = sender_of(principal, headers.get(b"paimon-user"))
             name, named = table_info.name, named.of(body)
             sent = InsertRequest(name, body, False, mode, named, principal, user)

@@ -206,12 +206,13 @@ class Appending:
 
     def _carry_out(self, turn: Turn) -> None:
         """Adopt the new states, which are durable now, and carry out their effects."""
-        for ask, insert in turn.waiting.items():
-            self._replies.expect(ask, insert)
+        self._replies.expect(turn.waiting)
         self._replies.counts.update(turn.counts)
         for table, queue, chain in turn.states:
             table.queue, table.chain = queue, chain
-        self._do(turn.effects)
+        if turn.effects:
+            self._do(turn.effects)
+        self._replies.give(turn.replies)
 
 
 def _not_taken(error: Exception) -> StoreUnavailableError:
@@ -230,11 +231,12 @@ def _not_taken(error: Exception) -> StoreUnavailableError:
 @dataclass(slots=True)
 class Turn:
     """The tables' next `states` (queue and chain), which hold when the `groups` are in the log, and
-    the `effects` that follow then. `waiting` has the inserts by their ask numbers."""
+    the `effects` and `replies` that follow then. `waiting` has the inserts by their ask numbers."""
 
     states: list[tuple[TableQueue, Queue, int]] = field(default_factory=list)
     groups: list[Appended] = field(default_factory=list)
     effects: list[tuple[TableQueue, Effect]] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
     waiting: dict[int, Insert] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -258,23 +260,27 @@ class Turn:
         chain = table.chain
         groups = []
         for effect in effects:
-            if isinstance(effect, Append):
+            if isinstance(effect, Reply):
+                self.replies.append(effect)
+            elif isinstance(effect, Append):
                 group = _group(table, effect, by_ask, chain, now_ms)
                 groups.append(group)
                 chain = group.segment.chain
                 self.counts["records"] += len(effect.inserts)
                 self.counts["rows"] += sum(arrival.rows for _, arrival in effect.inserts)
+            else:
+                self.effects.append((table, effect))
         self.waiting |= by_ask
         self.groups += groups
-        self.effects += [(table, effect) for effect in effects if not isinstance(effect, Append)]
         self.states.append((table, queue, chain))
 
     def hand_over(self) -> None:
         """Note that the log receives the records now, so its inserts may be accepted."""
-        replies = [effect for _, effect in self.effects if isinstance(effect, Reply)]
-        refused = {reply.ask for reply in replies if isinstance(reply.answer, Refused)}
-        for ask, insert in self.waiting.items():
-            insert.may_be_taken = ask not in refused
+        for insert in self.waiting.values():
+            insert.may_be_taken = True
+        for reply in self.replies:
+            if isinstance(reply.answer, Refused):
+                self.waiting[reply.ask].may_be_taken = False
 
     def take_back(self) -> None:
         """Note that the log certainly has none of the records, and will not have them."""
@@ -315,7 +321,8 @@ def _group(
     keys = []
     begun = set()
     for lsn, arrival in append.inserts:
-        validated = by_ask[arrival.ask].validated
+        insert = by_ask[arrival.ask]
+        validated = insert.validated
         records.append(
             Record(
                 lsn,
@@ -327,7 +334,7 @@ def _group(
                 arrival.key,
                 arrival.offset,
                 arrival.digest,
-                by_ask[arrival.ask].user,
+                insert.user,
             )
         )
         if arrival.key:

@@ -295,7 +295,7 @@ class QueueOwner:
         ask = next(self.replies.numbers)
         event = item.make(ask)
         if item.answer is not None:
-            self.replies.expect(ask, item)
+            self.replies.expect({ask: item})
         self.happen(table, event)
 
     def _do(self, effects: Iterable[tuple[TableQueue, Effect]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paimon_magics.coordinator.inserts.admission.items import (
@@ -43,22 +43,23 @@ class Replies:
         """Whether answers wait until they may be given."""
         return bool(self._withheld)
 
-    def expect(self, ask: int, item: Insert | TableRequest) -> None:
-        """Register the question with a number: its answer goes to the caller that waits for an
+    def expect(self, items: Mapping[int, Insert | TableRequest]) -> None:
+        """Register questions by their numbers: the answer goes to the caller that waits for the
         item.
         """
-        self._pending[ask] = item
+        self._pending.update(items)
 
     def give(self, replies: list[Reply]) -> None:
         """Answer, unless this coordinator's lease has expired: then answers wait until it has a new
         lease. Raises DeposedError when another coordinator has taken over.
         """
         answers = self._withheld
-        for reply in replies:
-            self._count(reply.answer)
-            item = self._pending.pop(reply.ask, None)
+        pending = self._pending
+        for ask, answer in replies:
+            self._count(answer)
+            item = pending.pop(ask, None)
             if item is not None:
-                answers.append((item, reply.answer))
+                answers.append((item, answer))
         if not answers:
             return
         try:

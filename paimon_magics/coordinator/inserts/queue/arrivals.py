@@ -62,8 +62,7 @@ class _Group:
 
     def take(self, arrival: Arrival) -> None:
         """Give an insert an lsn; or answer it without an lsn, as a repeat or as refused."""
-        known = self._known.get((arrival.key, arrival.offset), arrival.known)
-        answer = self._answer_of_repeated(arrival, known) if arrival.key else None
+        answer = self._answer_of_repeated(arrival) if arrival.key else None
         if answer is None and arrival.is_repeat_only:
             answer = Refused(Reason.NEW, "no accepted insert has its name")
         if answer is None:
@@ -93,10 +92,11 @@ class _Group:
     def _next_lsn(self) -> int:
         return self._queue.next_lsn + len(self._inserts)
 
-    def _answer_of_repeated(self, arrival: Arrival, known: Known | None) -> Answer | None:
+    def _answer_of_repeated(self, arrival: Arrival) -> Answer | None:
         """The answer to a repeated insert, or to an insert that does not follow the last insert of
         its channel; None for a new insert.
         """
+        known = self._known.get((arrival.key, arrival.offset), arrival.known)
         if known is not None:
             if known.digest != arrival.digest:
                 return Refused(Reason.MISMATCH, "the earlier insert had different rows")
