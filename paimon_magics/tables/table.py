@@ -86,7 +86,7 @@ def publishes_itself(table: Table | StoredTable) -> bool:
     return bool(table.paimon.catalog_environment.supports_version_management)
 
 
-def branch_folder(table: Table) -> str:
+def branch_folder(table: Table | StoredTable) -> str:
     """The folder of a table's metadata, or of its branch's."""
     root = str(table.paimon.table_path).rstrip("/")
     branch = table.paimon.current_branch()

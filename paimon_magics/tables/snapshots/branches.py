@@ -31,6 +31,7 @@ from paimon_magics.tables.snapshots.chain import (
     snapshot_by_id,
 )
 from paimon_magics.tables.snapshots.latest import write_hint
+from paimon_magics.tables.snapshots.load_history import LoadHistory
 from paimon_magics.tables.snapshots.provenance import ROLLED_BACK_FROM
 from paimon_magics.tables.snapshots.tagged import is_tag_name, tag_snapshot
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
@@ -189,6 +190,7 @@ def forward_to_branch(
     write_hint(table.store, manager.latest_file, newest)
     for name, text in _tags(branch):
         publish(published_path(table.paimon.tag_manager().tag_path(name)), text.encode())
+    LoadHistory(table).take(LoadHistory(branch), shared)
 
 
 def _snapshots(table: StoredTable, branch: StoredTable) -> dict[int, Any]:

@@ -33,6 +33,7 @@ from paimon_magics.tables.snapshots.latest import (
     stored_changelogs,
     write_hint,
 )
+from paimon_magics.tables.snapshots.load_history import LoadHistory
 from paimon_magics.tables.snapshots.tagged import is_tag_name, tag_path
 from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.stores.paths import local_path
@@ -158,8 +159,9 @@ def remove_above(
     *,
     removing: Removing = removes_silently,
 ) -> None:
-    """Remove all snapshots above the id `last` (0: all), changelogs of expired ones, and their
-    tags. `tags` are the table's, where they are known. Snapshots go newest first."""
+    """Remove all snapshots above the id `last` (0: all), changelogs of expired ones, their tags,
+    and that files were loaded in them. `tags` are the table's, where they are known. Snapshots go
+    newest first."""
     manager = table.paimon.snapshot_manager()
     if tags is None:
         tags = {name: load_tag(table, name) for name in list_tags(table)}
@@ -176,6 +178,7 @@ def remove_above(
     for name, document in tags.items():
         if document is not None and document["id"] > last:
             delete_tag(table, name)
+    LoadHistory(table).forget_above(last)
 
 
 def _remove_changelogs_above(table: StoredTable, last: int) -> None:

@@ -47,7 +47,7 @@ def latest_snapshot(paimon: Any, branch: str | None = None) -> Any:
     return _listed(paimon, manager)
 
 
-def latest_snapshot_id(table: Table) -> int:
+def latest_snapshot_id(table: Table | StoredTable) -> int:
     """The id of the latest snapshot; 0 for a table without snapshots."""
     latest = latest_snapshot(table.paimon)
     return latest.id if latest is not None else 0

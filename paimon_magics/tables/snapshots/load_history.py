@@ -8,7 +8,7 @@ there, whether or not the records are written yet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from paimon_magics.errors import InvalidValueError
@@ -24,7 +24,7 @@ from paimon_magics.planning.copying.load_history import (
 )
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id, read_snapshot
 from paimon_magics.tables.stores.store import store_errors
-from paimon_magics.tables.table import Table, branch_folder
+from paimon_magics.tables.table import StoredTable, Table, branch_folder
 
 _KEPT_MS = 24 * 3600 * 1000
 """How long the note of a load without a snapshot is kept: longer than a statement can commit."""
@@ -33,7 +33,7 @@ _KEPT_MS = 24 * 3600 * 1000
 class LoadHistory:
     """Which files were loaded into a table, or into its branch."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table | StoredTable) -> None:
         self._table = table
         self._store = table.store
         folder = branch_folder(table)
@@ -88,6 +88,24 @@ class LoadHistory:
         """Remove the note of a load that is recorded, or certainly not committed."""
         self._store.delete([self._note_path(commit_user)])
 
+    def forget_above(self, snapshot_id: int) -> None:
+        """Remove the records of loads after a snapshot, which the table has gone back to."""
+        with store_errors("Removing the history of loaded files"):
+            self._store.delete(
+                f"{self._history}/{record.name}"
+                for record in self._records()
+                if record.snapshot_id > snapshot_id
+            )
+
+    def take(self, branch: LoadHistory, after: int) -> None:
+        """Take the records of a branch's loads after a snapshot, which the table has got."""
+        with store_errors("Writing the history of loaded files"):
+            records = [each for each in branch._records() if each.snapshot_id > after]
+            if records:
+                self._store.make_folder(self._history)
+            for record in records:
+                self._store.write(f"{self._history}/{record.name}", record.text.encode())
+
     def _note_path(self, commit_user: str) -> str:
         return f"{self._pending}/{commit_user}"
 
@@ -124,12 +142,12 @@ class LoadHistory:
                 f"TRUE, or delete {self._note_path(load.commit_user)} if its rows are missing.",
             )
 
-    def _records(self, sources: Mapping[str, tuple[int, int]]) -> list[LoadRecord]:
-        """The records of files at these paths."""
-        wanted = {record_prefix(path) for path in sources}
+    def _records(self, paths: Iterable[str] | None = None) -> list[LoadRecord]:
+        """The records of files at these paths; of all files without paths."""
+        wanted = None if paths is None else {record_prefix(path) for path in paths}
         records = []
         for name in self._store.names(self._history):
-            if f"{name.rpartition('-')[0]}-" not in wanted:
+            if wanted is not None and f"{name.rpartition('-')[0]}-" not in wanted:
                 continue
             with suppress(FileNotFoundError):
                 content = self._store.read(f"{self._history}/{name}")
@@ -142,7 +160,7 @@ class LoadHistory:
 class _Noted:
     """Noted loads, and what the table's snapshots say of them; each snapshot is read once."""
 
-    def __init__(self, table: Table, loads: Sequence[PendingLoad]) -> None:
+    def __init__(self, table: Table | StoredTable, loads: Sequence[PendingLoad]) -> None:
         self.loads = loads
         self.latest_id = latest_snapshot_id(table)
         self.snapshot_ids: dict[str, int] = {}

@@ -645,3 +645,34 @@ def test_files_whose_rows_were_removed_are_loaded_again_by_force(
     assert any("FORCE = TRUE" in note for note in outcome.notes)
     module_session.run(f"{statement} FORCE = TRUE")
     assert rows(module_session, f"SELECT id FROM {shop}") == [(1,)]
+
+
+@pytest.mark.parametrize("later", [0, 2])
+def test_file_counts_as_new_after_a_rollback_to_before_its_load(
+    module_session: Session, shop: str, tmp_path: Path, later: int
+) -> None:
+    """Also where other snapshots have the load's number since."""
+    folder = put(tmp_path / "files", a_csv="1,x,2\n", b_csv="2,y,3\n")
+    text = f"COPY INTO {shop} FROM '{folder}' {CSV} PATTERN = "
+    module_session.run(f"INSERT INTO {shop} VALUES (9, 'z', 9); {text}'a.csv'; {text}'b.csv'")
+    module_session.run(f"CALL sys.rollback(table => '{shop}', snapshot => 2)", confirm=True)
+    for number in range(later):
+        module_session.run(f"INSERT INTO {shop} VALUES (10, 'z', {number})")
+    assert copy(module_session, f"{text}'a.csv'")[0][1] == "SKIPPED"
+    assert copy(module_session, f"{text}'b.csv'")[0][1] == "LOADED"
+    assert [row[0] for row in rows(module_session, f"SELECT id FROM {shop}")].count(2) == 1
+
+
+def test_fast_forward_takes_the_loads_of_the_branch(
+    module_session: Session, shop: str, tmp_path: Path
+) -> None:
+    folder = put(tmp_path / "files", a_csv="1,x,2\n", b_csv="2,y,3\n")
+    module_session.run(f"INSERT INTO {shop} VALUES (9, 'z', 9); ALTER TABLE {shop} CREATE TAG one")
+    module_session.run(f"CALL sys.create_branch('{shop}', 'side', 'one')")
+    side = f"`{shop}$branch_side`"
+    module_session.run(f"COPY INTO {side} FROM '{folder}' {CSV} PATTERN = 'a.csv'")
+    module_session.run(f"CALL sys.fast_forward('{shop}', 'side')", confirm=True)
+    assert sorted(copy(module_session, f"COPY INTO {shop} FROM '{folder}' {CSV}")) == [
+        ("a.csv", "SKIPPED", 0, 0, 0),
+        ("b.csv", "LOADED", 1, 1, 0),
+    ]
