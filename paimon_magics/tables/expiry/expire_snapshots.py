@@ -33,6 +33,7 @@ from paimon_magics.tables.expiry.expired_files import (
     PlannedFiles,
     ProtectedFiles,
 )
+from paimon_magics.tables.snapshots.consumers import list_progress
 from paimon_magics.tables.snapshots.latest import (
     changelog_folder,
     changelog_ids,
@@ -230,14 +231,11 @@ def _forward_floor(table: Table) -> int:
 
 
 def _consumers_floor(table: Table, rules: ExpiryRules, now_ms: int, *, is_trial: bool) -> int:
-    consumers = table.paimon.consumer_manager()
     if rules.consumer_time_ms is not None and not is_trial:
         oldest_ms = now_ms - rules.consumer_time_ms
+        consumers = table.paimon.consumer_manager()
         consumers.expire(datetime.datetime.fromtimestamp(oldest_ms / 1000))
-    if not rules.consumers_keep_snapshots:
-        return NO_FLOOR
-    first = consumers.min_next_snapshot()
-    return NO_FLOOR if first is None else int(first)
+    return _consumed(table) if rules.consumers_keep_snapshots else NO_FLOOR
 
 
 # Keeps the changelogs of expired snapshots, and expires them later by options of their own
@@ -301,8 +299,8 @@ def _changelogs_to_expire(table: Table, rules: ExpiryRules, now_ms: int) -> tupl
 
 
 def _consumed(table: Table) -> int:
-    consumed = table.paimon.consumer_manager().min_next_snapshot()
-    return NO_FLOOR if consumed is None else int(consumed)
+    """The first snapshot that a consumer reads next."""
+    return min(list_progress(table).values(), default=NO_FLOOR)
 
 
 def expire_changelogs(
@@ -401,7 +399,7 @@ def remove_tag(table: Table, name: str) -> bool:
     content = table.store.read(path)
     if content is None:
         return False
-    tagged = snapshot_of_tag(content)
+    tagged = snapshot_of_tag(path, content)
     table.paths.delete([path])
     rules = ExpiryRules.of(table.schema) if can_expire(table) else None
     if rules is None or rules.keeps_changelogs:

@@ -49,6 +49,7 @@ from paimon_magics.tables.snapshots.latest import (
     usable_snapshots,
 )
 from paimon_magics.tables.snapshots.tagged import tagged_snapshots
+from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.stores.paths import FileStatus, local_path
 from paimon_magics.tables.table import ATTEMPTS_FOLDER, MAIN_BRANCH, Table, branch_names
 from paimon_magics.tables.writing.attempts import unsettled_prefixes
@@ -401,14 +402,15 @@ def _metadata_names(cache: ManifestCache, snapshot: Any, *, is_whole: bool) -> l
     ):
         if name:
             names.append(name)
-            with _gone_if(not is_whole):
+            with _gone_if(not is_whole), parsing(f"The manifest list `{name}`"):
                 listed = avro_columns(cache.read(name))
                 names += listed["_FILE_NAME"].to_pylist()
                 names += _texts(listed, "_EXTRA_FILES")
     if snapshot.index_manifest:
         names.append(snapshot.index_manifest)
-        with _gone_if(not is_whole):
-            names += avro_columns(cache.read(snapshot.index_manifest))["_FILE_NAME"].to_pylist()
+        name = snapshot.index_manifest
+        with _gone_if(not is_whole), parsing(f"The index manifest `{name}`"):
+            names += avro_columns(cache.read(name))["_FILE_NAME"].to_pylist()
     if snapshot.statistics:
         names.append(snapshot.statistics)
     return names

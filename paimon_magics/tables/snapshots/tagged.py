@@ -11,25 +11,27 @@ from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.formatting import shortened
 from paimon_magics.tables.snapshots.latest import snapshot_of
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
-from paimon_magics.tables.stores.corruption import SNAPSHOT_VERSION, check_version
+from paimon_magics.tables.stores.corruption import SNAPSHOT_VERSION, check_version, parsing
 from paimon_magics.tables.table import StoredTable, Table
 
 _SHOWN_MAX = 60
 
 
-def snapshot_of_tag(content: bytes | str) -> Any:
-    """The snapshot in a tag's file, without the tag's own keys."""
-    document = json.loads(content)
-    check_version("The tag", document.get("version"), SNAPSHOT_VERSION)
-    trimmed = {key: value for key, value in document.items() if not key.startswith("tag")}
-    return snapshot_of(trimmed)
+def snapshot_of_tag(path: str, content: bytes | str) -> Any:
+    """The snapshot in a tag's file, without the tag's own keys. Raises TableDamagedError for
+    content that is no tag's."""
+    with parsing(f"The tag file {path}", "Restore the file, or remove it to give up the tag."):
+        document = json.loads(content)
+        check_version("The tag", document.get("version"), SNAPSHOT_VERSION)
+        trimmed = {key: value for key, value in document.items() if not key.startswith("tag")}
+        return snapshot_of(trimmed)
 
 
 def tag_snapshot(paimon: Any, name: str) -> Any:
     """The snapshot that a tag of pypaimon's table keeps; None if there is no such tag."""
     path = paimon.tag_manager().tag_path(name)
     try:
-        return snapshot_of_tag(paimon.file_io.read_file_utf8(path))
+        return snapshot_of_tag(path, paimon.file_io.read_file_utf8(path))
     except FileNotFoundError:
         return None
 
@@ -39,9 +41,11 @@ def tagged_snapshots(table: Table, branch: str) -> list[Any]:
     folder = TagManager(table.paimon.file_io, table.paimon.table_path, branch).tag_directory()
     snapshots = []
     for name in table.store.names(folder, "tag-"):
-        content = table.store.read(f"{folder}/{name}")
+        path = f"{folder}/{name}"
+        with parsing(f"The tag file {path}", "Remove the folder in its place."):
+            content = table.store.read(path)
         if content is not None:  # else it was deleted meanwhile
-            snapshots.append(snapshot_of_tag(content))
+            snapshots.append(snapshot_of_tag(path, content))
     return sorted(snapshots, key=lambda tag: int(tag.id))
 
 

@@ -28,6 +28,7 @@ from paimon_magics.tables.snapshots.latest import (
     usable_snapshots,
 )
 from paimon_magics.tables.snapshots.tagged import tagged_snapshots
+from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table, branch_names, publishes_itself
 from paimon_magics.tables.writing.attempts import (
@@ -344,5 +345,6 @@ def _of_lists(manifests: ManifestCache, lists: Iterable[str | None], prefix: str
 
 def _of_index(manifests: ManifestCache, name: str | None, prefix: str) -> Iterator[str]:
     if name:
-        files = avro_columns(manifests.read(name))["_FILE_NAME"].to_pylist()
+        with parsing(f"The index manifest `{name}`"):
+            files = avro_columns(manifests.read(name))["_FILE_NAME"].to_pylist()
         yield from (file for file in files if str(file).startswith(prefix))

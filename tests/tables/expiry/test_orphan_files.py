@@ -191,6 +191,29 @@ def test_changelogs_that_outlive_snapshots_keep_their_files(tmp_path: Path, prod
     assert missing(table) == unreachable(table) == set()
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b"{}", b'{"version": 3}'])
+def test_damaged_tags_and_consumers_are_named(table: Table, content: bytes) -> None:
+    """And nothing is removed: what they keep is unknown."""
+    before = files(table) | {"tag/tag-mine", "consumer/consumer-c"}
+    tag, consumer = put(table, "tag/tag-mine", "consumer/consumer-c")
+    tag.write_bytes(content)
+    for remove in (clean, lambda table: deletable(table, "", ["data-1.parquet"])):
+        with pytest.raises(TableDamagedError, match=r"The tag file .*/tag/tag-mine"):
+            remove(table)
+    tag.unlink()
+    consumer.write_bytes(content)
+    with pytest.raises(TableDamagedError, match=r"The consumer file .*/consumer/consumer-c"):
+        expire(table)
+    assert files(table) == before - {"tag/tag-mine"}
+
+
+def test_damaged_manifest_lists_are_named(table: Table) -> None:
+    some = next(Path(table.location).glob("manifest/manifest-list-*"))
+    some.write_bytes(b"junk")
+    with pytest.raises(TableDamagedError, match=f"{some.name}"):
+        clean(table)
+
+
 def test_copies_without_their_changelogs_do_not_stop_the_cleaning(tmp_path: Path) -> None:
     """An expiry leaves tags and branches their rows, and removes their changelogs, as Java's."""
     table = filled(
