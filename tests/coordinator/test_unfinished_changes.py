@@ -11,11 +11,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from paimon_magics.errors import UnknownOutcomeError
+from paimon_magics.coordinator.client.interface import Definitions
+from paimon_magics.errors import CommitConflictError, UnknownOutcomeError
 from paimon_magics.planning.commits.requests import Append, CommitReceipt, CommitRequest
-from paimon_magics.statements.statement import TableName
+from paimon_magics.planning.schemas.replacements import TableReplacement
+from paimon_magics.planning.schemas.table_schema import plan_create_table
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.snapshots.latest import latest_state
 from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write
+from tests.faults.outside_writer import OutsideWriter
 
 SQL = "CREATE TABLE t (k INT)"
 
@@ -223,5 +229,39 @@ def test_rows_of_a_partly_dropped_table_do_not_close_its_successor(
             problems = client.get("/health/ready").json()["problems"]
             assert not [each for each in problems if "dropped and created" in str(each)], problems
         assert read(Catalog.open({"warehouse": str(process.warehouse)})) == [{"k": 2}]
+    finally:
+        process.close()
+
+
+def test_repeat_of_a_replacement_that_was_cut_off_says_where_the_rows_are(tmp_path: Path) -> None:
+    """Another writer has added a row to the emptied table, so that they can't be put back."""
+    process = Process(tmp_path / "warehouse", tmp_path / "state")
+    catalog = create_table(process.warehouse, SQL)
+    process.start(faults="replace.emptied=kill")
+    try:
+        commit(process)
+        definitions = Definitions(catalog, process.client().change_definition)
+        base = latest_state(catalog.load(TABLE))
+        statement = parse_statement("CREATE TABLE t (other STRING)")
+        assert isinstance(statement, CreateTable)
+        replacement = TableReplacement(
+            TABLE,
+            plan_create_table(statement),
+            0,
+            base_snapshot_id=base[0],
+            base_manifest_list=base[1],
+        )
+        with ThreadPoolExecutor() as pool:
+            answer = pool.submit(definitions.replace_table, replacement)
+            assert process.has_died()
+            writer = OutsideWriter()
+            writer.commit(process.warehouse, [{"k": 7}])
+            writer.close()
+            process.start()
+            with pytest.raises(CommitConflictError) as refusal:
+                answer.result(60)
+        assert "after snapshot 2 had removed its rows" in refusal.value.message
+        assert "VERSION AS OF 1" in refusal.value.hint
+        assert read(catalog) == [{"k": 7}]
     finally:
         process.close()

@@ -26,8 +26,8 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import RollBackToSnapshot
 from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.commits.fencing import commit_fenced
-from paimon_magics.tables.snapshots.latest import latest_snapshot_id
-from paimon_magics.tables.snapshots.provenance import PREFIX, USER
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id, read_snapshot
+from paimon_magics.tables.snapshots.provenance import PREFIX, REPLACES_SCHEMA, USER
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import tidy_up
 
@@ -121,15 +121,41 @@ def remove_planned(
     base = None
     if change.base_snapshot_id is not None:
         base = change.base_snapshot_id, change.base_manifest_list
-    if not latest_snapshot_id(context.catalog.load(change.name)):
+    table = context.catalog.load(change.name)
+    if not latest_snapshot_id(table):
         return None
-    return remove_rows(
-        context,
-        change.name,
-        base=base,
-        change=OverwritePartitions(swallow_newer=change.swallow_newer),
-        properties=_vouched(change.properties, principal),
-    )
+    origin = _vouched(change.properties, principal)
+    try:
+        return remove_rows(
+            context,
+            change.name,
+            base=base,
+            change=OverwritePartitions(swallow_newer=change.swallow_newer),
+            properties=(*origin, (REPLACES_SCHEMA, str(change.base_schema_id))),
+        )
+    except CommitConflictError as error:
+        removed = _removed_by(table, change)
+        if removed is None:
+            raise
+        raise CommitConflictError(
+            f"Replacing `{table.name}` was cut off after snapshot {removed} had removed its rows, "
+            "and others have added rows since.",
+            hint=f"The table has its old definition, and those new rows alone. Snapshot "
+            f"{removed - 1} has the rows of before: INSERT INTO {table.name} SELECT * FROM "
+            f"{table.name} VERSION AS OF {removed - 1} adds them again. Or run the statement "
+            "again.",
+        ) from error
+
+
+def _removed_by(table: Table, change: TableReplacement) -> int | None:
+    """The snapshot in which the same replacement, asked for before, has removed the rows."""
+    wanted = REPLACES_SCHEMA, str(change.base_schema_id)
+    first = (change.base_snapshot_id or 0) + 1
+    for snapshot_id in range(first, latest_snapshot_id(table) + 1):
+        snapshot = read_snapshot(table.paimon, snapshot_id)
+        if snapshot is not None and wanted in (snapshot.properties or {}).items():
+            return snapshot_id
+    return None
 
 
 def _vouched(

@@ -17,10 +17,13 @@ PREFIX = "paimon-magics."
 USER = PREFIX + "user"
 ROLLED_BACK_FROM = PREFIX + "rolled-back-from"
 """The property of a snapshot without rows that a roll-back leaves: the latest id before it."""
+REPLACES_SCHEMA = PREFIX + "replaces-schema"
+"""The property of the snapshot that removes the rows of a table before its definition is replaced:
+the number of the schema that goes."""
 OWN_PROPERTIES = frozenset(
     PREFIX + key
     for key in (
-        *("epoch", "republished"),
+        *("epoch", "republished", "replaces-schema"),
         *("log", "log.first", "log.last", "log.dead", "log.label"),
     )
 )
