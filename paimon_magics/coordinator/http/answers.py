@@ -21,11 +21,12 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from paimon_magics.coordinator.core import values as core
 from paimon_magics.coordinator.http.limits import run_in_threadpool
+from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import receipt_document
 from paimon_magics.coordinator.protocol.errors import (

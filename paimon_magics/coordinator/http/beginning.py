@@ -11,12 +11,13 @@ import asyncio
 import time
 
 from starlette.requests import HTTPConnection
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from paimon_magics.coordinator.http.answers import error_answer
 from paimon_magics.coordinator.http.authorisation import Authoriser
+from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.protocol.errors import RETRY_AFTER, NotStartedError
 from paimon_magics.errors import PaimonMagicsError, SetupError
 

@@ -11,9 +11,8 @@ import hashlib
 import html
 from collections.abc import Iterable
 
-from starlette.responses import HTMLResponse
-
 from paimon_magics.columnar import time_zones
+from paimon_magics.coordinator.http.responses import HTMLResponse
 
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif; }

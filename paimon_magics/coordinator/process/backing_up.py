@@ -15,12 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.answers import json_body
 from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.limits import run_in_threadpool
+from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.store.backups import Manifest, copy_postgres, write_backup

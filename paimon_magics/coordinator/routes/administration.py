@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.core.state import pending_commits, pending_transactions
@@ -24,6 +24,7 @@ from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.authorisation import Tokens
 from paimon_magics.coordinator.http.guard import check_named, principal_of
 from paimon_magics.coordinator.http.limits import run_in_threadpool
+from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.http.stored_grants import Grants, StoredGrants
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.protocol.clock import machine_ms

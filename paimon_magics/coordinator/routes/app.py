@@ -15,7 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
@@ -42,6 +42,7 @@ from paimon_magics.coordinator.http.guard import (
 )
 from paimon_magics.coordinator.http.limits import ClientLimits, Threads, run_in_threadpool
 from paimon_magics.coordinator.http.pages import HEADERS, notice
+from paimon_magics.coordinator.http.responses import HTMLResponse, JSONResponse
 from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.coordinator.protocol.json_text import member

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import parse_qs, quote, urlencode
 
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Scope
 
@@ -23,6 +23,7 @@ from paimon_magics.columnar.time_zones import UTC
 from paimon_magics.coordinator.http.answers import no_endpoint
 from paimon_magics.coordinator.http.limits import run_in_threadpool
 from paimon_magics.coordinator.http.pages import Markup, moment_text, notice
+from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.admission.validator import TableInfo
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit

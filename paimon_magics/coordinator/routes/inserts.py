@@ -9,7 +9,7 @@ from typing import Any
 
 from prometheus_client.core import Metric
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.http.answers import error_answer, json_body
@@ -20,6 +20,7 @@ from paimon_magics.coordinator.http.limits import (
     run_steps,
     settled,
 )
+from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue
 from paimon_magics.coordinator.inserts.log.log import DiskReserve

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from paimon_magics.coordinator.http.authorisation import PUBLIC, SCOPES
+from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.version import __version__
 
 _OPENAPI_PATH = "/openapi.json"

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.core.values import (
@@ -27,6 +27,7 @@ from paimon_magics.coordinator.http.answers import answer_response, json_body
 from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.limits import run_in_threadpool, run_steps, settled
+from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.protocol.clock import lease_members, machine_ms
 from paimon_magics.coordinator.protocol.documents import (
     bucket_of,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -440,3 +441,19 @@ def test_expiry_after_a_kill_continues_with_the_next_commit(
     table = catalog.load(TABLE)
     assert keys(catalog) == list(range(6))
     assert missing(table) == unreachable(table) == set()
+
+
+def test_file_whose_name_is_no_text_fails_no_answer(process: Process) -> None:
+    """Health names a tag's file with it, and a folder beside the tables is listed."""
+    catalog = create_table(process.warehouse, ONE)
+    folder = Path(catalog.load(TABLE).location) / "tag"
+    folder.mkdir()
+    (Path(os.fsdecode(os.fsencode(folder) + b"/tag-\xff\xfe"))).write_bytes(b"{")
+    append(process.client(), catalog, 0, 1, 2)
+    until(lambda: "The tag file" in problem_of(process))
+    os.makedirs(os.fsencode(process.warehouse / "default.db") + b"/o\xff/schema")
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    tables = "/v1/paimon/databases/default/tables"
+    for path in ("/health/ready", "/v1/coordinator", "/", "/metrics", tables):
+        answer = httpx.get(process.address + path, headers=headers, trust_env=False, timeout=60)
+        assert answer.status_code < 500, (path, answer.text)
