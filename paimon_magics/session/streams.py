@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from paimon_magics.boundary import short_errors
 from paimon_magics.errors import PaimonMagicsError, sent_to_driver
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.inserts.epochs import write_epoch
 from paimon_magics.session.opening import connection_on
 from paimon_magics.session.place_words import PlaceWords
-from paimon_magics.session.reports.report import Report
-from paimon_magics.session.reports.stream import StreamProgress, StreamState, stream_of
+from paimon_magics.session.reports.report import Action, Report, Section
 from paimon_magics.session.scope import statement_scope
 from paimon_magics.settings import Settings
 from paimon_magics.spark.failures import translate
@@ -234,3 +237,94 @@ def sink_of(connection: Connection, table: TableName, mode: str, checkpoint: str
         token=connection.words.token,
     )
     return StreamSink(table, mode, checkpoint, words, connection.settings, _original=connection)
+
+
+# A report on a stream that writes a table, which is read again while it is looked at.
+
+
+_SECONDS = 1.0
+_MANY_PARTS = (
+    "Spark keeps the state in {} parts, and each is a task of every micro-batch. Fewer are faster "
+    "for little state: set spark.sql.shuffle.partitions before the stream starts, on a new "
+    "checkpoint."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamProgress:
+    """How far a stream is. `epochs` counts its micro-batches, with those before its last stop.
+    `rows` are those written since then, and `snapshot_id` is the last snapshot that it made; None
+    before the first one, and on Spark Connect, where the server writes. `behind` is the number of
+    snapshots of the source that it has not read yet; None for other sources, and on PySpark 4.1.
+    `rows_per_second` is the speed of the last micro-batch that Spark has reported."""
+
+    epochs: int
+    rows: int | None
+    snapshot_id: int | None
+    behind: int | None
+    rows_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """A stream at one moment. `state` is "running", "ended" or "failed", `reason` why it failed.
+    `state_parts` is the number of parts that Spark keeps its state in; None if it is not known, or
+    not large for the number of tasks that run at once."""
+
+    table: str
+    state: str
+    progress: StreamProgress
+    reason: str = ""
+    state_parts: int | None = None
+
+    def __str__(self) -> str:
+        progress = self.progress
+        parts = [count_text(progress.epochs, "epoch")]
+        if progress.rows is not None:
+            parts.append(count_text(progress.rows, "row"))
+        if progress.snapshot_id is not None:
+            parts.append(f"snapshot {progress.snapshot_id}")
+        if progress.behind:
+            parts.append(f"{count_text(progress.behind, 'snapshot')} behind")
+        if self.state_parts:
+            parts.append(f"state in {self.state_parts} parts")
+        return f"{self.table}, {self.state}: {', '.join(parts)}"
+
+
+def stream_of(look: Callable[[], StreamState | None], stop: Callable[[], None]) -> Report:
+    """Report a stream. `look` returns its state, None when its session is closed; `stop` stops it.
+
+    The report of a running stream has the action "Stop".
+    """
+    state = look()
+    if state is None:
+        return Report("STREAM", "The session of the stream is closed.", ())
+
+    def stopped(_: object) -> Report:
+        stop()
+        return stream_of(look, stop)
+
+    def refresh() -> Report | None:
+        return None if look() is None else stream_of(look, stop)
+
+    actions = (Action("Stop", 0, stopped),) if state.state == "running" else ()
+    section = Section("", _rows(state), "", actions=actions, only_live=True)
+    parts = _MANY_PARTS.format(state.state_parts) if state.state_parts else ""
+    notes = tuple(note for note in (state.reason, parts) if note)
+    return Report("STREAM", str(state), (section,), notes, refresh=refresh, seconds=_SECONDS)
+
+
+def _rows(state: StreamState) -> pa.Table:
+    """One row: what changes while the stream runs."""
+    progress = state.progress
+    speed = progress.rows_per_second
+    return pa.table(
+        {
+            "state": pa.array([state.state]),
+            "epochs": pa.array([progress.epochs], pa.int64()),
+            "rows": pa.array([progress.rows], pa.int64()),
+            "rows_per_second": pa.array([None if speed is None else round(speed)], pa.int64()),
+            "snapshot_written": pa.array([progress.snapshot_id], pa.int64()),
+            "snapshots_behind": pa.array([progress.behind], pa.int64()),
+        }
+    )

@@ -1,7 +1,7 @@
 """Spark's JVM: its start and end, and its objects that PySpark has no public method for.
 
 Only a session in this process has a JVM; one on a Spark Connect server has none (`is_connect`). No
-other module accesses these objects. Only `idle_memory` uses PySpark's gateway as well, to make the
+other module accesses these objects. Only `sessions` uses PySpark's gateway as well, to make the
 JVM return memory. `java` finds the Java that a JVM runs on.
 """
 

@@ -13,7 +13,7 @@ PROGRAM = """
 import sys, time
 import paimon_magics
 from paimon_magics.spark import sessions
-from paimon_magics.spark.idle_memory import release_when_idle
+from paimon_magics.spark.sessions import release_when_idle
 
 def heap():
     beans = session.spark._jvm.java.lang.management.ManagementFactory

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.statements.dialects.idioms import IDIOMS
-from paimon_magics.statements.dialects.misreadings import misread
+from paimon_magics.statements.dialects.misreadings import IDIOMS, misread
 from paimon_magics.statements.grammar.parsing import parse_cell
 
 # Where Spark stopped to read is marked with `|`.

@@ -38,8 +38,8 @@ from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from paimon_magics.tables.reading.evolving_files import updated_rows
 from paimon_magics.tables.reading.table_files import updated_columns_reader, whole_rows_reader
-from paimon_magics.tables.row_changes.evolving_plan import plan_evolving_change
 from paimon_magics.tables.row_changes.selected_rows import FILE_COLUMN, PLACE_COLUMN
+from paimon_magics.tables.row_changes.table_changes import plan_evolving_change
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.splits.planning import StoredState
 from paimon_magics.tables.splits.stored_files import schema_ids

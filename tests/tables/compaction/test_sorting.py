@@ -15,8 +15,7 @@ from paimon_magics.columnar.clustering import hilbert_keys, z_order_keys
 from paimon_magics.errors import CommitConflictError, TableDamagedError
 from paimon_magics.planning.compaction.sort_orders import SortOrder
 from paimon_magics.tables.compaction import append_rewriting
-from paimon_magics.tables.compaction.append_rewriting import AppendUnits
-from paimon_magics.tables.compaction.sorting import SortInput, sorted_rows
+from paimon_magics.tables.compaction.append_rewriting import AppendUnits, SortInput, sorted_rows
 from tests.tables.compaction.append_compactions import SETTINGS, Lake
 from tests.tables.compaction.test_append_vectors import VECTORS, names
 from tests.tables.manifest_files import TABLE

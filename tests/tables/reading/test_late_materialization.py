@@ -19,7 +19,7 @@ from paimon_magics.planning.reads.scans import LocalLimits
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.reading import late_materialization
+from paimon_magics.tables.reading import split_reader
 from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
 from paimon_magics.tables.reading.keyed_rows import few_rows, splits_of
 from paimon_magics.tables.table import Table
@@ -90,11 +90,9 @@ def test_late_materialization_gives_the_rows_of_a_plain_merge(
     for columns in (None, ["s"], ["a", "k"], ["k"]):
         read = plan_data_read(table, ReadRequest(kind, columns=columns), batch_rows=500)
         at_once = rows_of(read)
-        monkeypatch.setattr(late_materialization, "_LATE_BYTES_MIN", 0)
+        monkeypatch.setattr(split_reader, "_LATE_BYTES_MIN", 0)
         (split,) = read.planned.splits
-        late = late_materialization.takes_late(
-            read.reader.files, read.reader.rule, split.sections[0]
-        )
+        late = split_reader.takes_late(read.reader.files, read.reader.rule, split.sections[0])
         assert late == (columns != ["k"])
         assert rows_of(read) == at_once
         monkeypatch.undo()
@@ -147,7 +145,7 @@ def at_most(rows: int) -> LocalLimits:
 def test_values_of_overwritten_rows_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(late_materialization, "_LATE_BYTES_MIN", 0)
+    monkeypatch.setattr(split_reader, "_LATE_BYTES_MIN", 0)
     keys = np.arange(ROWS)
     table = written(Catalog.open({"warehouse": str(tmp_path)}), {}, [keys, keys])
     read = plan_data_read(table, ReadRequest())
@@ -171,12 +169,12 @@ def test_values_of_overwritten_rows_are_not_read(
 def test_error_names_a_file_with_too_few_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(late_materialization, "_LATE_BYTES_MIN", 0)
+    monkeypatch.setattr(split_reader, "_LATE_BYTES_MIN", 0)
     keys = np.arange(ROWS)
     table = written(Catalog.open({"warehouse": str(tmp_path)}), {}, [keys, keys])
     read = plan_data_read(table, ReadRequest())
     (split,) = read.planned.splits
-    chosen = late_materialization.ChosenRows(replace(read.reader.files, system=()), split.files[0])
+    chosen = split_reader.ChosenRows(replace(read.reader.files, system=()), split.files[0])
     actual = [batch.num_rows for batch in chosen.rows(np.array([0, 5, ROWS - 1]))]
     assert sum(actual) == 3
     with pytest.raises(TableDamagedError, match=split.files[0].path.rsplit("/", 1)[-1]):

@@ -18,7 +18,7 @@ from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.reading import late_materialization
+from paimon_magics.tables.reading import split_reader
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from paimon_magics.tables.stores.file_formats import RowGroups, StoredCondition, useful_row_groups
 from paimon_magics.tables.table import Table
@@ -124,7 +124,7 @@ CASES = [*((kind, False) for kind in TABLES), ("deduplicate", True)]
 def test_no_matching_row_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, late: bool
 ) -> None:
-    monkeypatch.setattr(late_materialization, "_LATE_BYTES_MIN", 0 if late else 1 << 40)
+    monkeypatch.setattr(split_reader, "_LATE_BYTES_MIN", 0 if late else 1 << 40)
     table = written(tmp_path, kind)
     views = [(ViewKind.TABLE, {}), (ViewKind.AUDIT_LOG, {"incremental-between": "0,2"})]
     if kind == "row ids":
