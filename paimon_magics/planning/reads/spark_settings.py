@@ -149,6 +149,10 @@ _USUAL = {
     "legacy-timestamp-mapping.enabled": "false",
     "read.allow.fullScan": "true",
     "read.changelog": "false",
+    # What is done here whatever the table's own option is.
+    "scan.ignore-corrupt-files": "false",
+    "scan.ignore-lost-files": "false",
+    "variant.inferShreddingSchema": "false",
 }
 _KNOWN = frozenset({*CORE_OPTIONS, *DEPRECATED_KEYS, *READ_OPTIONS, *_USUAL})
 _SCOPE_PARTS = 3

@@ -82,6 +82,15 @@ def test_most_specific_table_setting_wins() -> None:
     assert options(TableName("t", database="other"), **given) == {"scan.snapshot-id": "3"}
 
 
+@pytest.mark.parametrize(
+    "key", ["variant.inferShreddingSchema", "scan.ignore-corrupt-files", "scan.ignore-lost-files"]
+)
+def test_option_with_the_value_that_always_holds_is_accepted(key: str) -> None:
+    assert options(**{key: "false"}) == {}
+    with pytest.raises(UnsupportedStatementError, match=key):
+        options(**{key: "true"})
+
+
 def test_older_option_names_are_recognised() -> None:
     assert options(**{"log.scan.timestamp-millis": "7"}) == {"scan.timestamp-millis": "7"}
     with pytest.raises(UnsupportedStatementError, match="first-row"):
