@@ -52,7 +52,7 @@ def test_the_format_reads_and_writes_without_a_session(
     query = started.trigger(availableNow=True).start("t")
     query.awaitTermination(120)
     assert query.exception() is None
-    with pytest.raises(InvalidValueError, match="another warehouse"):
+    with pytest.raises(InvalidValueError, match="not in the current warehouse"):
         spark.read.format("paimon").load("/elsewhere/default.db/t")
     with pytest.raises(InvalidValueError, match="no table"):
         spark.read.format("paimon").load()

@@ -169,6 +169,22 @@ def test_consumer_records_position_and_resumes_there(
     assert (3,) in again and (1,) not in again
 
 
+def test_new_consumer_begins_with_all_rows(session: Session, tmp_path: Path) -> None:
+    """Spark asks two processes where a query begins: the second one finds the first one's
+    consumer."""
+    session.run(
+        "CREATE TABLE consumed (k INT); INSERT INTO consumed VALUES (1), (2);"
+        "INSERT INTO consumed VALUES (3); DELETE FROM consumed WHERE k = 3"
+    )
+    frame = session.stream("consumed", **{"consumer-id": "new"})
+    assert read(frame, tmp_path / "one") == [[(1,), (2,)]]
+    session.run("INSERT INTO consumed VALUES (4)")
+    # Spark has not told that the only batch of the first query is done: it comes again.
+    again = read(session.stream("consumed", **{"consumer-id": "new"}), tmp_path / "two")
+    assert sorted(row for batch in again for row in batch) == [(1,), (2,), (4,)]
+    assert read(session.stream("consumed", **{"consumer-id": "new"}), tmp_path / "two") == []
+
+
 def test_changes_stream_into_another_table_once(changing: Session, tmp_path: Path) -> None:
     changing.run(f"CREATE TABLE b {KEYED})")
     slowly = {"scan.snapshot-id": 1, "read.stream.maxSnapshotsPerTrigger": 1}

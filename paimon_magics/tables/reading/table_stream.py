@@ -44,7 +44,7 @@ from paimon_magics.tables.reading.data_read import (
     shown_schema,
 )
 from paimon_magics.tables.schema.history import created_at_ms
-from paimon_magics.tables.snapshots.consumers import keep_progress, progress_of
+from paimon_magics.tables.snapshots.consumers import keep_progress, position_of
 from paimon_magics.tables.snapshots.latest import (
     earliest_snapshot_id,
     latest_snapshot_id,
@@ -105,7 +105,7 @@ class TableStream:
 
     def begin(self) -> StreamOffset:
         """Where a new stream begins; from here on its consumer, if it has one, protects its
-        snapshots.
+        snapshots. Spark may ask more than once where a query begins.
 
         Raises UnknownNameError for a snapshot that the table does not have.
         """
@@ -131,7 +131,8 @@ class TableStream:
     def keep(self, offset: StreamOffset) -> None:
         """Note for the stream's consumer that all before `offset` has been read."""
         if self._request.consumer_id is not None:
-            keep_progress(self._table, self._request.consumer_id, offset.snapshot_id)
+            consumer_id = self._request.consumer_id
+            keep_progress(self._table, consumer_id, offset.snapshot_id, all_rows=offset.full)
 
     def latest(self) -> StreamOffset:
         """The offset behind the latest snapshot."""
@@ -256,9 +257,9 @@ class TableStream:
     def _beginning(self) -> StreamOffset:
         consumer = self._request.consumer_id
         if consumer is not None and not self._request.ignores_progress:
-            known = progress_of(self._table, consumer)
-            if known is not None:
-                return StreamOffset(known)
+            position = position_of(self._table, consumer)
+            if position is not None:
+                return StreamOffset(position[0], full=position[1])
         latest = latest_snapshot_id(self._table)
         match self._request.start:
             case Next():
