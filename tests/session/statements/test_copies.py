@@ -17,25 +17,13 @@ from paimon_magics.errors import (
 )
 from tests.oracle.java_reader import JavaPaimon
 from tests.session.rows import rows
+from tests.session.statements.procedure_tables import check_refused, events, java_rows
+
+__all__ = ["events"]  # a fixture
 
 pytestmark = pytest.mark.spark
 
 COPY = "CALL sys.copy(source_table => 'events', target_table => '{}')"
-
-
-@pytest.fixture
-def events(session: Session) -> Session:
-    session.run(
-        "CREATE TABLE events (k INT, v STRING, day STRING) PARTITIONED BY (day);"
-        "INSERT INTO events VALUES (1, 'a', 'mon'), (2, 'b', 'tue');"
-        "INSERT INTO events VALUES (3, 'c', 'mon')"
-    )
-    return session
-
-
-def read_by_java(java: JavaPaimon, warehouse: Path, table: str) -> list[tuple[object, ...]]:
-    fresh = {"warehouse": str(warehouse), "cache-enabled": "false"}
-    return sorted(java.rows(fresh, table))
 
 
 def test_copy_has_the_rows_and_files_of_its_own(
@@ -48,7 +36,7 @@ def test_copy_has_the_rows_and_files_of_its_own(
     expected = [(1, "a", "mon"), (2, "b", "tue"), (3, "c", "mon")]
     events.run("DROP TABLE events", confirm=True)
     assert rows(events, "SELECT * FROM copy ORDER BY k") == expected
-    assert read_by_java(java_paimon, warehouse, "default.copy") == expected
+    assert java_rows(java_paimon, warehouse, "default.copy") == expected
 
 
 def test_copy_again_replaces_the_partitions_that_it_has(events: Session) -> None:
@@ -81,7 +69,7 @@ def test_copied_keys_merge_with_later_rows(
     )
     expected = [(2, 21), (3, 3)]
     assert rows(session, "SELECT * FROM copy ORDER BY k") == expected
-    assert read_by_java(java_paimon, warehouse, "default.copy") == expected
+    assert java_rows(java_paimon, warehouse, "default.copy") == expected
 
 
 @pytest.mark.parametrize("keys", ["'bucket' = '-1'", "'primary-key' = 'k', 'bucket' = '2'"])
@@ -96,7 +84,7 @@ def test_rows_that_are_deleted_stay_so_in_the_copy(
     )
     expected = [(1, "a"), (3, "c")]
     assert rows(session, "SELECT * FROM copy ORDER BY k") == expected
-    assert read_by_java(java_paimon, warehouse, "default.copy") == expected
+    assert java_rows(java_paimon, warehouse, "default.copy") == expected
     session.run("DELETE FROM copy WHERE k = 3")
     assert rows(session, "SELECT k FROM copy") == [(1,)]
 
@@ -116,7 +104,7 @@ def test_files_are_copied_without_the_columns_that_were_dropped(
     expected = [(1, 10, "mon"), (2, 20, "tue"), (3, 30, "tue")]
     assert rows(session, "SELECT * FROM copy ORDER BY k") == expected
     assert rows(session, "SELECT k FROM copy WHERE n > 10 ORDER BY k") == [(2,), (3,)]
-    assert read_by_java(java_paimon, warehouse, "default.copy") == expected
+    assert java_rows(java_paimon, warehouse, "default.copy") == expected
 
 
 def test_table_without_rows_is_copied_as_such(session: Session) -> None:
@@ -171,9 +159,7 @@ def test_copy_that_would_be_wrong_is_refused_and_leaves_no_table(
 ) -> None:
     events.run(before, confirm=True)
     tables = rows(events, "SHOW TABLES")
-    with pytest.raises(error, match=message) as caught:
-        events.run(f"CALL sys.copy({call})")
-    assert caught.value.hint
+    check_refused(events, f"copy({call})", error, message)
     assert rows(events, "SHOW TABLES") == tables
 
 

@@ -19,17 +19,11 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from tests.session.rows import rows
+from tests.session.statements.procedure_tables import check_refused, events
+
+__all__ = ["events"]  # a fixture
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def events(session: Session) -> Session:
-    session.run(
-        "CREATE TABLE events (k INT, v STRING); INSERT INTO events VALUES (1, 'a');"
-        "INSERT INTO events VALUES (2, 'b'); INSERT INTO events VALUES (3, 'c')"
-    )
-    return session
 
 
 def consumers(session: Session) -> list[tuple[object, ...]]:
@@ -185,7 +179,7 @@ def test_history_begins_after_a_gap(events: Session, warehouse: Path) -> None:
         {"previous_earliest_snapshot_id": 1, "current_earliest_snapshot_id": 3}
     ]
     assert (folder / "EARLIEST").read_text() == "3"
-    events.run("INSERT INTO events VALUES (4, 'd')")
+    events.run("INSERT INTO events VALUES (4, 'd', 'tue')")
     with pytest.raises(UnknownNameError, match="must be one of 3 to 4"):
         events.run(call.format(5))
     with pytest.raises(InvalidTableError, match="does not follow a gap"):
@@ -204,9 +198,7 @@ def test_history_begins_after_a_gap(events: Session, warehouse: Path) -> None:
 def test_procedure_that_is_not_offered_gives_the_reason(
     events: Session, call: str, reason: str
 ) -> None:
-    with pytest.raises(UnsupportedStatementError, match=reason) as caught:
-        events.run(f"CALL sys.{call}")
-    assert caught.value.hint
+    check_refused(events, call, UnsupportedStatementError, reason)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +222,5 @@ def test_procedure_that_is_not_offered_gives_the_reason(
 def test_mistaken_upkeep_is_named_with_the_next_step(
     events: Session, call: str, error: type[PaimonMagicsError], message: str
 ) -> None:
-    with pytest.raises(error, match=message) as caught:
-        events.run(f"CALL sys.{call}")
-    assert caught.value.hint, caught.value.message
+    check_refused(events, call, error, message)
     assert consumers(events) == []
