@@ -105,7 +105,7 @@ def test_load_of_a_killed_kernel_is_settled_by_its_coordinator(
     coordinator = Process(place["warehouse"], tmp_path / "state", "--lease-ms=2000", catalog=place)
     coordinator.start()
     try:
-        connection = {
+        connection: dict[str, Any] = {
             "catalog": place,
             "coordinator": coordinator.address,
             "token": coordinator.token(),
