@@ -206,8 +206,10 @@ class _Reading:
     def _texts(self, schema: StructType) -> DataFrame:
         """The rows of text files with the schema of `text_schema`; RECORD if `tolerant`."""
         sparks = self._sparks() | {"columnPruning": "false"}  # else Spark counts no values
+        # Else Spark fills a column of the name in its own setting, and leaves out what it has.
+        sparks["columnNameOfCorruptRecord"] = RECORD
         if self.tolerant:
-            sparks |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RECORD}
+            sparks["mode"] = "PERMISSIVE"
         else:
             sparks["mode"], schema = "FAILFAST", without_record(schema)
         return with_nulls(self._read(sparks, schema), self.options.nulls)

@@ -66,3 +66,22 @@ def test_overwriting_removes_other_partitions(session: Session, tmp_path: Path) 
     with settings(session.spark, **{"spark.sql.sources.partitionOverwriteMode": "dynamic"}):
         write_files(frame.where("p = 1"), "csv", folder, {}, partition_by=("p",), overwrite=True)
     assert [each.name for each in tmp_path.glob("out/p=*")] == ["p=1"]
+
+
+@pytest.mark.parametrize("form", ["CSV", "JSON"])
+@pytest.mark.parametrize("mode", ["", "ON_ERROR = CONTINUE"])
+def test_column_of_the_name_for_corrupt_records_is_loaded(
+    session: Session, tmp_path: Path, form: str, mode: str
+) -> None:
+    source = tmp_path / "files"
+    source.mkdir()
+    if form == "CSV":
+        (source / "a.csv").write_text("k,_corrupt_record,s\n1,x,y\n")
+    else:
+        (source / "a.json").write_text('{"k": 1, "_corrupt_record": "x", "s": "y"}\n')
+    more = "(TYPE = CSV, SKIP_HEADER = 1)" if form == "CSV" else "(TYPE = JSON)"
+    for name in ("s", "_corrupt_record"):
+        session.run("CREATE OR REPLACE TABLE t (k INT, _corrupt_record STRING, s STRING)")
+        with settings(session.spark, **{"spark.sql.columnNameOfCorruptRecord": name}):
+            session.run(f"COPY INTO t FROM '{source}' FILE_FORMAT = {more} FORCE = TRUE {mode}")
+        assert rows(session, "SELECT * FROM t") == [(1, "x", "y")], name
